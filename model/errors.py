@@ -1,0 +1,154 @@
+"""Every error that mailmend raises: one root, kinds with fields, messages that say what, where and how to mend it.
+
+The command line maps each kind to an exit code (DESIGN section 5), so a kind is also a promise to scripts.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the command's exit status means; a contract with scripts (DESIGN section 5)."""
+
+    FINE = 0
+    DRIFT = 1
+    WRONG_USE = 2
+    PARTLY_FAILED = 3
+    CANNOT_REACH = 4
+
+
+class MailmendError(Exception):
+    """Something went wrong that a person can mend.
+
+    Args:
+        what: one sentence: what happened, to which object.
+        mend: one sentence: what to do about it, naming the next command where there is one.
+    """
+
+    exit_code: ExitCode = ExitCode.PARTLY_FAILED
+
+    def __init__(self, what: str, *, mend: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.mend = mend
+
+    def __str__(self) -> str:
+        return f"{self.what}\n{self.mend}" if self.mend else self.what
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep both sentences when an executor sends the error home: exceptions pickle only their positional part."""
+        return (_revive, (type(self), self.what, self.mend, self.__dict__))
+
+
+def _revive(kind: type[MailmendError], what: str, mend: str, fields: dict[str, object]) -> MailmendError:
+    error = kind.__new__(kind)
+    MailmendError.__init__(error, what, mend=mend)
+    error.__dict__.update(fields)
+    return error
+
+
+class WrongUse(MailmendError):
+    """The caller asked for something that cannot be: a bad option, name, duration or file."""
+
+    exit_code = ExitCode.WRONG_USE
+
+
+class BadSettings(WrongUse):
+    """A settings file, cqlshrc or environment variable that cannot be read."""
+
+
+class BadIdentifier(WrongUse):
+    """A keyspace, table or column name that CQL would not take unquoted."""
+
+    def __init__(self, name: str, what: str = "name") -> None:
+        super().__init__(
+            f"{name!r} is not a valid {what}",
+            mend="A name starts with a letter and holds at most 48 letters, digits and underscores.",
+        )
+        self.name = name
+
+
+class UnsafeRequest(WrongUse):
+    """A request that a guard refuses: what it would risk is in the message."""
+
+
+class CannotReach(MailmendError):
+    """No node answered, or it answered that it would not serve."""
+
+    exit_code = ExitCode.CANNOT_REACH
+
+
+class AccessDenied(CannotReach):
+    """The cluster refused the credentials or the permission."""
+
+
+class NotEnoughReplicas(CannotReach):
+    """Too few replicas were alive for the consistency level that was asked for."""
+
+
+class TimedOut(CannotReach):
+    """A read or a plain write did not answer in time."""
+
+
+class DoubtfulWrite(TimedOut):
+    """A conditional or counter write timed out: it may have been applied, now or later; only a SERIAL read tells."""
+
+
+class UnknownKeyspace(WrongUse):
+    """The keyspace does not exist."""
+
+    def __init__(self, keyspace: str) -> None:
+        super().__init__(
+            f"keyspace {keyspace!r} does not exist",
+            mend=f"Create it with: mailmend schema apply --keyspace {keyspace}, or name another with --keyspace.",
+        )
+        self.keyspace = keyspace
+
+
+class SchemaMismatch(WrongUse):
+    """The live tables lack something that the work needs."""
+
+    def __init__(self, keyspace: str, missing: tuple[str, ...]) -> None:
+        super().__init__(
+            f"keyspace {keyspace!r} lacks {', '.join(missing)}",
+            mend=f"See what differs with: mailmend schema verify --keyspace {keyspace}",
+        )
+        self.keyspace = keyspace
+        self.missing = missing
+
+
+class ClocksDiffer(MailmendError):
+    """The clocks that can be read differ by more than the margin allows."""
+
+    exit_code = ExitCode.WRONG_USE
+
+
+class LeaseHeld(MailmendError):
+    """Another run holds the lease."""
+
+    exit_code = ExitCode.PARTLY_FAILED
+
+
+class LeaseLost(MailmendError):
+    """The lease went to another owner, or its state could not be settled, while work was going on."""
+
+
+class FixLimit(MailmendError):
+    """More fixes are due than --max-fixes allows; nothing was written."""
+
+    exit_code = ExitCode.DRIFT
+
+
+class UnknownRun(WrongUse):
+    """The ledger holds no such run."""
+
+
+class JavaMissing(CannotReach):
+    """No Java of a version that serves was found."""
+
+
+class LocalServerError(CannotReach):
+    """The embedded server did not start, or not stop; the message names its log."""
+
+
+class BadMail(WrongUse):
+    """A file that is not the mail folder it was said to be."""

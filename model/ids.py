@@ -1,0 +1,26 @@
+"""The identities of mail, each a type of its own so that a type checker tells them apart."""
+
+from typing import NewType
+from uuid import UUID
+
+MailboxId = NewType("MailboxId", UUID)
+"""Where: a version-1 UUID, as James makes them."""
+
+MessageId = NewType("MessageId", UUID)
+"""What: a version-1 UUID; its time is the message's birth."""
+
+Uid = NewType("Uid", int)
+"""The message's number in one mailbox; the first is 1."""
+
+ModSeq = NewType("ModSeq", int)
+"""The version of a message's flags in one mailbox; the first is 1."""
+
+RunId = NewType("RunId", UUID)
+"""One run of a check or repair: a version-1 UUID, so that its day is known from its name."""
+
+_UUID_EPOCH_100NS = 0x01B21DD213814000  # 1582-10-15 to 1970-01-01 in units of 100 ns (RFC 9562)
+
+
+def micros_of(time_uuid: UUID) -> int:
+    """The instant inside a version-1 UUID, in microseconds since 1970."""
+    return (time_uuid.time - _UUID_EPOCH_100NS) // 10

@@ -1,0 +1,155 @@
+"""Reads and writes as values: decided by pure code, carried out by whoever holds a session.
+
+`cql.statements` renders them for Cassandra, `cql.memory` applies them to its twin; no other
+module writes CQL text for rows.
+Timestamps are microseconds since 1970, as Cassandra has them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from model.table import Key, Row, Table
+
+
+class Level(Enum):
+    """Consistency of a read. SERIAL also finishes what a conditional write left open."""
+
+    ONE = "ONE"
+    LOCAL_QUORUM = "LOCAL_QUORUM"
+    QUORUM = "QUORUM"
+    SERIAL = "SERIAL"
+    LOCAL_SERIAL = "LOCAL_SERIAL"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A row as it was read: its cells, and when each visible one was written.
+
+    A cell whose time cannot be read (a key column, a collection before Cassandra 5) is absent from `written_at`;
+    for a collection it is the newest element's time.
+    """
+
+    row: Row
+    written_at: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> int | None:
+        """The latest visible write in microseconds, or None where no time can be read (a row of key columns only)."""
+        return max(self.written_at.values(), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Rows of one partition: `key` is the partition key or any longer prefix of the primary key."""
+
+    table: Table
+    key: Key
+    level: Level = Level.QUORUM
+    times: bool = False  # also read WRITETIMEs
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Every row of a table (page by page), or of one token range: (after, up to]."""
+
+    table: Table
+    columns: tuple[str, ...]
+    level: Level = Level.LOCAL_QUORUM
+    tokens: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Insert a row. Null columns are left unset, or cleared (each a tombstone) when `clear` is set.
+
+    `at` None lets the driver stamp the write now. A retry of the same value is the same write.
+    """
+
+    table: Table
+    row: Row
+    at: int | None = None
+    clear: bool = False
+    ttl_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Set columns of a row, and add to or remove from its set columns, without reading it.
+
+    An element-wise change of a set leaves no range tombstone behind, unlike assigning it (JAMES-3626).
+    """
+
+    table: Table
+    key: Key
+    assign: Row = field(default_factory=dict)
+    add: Mapping[str, frozenset[Any]] = field(default_factory=dict)
+    take: Mapping[str, frozenset[Any]] = field(default_factory=dict)
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete a row, or every row under a prefix of the key."""
+
+    table: Table
+    key: Key
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Add to counters: carries no timestamp, is not idempotent, and is therefore sent once and never retried."""
+
+    table: Table
+    key: Key
+    deltas: Mapping[str, int]
+
+
+Write = Put | Change | Remove | Count
+
+
+@dataclass(frozen=True, slots=True)
+class PutIfAbsent:
+    """Insert a row when there is none (LWT)."""
+
+    table: Table
+    row: Row
+    ttl_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeIf:
+    """Change a row while it is as expected (LWT). Expected columns are compared by equality; None means null.
+
+    `IF column = null` also holds for an absent row: expect a column that is never null beside it.
+    """
+
+    table: Table
+    key: Key
+    expected: Row
+    assign: Row = field(default_factory=dict)
+    add: Mapping[str, frozenset[Any]] = field(default_factory=dict)
+    take: Mapping[str, frozenset[Any]] = field(default_factory=dict)
+    ttl_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveIf:
+    """Delete exactly one row while it is as expected (LWT)."""
+
+    table: Table
+    key: Key
+    expected: Row
+
+
+Conditional = PutIfAbsent | ChangeIf | RemoveIf
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a conditional write answered: whether it was applied, and if not what stood there (None: no row)."""
+
+    applied: bool
+    current: Row | None = None

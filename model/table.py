@@ -1,0 +1,191 @@
+"""What a table is: columns, keys, compaction; and the canonical form in which two cells are compared.
+
+One value, many readers: CREATE text, prepared statements, Spark columns and the drift report are all rendered from it.
+Source: DESIGN section 4 "Canonical form" and "Schema".
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from model.errors import BadIdentifier
+
+Row = Mapping[str, Any]
+"""One row: lower-case column name to value (UUID, int, bool, str, datetime in UTC, frozenset, tuple, bytes, None)."""
+
+Key = tuple[Any, ...]
+"""Values of a table's primary key columns, in their declared order; a prefix names a partition or a range."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
+
+
+def identifier(name: str, what: str = "name") -> str:
+    """The name as CQL reads it unquoted: validated and in lower case.
+
+    Raises:
+        BadIdentifier: the name is not one that CQL takes unquoted.
+    """
+    if not _IDENTIFIER.fullmatch(name):
+        raise BadIdentifier(name, what)
+    return name.lower()
+
+
+class Kind(Enum):
+    """What a column is to its table."""
+
+    PARTITION = "partition"
+    CLUSTERING = "clustering"
+    REGULAR = "regular"
+    STATIC = "static"
+
+
+class Canonical(Enum):
+    """How two cells are made comparable; rendered once for Python and once for Spark."""
+
+    PLAIN = "plain"  # as it is; null equals null
+    FLAG = "flag"  # James reads a null flag as false
+    SET = "set"  # null and the empty set are one; order does not count
+    THREAD = "thread"  # a null thread id means: the message's own id
+    NUMBER = "number"  # James reads a null modseq as 0
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its spelling in James's code, its CQL type, its part in the key, its canonical form."""
+
+    spelling: str
+    type: str
+    kind: Kind = Kind.REGULAR
+    canonical: Canonical = Canonical.PLAIN
+    descending: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name as the server knows it: lower case."""
+        return self.spelling.lower()
+
+    @property
+    def in_key(self) -> bool:
+        """Whether the column is part of the primary key."""
+        return self.kind in (Kind.PARTITION, Kind.CLUSTERING)
+
+    @property
+    def is_collection(self) -> bool:
+        """Whether the column is a non-frozen collection, whose cells are written one by one."""
+        return self.type.startswith(("set<", "list<", "map<"))
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether the column is a counter."""
+        return self.type == "counter"
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A compaction strategy by the short name of its class, with its options as CQL has them."""
+
+    strategy: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UserType:
+    """A user-defined type: field spellings and CQL types, in order."""
+
+    spelling: str
+    fields: tuple[tuple[str, str], ...]
+
+    @property
+    def name(self) -> str:
+        """The name as the server knows it: lower case."""
+        return self.spelling.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its columns (key columns first, in key order), compaction and other options as CQL literals."""
+
+    spelling: str
+    columns: tuple[Column, ...]
+    comment: str = ""
+    compaction: Compaction | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name as the server knows it: lower case."""
+        return self.spelling.lower()
+
+    @property
+    def partition(self) -> tuple[Column, ...]:
+        """The partition key columns, in order."""
+        return tuple(column for column in self.columns if column.kind is Kind.PARTITION)
+
+    @property
+    def clustering(self) -> tuple[Column, ...]:
+        """The clustering columns, in order."""
+        return tuple(column for column in self.columns if column.kind is Kind.CLUSTERING)
+
+    @property
+    def key(self) -> tuple[Column, ...]:
+        """The primary key columns: partition first, then clustering."""
+        return self.partition + self.clustering
+
+    @property
+    def regular(self) -> tuple[Column, ...]:
+        """Every column outside the primary key."""
+        return tuple(column for column in self.columns if not column.in_key)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every column's name, in declared order."""
+        return tuple(column.name for column in self.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return any(column.name == name for column in self.columns)
+
+    def column(self, name: str) -> Column:
+        """The column of that name (any case).
+
+        Raises:
+            KeyError: there is none.
+        """
+        for column in self.columns:
+            if column.name == name.lower():
+                return column
+        raise KeyError(f"{self.spelling} has no column {name}")
+
+    def key_of(self, row: Row) -> Key:
+        """The row's primary key, in key order."""
+        return tuple(row[column.name] for column in self.key)
+
+    def key_row(self, key: Key) -> dict[str, Any]:
+        """The key (or a prefix of one) as a row of its columns."""
+        return {column.name: value for column, value in zip(self.key, key, strict=False)}
+
+    def with_columns(self, columns: Iterable[Column]) -> "Table":
+        """The same table with other columns: how a generation's variant is told."""
+        return replace(self, columns=tuple(columns))
+
+
+def canonical_value(column: Column, row: Row) -> Any:
+    """The cell in the form in which it is compared; Spark renders the same forms in `spark_repair.frames`."""
+    value = row.get(column.name)
+    match column.canonical:
+        case Canonical.PLAIN:
+            return value
+        case Canonical.FLAG:
+            return bool(value)
+        case Canonical.SET:
+            return frozenset(value or ())
+        case Canonical.NUMBER:
+            return value or 0
+        case Canonical.THREAD:
+            return value if value is not None else row.get("messageid")
+
+
+def rows_agree(columns: Iterable[Column], one: Row, other: Row) -> bool:
+    """Whether two rows are equal in every compared column, each in its canonical form."""
+    return all(canonical_value(column, one) == canonical_value(column, other) for column in columns)
