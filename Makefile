@@ -1,0 +1,56 @@
+# Everything bootstraps itself: Python 3.11 or later and Java 17 are all that must be there.
+#   make demo    see the main job done on a real Cassandra and a real Spark
+#   make test    check and test everything
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+DRIVER ?= cassandra
+VENV   ?= .venv
+UV     := .uv/bin/uv
+RUN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed-$(DRIVER)
+
+.PHONY: help demo test check verify bench format zip clean
+
+help: ## Say what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(UV):
+	$(PYTHON) -m venv .uv
+	.uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.13,<0.14'
+
+$(STAMP): pyproject.toml uv.lock | $(UV)
+	UV_PROJECT_ENVIRONMENT=$(VENV) $(UV) sync --quiet --locked --python $(PYTHON) --extra $(DRIVER) --extra spark
+	@touch $@
+
+demo: $(STAMP) ## Write mail, break it, find it, mend it, prove it, undo and redo it
+	$(RUN)/mailmend demo
+
+test: check ## Everything: check, then every test (on a real Cassandra and a real Spark)
+	$(RUN)/pytest $(ARGS)
+
+check: $(STAMP) verify ## Lint, types, layers and doors; seconds
+	$(RUN)/ruff format --check
+	$(RUN)/ruff check
+	$(RUN)/mypy
+	$(RUN)/lint-imports
+
+verify: $(STAMP) ## What is generated is up to date
+	$(UV) lock --check --quiet
+	$(RUN)/python -m cql.render --check
+
+bench: $(STAMP) ## Measure side by side in one run: make bench MESSAGES=100000
+	$(RUN)/python -m tests.bench --messages $(or $(MESSAGES),1000000) $(ARGS)
+
+zip: $(STAMP) ## The packages as dist/mailmend.zip, for spark-submit --py-files
+	$(UV) build --quiet --wheel --out-dir dist
+	cp dist/mailmend-*.whl dist/mailmend.zip
+
+format: $(STAMP) ## Put the source into its one form
+	$(RUN)/ruff check --fix
+	$(RUN)/ruff format
+
+clean: ## Remove what was built
+	rm -rf $(VENV) .uv dist build bench-results .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
