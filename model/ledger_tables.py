@@ -62,7 +62,7 @@ REPAIR_FINDING = Table(
         Column("result", "text"),
         Column("error", "text"),
     ),
-    comment="What a run saw at each key before it wrote there (the first attempt's before-image wins), and what became of it",
+    comment="What a run saw at each key before it wrote there, and what became of it",
     compaction=_TWCS_DAYS,
     options=_EXPIRES,
 )
@@ -78,7 +78,7 @@ REPAIR_LAG = Table(
         Column("truthIds", "set<timeuuid>"),
         Column("cause", "text"),
     ),
-    comment="Projection writes that outlived their retries: suspects for the next online run, by the day they were noticed",
+    comment="Projection writes that outlived their retries, by the day they were noticed",
     compaction=_TWCS_DAYS,
     options=_EXPIRES,
 )
