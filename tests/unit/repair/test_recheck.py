@@ -1,0 +1,142 @@
+"""The rule of time: what may be written once both sides were looked at again."""
+
+from typing import Any
+from uuid import uuid1
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.catalog import MESSAGES
+from model.operations import Seen
+from repair.decide import MENDABLE, Verdict
+from repair.recheck import Look, Moment, judge, verdict_of
+
+T = 1_000_000
+MOMENT = Moment(as_of=T, now=T + 30_000_000, skew=5_000_000)
+MIRROR = MESSAGES.mirror
+UNSEEN = MESSAGES.filters[0]
+LABELS = MESSAGES.unions[0]
+COUNTS = MESSAGES.counts[0]
+MAILBOX, MESSAGE = uuid1(), uuid1()
+
+
+def truth(at: int = 1, **columns: Any) -> Seen:
+    """A truth row whose every cell was written at one time."""
+    row = {"messageid": MESSAGE, "mailboxid": MAILBOX, "uid": 7, "modseq": 3, "flagseen": False} | columns
+    return Seen(row, {"modseq": at})
+
+
+def projected(at: int = 1, **columns: Any) -> Seen:
+    """The mirror row that `truth()` demands, with differences."""
+    return Seen(MIRROR.row_of(truth().row) | columns, {"modseq": at})
+
+
+def mirror(truths: tuple[Seen, ...], row: Seen | None, **seen: Any) -> Look:
+    """A look at the mirror's one key."""
+    return Look(MIRROR, (MAILBOX, 7), truths, row, **seen)
+
+
+def test_a_missing_projection_is_projected() -> None:
+    """The plain case: truth there, projection absent, everything old."""
+    assert judge(mirror((truth(),), None), MOMENT) is Verdict.PROJECT
+
+
+def test_a_pair_that_settled_by_itself_needs_nothing() -> None:
+    """The lag was gone at the second look."""
+    assert judge(mirror((truth(),), projected()), MOMENT) is Verdict.AGREE
+
+
+def test_a_pair_that_this_run_mended_already_is_fixed() -> None:
+    """A task that was retried finds its own write at exactly T, and counts it once."""
+    assert judge(mirror((truth(),), projected(at=T)), MOMENT) is Verdict.FIXED
+
+
+def test_a_pair_touched_after_t_has_moved() -> None:
+    """A user wrote meanwhile: the next run looks again."""
+    assert judge(mirror((truth(at=T + 1),), None), MOMENT) is Verdict.MOVED
+    assert judge(mirror((truth(),), projected(at=T + 1, modseq=1)), MOMENT) is Verdict.MOVED
+
+
+def test_a_cell_from_the_future_is_ahead_and_not_moved() -> None:
+    """Later than any clock can be: no user wrote that meanwhile, a broken clock did."""
+    beyond = MOMENT.now + MOMENT.skew + 1
+    assert judge(mirror((truth(),), projected(at=beyond, modseq=1)), MOMENT) is Verdict.AHEAD
+
+
+def test_a_fast_clock_within_the_skew_is_not_ahead() -> None:
+    """At the limit of the skew the writer may be honest."""
+    assert judge(mirror((truth(),), projected(at=MOMENT.now + MOMENT.skew, modseq=1)), MOMENT) is Verdict.MOVED
+
+
+def test_what_is_only_reported_is_reported_however_new() -> None:
+    """No write follows from a clash or a loss, so no time forbids naming it."""
+    assert judge(mirror((truth(at=T + 1), truth(at=T + 1)), None), MOMENT) is Verdict.CLASH
+    assert judge(mirror((truth(at=T + 1),), None, has_content=False), MOMENT) is Verdict.LOST_CONTENT
+    assert judge(mirror((truth(at=T + 1),), None, whole=False), MOMENT) is Verdict.TORN
+
+
+def test_a_filter_row_has_no_time_of_its_own() -> None:
+    """A row of key columns alone shows no WRITETIME: the margin, not MOVED, protects it."""
+    look = Look(UNSEEN, (MAILBOX, 7), (), Seen({"mailboxid": MAILBOX, "uid": 7}))
+    assert look.newest is None
+    assert judge(look, MOMENT) is Verdict.WITHDRAW
+
+
+def test_a_filter_follows_its_condition() -> None:
+    """Unseen and not listed is inserted; seen and listed is deleted."""
+    listed = Seen({"mailboxid": MAILBOX, "uid": 7})
+    assert judge(Look(UNSEEN, (MAILBOX, 7), (truth(),), None), MOMENT) is Verdict.PROJECT
+    assert judge(Look(UNSEEN, (MAILBOX, 7), (truth(flagseen=True),), listed), MOMENT) is Verdict.WITHDRAW
+
+
+def test_a_null_flag_reads_as_unset() -> None:
+    """As James reads it: a message whose flag column is null is unseen."""
+    assert judge(Look(UNSEEN, (MAILBOX, 7), (truth(flagseen=None),), None), MOMENT) is Verdict.PROJECT
+
+
+def test_a_union_may_hold_more_but_not_less() -> None:
+    """A superset is fine; what is missing is added."""
+    holder = (truth(userflags=frozenset({"a", "b"})),)
+    more = Seen({"mailboxid": MAILBOX, "userflags": frozenset({"a", "b", "c"})})
+    less = Seen({"mailboxid": MAILBOX, "userflags": frozenset({"a"})})
+    assert verdict_of(Look(LABELS, (MAILBOX,), holder, more)) is Verdict.AGREE
+    assert verdict_of(Look(LABELS, (MAILBOX,), holder, less)) is Verdict.AMEND
+    assert verdict_of(Look(LABELS, (MAILBOX,), holder, None)) is Verdict.PROJECT
+
+
+def test_a_counter_is_judged_within_what_is_certain() -> None:
+    """One sure message and one in doubt: one or two is right, none or three is not."""
+    sure, doubtful = (truth(),), (truth(uid=8),)
+    for count, verdict in ((0, Verdict.AMEND), (1, Verdict.AGREE), (2, Verdict.AGREE), (3, Verdict.AMEND)):
+        row = Seen({"mailboxid": MAILBOX, "count": count, "unseen": min(max(count, 1), 2)})
+        assert verdict_of(Look(COUNTS, (MAILBOX,), sure, row, uncertain=doubtful)) is verdict
+
+
+def test_an_empty_mailbox_needs_no_counter_row() -> None:
+    """Nothing counted, nothing there: fine."""
+    assert verdict_of(Look(COUNTS, (MAILBOX,), (), None)) is Verdict.AGREE
+
+
+@given(
+    truth_at=st.integers(0, 4 * T),
+    row_at=st.one_of(st.none(), st.integers(0, 4 * T)),
+    modseq=st.integers(1, 4),
+    has_content=st.booleans(),
+    whole=st.booleans(),
+)
+def test_nothing_newer_than_t_is_ever_mended(
+    truth_at: int, row_at: int | None, modseq: int, has_content: bool, whole: bool
+) -> None:
+    """Whatever is seen: a verdict that leads to a write never meets a cell later than T."""
+    row = None if row_at is None else projected(at=row_at, modseq=modseq)
+    look = mirror((truth(at=truth_at),), row, has_content=has_content, whole=whole)
+    if judge(look, MOMENT) in MENDABLE:
+        assert max(truth_at, row_at or 0) <= T
+
+
+@given(at=st.integers(0, 4 * T), later=st.integers(0, 10_000_000))
+def test_waiting_never_turns_a_settled_pair_into_a_suspect(at: int, later: int) -> None:
+    """Agreement does not depend on what time it is."""
+    look = mirror((truth(at=at),), projected(at=at))
+    moment = Moment(MOMENT.as_of, MOMENT.now + later, MOMENT.skew)
+    assert judge(look, moment) in {Verdict.AGREE, Verdict.FIXED}

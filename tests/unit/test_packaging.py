@@ -1,0 +1,24 @@
+"""The generic names of our packages are ours alone in this environment (the price that DESIGN section 3 names)."""
+
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+OURS = ["admin", "cql", "mailqueue", "model", "repair", "spark_repair"]
+
+
+def test_no_other_distribution_owns_a_package_of_ours() -> None:
+    """Two owners of one import name would overwrite each other's files."""
+    owners = packages_distributions()
+    assert {name: set(owners.get(name, ["mailmend"])) for name in OURS} == {name: {"mailmend"} for name in OURS}
+
+
+def test_the_wheel_carries_exactly_our_packages() -> None:
+    """What the layout says is what is shipped."""
+    settings = tomllib.loads(Path("pyproject.toml").read_text())
+    assert settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == OURS
+
+
+def test_every_package_is_typed_for_its_users() -> None:
+    """py.typed stands in each."""
+    assert all((Path(name) / "py.typed").is_file() for name in OURS)
