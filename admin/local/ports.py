@@ -1,0 +1,59 @@
+"""Ports on the loopback addresses: which are free, and a clear word when the wanted one is not."""
+
+import errno
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from model.errors import LocalServerError
+
+# Below the range from which Linux and macOS take the ports of outgoing connections, so none of those lands on ours.
+_FIRST: Final = 17_000
+_LAST: Final = 32_000
+_STRIDE: Final = 7
+
+
+def free_port(hosts: Sequence[str], seed: int) -> int:
+    """A port that is free on every one of the addresses; another seed begins the search elsewhere.
+
+    Raises:
+        LocalServerError: none is free.
+    """
+    count = _LAST - _FIRST
+    for step in range(count):
+        port = _FIRST + (seed * _STRIDE + step) % count
+        if all(_failure(host, port) is None for host in hosts):
+            return port
+    raise LocalServerError(f"no port between {_FIRST} and {_LAST} is free on {', '.join(hosts)}")
+
+
+def require_free(host: str, port: int) -> None:
+    """Make sure that a server can listen there.
+
+    Raises:
+        LocalServerError: another program has the port, or the address does not exist on this machine.
+    """
+    match _failure(host, port):
+        case None:
+            return
+        case errno.EADDRINUSE:
+            raise LocalServerError(
+                f"port {port} on {host} is taken by another program",
+                mend="Choose another one with --port, or end that program.",
+            )
+        case errno.EADDRNOTAVAIL:
+            raise LocalServerError(
+                f"this machine has no address {host}", mend=f"On macOS: sudo ifconfig lo0 alias {host} up"
+            )
+        case code:
+            raise LocalServerError(f"cannot listen on {host}:{port}: {errno.errorcode.get(code, str(code))}")
+
+
+def _failure(host: str, port: int) -> int | None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return error.errno
+    return None

@@ -1,0 +1,124 @@
+"""Processes by more than their number: a process id is reused, so a stale one must not be taken for our server.
+
+A process is ours when its id, the moment it started and its command line all are what was written down.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from admin.local.clock import Clock
+
+_POLL_SECONDS: Final = 0.05
+_PROC = Path("/proc")
+_START_TIME_FIELD: Final = 19  # of /proc/PID/stat, counted from the state, which follows the name in parentheses
+_PS_DATE_WORDS: Final = 5
+
+# Handles of the servers that this very process started: a child has to be waited for, or it stays a zombie.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A process as it is written down: its number and when it started, in the words of this system."""
+
+    pid: int
+    started: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A process as it is now."""
+
+    id: ProcessId
+    command: str
+    zombie: bool = False
+
+
+def is_ours(wanted: ProcessId, seen: Seen | None, mark: str) -> bool:
+    """Whether the process that was written down still runs: same number, same start, and our mark in its command."""
+    return seen is not None and not seen.zombie and seen.id == wanted and mark in seen.command
+
+
+def look(pid: int) -> Seen | None:
+    """The process of that number now, if there is one."""
+    if child := _children.get(pid):
+        child.poll()
+    return _look_in_proc(pid) if _PROC.joinpath("self", "stat").exists() else _ask_ps(pid)
+
+
+def launch(command: Sequence[str], folder: Path, console: Path) -> ProcessId:
+    """Start a server of its own session, so that no Ctrl-C meant for us reaches it; its output goes to a file."""
+    with console.open("wb") as output:
+        child = subprocess.Popen(  # noqa: S603 (our own command line)
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    _children[child.pid] = child
+    seen = look(child.pid)
+    return seen.id if seen else ProcessId(child.pid, "")
+
+
+def ask_to_end(process: ProcessId, mark: str) -> None:
+    """SIGTERM, if it is ours."""
+    _send(process, mark, signal.SIGTERM)
+
+
+def kill(process: ProcessId, mark: str) -> None:
+    """SIGKILL, if it is ours."""
+    _send(process, mark, signal.SIGKILL)
+
+
+def wait_end(process: ProcessId, mark: str, clock: Clock, seconds_max: float) -> bool:
+    """Wait until the process is gone; False when it still runs after that time."""
+    deadline = clock.monotonic() + seconds_max
+    while is_ours(process, look(process.pid), mark):
+        if clock.monotonic() >= deadline:
+            return False
+        clock.pause(_POLL_SECONDS)
+    return True
+
+
+def parse_stat(pid: int, stat: str, command: str) -> Seen:
+    """Read /proc/PID/stat: the name may hold blanks and parentheses, so what follows its last one is counted."""
+    fields = stat.rpartition(")")[2].split()
+    return Seen(ProcessId(pid, fields[_START_TIME_FIELD]), command, zombie=fields[0] in {"Z", "X"})
+
+
+def parse_ps(pid: int, line: str) -> Seen | None:
+    """Read `ps -o lstart=,stat=,command=`: five words of date, the state, the command."""
+    words = line.split(maxsplit=_PS_DATE_WORDS + 1)
+    if len(words) <= _PS_DATE_WORDS:
+        return None
+    started, state, command = words[:_PS_DATE_WORDS], words[_PS_DATE_WORDS], " ".join(words[_PS_DATE_WORDS + 1 :])
+    return Seen(ProcessId(pid, " ".join(started)), command, zombie=state.startswith("Z"))
+
+
+def _send(process: ProcessId, mark: str, number: signal.Signals) -> None:
+    if is_ours(process, look(process.pid), mark):
+        os.kill(process.pid, number)
+
+
+def _look_in_proc(pid: int) -> Seen | None:
+    folder = _PROC / str(pid)
+    try:
+        stat = folder.joinpath("stat").read_text(encoding=sys.getfilesystemencoding(), errors="replace")
+        command = folder.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return None
+    return parse_stat(pid, stat, command)
+
+
+def _ask_ps(pid: int) -> Seen | None:
+    answer = subprocess.run(  # noqa: S603 (fixed words and a number)
+        ["ps", "-ww", "-o", "lstart=,stat=,command=", "-p", str(pid)],  # noqa: S607 (where ps is differs)
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    return parse_ps(pid, answer.stdout)

@@ -1,0 +1,74 @@
+"""Whether a node answers CQL: a few bytes of the native protocol on a plain socket, no driver.
+
+A node opens its native port last, when it has joined the ring and serves; so an answer to OPTIONS means that it is up.
+"""
+
+import socket
+import struct
+from typing import Final
+
+_VERSION: Final = 4
+_HEADER: Final = struct.Struct(">BBhBi")
+_OPTIONS, _STARTUP, _AUTH_RESPONSE = 0x05, 0x01, 0x0F
+_SUPPORTED, _AUTHENTICATE, _AUTH_SUCCESS = 0x06, 0x03, 0x10
+_BODY_BYTES_MAX: Final = 1 << 20
+
+
+def frame(opcode: int, body: bytes = b"") -> bytes:
+    """A request of the native protocol."""
+    return _HEADER.pack(_VERSION, 0, 0, opcode, len(body)) + body
+
+
+def startup_body() -> bytes:
+    """The body of STARTUP: a map of one option."""
+    return struct.pack(">H", 1) + _text("CQL_VERSION") + _text("3.0.0")
+
+
+def login_body(username: str, password: str) -> bytes:
+    """The body of AUTH_RESPONSE as the password authenticator reads it (SASL PLAIN)."""
+    token = b"\0" + username.encode() + b"\0" + password.encode()
+    return struct.pack(">i", len(token)) + token
+
+
+def answers(host: str, port: int, seconds_max: float = 2.0) -> bool:
+    """Whether a node there says which protocol it speaks."""
+    try:
+        with socket.create_connection((host, port), timeout=seconds_max) as connection:
+            return _ask(connection, frame(_OPTIONS)) == _SUPPORTED
+    except OSError:
+        return False
+
+
+def logs_in(host: str, port: int, username: str, password: str, seconds_max: float = 5.0) -> bool:
+    """Whether a node there knows this role; a new node creates its first role a moment after it answers."""
+    try:
+        with socket.create_connection((host, port), timeout=seconds_max) as connection:
+            asked = _ask(connection, frame(_STARTUP, startup_body()))
+            login = frame(_AUTH_RESPONSE, login_body(username, password))
+            return asked == _AUTHENTICATE and _ask(connection, login) == _AUTH_SUCCESS
+    except OSError:
+        return False
+
+
+def _ask(connection: socket.socket, request: bytes) -> int:
+    """Send one request; the kind of the answer, whose body is read and forgotten."""
+    connection.sendall(request)
+    _, _, _, opcode, length = _HEADER.unpack(_read(connection, _HEADER.size))
+    if not 0 <= length <= _BODY_BYTES_MAX:
+        raise ConnectionError("not an answer of the native protocol")
+    _read(connection, length)
+    return int(opcode)
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    received = bytearray()
+    while len(received) < count:
+        part = connection.recv(count - len(received))
+        if not part:
+            raise ConnectionError("the other side hung up")
+        received += part
+    return bytes(received)
+
+
+def _text(value: str) -> bytes:
+    return struct.pack(">H", len(value)) + value.encode()

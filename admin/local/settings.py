@@ -1,0 +1,130 @@
+"""What one local cluster is: how many nodes, which release, which ports, how much heap.
+
+The settings are written beside the data when a cluster is first started, so that a later start of the same data, or of
+one node of it, needs to be told nothing again.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from admin.local.releases import NEWEST, Release, release_named
+from model.errors import WrongUse
+
+NODES_MAX: Final = 3
+LOCAL_DC: Final = "datacenter1"
+NATIVE_PORT_DEFAULT: Final = 9042
+HEAP_MIB_DEFAULT: Final = 768
+HEAP_MIB_MIN: Final = 256
+_MIB_PER_UNIT: Final = {"m": 1, "g": 1024}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One local cluster, complete: from these values everything on disk and every command line follows.
+
+    Attributes:
+        nodes: 1 to 3, on 127.0.0.1 and the two addresses after it.
+        native_port: where clients connect, the same on every address.
+        storage_port: where the nodes talk to each other, the same on every address.
+        authenticator: `AllowAllAuthenticator`, or `PasswordAuthenticator` for cassandra/cassandra.
+        yaml: settings of cassandra.yaml that override ours.
+        properties: Java system properties that override ours.
+    """
+
+    release: Release
+    nodes: int
+    native_port: int
+    storage_port: int
+    heap_mib: int
+    authenticator: str = "AllowAllAuthenticator"
+    yaml: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The loopback addresses, one per node."""
+        return hosts_of(self.nodes)
+
+    def as_json(self) -> dict[str, Any]:
+        """The settings as they are written beside the data."""
+        return asdict(self) | {"release": self.release.version}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Settings":
+        """The settings that `as_json` wrote."""
+        return cls(**{**document, "release": release_named(document["release"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the caller asked for; None means: as it was before, or the default."""
+
+    version: str | None = None
+    nodes: int | None = None
+    native_port: int | None = None
+    heap_mib: int | None = None
+    authenticator: str | None = None
+    yaml: Mapping[str, Any] | None = None
+    properties: Mapping[str, str] | None = None
+
+
+def hosts_of(nodes: int) -> tuple[str, ...]:
+    """The loopback addresses of so many nodes.
+
+    Raises:
+        WrongUse: fewer than one or more than three.
+    """
+    if not 1 <= nodes <= NODES_MAX:
+        raise WrongUse(f"{nodes} nodes cannot be started", mend=f"Between 1 and {NODES_MAX} nodes fit one machine.")
+    return tuple(f"127.0.0.{number}" for number in range(1, nodes + 1))
+
+
+def heap_mib(text: str) -> int:
+    """A heap size as Java writes it (`768m`, `2g`) in MiB.
+
+    Raises:
+        WrongUse: not a size, or too small for Cassandra to start.
+    """
+    match = re.fullmatch(r"(\d+)([mg])", text.strip().lower())
+    size = int(match[1]) * _MIB_PER_UNIT[match[2]] if match else 0
+    if size < HEAP_MIB_MIN:
+        raise WrongUse(f"{text!r} is not a heap size", mend=f"Write it like 768m or 2g, at least {HEAP_MIB_MIN}m.")
+    return size
+
+
+def first_settings(wishes: Wishes, storage_port: int) -> Settings:
+    """The settings of a cluster that has no data yet."""
+    return Settings(
+        release=release_named(wishes.version) if wishes.version else NEWEST,
+        nodes=1 if wishes.nodes is None else wishes.nodes,
+        native_port=wishes.native_port or NATIVE_PORT_DEFAULT,
+        storage_port=storage_port,
+        heap_mib=wishes.heap_mib or HEAP_MIB_DEFAULT,
+        authenticator=wishes.authenticator or "AllowAllAuthenticator",
+        yaml=wishes.yaml or {},
+        properties=wishes.properties or {},
+    )
+
+
+def later_settings(known: Settings, wishes: Wishes) -> Settings:
+    """The settings of a stopped cluster that is started again, perhaps with another port or heap.
+
+    Raises:
+        WrongUse: the data belong to another number of nodes or another release.
+    """
+    if wishes.nodes not in {None, known.nodes}:
+        raise _fixed_by_data(f"{known.nodes} node(s), not {wishes.nodes}")
+    if wishes.version is not None and release_named(wishes.version) != known.release:
+        raise _fixed_by_data(f"Cassandra {known.release.version}, not {wishes.version}")
+    changes = {
+        name: value
+        for name in ("native_port", "heap_mib", "authenticator", "yaml", "properties")
+        if (value := getattr(wishes, name)) is not None
+    }
+    return replace(known, **changes)
+
+
+def _fixed_by_data(why: str) -> WrongUse:
+    return WrongUse(f"the data there belong to {why}", mend="Remove them with: mailmend local clean, or use --dir.")
