@@ -1,0 +1,114 @@
+"""How a command ends: an exit code that scripts rely on, and at most one message that says what, where and how to mend.
+
+No traceback ever reaches the terminal; one that nobody foresaw goes to a file, which the message names.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+from click.core import ParameterSource
+
+from admin.cli.groups import EXTRAS, missing_extra
+from admin.cli.options import place_of
+from model.errors import ExitCode, MailmendError
+
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+
+GO_ON: Final = (
+    "Interrupted. Every row is either as it was or mended, and each before-image was kept before its write.\n"
+    "To go on, type the same command again: it looks anew and mends what is left. "
+    "What was written so far: mailmend runs list"
+)
+
+
+class PipeClosed(Exception):
+    """Whoever read our output went away; not an OSError, or click would end with 1, which means drift."""
+
+
+def ending_of(command: Callable[[], object]) -> int:
+    """Run the command and say how it ended: its exit code, after the message where one is due."""
+    try:
+        code = command()
+    except (BrokenPipeError, PipeClosed):
+        return _pipe_closed()
+    except MailmendError as error:
+        say(f"mailmend: {error}")
+        return int(error.exit_code)
+    except click.ClickException as error:
+        return _wrong_use(error)
+    except (click.Abort, KeyboardInterrupt):
+        say(GO_ON)
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last door: whatever nobody foresaw ends here
+        return _unforeseen(error)
+    return code if isinstance(code, int) else int(ExitCode.FINE)
+
+
+def say(message: str) -> None:
+    """A message for the person, on stderr; a closed stderr is not worth another error."""
+    try:
+        click.echo(message, err=True)
+    except OSError:
+        return
+
+
+def heed_termination() -> None:
+    """Let SIGTERM end a command as Ctrl-C does: schedulers and service managers send it."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+def _wrong_use(error: click.ClickException) -> int:
+    if isinstance(error, click.BadParameter) and error.ctx and error.param and error.param.name:
+        source = error.ctx.get_parameter_source(error.param.name)
+        place = place_of(error.ctx, error.param.name)
+        if source is ParameterSource.DEFAULT_MAP and place:
+            say(f"mailmend: {place}: {error.message}")
+            return int(ExitCode.WRONG_USE)
+    error.show()
+    return int(ExitCode.WRONG_USE)
+
+
+def _unforeseen(error: Exception) -> int:
+    library = (error.name or "").split(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if library in EXTRAS:
+        say(f"mailmend: {missing_extra(library)}")
+        return int(ExitCode.WRONG_USE)
+    first_line = (str(error).splitlines() or [""])[0][:200]
+    say(
+        f"mailmend: {type(error).__name__}: {first_line} - this should not happen. "
+        f"Details for a bug report are in {_crash_log(error)}"
+    )
+    return int(ExitCode.PARTLY_FAILED)
+
+
+def _crash_log(error: Exception) -> str:
+    text = "".join(traceback.format_exception(error))
+    try:
+        handle, name = tempfile.mkstemp(prefix="mailmend-crash-", suffix=".log")
+        with os.fdopen(handle, "w", encoding="utf-8") as log:
+            log.write(text)
+    except OSError:
+        return "no file: none could be written"
+    return str(Path(name))
+
+
+def _pipe_closed() -> int:
+    """The reader of our output went away (`| head`): nobody is left to tell. Keep Python from trying at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return PIPE_CLOSED
+    return PIPE_CLOSED

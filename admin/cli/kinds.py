@@ -1,0 +1,94 @@
+"""Kinds of option values: a wrong one is refused by the parser itself, with the option's name in the message."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import click
+
+from admin.settings import DELAY_MAX, KEEP_MAX, format_duration, parse_duration, parse_keyspace, parse_port
+from model.errors import WrongUse
+from repair.decide import MENDABLE, Verdict
+
+T = TypeVar("T")
+
+MENDABLE_ON_REQUEST: Final = MENDABLE | {Verdict.LOST_CONTENT, Verdict.LEAK}
+
+
+class Duration(click.ParamType[timedelta]):
+    """A length of time: `60s`, `5m`, `1h`, or bare seconds."""
+
+    name = "duration"
+
+    def __init__(self, maximum: timedelta = DELAY_MAX, *, zero: bool = True) -> None:
+        self.maximum = maximum
+        self.zero = zero
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """The duration, whether typed, from the environment or a number in the settings file."""
+        if isinstance(value, timedelta):
+            return value
+        return _or_fail(self, param, ctx, lambda: parse_duration(str(value), maximum=self.maximum, zero=self.zero))
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002 - click's signature
+        """How the help names the value."""
+        return "DURATION"
+
+
+class Named(click.ParamType[Any]):
+    """A text or number that one of the settings' parsers takes."""
+
+    def __init__(self, name: str, parse: Callable[[Any], Any]) -> None:
+        self.name = name
+        self.parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What the parser makes of the value."""
+        return _or_fail(self, param, ctx, lambda: self.parse(value))
+
+
+class Verdicts(click.ParamType[frozenset[Verdict]]):
+    """One or more verdicts that a repair can mend, with commas."""
+
+    name = "verdict"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[Verdict]:
+        """The verdicts named."""
+        if isinstance(value, frozenset):
+            return value
+        return frozenset(self._one(word, param, ctx) for word in str(value).split(","))
+
+    def _one(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> Verdict:
+        name = word.strip().upper().replace("-", "_")
+        for verdict in MENDABLE_ON_REQUEST:
+            if verdict.value == name:
+                return verdict
+        names = ", ".join(sorted(verdict.value for verdict in MENDABLE_ON_REQUEST))
+        return self.fail(f"{word!r} is not a verdict that can be mended ({names}).", param, ctx)
+
+
+def _port(value: Any) -> int:
+    if not str(value).isdigit():
+        raise WrongUse(f"{value!r} is not a port")
+    return parse_port(int(value))
+
+
+PORT: Final = Named("port", _port)
+KEYSPACE: Final = Named("keyspace", lambda value: parse_keyspace(str(value)))
+DELAY: Final = Duration()
+KEEP: Final = Duration(KEEP_MAX, zero=False)
+VERDICTS: Final = Verdicts()
+
+
+def _or_fail(
+    kind: click.ParamType[Any], param: click.Parameter | None, ctx: click.Context | None, parse: Callable[[], T]
+) -> T:
+    try:
+        return parse()
+    except WrongUse as error:
+        return kind.fail(str(error).replace("\n", " "), param, ctx)
+
+
+def duration_text(duration: timedelta) -> str:
+    """The duration as it may be typed again."""
+    return format_duration(duration)

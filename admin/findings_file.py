@@ -1,0 +1,60 @@
+"""Every finding as a line of JSON, for scripts that want more than counts; it appears whole when the command ends."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from admin.report import whole_file
+from cql.rows import encode
+from model.catalog import FAMILIES
+from model.operations import Seen
+from model.table import Key, Row, Table
+from repair.decide import Verdict
+from repair.findings import Outcome
+
+_TABLES: Mapping[str, Table] = {p.name: p.table for family in FAMILIES for p in family.projections}
+
+
+@contextmanager
+def findings_file(file: Path) -> Iterator[Callable[[Outcome], None]]:
+    """Open the file; each outcome handed over becomes a line, unless it agreed after all.
+
+    Raises:
+        WrongUse: the file cannot be written; nothing half written stays.
+    """
+    with whole_file(file) as stream:
+
+        def write(outcome: Outcome) -> None:
+            if outcome.verdict is not Verdict.AGREE or outcome.error:
+                stream.write(json.dumps(finding_json(outcome), ensure_ascii=False) + "\n")
+
+        yield write
+
+
+def finding_json(outcome: Outcome) -> dict[str, Any]:
+    """One finding: the verdict, the projection, the key by its columns, both rows and when they were written."""
+    return {
+        "projection": outcome.suspect.projection,
+        "verdict": outcome.verdict.value,
+        "result": outcome.result.value if outcome.result else None,
+        "key": _key_json(outcome.suspect.projection, outcome.suspect.key),
+        "truths": [_seen_json(seen) for seen in outcome.truths],
+        "projected": _seen_json(outcome.projected) if outcome.projected else None,
+        "last_trace": outcome.last_trace,
+        "error": outcome.error,
+    }
+
+
+def _key_json(projection: str, key: Key) -> Any:
+    table = _TABLES.get(projection)
+    return _row_json(table.key_row(key)) if table else [encode(value) for value in key]
+
+
+def _seen_json(seen: Seen) -> dict[str, Any]:
+    return {"row": _row_json(seen.row), "written_at": dict(seen.written_at)}
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    return {name: encode(value) for name, value in row.items()}

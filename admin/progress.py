@@ -1,0 +1,151 @@
+"""Where long work tells how far it is: a bar on a terminal, plain lines elsewhere; always on stderr.
+
+Adapters of `repair.findings.Progress`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from repair.clock import MICROS
+from repair.findings import Progress as ProgressPort
+from repair.ports import Clock
+
+LINE_EVERY_SECONDS = 10
+"""How often a plain line is written at most, stages apart: a log file is no terminal."""
+
+
+class Silent:
+    """Tells nobody."""
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Begin a stage."""
+
+    def advance(self, steps: int, suspects: int = 0) -> None:
+        """Count."""
+
+
+@dataclass(slots=True)
+class _Count:
+    """How far one stage is."""
+
+    name: str = ""
+    total: int | None = None
+    steps: int = 0
+    suspects: int = 0
+    began: int = 0
+    told: int = 0
+
+
+class PlainLines:
+    """A line when a stage begins, and one every few seconds while it lasts."""
+
+    def __init__(self, stream: IO[str], clock: Clock) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._count = _Count()
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Close the stage before and begin another."""
+        self.close()
+        now = self._clock.micros()
+        self._count = _Count(name, total, began=now, told=now)
+        of = f" (of {total:,})" if total else ""
+        self._write(f"{name}{of} ...")
+
+    def advance(self, steps: int, suspects: int = 0) -> None:
+        """Count, and tell when it is time."""
+        count, now = self._count, self._clock.micros()
+        count.steps += steps
+        count.suspects += suspects
+        if now - count.told >= LINE_EVERY_SECONDS * MICROS:
+            count.told = now
+            self._write(progress_line(count.name, count.steps, count.total, count.suspects, now - count.began))
+
+    def close(self) -> None:
+        """Tell the last figures of the stage."""
+        count = self._count
+        if count.steps:
+            self._write(
+                progress_line(count.name, count.steps, count.total, count.suspects, self._clock.micros() - count.began)
+            )
+        self._count = _Count()
+
+    def _write(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+
+def progress_line(name: str, steps: int, total: int | None, suspects: int, micros: int) -> str:
+    """One line: stage, how far, suspects, how long it takes yet."""
+    of = f" of {total:,}" if total else ""
+    found = f", {suspects:,} suspects" if suspects else ""
+    rate = steps * MICROS / micros if micros > 0 else 0
+    pace = f", {rate:,.0f}/s" if rate else ""
+    left = f", about {(total - steps) / rate:,.0f} s left" if total and rate and total > steps else ""
+    return f"{name}: {steps:,}{of}{found}{pace}{left}"
+
+
+class Terminal:
+    """A bar per stage."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+        self._suspects = 0
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Begin a bar; the one before stays, stopped."""
+        if self._task is not None:
+            self._progress.stop_task(self._task)
+        self._suspects = 0
+        self._task = self._progress.add_task(name, total=total, suspects="")
+
+    def advance(self, steps: int, suspects: int = 0) -> None:
+        """Move the bar."""
+        if self._task is None:
+            self.stage("")
+        self._suspects += suspects
+        found = f"{self._suspects:,} suspects" if self._suspects else ""
+        if self._task is not None:
+            self._progress.update(self._task, advance=steps, suspects=found)
+
+
+@contextmanager
+def progress_on(console: Console, clock: Clock) -> Iterator[ProgressPort]:
+    """Progress as it suits the stream behind the console, closed at the end whatever happens."""
+    if console.is_terminal:
+        with _bars(console) as bars:
+            yield Terminal(bars)
+        return
+    lines = PlainLines(console.file, clock)
+    try:
+        yield lines
+    finally:
+        lines.close()
+
+
+def _bars(console: Console) -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[suspects]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    )

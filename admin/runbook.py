@@ -1,0 +1,87 @@
+"""The runbooks: pages for the questions that an operator has; a terminal shows them, a test executes them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from model.errors import WrongUse
+
+SECTIONS: Final = ("When", "Check", "Do", "Verify", "Undo")
+"""What every page has, in this order."""
+
+_FENCE: Final = re.compile(r"^```console[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_COMMAND: Final = re.compile(r"^\$ (.+)$")
+_PLACEHOLDER: Final = re.compile(r"\$([A-Z][A-Z_]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One runbook page."""
+
+    name: str
+    text: str
+
+    @property
+    def title(self) -> str:
+        """The question that it answers: its first line."""
+        return self.text.splitlines()[0].lstrip("# ").strip()
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """The names of its sections, in order."""
+        return tuple(line[3:].strip() for line in self.text.splitlines() if line.startswith("## "))
+
+    def commands(self, section: str | None = None) -> tuple[str, ...]:
+        """The commands in its console blocks, of one section or of the whole page, in order."""
+        text = self.text if section is None else self._section(section)
+        return tuple(_commands(text))
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """The names that its commands leave open."""
+        return frozenset(name for command in self.commands() for name in _PLACEHOLDER.findall(command))
+
+    def _section(self, name: str) -> str:
+        parts = re.split(r"^## (.+)$", self.text, flags=re.MULTILINE)
+        return dict(zip(parts[1::2], parts[2::2], strict=True)).get(name, "")
+
+
+def pages() -> list[Page]:
+    """Every page, by name."""
+    return [
+        Page(file.stem, file.read_text(encoding="utf-8")) for file in sorted(_folder().glob("*.md")) if _is_page(file)
+    ]
+
+
+def page_named(name: str) -> Page:
+    """The page of that name.
+
+    Raises:
+        WrongUse: there is none.
+    """
+    for page in pages():
+        if page.name == name.removesuffix(".md"):
+            return page
+    raise WrongUse(f"there is no runbook {name!r}", mend="List them with: mailmend runbook list")
+
+
+def _commands(text: str) -> Iterator[str]:
+    """Lines that begin with `$ `; a backslash at the end goes on with the next line."""
+    for block in _FENCE.findall(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            found = _COMMAND.match(line)
+            if found:
+                yield " ".join(found[1].split())
+
+
+def _is_page(file: Path) -> bool:
+    return file.stem != "README"
+
+
+def _folder() -> Path:
+    """The pages inside an installed wheel; in a checkout the folder at its top."""
+    here = Path(__file__).parent
+    installed = here / "runbooks"
+    return installed if installed.is_dir() else here.parent / "runbooks"
