@@ -1,10 +1,17 @@
 """Every message table of Apache James and every projection, declared once.
 
 Names keep James's spelling here and nowhere else. Source: James's own schema, newest generation (JAMES-4225,
-September 2026); what older generations have besides or instead stands in `model.generations`.
+September 2026); what older generations have besides or instead stands in `model.generations`. The tables that mailmend
+creates but never touches afterwards stand in `model.catalog_beside`.
 """
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import Enum
+
+from model.catalog_beside import BESIDE_TABLES, BLOOM_1_PERCENT, LZ4_8_KIB, SIZE_TIERED, cached
 from model.projections import Condition, Content, Counts, Family, Filter, Mirror, Union
+from model.schema import Schema
 from model.table import Canonical, Column, Compaction, Kind, Table, UserType
 
 _P, _C = Kind.PARTITION, Kind.CLUSTERING
@@ -13,6 +20,21 @@ TWCS_MESSAGES = Compaction(
     "TimeWindowCompactionStrategy", {"compaction_window_unit": "DAYS", "compaction_window_size": "30"}
 )
 """Asked for by the design card; the README and `schema advise` say what it costs on rows that are updated late."""
+
+
+class CompactionChoice(Enum):
+    """How the big message tables are compacted: one choice for all of them (DESIGN section 4)."""
+
+    TWCS = "twcs"  # the default, as the design card asks: wide windows, since old rows still change their flags
+    UNIFIED = "unified"  # Cassandra 5.0 and later: few SSTables per read, also under late updates
+    LEVELED = "leveled"  # the same aim on older servers
+
+
+MESSAGE_COMPACTIONS: Mapping[CompactionChoice, Compaction] = {
+    CompactionChoice.TWCS: TWCS_MESSAGES,
+    CompactionChoice.UNIFIED: Compaction("UnifiedCompactionStrategy", {"scaling_parameters": "L10"}),
+    CompactionChoice.LEVELED: Compaction("LeveledCompactionStrategy"),
+}
 
 _FLAGS = tuple(
     Column(f"flag{name}", "boolean", canonical=Canonical.FLAG)
@@ -40,7 +62,7 @@ IMAP_UID = Table(
     ),
     comment="Mailbox and flags of each message, by message id: the source of truth",
     compaction=TWCS_MESSAGES,
-    options={"compression": "{'class': 'LZ4Compressor', 'chunk_length_in_kb': 8}"},
+    options=cached(100) | LZ4_8_KIB,
 )
 MESSAGE_ID = Table(
     "messageIdTable",
@@ -52,6 +74,7 @@ MESSAGE_ID = Table(
     ),
     comment="Mailbox and flags of each message, by mailbox id and uid: a projection of imapUidTable",
     compaction=TWCS_MESSAGES,
+    options=cached(1000),
 )
 MESSAGE_V3 = Table(
     "messageV3",
@@ -71,36 +94,53 @@ ATTACHMENTS = UserType("attachments", (("id", "text"), ("name", "text"), ("cid",
 MAILBOX_BASE = UserType("mailboxbase", (("namespace", "text"), ("user", "text")))
 
 MESSAGE_COUNTER = Table(
-    "messageCounter", (Column("mailboxId", "timeuuid", _P), Column("nextUid", "bigint")), comment="Uid generator"
+    "messageCounter",
+    (Column("mailboxId", "timeuuid", _P), Column("nextUid", "bigint")),
+    comment="Uid generator",
+    compaction=SIZE_TIERED,
+    options=cached(10) | BLOOM_1_PERCENT,
 )
 MODSEQ = Table(
-    "modseq", (Column("mailboxId", "timeuuid", _P), Column("nextModseq", "bigint")), comment="Modseq generator"
+    "modseq",
+    (Column("mailboxId", "timeuuid", _P), Column("nextModseq", "bigint")),
+    comment="Modseq generator",
+    compaction=SIZE_TIERED,
+    options=cached(10),
 )
 MAILBOX_COUNTERS = Table(
     "mailboxCounters",
     (Column("mailboxId", "timeuuid", _P), Column("count", "counter"), Column("unseen", "counter")),
     comment="Number of messages and of unseen messages of each mailbox",
+    compaction=SIZE_TIERED,
+    options=cached(10) | BLOOM_1_PERCENT,
 )
 FIRST_UNSEEN = Table(
     "firstUnseen",
     (Column("mailboxId", "timeuuid", _P), Column("uid", "bigint", _C)),
     comment="Uids of the messages without \\Seen",
+    compaction=SIZE_TIERED,
+    options=cached(10) | BLOOM_1_PERCENT,
 )
 MAILBOX_RECENTS = Table(
     "mailboxRecents",
     (Column("mailboxId", "timeuuid", _P), Column("recent_mesage_uid", "bigint", _C)),
     comment="Uids of the messages with \\Recent",
-    options={"gc_grace_seconds": "0"},
+    compaction=SIZE_TIERED,
+    options=cached(10) | {"gc_grace_seconds": "0"},
 )
 MESSAGE_DELETED = Table(
     "messageDeleted",
     (Column("mailboxId", "timeuuid", _P), Column("uid", "bigint", _C)),
     comment="Uids of the messages with \\Deleted",
+    compaction=SIZE_TIERED,
+    options=cached(10),
 )
 APPLICABLE_FLAG = Table(
     "applicableFlag",
     (Column("mailboxId", "timeuuid", _P), Column("userFlags", "set<text>", canonical=Canonical.SET)),
     comment="User flags seen in each mailbox; append only",
+    compaction=SIZE_TIERED,
+    options=cached(10),
 )
 MAILBOX = Table(
     "mailbox",
@@ -111,7 +151,7 @@ MAILBOX = Table(
         Column("uidvalidity", "bigint"),
     ),
     comment="Path and uid validity of each mailbox",
-    options={"compression": "{'class': 'LZ4Compressor', 'chunk_length_in_kb': 8}"},
+    options=cached(10) | LZ4_8_KIB,
 )
 MAILBOX_PATH = Table(
     "mailboxPathV3",
@@ -123,6 +163,7 @@ MAILBOX_PATH = Table(
         Column("uidvalidity", "bigint"),
     ),
     comment="The registry of mailbox paths: the truth of paths",
+    options=cached(10),
 )
 
 MAIL_TABLES = (
@@ -139,6 +180,19 @@ MAIL_TABLES = (
     MAILBOX,
     MAILBOX_PATH,
 )
+"""What mailmend reads or writes."""
+
+MAIL_TYPES = (ATTACHMENTS, MAILBOX_BASE)
+
+SCHEMA = Schema(MAIL_TYPES, MAIL_TABLES + BESIDE_TABLES)
+"""Everything that `schema apply` creates."""
+
+
+def compacted(tables: Iterable[Table], choice: CompactionChoice) -> tuple[Table, ...]:
+    """The tables with the chosen compaction wherever the choice is open."""
+    chosen = MESSAGE_COMPACTIONS[choice]
+    return tuple(replace(table, compaction=chosen) if table.compaction == TWCS_MESSAGES else table for table in tables)
+
 
 _BY_MAILBOX = (("mailboxid", "mailboxid"),)
 _BY_UID = (("mailboxid", "mailboxid"), ("uid", "uid"))

@@ -62,7 +62,8 @@ class BadIdentifier(WrongUse):
     def __init__(self, name: str, what: str = "name") -> None:
         super().__init__(
             f"{name!r} is not a valid {what}",
-            mend="A name starts with a letter and holds at most 48 letters, digits and underscores.",
+            mend="A name starts with a letter, holds at most 48 letters, digits and underscores, "
+            "and is no word of CQL's own.",
         )
         self.name = name
 

@@ -19,6 +19,14 @@ Key = tuple[Any, ...]
 """Values of a table's primary key columns, in their declared order; a prefix names a partition or a range."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
+_WORDS_OF_CQL = """
+    add allow alter and apply asc authorize batch begin by columnfamily create default delete desc describe drop entries
+    execute from full grant if in index infinity insert into is keyspace limit materialized mbean mbeans modify nan
+    norecursive not null of on or order primary rename replace revoke schema select set table to token truncate unlogged
+    unset update use using view where with
+"""
+_RESERVED = frozenset(_WORDS_OF_CQL.split())
+"""Words that CQL takes as a name only in quotes, in one version or another."""
 
 
 def identifier(name: str, what: str = "name") -> str:
@@ -27,7 +35,7 @@ def identifier(name: str, what: str = "name") -> str:
     Raises:
         BadIdentifier: the name is not one that CQL takes unquoted.
     """
-    if not _IDENTIFIER.fullmatch(name):
+    if not _IDENTIFIER.fullmatch(name) or name.lower() in _RESERVED:
         raise BadIdentifier(name, what)
     return name.lower()
 

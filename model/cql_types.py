@@ -1,0 +1,73 @@
+"""CQL type names in one spelling, so that a declared type and a live one can be compared as text.
+
+The server spells types its own way: spaces after commas, `frozen` repeated inside what is frozen already and around
+tuples, which are always frozen. Two spellings of one type must not look like drift.
+"""
+
+import re
+from dataclasses import dataclass
+
+from model.errors import BadIdentifier
+
+_TOKEN = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*|[<>,]|\d+)\s*")
+_ALIASES = {"varchar": "text"}
+
+
+@dataclass(frozen=True, slots=True)
+class CqlType:
+    """A type by name with the types (or, for a vector, the length) between its angle brackets."""
+
+    name: str
+    arguments: tuple["CqlType", ...] = ()
+
+    def __str__(self) -> str:
+        inner = ",".join(str(argument) for argument in self.arguments)
+        return f"{self.name}<{inner}>" if inner else self.name
+
+
+def parse_type(text: str) -> CqlType:
+    """The type that the text spells, in its one form.
+
+    Raises:
+        BadIdentifier: the text is not a CQL type.
+    """
+    tokens = _tokens(text)
+    parsed, rest = _parse(tokens, text)
+    if rest:
+        raise BadIdentifier(text, "CQL type")
+    return _thawed(parsed, frozen=False)
+
+
+def normal_type(text: str) -> str:
+    """The type's text in its one form: lower case, no spaces, no `frozen` that says nothing new."""
+    return str(parse_type(text))
+
+
+def _tokens(text: str) -> list[str]:
+    if _TOKEN.sub("", text):
+        raise BadIdentifier(text, "CQL type")
+    return _TOKEN.findall(text.lower())
+
+
+def _parse(tokens: list[str], text: str) -> tuple[CqlType, list[str]]:
+    if not tokens or (not tokens[0].isalnum() and "_" not in tokens[0]):
+        raise BadIdentifier(text, "CQL type")
+    name, rest = _ALIASES.get(tokens[0], tokens[0]), tokens[1:]
+    if rest[:1] != ["<"]:
+        return CqlType(name), rest
+    arguments: list[CqlType] = []
+    while rest and rest[0] in "<,":
+        argument, rest = _parse(rest[1:], text)
+        arguments.append(argument)
+    if rest[:1] != [">"]:
+        raise BadIdentifier(text, "CQL type")
+    return CqlType(name, tuple(arguments)), rest[1:]
+
+
+def _thawed(parsed: CqlType, *, frozen: bool) -> CqlType:
+    """Without every `frozen` that only repeats what holds anyway."""
+    if parsed.name == "frozen" and len(parsed.arguments) == 1:
+        inner = _thawed(parsed.arguments[0], frozen=True)
+        return inner if frozen or inner.name == "tuple" else CqlType("frozen", (inner,))
+    inside = frozen or parsed.name == "tuple"
+    return CqlType(parsed.name, tuple(_thawed(argument, frozen=inside) for argument in parsed.arguments))
