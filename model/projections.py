@@ -53,7 +53,8 @@ class Mirror:
     def row_of(self, truth: Row) -> dict[str, object]:
         """The projection row that a truth row demands: its key, and every other column that both tables have."""
         theirs = dict(self.renamed) | dict(self.key)
-        return {name: truth.get(theirs.get(name, name)) for name in self.table.names}
+        sources = ((name, theirs.get(name, name)) for name in self.table.names)
+        return {name: truth.get(source) for name, source in sources if source in self.truth}
 
     def agree(self, truth: Row, projection: Row) -> bool:
         """Whether the projection row says what the truth row demands, in every compared column."""

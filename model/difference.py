@@ -1,0 +1,178 @@
+"""What a live schema has otherwise than an expected one: pure, so that every kind of drift is tested without a server.
+
+Two values in, a list of differences out; whether one counts as drift is judged in `model.generations`, which knows
+what other generations of James left behind.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from model.cql_types import normal_type
+from model.schema import Schema
+from model.table import Column, Compaction, Kind, Table, UserType
+
+
+class Aspect(Enum):
+    """What is different; the value is its name in reports."""
+
+    MISSING_TYPE = "missing type"
+    DIFFERENT_TYPE = "different type"  # a user type whose fields are others
+    MISSING_TABLE = "missing table"
+    UNEXPECTED_TABLE = "unexpected table"
+    DIFFERENT_KEY = "different key"  # other key columns, or the same in another order
+    DIFFERENT_ORDER = "different clustering order"
+    MISSING_COLUMN = "missing column"
+    UNEXPECTED_COLUMN = "unexpected column"
+    DIFFERENT_COLUMN = "different column"  # another type, or static where it was not
+    DIFFERENT_OPTION = "different option"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is otherwise.
+
+    Attributes:
+        owner: the table or user type, in James's spelling where it is known.
+        subject: the column or option, or "" when it is the owner as a whole.
+        expected, found: both sides as CQL has them, "" where there is none.
+    """
+
+    aspect: Aspect
+    owner: str
+    subject: str = ""
+    expected: str = ""
+    found: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.owner}.{self.subject}" if self.subject else self.owner
+        match (self.expected, self.found):
+            case ("", ""):
+                return f"{self.aspect.value}: {place}"
+            case (expected, ""):
+                return f"{self.aspect.value}: {place} ({expected})"
+            case ("", found):
+                return f"{self.aspect.value}: {place} ({found})"
+            case (expected, found):
+                return f"{self.aspect.value}: {place}: expected {expected}, found {found}"
+
+
+def differences(expected: Schema, live: Schema) -> tuple[Difference, ...]:
+    """Everything in which the live schema is otherwise: types first, then tables in the expected order."""
+    return (*_between_types(expected, live), *_between_tables(expected, live))
+
+
+def _between_types(expected: Schema, live: Schema) -> Iterator[Difference]:
+    for wanted in expected.types:
+        found = live.user_type(wanted.name)
+        if found is None:
+            yield Difference(Aspect.MISSING_TYPE, wanted.spelling, expected=_fields(wanted))
+        elif _fields(wanted) != _fields(found):
+            yield Difference(Aspect.DIFFERENT_TYPE, wanted.spelling, "", _fields(wanted), _fields(found))
+
+
+def _fields(user_type: UserType) -> str:
+    return ", ".join(f"{name.lower()} {normal_type(text)}" for name, text in user_type.fields)
+
+
+def _between_tables(expected: Schema, live: Schema) -> Iterator[Difference]:
+    for wanted in expected.tables:
+        found = live.table(wanted.name)
+        if found is None:
+            yield Difference(Aspect.MISSING_TABLE, wanted.spelling)
+        else:
+            yield from table_differences(wanted, found)
+    for table in live.tables:
+        if expected.table(table.name) is None:
+            yield Difference(Aspect.UNEXPECTED_TABLE, table.spelling)
+
+
+def table_differences(wanted: Table, found: Table) -> Iterator[Difference]:
+    """Everything in which one live table is otherwise: key, order, columns, options."""
+    yield from _between_keys(wanted, found)
+    yield from _between_columns(wanted, found)
+    yield from _between_options(wanted, found)
+
+
+def _key_text(table: Table) -> str:
+    partition = ", ".join(column.name for column in table.partition)
+    return ", ".join((f"({partition})", *(column.name for column in table.clustering)))
+
+
+def _order_text(table: Table) -> str:
+    return ", ".join(f"{column.name} {'DESC' if column.descending else 'ASC'}" for column in table.clustering)
+
+
+def _between_keys(wanted: Table, found: Table) -> Iterator[Difference]:
+    if _key_text(wanted) != _key_text(found):
+        yield Difference(Aspect.DIFFERENT_KEY, wanted.spelling, "", _key_text(wanted), _key_text(found))
+    elif _order_text(wanted) != _order_text(found):
+        yield Difference(Aspect.DIFFERENT_ORDER, wanted.spelling, "", _order_text(wanted), _order_text(found))
+
+
+def _column_text(column: Column) -> str:
+    static = " static" if column.kind is Kind.STATIC else ""
+    return f"{normal_type(column.type)}{static}"
+
+
+def _between_columns(wanted: Table, found: Table) -> Iterator[Difference]:
+    for column in wanted.columns:
+        if column.name not in found:
+            yield Difference(Aspect.MISSING_COLUMN, wanted.spelling, column.spelling, expected=_column_text(column))
+            continue
+        texts = _column_text(column), _column_text(found.column(column.name))
+        if texts[0] != texts[1]:
+            yield Difference(Aspect.DIFFERENT_COLUMN, wanted.spelling, column.spelling, *texts)
+    for column in found.columns:
+        if column.name not in wanted:
+            yield Difference(Aspect.UNEXPECTED_COLUMN, wanted.spelling, column.name, found=_column_text(column))
+
+
+def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
+    """Only options that are declared: what a server adds by itself is its own business."""
+    expected = dict(wanted.options) | compaction_option(wanted.compaction)
+    live = dict(found.options) | compaction_option(found.compaction)
+    for name, value in expected.items():
+        texts = option_text(value), option_text(live.get(name, ""))
+        if not _says(texts[0], texts[1]):
+            yield Difference(Aspect.DIFFERENT_OPTION, wanted.spelling, name, *texts)
+
+
+_PAIR = re.compile(r"'([^']*)'\s*:\s*'?([^',}]*)'?")
+
+
+def _pairs(literal: str) -> dict[str, str]:
+    """The pairs of a map literal; a class by its short name."""
+    return {name: value.rsplit(".", 1)[-1] if name == "class" else value for name, value in _PAIR.findall(literal)}
+
+
+def map_literal(pairs: Mapping[str, str]) -> str:
+    """A map of texts as CQL spells it, in the order of its keys."""
+    return "{" + ", ".join(f"'{name}': '{pairs[name]}'" for name in sorted(pairs)) + "}"
+
+
+def option_text(literal: str) -> str:
+    """An option's literal in one spelling, so that two can be compared."""
+    return map_literal(_pairs(literal)) if literal.startswith("{") else literal
+
+
+def compaction_option(compaction: Compaction | None) -> dict[str, str]:
+    """The compaction as the option that it is, or nothing when the server's default serves."""
+    if compaction is None:
+        return {}
+    return {"compaction": map_literal({"class": compaction.strategy, **compaction.options})}
+
+
+def _says(expected: str, found: str) -> bool:
+    """Whether the live option says at least what is expected: servers add their own defaults to a map."""
+    if expected.startswith("{"):
+        return _pairs(expected).items() <= _pairs(found).items()
+    return expected == found or (_number(expected) is not None and _number(expected) == _number(found))
+
+
+def _number(literal: str) -> float | None:
+    try:
+        return float(literal)
+    except ValueError:
+        return None
