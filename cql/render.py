@@ -1,0 +1,146 @@
+"""The model's tables as CREATE text. `cql/schema.cql` is rendered from the catalog, for people and for review.
+
+`python -m cql.render` writes that file; `python -m cql.render --check` exits 1 when it is not up to date.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cql.replication import Replication, in_every_data_centre
+from model.catalog import SCHEMA
+from model.cql_types import parse_type
+from model.difference import compaction_option
+from model.errors import WrongUse
+from model.schema import Schema
+from model.table import Column, Compaction, Kind, Table, UserType, identifier
+
+SCHEMA_FILE = Path(__file__).with_name("schema.cql")
+KEYSPACE = "apache_james"
+"""James's own name for its keyspace."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class ServerVersion:
+    """The version that a server tells: what of CQL it understands."""
+
+    major: int
+    minor: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+CASSANDRA_5 = ServerVersion(5)
+_SINCE = {"UnifiedCompactionStrategy": CASSANDRA_5}
+"""Compaction strategies that older servers refuse."""
+
+
+def parse_version(release: str) -> ServerVersion:
+    """The version in a release's name, such as 5.0.9 or 4.1-rc1."""
+    numbers = release.replace("-", ".").split(".")
+    return ServerVersion(int(numbers[0]), int(numbers[1]) if len(numbers) > 1 and numbers[1].isdigit() else 0)
+
+
+def keyspace_cql(keyspace: str, replication: Replication) -> str:
+    """CREATE KEYSPACE."""
+    return f"CREATE KEYSPACE IF NOT EXISTS {identifier(keyspace, 'keyspace name')} WITH replication = {replication};"
+
+
+def type_cql(keyspace: str, user_type: UserType) -> str:
+    """CREATE TYPE."""
+    fields = ",\n".join(f"    {_plain(name)} {parse_type(kind)}" for name, kind in user_type.fields)
+    return f"CREATE TYPE IF NOT EXISTS {_qualified(keyspace, user_type.spelling)} (\n{fields}\n);"
+
+
+def table_cql(keyspace: str, table: Table, server: ServerVersion = CASSANDRA_5) -> str:
+    """CREATE TABLE.
+
+    Raises:
+        WrongUse: the server is too old for the table's compaction.
+    """
+    lines = [*(f"{_plain(column.spelling)} {_type_of(column)}" for column in table.columns), _key_cql(table)]
+    body = ",\n".join(f"    {line}" for line in lines)
+    options = "\n    AND ".join(_options_cql(table, server))
+    tail = f" WITH {options}" if options else ""
+    return f"CREATE TABLE IF NOT EXISTS {_qualified(keyspace, table.spelling)} (\n{body}\n){tail};"
+
+
+def schema_cql(keyspace: str, schema: Schema, server: ServerVersion = CASSANDRA_5) -> Iterator[str]:
+    """Every statement that creates the schema's types and tables, in the order in which they can run."""
+    yield from (type_cql(keyspace, user_type) for user_type in schema.types)
+    yield from (table_cql(keyspace, table, server) for table in schema.tables)
+
+
+def schema_file_text() -> str:
+    """What `cql/schema.cql` should hold."""
+    head = (
+        "-- The tables of the mail keyspace, rendered from model/catalog.py: change the catalog, not this file.\n"
+        "-- `mailmend schema apply` creates them, with your own keyspace, replication and compaction."
+    )
+    statements = (keyspace_cql(KEYSPACE, in_every_data_centre(1)), *schema_cql(KEYSPACE, SCHEMA))
+    return "\n\n".join((head, *statements)) + "\n"
+
+
+def _qualified(keyspace: str, name: str) -> str:
+    return f"{identifier(keyspace, 'keyspace name')}.{_plain(name)}"
+
+
+def _plain(name: str) -> str:
+    """The name as it is spelled, once it is known to need no quotes."""
+    identifier(name)
+    return name
+
+
+def _type_of(column: Column) -> str:
+    static = " STATIC" if column.kind is Kind.STATIC else ""
+    return f"{parse_type(column.type)}{static}"
+
+
+def _key_cql(table: Table) -> str:
+    partition = ", ".join(column.spelling for column in table.partition)
+    clustering = "".join(f", {column.spelling}" for column in table.clustering)
+    return f"PRIMARY KEY (({partition}){clustering})"
+
+
+def _options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
+    if table.clustering:
+        order = ", ".join(f"{one.spelling} {'DESC' if one.descending else 'ASC'}" for one in table.clustering)
+        yield f"CLUSTERING ORDER BY ({order})"
+    if table.comment:
+        yield f"comment = {text_literal(table.comment)}"
+    if table.compaction:
+        _refuse_too_new(table, table.compaction, server)
+    options = {**compaction_option(table.compaction), **table.options}
+    yield from (f"{_plain(name)} = {value}" for name, value in options.items())
+
+
+def _refuse_too_new(table: Table, compaction: Compaction, server: ServerVersion) -> None:
+    since = _SINCE.get(compaction.strategy, server)
+    if server < since:
+        raise WrongUse(
+            f"{table.spelling} cannot have {compaction.strategy}: the server is Cassandra {server}, it needs {since}",
+            mend="Choose another with: --compaction leveled, or --compaction twcs.",
+        )
+
+
+def text_literal(text: str) -> str:
+    """A text as CQL quotes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the file, or with --check say whether it is up to date."""
+    wanted = schema_file_text()
+    if arguments == ["--check"]:
+        current = SCHEMA_FILE.read_text(encoding="utf-8") if SCHEMA_FILE.exists() else ""
+        if current != wanted:
+            sys.stderr.write(f"{SCHEMA_FILE.name} is not what the catalog says: python -m cql.render writes it anew\n")
+        return int(current != wanted)
+    SCHEMA_FILE.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
