@@ -9,7 +9,7 @@ from typing import Protocol
 
 from model.errors import MailmendError
 from model.ids import RunId
-from repair.findings import Outcome
+from repair.findings import Outcome, Suspect
 
 
 class Journal(Protocol):
@@ -21,6 +21,10 @@ class Journal(Protocol):
 
     def settle(self, run: RunId, outcomes: Sequence[Outcome]) -> list[MailmendError | None]:
         """Keep what became of each; for each its error, or None."""
+        ...
+
+    def finding(self, run: RunId, suspect: Suspect) -> Outcome | None:
+        """What a run recorded of one suspect, or None."""
         ...
 
     def findings(self, run: RunId) -> Iterator[Outcome]:
