@@ -106,8 +106,8 @@ def summary_line(found: ClusterStatus) -> str:
         return f"There is no local cluster in {found.folder}. Start one: mailmend local up"
     match found.state:
         case ClusterState.UP:
-            settings = found.settings
-            return f"Cassandra {settings.release.version} is up. Use it with: --host 127.0.0.1 --port {settings.native_port}"
+            contact = f"--host {found.settings.hosts[0]} --port {found.settings.native_port}"
+            return f"Cassandra {found.settings.release.version} is up. Use it with: {contact}"
         case ClusterState.PARTLY:
             return "Some nodes do not answer. Start what is missing: mailmend local up"
         case ClusterState.DOWN:
@@ -120,9 +120,9 @@ def _cluster(folder: Path | None) -> LocalCluster:
 
 def _show(found: ClusterStatus, *, as_json: bool) -> None:
     if found.nodes and not as_json:
-        columns = ("node", "address", "state", "pid", "log")
+        columns = ("node", "address", "state", "pid")
         rows = [
-            (str(node.number), f"{node.host}:{node.port}", node.state.value, str(node.pid or ""), str(node.log))
+            (str(node.number), f"{node.host}:{node.port}", node.state.value, str(node.pid or ""))
             for node in found.nodes
         ]
         stdout_console().print(rows_grid(f"Local cluster in {found.folder}", columns, rows))

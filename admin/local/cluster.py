@@ -129,7 +129,6 @@ class LocalCluster:
     def _start(self, number: int) -> None:
         state = read_state(self.layout.state)
         node, known = self._node(state, number), state.processes.get(number)
-        began = self.clock.monotonic()
         if known is None or not node.runs(known):
             java = find_java(node.settings.release, self.environment)
             jars = self.store.jars(node.settings.release, java)
@@ -139,6 +138,7 @@ class LocalCluster:
         elif node.state(known) is NodeState.UP:
             self.progress.end(f"node {number} runs already, on {node.host}:{node.settings.native_port}")
             return
+        began = self.clock.monotonic()
         node.wait_ready(known, self.ready_seconds_max)
         took = self.clock.monotonic() - began
         self.progress.end(f"node {number} answers on {node.host}:{node.settings.native_port} after {took:.1f} s")
