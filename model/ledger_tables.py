@@ -86,7 +86,7 @@ REPAIR_LEASE = Table(
     "repair_lease",
     (
         Column("name", "text", _P),
-        Column("token", "timeuuid"),
+        Column("claim", "timeuuid"),
         Column("owner", "text"),
         Column("purpose", "text"),
         Column("acquiredAt", "timestamp"),

@@ -109,7 +109,7 @@ class Leases:
         """
         renewed = replace(lease, expires_at=self._expiry(self.clock.micros()))
         cells = {name: value for name, value in _row_of(renewed).items() if name != "name"}
-        expected = {"token": lease.token}
+        expected = {"claim": lease.token}
         write = ChangeIf(REPAIR_LEASE, (lease.name,), expected, assign=cells, ttl_seconds=self.ttl_seconds)
         try:
             if self.tables.attempt(write).applied:
@@ -124,7 +124,7 @@ class Leases:
     def release(self, lease: Lease) -> None:
         """Give it back; where it is no longer ours, or the cluster does not answer, time frees it."""
         try:
-            self.tables.attempt(RemoveIf(REPAIR_LEASE, (lease.name,), {"token": lease.token}))
+            self.tables.attempt(RemoveIf(REPAIR_LEASE, (lease.name,), {"claim": lease.token}))
         except MailmendError:
             return
 
@@ -137,7 +137,7 @@ class Leases:
         held = self.holder(name)
         if held is None:
             return None
-        answer = self.tables.attempt(RemoveIf(REPAIR_LEASE, (name,), {"token": held.token}))
+        answer = self.tables.attempt(RemoveIf(REPAIR_LEASE, (name,), {"claim": held.token}))
         return replace(held, purpose=f"{held.purpose} (ended by {self.owner}: {reason})") if answer.applied else None
 
     def holder(self, name: str) -> Lease | None:
@@ -197,7 +197,7 @@ def beat_once(leases: Leases, held: Held) -> bool:
 
 
 def _held(name: str, row: Row | None) -> LeaseHeld:
-    if not row or row.get("token") is None:
+    if not row or row.get("claim") is None:
         return LeaseHeld(f"the lease {name!r} could not be taken just now", mend="Begin again in a moment.")
     lease = _lease_of(row)
     return LeaseHeld(
@@ -215,7 +215,7 @@ def _lost(lease: Lease, standing: Lease | None) -> LeaseLost:
 def _row_of(lease: Lease) -> dict[str, object]:
     return {
         "name": lease.name,
-        "token": lease.token,
+        "claim": lease.token,
         "owner": lease.owner,
         "purpose": lease.purpose,
         "acquiredat": lease.acquired_at,
@@ -224,7 +224,7 @@ def _row_of(lease: Lease) -> dict[str, object]:
 
 
 def _lease_of(row: Row) -> Lease:
-    return Lease(row["name"], row["token"], row["owner"], row["purpose"], row["acquiredat"], row["expiresat"])
+    return Lease(row["name"], row["claim"], row["owner"], row["purpose"], row["acquiredat"], row["expiresat"])
 
 
 def _instant(micros: int) -> datetime:
