@@ -1,0 +1,1 @@
+"""Everything that speaks CQL: the only package that knows the driver."""

@@ -1,0 +1,54 @@
+"""Where a cluster is and how one is let in: plain data, so that workers elsewhere receive it whole.
+
+Apart from the session, so that settings can be read and refused without any driver.
+"""
+
+import ssl
+from dataclasses import dataclass, field
+
+from model.errors import BadSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """Where a cluster is and how one is let in; plain data, so that workers elsewhere receive it whole.
+
+    Attributes:
+        local_dc: the data centre to talk to; None takes that of the first host which answers.
+        tls_ca, tls_cert, tls_key: paths of PEM files; any of them turns TLS on.
+        tls_hostnames: also demand that certificates name the address that was dialled.
+        request_seconds: the longest wait for one answer; well inside DESIGN's A of 20 s.
+    """
+
+    hosts: tuple[str, ...] = ("127.0.0.1",)
+    port: int = 9042
+    local_dc: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_hostnames: bool = False
+    request_seconds: float = 10.0
+
+    @property
+    def address(self) -> str:
+        """The hosts and port, as people write them."""
+        return ", ".join(f"{host}:{self.port}" for host in self.hosts)
+
+
+def tls_context(contact: Contact) -> ssl.SSLContext | None:
+    """Certificates are always checked; the names in them only on demand, as nodes are found by address."""
+    if not (contact.tls_ca or contact.tls_cert):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=contact.tls_ca)
+        context.check_hostname = contact.tls_hostnames
+        if contact.tls_cert:
+            context.load_cert_chain(contact.tls_cert, contact.tls_key)
+    except OSError as error:  # ssl's own errors are of this kind too
+        paths = ", ".join(path for path in (contact.tls_ca, contact.tls_cert, contact.tls_key) if path)
+        raise BadSettings(
+            f"the TLS files cannot be used: {error} ({paths})", mend="Check --tls-ca, --tls-cert and --tls-key."
+        ) from error
+    return context

@@ -1,0 +1,199 @@
+"""Values of rows, as the driver gives them, as the model has them, and as JSON text keeps them.
+
+The model's forms are plain and comparable: UUID, int, bool, str, bytes, datetime in UTC, frozenset, tuple, dict (of a
+map or a user type), None. JSON is for people and files: findings, before-images, exported tables.
+Pure; types are CQL's own text, as a `Column` carries it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from model.operations import Seen
+from model.table import Column
+
+Conversion = Callable[[Any], Any]
+
+_WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "varint", "counter"})
+_PLAIN = _WHOLE_NUMBERS | {"ascii", "blob", "boolean", "decimal", "double", "float", "inet", "text", "timeuuid"}
+_PLAIN |= {"uuid", "varchar"}
+
+
+def normalised(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
+    """A value as the driver gives it in the model's form, whatever its type."""
+    if value is None or isinstance(value, str | bytes | bool | int | float | UUID | Decimal):
+        return value
+    if isinstance(value, datetime):
+        return _in_utc(value)
+    if hasattr(value, "_asdict"):
+        return {name: normalised(part) for name, part in value._asdict().items()}
+    if isinstance(value, tuple | list):
+        return tuple(normalised(part) for part in value)
+    if isinstance(value, Mapping):
+        return {normalised(name): normalised(part) for name, part in value.items()}
+    if hasattr(value, "__iter__"):  # a set, of the driver's own sorted kind
+        return frozenset(normalised(part) for part in value)
+    return value
+
+
+def conversion_of(cql_type: str) -> Conversion | None:
+    """What turns the driver's value of that type, never null, into the model's; None where it already is."""
+    if cql_type in _PLAIN:
+        return None
+    if cql_type == "timestamp":
+        return _in_utc
+    if cql_type.startswith("set<") and cql_type[4:-1] in _PLAIN:
+        return frozenset
+    return normalised
+
+
+def row_reader(columns: Sequence[Column]) -> Callable[[Sequence[Any]], dict[str, Any]]:
+    """What makes a row of the driver's values for these columns; made once for many rows, because scans are long."""
+    names = tuple(column.name for column in columns)
+    conversions = [(column.name, conversion_of(column.type)) for column in columns]
+    changed = [(name, conversion) for name, conversion in conversions if conversion]
+
+    def read(values: Sequence[Any]) -> dict[str, Any]:
+        row = dict(zip(names, values, strict=False))  # what follows the columns are their times
+        for name, conversion in changed:
+            if row[name] is not None:
+                row[name] = conversion(row[name])
+        return row
+
+    return read
+
+
+def seen_reader(columns: Sequence[Column], timed: Sequence[Column]) -> Callable[[Sequence[Any]], Seen]:
+    """What makes a row and its times of the driver's values: the columns first, the times of some of them after."""
+    read, width = row_reader(columns), len(columns)
+    names = tuple(column.name for column in timed)
+
+    def see(values: Sequence[Any]) -> Seen:
+        times = zip(names, values[width:], strict=True)
+        return Seen(read(values), {name: at for name, at in times if at is not None})
+
+    return see
+
+
+def adaptation_of(kind: Any) -> Conversion | None:
+    """What the driver needs where its type is a user type or holds one: fields in order, where we have them by name."""
+    if getattr(kind, "fieldnames", None):
+        return lambda value: tuple(value.get(name) for name in kind.fieldnames) if isinstance(value, Mapping) else value
+    parts = [adaptation_of(part) for part in getattr(kind, "subtypes", ())]
+    if len(parts) == 1 and (part := parts[0]):
+        return lambda value: [part(element) for element in value]
+    return None
+
+
+def encode(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
+    """A model value as JSON has it: UUID and instants as text, sets sorted, bytes as `0x…`."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case datetime():
+            return _in_utc(value).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        case date() | time():
+            return value.isoformat()
+        case bytes():
+            return f"0x{value.hex()}"
+        case set() | frozenset():
+            return sorted((encode(part) for part in value), key=_order)
+        case list() | tuple():
+            return [encode(part) for part in value]
+        case Mapping():
+            return {str(encode(name)): encode(part) for name, part in value.items()}
+        case _:
+            return str(value)
+
+
+def decode(cql_type: str, value: Any) -> Any:
+    """A JSON value as the model has it, by its CQL type. The fields of a user type are taken as they stand.
+
+    Raises:
+        ValueError: the value is not one of that type.
+    """
+    if value is None:
+        return None
+    outer, inner = _parse(cql_type)
+    try:
+        return _decode(outer, inner, value)
+    except (TypeError, AttributeError, ArithmeticError, KeyError, IndexError) as error:
+        raise ValueError(f"{value!r} is not a value of type {cql_type}") from error
+
+
+def _decode(outer: str, inner: tuple[str, ...], value: Any) -> Any:
+    match outer:
+        case "frozen":
+            return decode(inner[0], value)
+        case "set":
+            return frozenset(decode(inner[0], part) for part in value)
+        case "list":
+            return tuple(decode(inner[0], part) for part in value)
+        case "tuple":
+            return tuple(decode(kind, part) for kind, part in zip(inner, value, strict=True))
+        case "map":
+            return {decode(inner[0], name): decode(inner[1], part) for name, part in value.items()}
+        case _:
+            return _SCALARS.get(outer, _as_it_is)(value)
+
+
+def _parse(cql_type: str) -> tuple[str, tuple[str, ...]]:
+    """A type's own name and the types in its angle brackets."""
+    outer, bracket, rest = cql_type.strip().partition("<")
+    return (outer, _split(rest.removesuffix(">"))) if bracket else (outer, ())
+
+
+def _split(inner: str) -> tuple[str, ...]:
+    """`a, map<b, c>` is two types: only a comma outside of every bracket divides."""
+    parts, depth = [""], 0
+    for sign in inner:
+        depth += (sign == "<") - (sign == ">")
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return tuple(part.strip() for part in parts)
+
+
+def _in_utc(value: datetime) -> datetime:
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _order(value: Any) -> tuple[str, Any]:
+    """JSON parts of different kinds do not compare: by kind first."""
+    return (type(value).__name__, value if isinstance(value, str | int | float) else str(value))
+
+
+def _bytes_from(value: str) -> bytes:
+    return bytes.fromhex(value.removeprefix("0x"))
+
+
+def _instant_from(value: str) -> datetime:
+    return _in_utc(datetime.fromisoformat(value))
+
+
+def _flag_from(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("not a boolean")
+    return value
+
+
+_SCALARS: Mapping[str, Conversion] = {
+    **dict.fromkeys(_WHOLE_NUMBERS, int),
+    "blob": _bytes_from,
+    "boolean": _flag_from,
+    "date": date.fromisoformat,
+    "decimal": Decimal,
+    "double": float,
+    "float": float,
+    "time": time.fromisoformat,
+    "timestamp": _instant_from,
+    "timeuuid": UUID,
+    "uuid": UUID,
+}

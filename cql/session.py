@@ -1,0 +1,427 @@
+"""The one door to the driver: a cluster, its keyspaces as `repair.ports.Tables`, and its failures as our own errors.
+
+Fast by preparing each shape of an operation once; safe by never repeating what is not idempotent: conditional writes
+and counts are sent once, and when their answer is lost they raise `DoubtfulWrite`. Works with either driver that owns
+the import name `cassandra`.
+"""
+
+import copy
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+from cassandra import (
+    AuthenticationFailed,
+    ConsistencyLevel,
+    DriverException,
+    OperationTimedOut,
+    RequestValidationException,
+    Timeout,
+    Unauthorized,
+    Unavailable,
+)
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
+from cassandra.connection import ConnectionBusy, ConnectionException, ProtocolError
+from cassandra.policies import DCAwareRoundRobinPolicy, FallthroughRetryPolicy, RoundRobinPolicy, TokenAwarePolicy
+from cassandra.pool import NoConnectionsAvailable
+from cassandra.protocol import ErrorMessage
+from cassandra.protocol import RequestValidationException as RefusedMessage
+from cassandra.query import UNSET_VALUE, SimpleStatement, tuple_factory
+
+from cql.contact import Contact, tls_context
+from cql.failures import Purpose, Trouble, failure_of, no_contact, purpose_of
+from cql.rows import Conversion, adaptation_of, normalised, row_reader, seen_reader
+from cql.statements import Operation, render, selection_of, shape_of, values_of
+from model.errors import BadSettings, MailmendError, UnknownKeyspace, WrongUse
+from model.ids import micros_of
+from model.operations import (
+    Applied,
+    ChangeIf,
+    Conditional,
+    Level,
+    PutIfAbsent,
+    Read,
+    RemoveIf,
+    Scan,
+    Seen,
+    Write,
+)
+from model.table import Row, Table, identifier
+
+__all__ = ["CassandraCluster", "Contact", "Keyspace", "connect"]
+
+IN_FLIGHT = 64
+"""How many requests of one `read_all` or `write_all` are under way at once."""
+
+PAGE_ROWS = 2000
+SCHEMA_SECONDS = 30.0
+"""How long a change of the schema may take, and how long the nodes may take to agree on it."""
+
+_EVERY_NODE = "every node"
+_SHAPES_MAX = 1000
+_COLLECTION_TIMES_SINCE = 5
+
+logging.getLogger("cassandra").addHandler(logging.NullHandler())  # what matters is raised; the rest is for who asks
+
+
+def connect(contact: Contact) -> "CassandraCluster":
+    """Open connections to the cluster.
+
+    Raises:
+        BadSettings: the contact itself cannot be right.
+        CannotReach: nobody answers there, or not to these credentials (`AccessDenied`).
+    """
+    if not contact.hosts:
+        raise BadSettings("no host is named", mend="Name one with --host, or MAILMEND_HOST.")
+    tls = tls_context(contact)
+    with _told_at(contact), ExitStack() as undo:
+        cluster = _cluster(contact, tls)
+        undo.callback(cluster.shutdown)
+        connected = CassandraCluster(contact, cluster, cluster.connect())
+        undo.pop_all()
+        return connected
+
+
+def _cluster(contact: Contact, tls: Any) -> Any:
+    nearby = DCAwareRoundRobinPolicy(contact.local_dc or "")
+    return Cluster(
+        list(contact.hosts),
+        port=contact.port,
+        auth_provider=PlainTextAuthProvider(contact.username, contact.password or "") if contact.username else None,
+        ssl_context=tls,
+        execution_profiles={EXEC_PROFILE_DEFAULT: _profile(contact, TokenAwarePolicy(nearby))},
+        connect_timeout=contact.request_seconds,
+        control_connection_timeout=contact.request_seconds,
+        max_schema_agreement_wait=SCHEMA_SECONDS,
+    )
+
+
+def _profile(contact: Contact, balancing: Any) -> Any:
+    return ExecutionProfile(
+        load_balancing_policy=balancing, row_factory=tuple_factory, request_timeout=contact.request_seconds
+    )
+
+
+class CassandraCluster:
+    """A cluster that answers. Implements `repair.ports.NodeClocks`."""
+
+    def __init__(self, contact: Contact, cluster: Any, session: Any) -> None:
+        self.contact = contact
+        self._cluster = cluster
+        self.session = session
+        self._prepared: dict[str, Any] = {}
+        self.release_version = str(self.query("SELECT release_version FROM system.local")[0]["release_version"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def collection_times(self) -> bool:
+        """Whether the server tells when the elements of a collection were written (Cassandra 5.0 and later)."""
+        return int(self.release_version.partition(".")[0]) >= _COLLECTION_TIMES_SINCE
+
+    def keyspace(self, name: str) -> "Keyspace":
+        """The tables of a keyspace.
+
+        Raises:
+            BadIdentifier: the name is not one.
+            UnknownKeyspace: there is none of that name.
+        """
+        keyspace = Keyspace(self, identifier(name, "keyspace name"))
+        self.replication_of(keyspace.name)
+        return keyspace
+
+    def replication_of(self, keyspace: str) -> Mapping[str, str]:
+        """The keyspace's replication options, as the server has them.
+
+        Raises:
+            UnknownKeyspace: there is none of that name.
+        """
+        name = identifier(keyspace, "keyspace name")
+        rows = self.query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", (name,))
+        if not rows:
+            raise UnknownKeyspace(keyspace)
+        return dict(rows[0]["replication"])
+
+    def query(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows that a statement of our own answers; for the server's own tables (`system`, `system_schema`)."""
+        statement = self.prepare(text)
+        with _told(Purpose.READ, "system tables"):
+            answer = self.session.execute(statement.bind(values))
+            names = answer.column_names or ()
+            return [dict(zip(names, map(normalised, row), strict=True)) for row in answer]
+
+    def execute_ddl(self, text: str) -> None:
+        """Change the schema, and wait until every node that is up has it.
+
+        Raises:
+            MailmendError: the nodes do not agree in time; nothing further should be changed before they do.
+        """
+        statement = SimpleStatement(text, retry_policy=FallthroughRetryPolicy())
+        with _told(Purpose.SCHEMA, "the cluster"):
+            future = self.session.execute_async(statement, timeout=SCHEMA_SECONDS)
+            future.result()
+        if not future.is_schema_agreed:
+            raise MailmendError(
+                f"the nodes did not agree on the schema within {SCHEMA_SECONDS:.0f} s",
+                mend="See which node is behind with: nodetool describecluster. Then run the same command again.",
+            )
+
+    def node_micros(self) -> list[int]:
+        """now() of every node that is up, in microseconds since 1970, in every data centre."""
+        self._open_every_node()
+        now = self.prepare("SELECT now() FROM system.local").bind(())
+        up = [host for host in self._cluster.metadata.all_hosts() if host.is_up]
+        with _told(Purpose.READ, "the nodes' clocks"):
+            asked = [self.session.execute_async(now, execution_profile=_EVERY_NODE, host=host) for host in up]
+            return [micros_of(future.result().one()[0]) for future in asked]
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._cluster.shutdown()
+
+    def prepare(self, text: str, keyspace: str = "system", table: str = "") -> Any:
+        """The driver's prepared statement for the text, prepared once."""
+        if text not in self._prepared:
+            with _told(Purpose.READ, keyspace, table):
+                self._prepared[text] = self.session.prepare(text)
+        return self._prepared[text]
+
+    def _open_every_node(self) -> None:
+        """Other data centres' nodes are left alone until their clocks are wanted."""
+        if _EVERY_NODE not in self._cluster.profile_manager.profiles:
+            profile = _profile(self.contact, RoundRobinPolicy())
+            self._cluster.add_execution_profile(_EVERY_NODE, profile, pool_wait_timeout=self.contact.request_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A shape that was prepared: what is left is to bind values, send, and read the answer."""
+
+    table: Table  # kept, because shapes tell tables apart by identity
+    statement: Any
+    purpose: Purpose
+    answer: Callable[[Any], Any]
+    adapted: tuple[tuple[int, Conversion], ...]  # markers whose values the driver takes in another form
+
+
+class Keyspace:
+    """The tables of one keyspace on a cluster. Implements `repair.ports.Tables`."""
+
+    def __init__(self, cluster: CassandraCluster, name: str) -> None:
+        self.cluster = cluster
+        self.name = name
+        self._session = cluster.session
+        self._shapes: dict[Hashable, _Ready] = {}
+
+    def read(self, read: Read) -> Sequence[Seen]:
+        """The rows under the key, in clustering order."""
+        seen: Sequence[Seen] = self._one(read)
+        return seen
+
+    def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        """Many reads at once; one answer or one error for each, in order."""
+        return self._each(reads)
+
+    def scan(self, scan: Scan) -> Iterator[Row]:
+        """Every row in token order; while one page is looked at, the next is under way."""
+        ready = self._shape(scan)
+        bound = self._bound(ready, scan)
+        with _told(ready.purpose, self.name, ready.table.spelling):
+            future = self._session.execute_async(bound)
+            page = future.result().current_rows
+        while True:
+            more = future.has_more_pages
+            if more:
+                future.start_fetching_next_page()
+            yield from map(ready.answer, page)
+            if not more:
+                return
+            with _told(ready.purpose, self.name, ready.table.spelling):
+                page = future.result().current_rows
+
+    def write(self, write: Write) -> None:
+        """Carry out one write at QUORUM."""
+        self._one(write)
+
+    def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        """Many independent writes at once; for each its error, or None, in order."""
+        return self._each(writes)
+
+    def attempt(self, write: Conditional) -> Applied:
+        """Carry out one conditional write at SERIAL and QUORUM."""
+        applied: Applied = self._one(write)
+        return applied
+
+    def _one(self, operation: Operation) -> Any:
+        answer = self._land(*self._launch(operation))
+        if isinstance(answer, MailmendError):
+            raise answer
+        return answer
+
+    def _each(self, operations: Iterable[Operation]) -> list[Any]:
+        """A window of requests slides over the operations; the oldest is awaited first."""
+        answers: list[Any] = []
+        flying: deque[tuple[_Ready | None, Any]] = deque()
+        for operation in operations:
+            if len(flying) == IN_FLIGHT:
+                answers.append(self._land(*flying.popleft()))
+            flying.append(self._launch(operation))
+        answers.extend(self._land(*launched) for launched in flying)
+        return answers
+
+    def _launch(self, operation: Operation) -> tuple[_Ready | None, Any]:
+        """The request under way, or the error that kept it from starting."""
+        try:
+            ready = self._shape(operation)
+            return ready, self._session.execute_async(self._bound(ready, operation))
+        except MailmendError as error:
+            return None, error
+
+    def _land(self, ready: _Ready | None, future: Any) -> Any:
+        """What the request answered, or the error that it met."""
+        if ready is None:
+            return future
+        try:
+            return ready.answer(future.result())
+        except _FAILURES as error:
+            return self._failure(ready, error)
+
+    def _shape(self, operation: Operation) -> _Ready:
+        shape = shape_of(operation)
+        ready = self._shapes.get(shape)
+        if ready is None:
+            if len(self._shapes) >= _SHAPES_MAX:  # tables that were unpickled again and again
+                self._shapes.clear()
+            ready = self._shapes[shape] = self._prepared(operation)
+        return ready
+
+    def _prepared(self, operation: Operation) -> _Ready:
+        times = self.cluster.collection_times
+        prepared = self.cluster.prepare(
+            render(self.name, operation, collection_times=times), self.name, operation.table.spelling
+        )
+        purpose, statement = purpose_of(operation), copy.copy(prepared)
+        statement.consistency_level = _level(operation)
+        statement.serial_consistency_level = ConsistencyLevel.SERIAL
+        statement.fetch_size = PAGE_ROWS
+        statement.is_idempotent = purpose is not Purpose.ONCE
+        statement.retry_policy = FallthroughRetryPolicy() if purpose is Purpose.ONCE else None
+        adaptations = [adaptation_of(column.type) for column in statement.column_metadata]
+        adapted = tuple((index, adapt) for index, adapt in enumerate(adaptations) if adapt)
+        return _Ready(operation.table, statement, purpose, _answer(operation, collection_times=times), adapted)
+
+    def _bound(self, ready: _Ready, operation: Operation) -> Any:
+        values = values_of(operation, UNSET_VALUE)
+        if ready.adapted:
+            values = _adapted(values, ready.adapted)
+        try:
+            return ready.statement.bind(values)
+        except (TypeError, ValueError, OverflowError, struct.error) as error:
+            where = f"{self.name}.{ready.table.spelling}"
+            raise WrongUse(f"a value does not fit its column in {where}: {error}") from error
+
+    def _failure(self, ready: _Ready, error: Exception) -> MailmendError:
+        failure = failure_of(trouble_of(error), _said(error), ready.purpose, self.name, ready.table.spelling)
+        failure.__cause__ = error
+        return failure
+
+
+def _level(operation: Operation) -> int:
+    level = operation.level if isinstance(operation, Read | Scan) else Level.QUORUM
+    return int(getattr(ConsistencyLevel, level.name))
+
+
+def _answer(operation: Operation, *, collection_times: bool) -> Callable[[Any], Any]:
+    """What makes our own answer of the driver's: rows with times, a scan's row, whether it applied, nothing."""
+    match operation:
+        case Read():
+            selection = selection_of(operation, collection_times=collection_times)
+            see = seen_reader(selection.columns, selection.timed)
+            return lambda rows: [see(values) for values in rows]
+        case Scan():
+            return row_reader(selection_of(operation, collection_times=False).columns)
+        case PutIfAbsent() | ChangeIf() | RemoveIf():
+            return _applied
+        case _:
+            return lambda _: None
+
+
+def _applied(answer: Any) -> Applied:
+    """The server adds what stood there when it refused, and nothing where there was no row."""
+    (applied, *found), names = answer.one(), answer.column_names[1:]
+    if applied or not names:
+        return Applied(bool(applied))
+    return Applied(applied=False, current=dict(zip(names, map(normalised, found), strict=True)))
+
+
+def _adapted(values: tuple[Any, ...], adapted: Iterable[tuple[int, Conversion]]) -> tuple[Any, ...]:
+    changed = list(values)
+    for index, adapt in adapted:
+        if changed[index] is not None and changed[index] is not UNSET_VALUE:
+            changed[index] = adapt(changed[index])
+    return tuple(changed)
+
+
+_TROUBLES: tuple[tuple[type[Exception], Trouble], ...] = (
+    (AuthenticationFailed, Trouble.DENIED),
+    (Unauthorized, Trouble.DENIED),
+    (NoHostAvailable, Trouble.NO_HOST),
+    (NoConnectionsAvailable, Trouble.NO_HOST),
+    (Unavailable, Trouble.FEW_REPLICAS),
+    (RequestValidationException, Trouble.REFUSED),
+    (RefusedMessage, Trouble.REFUSED),
+    (Timeout, Trouble.SILENCE),
+    (OperationTimedOut, Trouble.SILENCE),
+    (DriverException, Trouble.BROKEN),
+    (ErrorMessage, Trouble.BROKEN),
+    (ConnectionException, Trouble.BROKEN),
+    (ConnectionBusy, Trouble.BROKEN),
+    (ProtocolError, Trouble.BROKEN),
+    (OSError, Trouble.BROKEN),
+)
+"""What each of the driver's errors is to us, the first that fits; an error of any other class is a bug, and shows."""
+
+_FAILURES = tuple(kind for kind, _ in _TROUBLES)
+
+
+def trouble_of(error: Exception) -> Trouble:
+    """Which trouble the driver met. It wraps refused credentials into an error that says: nobody answered."""
+    tried = getattr(error, "errors", None)
+    if isinstance(tried, Mapping) and any(isinstance(one, AuthenticationFailed) for one in tried.values()):
+        return Trouble.DENIED
+    return next(trouble for kind, trouble in _TROUBLES if isinstance(error, kind))
+
+
+def _said(error: Exception) -> str:
+    """What the driver says; of several nodes' errors the nodes' own words."""
+    tried = getattr(error, "errors", None)
+    if isinstance(tried, Mapping):
+        return "; ".join(f"{host}: {one}" for host, one in tried.items()) or str(error.args[0])
+    return str(error.args[0] if isinstance(error, NoHostAvailable) else error)
+
+
+@contextmanager
+def _told_at(contact: Contact) -> Iterator[None]:
+    """Turn what the driver meets while it connects into our errors."""
+    try:
+        yield
+    except _FAILURES as error:
+        raise no_contact(trouble_of(error), _said(error), contact.address, contact.local_dc) from error
+
+
+@contextmanager
+def _told(purpose: Purpose, keyspace: str, table: str = "") -> Iterator[None]:
+    """Turn the driver's errors into ours."""
+    try:
+        yield
+    except _FAILURES as error:
+        raise failure_of(trouble_of(error), _said(error), purpose, keyspace, table) from error
