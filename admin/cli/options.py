@@ -86,11 +86,10 @@ def connection_options(command: Callable[..., R]) -> Callable[..., R]:
         own = {name: options.pop(name) for name in _NAMES}
         return command(*args, connection=connection_of(own, click.get_current_context()), **options)
 
-    return functools.reduce(_apply, reversed((*_CONNECTION, config_option)), with_connection)
-
-
-def _apply(command: Callable[..., R], option: Callable[[Callable[..., R]], Callable[..., R]]) -> Callable[..., R]:
-    return option(command)
+    decorated: Callable[..., R] = with_connection
+    for option in reversed((*_CONNECTION, config_option)):
+        decorated = option(decorated)
+    return decorated
 
 
 _NAMES: Final = (

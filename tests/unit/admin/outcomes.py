@@ -1,0 +1,63 @@
+"""Summaries and outcomes to show in tests."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from uuid import UUID
+
+from model.ids import RunId
+from model.operations import Seen
+from repair.decide import Verdict
+from repair.findings import Outcome, Summary, Suspect
+
+RUN = RunId(UUID("6e0ab5e0-8d1c-11f0-8000-000000000001"))
+MAILBOX = UUID("6e0ab5e0-8d1c-11f0-8000-000000000002")
+MESSAGE = UUID("6e0ab5e0-8d1c-11f0-8000-000000000003")
+
+
+def outcome(
+    verdict: Verdict = Verdict.AMEND,
+    result: Verdict | None = None,
+    *,
+    uid: int = 7,
+    last_trace: bool = False,
+    error: str | None = None,
+) -> Outcome:
+    """What became of one suspect of messageIdTable."""
+    truth = Seen({"messageid": MESSAGE, "userflags": frozenset({"b", "a"}), "flagseen": True}, {"flagseen": 42})
+    projected = Seen({"mailboxid": MAILBOX, "uid": uid, "internaldate": datetime(2026, 1, 2, tzinfo=UTC)})
+    suspect = Suspect("messageIdTable", (MAILBOX, uid), verdict)
+    return Outcome(suspect, verdict, result, (truth,), projected, last_trace=last_trace, error=error)
+
+
+def check_summary(exit_code: int = 1) -> Summary:
+    """A check that found drift."""
+    return Summary(
+        keyspace="apache_james",
+        command="check messages",
+        scanned={"imapUidTable": 1500, "messageIdTable": 1490},
+        findings={
+            "messageIdTable": Counter({Verdict.PROJECT: 10, Verdict.LOST_CONTENT: 2}),
+            "messageV3": Counter({Verdict.LEAK: 83}),
+        },
+        suspects=95,
+        seconds={"scan": 1.25, "delay": 60.0, "recheck": 0.5},
+        exit=exit_code,
+    )
+
+
+def repair_summary() -> Summary:
+    """A repair that mended most."""
+    return Summary(
+        keyspace="apache_james",
+        command="repair messages",
+        run=RUN,
+        scanned={"imapUidTable": 1500},
+        findings={"messageIdTable": Counter({Verdict.PROJECT: 10, Verdict.WITHDRAW: 3})},
+        suspects=13,
+        fixed=Counter({Verdict.PROJECT: 9, Verdict.WITHDRAW: 3}),
+        left=Counter({Verdict.PROJECT: 1}),
+        moved=1,
+        last_traces=2,
+        seconds={"scan": 1.0},
+        exit=1,
+    )

@@ -1,0 +1,113 @@
+"""Endings: each kind of error has its exit code and its one message; no traceback reaches the terminal."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from admin.cli.endings import GO_ON, INTERRUPTED, PIPE_CLOSED, PipeClosed, ending_of
+from admin.cli.groups import Later, LazyGroup, import_or_name_extra
+from model.errors import AccessDenied, CannotReach, FixLimit, LeaseHeld, UnknownKeyspace, WrongUse
+
+
+def _raises(error: BaseException) -> Callable[[], object]:
+    def command() -> object:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (WrongUse("x", mend="y"), 2),
+        (UnknownKeyspace("x"), 2),
+        (CannotReach("x"), 4),
+        (AccessDenied("x"), 4),
+        (LeaseHeld("x"), 3),
+        (FixLimit("x"), 1),
+        (click.UsageError("x"), 2),
+        (click.FileError("x"), 2),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scripts tell what happened by the code; people by the message, on stderr."""
+    assert ending_of(_raises(error)) == code
+
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "x" in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
+def test_an_interruption_says_how_to_go_on(error: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ctrl-C is no accident."""
+    assert ending_of(_raises(error)) == INTERRUPTED
+    assert GO_ON in capsys.readouterr().err
+
+
+def test_what_nobody_foresaw_is_one_line_and_a_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The traceback is for the bug report."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    assert ending_of(_raises(ZeroDivisionError("by zero\nmore"))) == 3
+
+    said = capsys.readouterr().err
+    (log,) = tmp_path.iterdir()
+    assert said.count("\n") == 1
+    assert str(log) in said
+    assert "Traceback" in log.read_text()
+
+
+def test_a_crash_without_room_for_a_log_is_still_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk makes nothing worse."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "no"))
+
+    assert ending_of(_raises(ZeroDivisionError("x"))) == 3
+    assert "none could be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), PipeClosed()])
+def test_a_reader_who_went_away_is_not_told_anything(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`| head` is no error, and no drift."""
+    assert ending_of(_raises(error)) == PIPE_CLOSED
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("returned", "code"), [(None, 0), (1, 1), (3, 3), ("text", 0)])
+def test_a_command_returns_its_exit_code(returned: object, code: int) -> None:
+    """Nothing returned is fine."""
+    assert ending_of(lambda: returned) == code
+
+
+def test_a_missing_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever installed the small package learns what is missing, not where an import stands."""
+    code = ending_of(_raises(ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql")))
+
+    assert code == 2
+    assert "mailmend[spark]" in capsys.readouterr().err
+
+
+def test_another_missing_module_is_a_crash() -> None:
+    """It would be our mistake."""
+    with pytest.raises(ModuleNotFoundError):
+        import_or_name_extra("admin.there_is_none")
+
+
+def test_a_group_lists_its_commands_without_importing_them() -> None:
+    """`--help` works without a driver and without Spark."""
+    group = LazyGroup("g", later={"one": Later("no.such.module", "one", "The first.")})
+
+    with click.Context(group) as context:
+        assert "The first." in group.get_help(context)
+        assert group.get_command(context, "two") is None

@@ -1,0 +1,67 @@
+"""The findings file: every finding as a line of JSON, whole or not at all."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from admin.findings_file import finding_json, findings_file
+from model.errors import WrongUse
+from repair.decide import Verdict
+from repair.findings import Outcome, Suspect
+from tests.unit.admin.outcomes import MAILBOX, MESSAGE, outcome
+
+
+def test_a_finding_names_its_key_columns_rows_and_times() -> None:
+    """A script needs no knowledge of key order."""
+    assert finding_json(outcome(Verdict.AMEND, Verdict.FIXED)) == {
+        "projection": "messageIdTable",
+        "verdict": "AMEND",
+        "result": "FIXED",
+        "key": {"mailboxid": str(MAILBOX), "uid": 7},
+        "truths": [
+            {
+                "row": {"messageid": str(MESSAGE), "userflags": ["a", "b"], "flagseen": True},
+                "written_at": {"flagseen": 42},
+            }
+        ],
+        "projected": {
+            "row": {"mailboxid": str(MAILBOX), "uid": 7, "internaldate": "2026-01-02T00:00:00.000Z"},
+            "written_at": {},
+        },
+        "last_trace": False,
+        "error": None,
+    }
+
+
+def test_a_key_of_an_unknown_projection_is_a_list() -> None:
+    """Someone's own catalog is reported all the same."""
+    found = finding_json(Outcome(Suspect("mine", (MAILBOX, 1), Verdict.PROJECT), Verdict.PROJECT))
+
+    assert (found["key"], found["projected"]) == ([str(MAILBOX), 1], None)
+
+
+def test_each_finding_is_a_line_and_what_settled_is_none(tmp_path: Path) -> None:
+    """AGREE at the second look is no finding; an error is."""
+    with findings_file(tmp_path / "f.jsonl") as write:
+        for one in (outcome(), outcome(Verdict.AGREE), outcome(Verdict.AGREE, error="timed out")):
+            write(one)
+
+    lines = [json.loads(line) for line in (tmp_path / "f.jsonl").read_text().splitlines()]
+    assert [line["error"] for line in lines] == [None, "timed out"]
+
+
+def test_a_stop_half_way_leaves_no_file(tmp_path: Path) -> None:
+    """Half of the findings would look like all of them."""
+    with pytest.raises(KeyboardInterrupt), findings_file(tmp_path / "f.jsonl") as write:
+        write(outcome())
+        raise KeyboardInterrupt
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
+    """Before the scan, not after it."""
+    with pytest.raises(WrongUse, match="cannot be written"), findings_file(tmp_path / "no" / "f.jsonl"):
+        pytest.fail("work began all the same")

@@ -1,0 +1,219 @@
+"""Options: cqlshrc < settings file < environment < flags, secrets from files and the environment only."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from admin.cli import options
+from admin.cli.endings import ending_of
+from admin.cli.groups import Later, LazyGroup
+from admin.cli.options import config_option, connection_options
+from admin.settings import ConnectionSettings
+from model.errors import WrongUse
+
+Ask = Callable[..., Result]
+
+
+@click.command("look")
+@click.option("--depth", type=int, default=1)
+@connection_options
+def look(connection: ConnectionSettings, depth: int) -> None:
+    """Say what was understood."""
+    tls = connection.tls
+    click.echo(
+        json.dumps(
+            {
+                "hosts": connection.hosts,
+                "port": connection.port,
+                "keyspace": connection.keyspace,
+                "username": connection.username,
+                "password": connection.password,
+                "tls": [str(file) for file in (tls.authority, tls.certificate, tls.key)] if tls else None,
+                "depth": depth,
+            }
+        )
+    )
+
+
+@click.group(cls=LazyGroup, later={"look": Later(__name__, "look", "Look.")})
+@config_option
+def group() -> None:
+    """A group as ours is."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home, with no local cluster running."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CONFIG_HOME", "CQLSHRC", "MAILMEND_CONFIG", "MAILMEND_HOST", "MAILMEND_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(options, "local_instance", lambda: None)
+    monkeypatch.setitem(__import__("sys").modules, __name__, __import__("types").SimpleNamespace(look=look))
+    return tmp_path
+
+
+@pytest.fixture
+def ask(home: Path) -> Ask:
+    """Ask the command, with an environment of one's own."""
+
+    def call(*arguments: str, **environment: str) -> Result:
+        @click.command(context_settings={"ignore_unknown_options": True})
+        @click.argument("given", nargs=-1, type=click.UNPROCESSED)
+        @click.pass_context
+        def shell(context: click.Context, given: tuple[str, ...]) -> None:
+            context.exit(ending_of(lambda: group.main(list(given), prog_name="mailmend", standalone_mode=False)))
+
+        return CliRunner().invoke(shell, list(arguments), env=environment)
+
+    return call
+
+
+def _said(result: Result) -> dict[str, object]:
+    assert result.exit_code == 0, result.output
+    found: dict[str, object] = json.loads(result.stdout)
+    return found
+
+
+def _write(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_nothing_said_means_this_machine(ask: Ask) -> None:
+    """The defaults are James's own."""
+    said = _said(ask("look"))
+
+    assert (said["hosts"], said["port"], said["keyspace"]) == (["127.0.0.1"], 9042, "apache_james")
+
+
+def test_weight_grows_from_cqlshrc_to_flags(ask: Ask, home: Path) -> None:
+    """Each place is overruled by the next."""
+    said = []
+    _write(home / ".cassandra" / "cqlshrc", "[connection]\nhostname = from-cqlshrc\nport = 1111\n")
+    said.append(_said(ask("look"))["hosts"])
+    _write(home / ".config" / "mailmend" / "config.toml", 'host = ["from-file", "second"]\n')
+    said.append(_said(ask("look"))["hosts"])
+    said.append(_said(ask("look", MAILMEND_HOST="from-environment other"))["hosts"])
+    said.append(_said(ask("look", "--host", "from-flag", MAILMEND_HOST="from-environment"))["hosts"])
+
+    assert said == [["from-cqlshrc"], ["from-file", "second"], ["from-environment", "other"], ["from-flag"]]
+    assert _said(ask("look"))["port"] == 1111
+
+
+def test_a_commands_own_table_and_its_own_config_option(ask: Ask, home: Path) -> None:
+    """`[look]` holds settings of `look`; `--config` may stand before or behind the command."""
+    file = _write(home / "mine.toml", 'keyspace = "mine"\nhost = "one"\n[look]\ndepth = 7\nport = 1234\n')
+
+    for arguments in (("--config", str(file), "look"), ("look", "--config", str(file))):
+        said = _said(ask(*arguments))
+        assert (said["keyspace"], said["hosts"], said["depth"], said["port"]) == ("mine", ["one"], 7, 1234)
+    assert _said(ask("look", MAILMEND_CONFIG=str(file)))["depth"] == 7
+
+
+def test_a_running_local_cluster_is_used_when_no_host_is_named(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first try needs no option; a named host wins."""
+    monkeypatch.setattr(options, "local_instance", lambda: (("127.0.0.1", "127.0.0.2"), 9999))
+
+    assert _said(ask("look"))["hosts"] == ["127.0.0.1", "127.0.0.2"]
+    assert _said(ask("look"))["port"] == 9999
+    assert _said(ask("look", "--host", "far"))["port"] == 9042
+
+
+def test_the_password_comes_from_the_environment_or_a_file(ask: Ask, home: Path) -> None:
+    """A file named now outweighs the environment, which outweighs the files of before."""
+    secret = _write(home / "secret", "from-file\nsecond line\n")
+    _write(home / ".config" / "mailmend" / "config.toml", 'username = "u"\npassword = "from-settings"\n')
+
+    assert _said(ask("look"))["password"] == "from-settings"
+    assert _said(ask("look", MAILMEND_PASSWORD_FILE=str(secret)))["password"] == "from-file"
+    assert _said(ask("look", MAILMEND_PASSWORD="from-environment"))["password"] == "from-environment"
+    said = _said(ask("look", "--password-file", str(secret), MAILMEND_PASSWORD="from-environment"))
+    assert said["password"] == "from-file"
+
+
+def test_there_is_no_option_for_a_password(ask: Ask) -> None:
+    """A command line is read by everybody on the machine."""
+    assert ask("look", "--password", "hunter2").exit_code == 2
+
+
+def test_cqlshs_credentials_are_used(ask: Ask, home: Path) -> None:
+    """Beside cqlshrc, or where cqlshrc says."""
+    _write(home / ".cassandra" / "credentials", "[plain_text_auth]\nusername = u\npassword = p\n")
+    assert _said(ask("look"))["username"] == "u"
+
+    other = _write(home / "other", "[plain_text_auth]\nusername = v\npassword = q\n")
+    _write(home / ".cassandra" / "cqlshrc", f"[authentication]\ncredentials = {other}\n")
+    assert _said(ask("look"))["password"] == "q"
+
+
+def test_tls_files_are_looked_for_before_anything_is_dialled(ask: Ask, home: Path) -> None:
+    """A file that is not there is a clear error; one that is turns TLS on, unless --no-tls."""
+    authority = _write(home / "ca.pem", "x")
+
+    assert _said(ask("look", "--tls-ca", str(authority)))["tls"] == [str(authority), "None", "None"]
+    assert _said(ask("look", "--tls-ca", str(authority), "--no-tls"))["tls"] is None
+    missing = ask("look", "--tls-ca", str(home / "no.pem"))
+    assert (missing.exit_code, "no.pem does not exist" in missing.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("port = = 1\n", "line 1: not TOML"),
+        ('host = "a"\nhots = "b"\n', "line 2: 'hots' is not a setting"),
+        ("[look]\n\ndeepth = 1\n", "line 3: 'deepth' is not a setting of `look`"),
+        ("look = 1\n", "line 1: 'look' is not a setting"),
+        ("[host]\nx = 1\n", "line 1: 'host' is not a setting"),
+        ('\nport = "many"\n', "line 2: 'many' is not a port"),
+        ('[look]\ndepth = "deep"\n', "line 2: 'deep' is not a valid integer"),
+        ('keyspace = "a-b"\n', "line 1: 'a-b' is not a valid keyspace"),
+    ],
+)
+def test_a_wrong_settings_file_is_named_with_its_line(ask: Ask, home: Path, text: str, said: str) -> None:
+    """A misspelt setting is not ignored in silence."""
+    file = _write(home / "mine.toml", text)
+
+    result = ask("--config", str(file), "look")
+
+    assert result.exit_code == 2
+    assert f"{file}, {said}" in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--config", "/nowhere/x.toml", "look"), "/nowhere/x.toml cannot be read: No such file"),
+        (("look", "--password-file", "/nowhere/secret"), "/nowhere/secret cannot be read"),
+        (("look", "--keyspace", "a;b"), "not a valid keyspace"),
+        (("look", "--port", "0"), "not a port"),
+        (("look", "--host", "a b"), "not a host name"),
+        (("lok",), "No such command"),
+    ],
+)
+def test_a_wrong_option_is_named(ask: Ask, arguments: tuple[str, ...], said: str) -> None:
+    """Exit 2, one message, no traceback."""
+    result = ask(*arguments)
+
+    assert (result.exit_code, said in result.stderr) == (2, True), result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_settings_file_that_is_not_text_is_refused(ask: Ask, home: Path) -> None:
+    """Half a UTF-8 character is no setting."""
+    (home / "mine.toml").write_bytes(b"\xff\xfe")
+
+    result = ask("--config", str(home / "mine.toml"), "look")
+
+    assert (result.exit_code, "not UTF-8" in result.stderr) == (2, True)
+
+
+def test_an_empty_password_file_is_refused(home: Path) -> None:
+    """An empty password is almost certainly a mistake of whoever mounted the secret."""
+    with pytest.raises(WrongUse, match="is empty"):
+        options.first_line(_write(home / "secret", "\n"))

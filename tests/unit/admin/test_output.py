@@ -1,0 +1,159 @@
+"""Results: names that scripts rely on, tables and hints that people read."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from admin.output import (
+    MEANINGS,
+    closing_lines,
+    counts_json,
+    exit_meaning,
+    next_lines,
+    rows_grid,
+    show_summary,
+    summary_json,
+    write_json,
+)
+from admin.samples import SAMPLES_MAX, Samples
+from model.errors import ExitCode
+from repair.decide import Verdict
+from repair.findings import Summary
+from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
+
+
+def _shown(summary: Summary, samples: Samples | None = None) -> str:
+    stream = io.StringIO()
+    show_summary(summary, samples or Samples(), Console(file=stream, width=120, highlight=False))
+    return stream.getvalue()
+
+
+def test_the_json_has_exactly_the_names_of_the_contract() -> None:
+    """Scripts rely on these names (DESIGN section 5)."""
+    assert set(summary_json(check_summary())) == {
+        "run",
+        "keyspace",
+        "command",
+        "scanned",
+        "findings",
+        "suspects",
+        "fixed",
+        "left",
+        "moved",
+        "failed",
+        "last_traces",
+        "seconds",
+        "exit",
+    }
+
+
+def test_the_json_is_one_object_on_one_line() -> None:
+    """So that it can be read line by line, whatever stands in it."""
+    stream = io.StringIO()
+
+    write_json(summary_json(repair_summary()), stream)
+
+    assert stream.getvalue().count("\n") == 1
+    assert json.loads(stream.getvalue())["fixed"] == {"PROJECT": 9, "WITHDRAW": 3}
+    assert json.loads(stream.getvalue())["run"] == str(RUN)
+
+
+def test_a_check_has_no_run() -> None:
+    """It writes nothing, a ledger entry neither."""
+    assert summary_json(check_summary())["run"] is None
+
+
+def test_zeros_are_left_out_of_counts() -> None:
+    """A verdict that was not given is no finding."""
+    assert counts_json({Verdict.AMEND: 0, Verdict.PROJECT: 2}) == {"PROJECT": 2}
+
+
+def test_every_verdict_has_a_meaning_and_every_exit_code_a_name() -> None:
+    """Nothing is shown without words."""
+    assert set(MEANINGS) == set(Verdict)
+    assert all(exit_meaning(code) for code in ExitCode)
+
+
+def test_a_check_shows_counts_with_what_they_mean() -> None:
+    """A person who sees PROJECT for the first time understands it."""
+    shown = _shown(check_summary())
+
+    assert "PROJECT" in shown
+    assert MEANINGS[Verdict.PROJECT] in shown
+    assert "83" in shown
+
+
+def test_examples_are_few_and_carry_whole_keys() -> None:
+    """Keys can be copied; a million findings stay a page."""
+    samples = Samples()
+    for uid in range(100):
+        samples.add(outcome(uid=uid))
+
+    shown = _shown(check_summary(), samples)
+
+    assert f"{MAILBOX} 0" in shown
+    assert shown.count(str(MAILBOX)) == SAMPLES_MAX
+
+
+def test_what_settled_by_itself_is_no_example() -> None:
+    """AGREE at the second look is a lag that went away."""
+    samples = Samples()
+    samples.add(outcome(Verdict.AGREE))
+
+    assert list(samples) == []
+
+
+def test_examples_say_what_became_of_them() -> None:
+    """Fixed, hidden, failed, or the last trace of a message."""
+    samples = Samples()
+    samples.add(outcome(Verdict.AMEND, Verdict.FIXED))
+    samples.add(outcome(Verdict.WITHDRAW, last_trace=True))
+    samples.add(outcome(Verdict.PROJECT, error="it timed out\nmend it"))
+
+    assert [sample.ended for sample in samples] == ["FIXED", "it timed out", "as found; its content still exists"]
+
+
+def test_a_check_with_drift_names_the_next_command() -> None:
+    """The dry run first."""
+    lines = next_lines(check_summary())
+
+    assert lines[0] == "Next: mailmend repair messages --keyspace apache_james --dry-run"
+    assert "content-is-lost" in lines[1]
+
+
+def test_a_check_without_drift_says_so() -> None:
+    """Leaks are told and are no drift."""
+    summary = check_summary(0)
+    summary.findings.pop("messageIdTable")
+
+    assert next_lines(summary) == ["No drift."]
+
+
+def test_a_repair_names_how_to_go_on_and_how_to_undo() -> None:
+    """Both may be wanted at three in the morning."""
+    lines = closing_lines(repair_summary())
+
+    assert any(line.startswith("Next: mailmend repair messages") for line in lines)
+    assert f"To put it back: mailmend undo {RUN} --keyspace apache_james" in lines
+    assert any("last trace" in line for line in lines)
+
+
+def test_a_repair_that_left_nothing_names_no_next_repair() -> None:
+    """Nothing to do is said by saying nothing."""
+    summary = repair_summary()
+    summary.left.clear()
+    summary.moved = 0
+
+    assert not any(line.startswith("Next:") for line in closing_lines(summary))
+
+
+@pytest.mark.parametrize("text", ["[red]x[/red]", "[/]", "ünï"])
+def test_what_stands_in_a_table_is_no_markup(text: str) -> None:
+    """A mailbox may be named [red]."""
+    stream = io.StringIO()
+
+    Console(file=stream, width=80).print(rows_grid("x", ("a",), [(text,)]))
+
+    assert text in stream.getvalue()

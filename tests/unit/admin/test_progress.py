@@ -1,0 +1,97 @@
+"""Progress: a bar on a terminal, plain lines elsewhere, never on stdout."""
+
+import io
+from uuid import UUID
+
+from rich.console import Console
+
+from admin.progress import LINE_EVERY_SECONDS, PlainLines, Silent, progress_line, progress_on
+
+
+class _Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def micros(self) -> int:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += round(seconds * 1_000_000)
+
+    def new_uuid(self) -> UUID:
+        raise NotImplementedError
+
+
+def test_a_stage_is_told_when_it_begins_and_when_it_ends() -> None:
+    """A log file shows what was under way when it stopped."""
+    stream, clock = io.StringIO(), _Clock()
+    lines = PlainLines(stream, clock)
+
+    lines.stage("scan")
+    clock.sleep(2)
+    lines.advance(1000, 3)
+    lines.stage("recheck", 3)
+    lines.close()
+
+    assert stream.getvalue().splitlines() == [
+        "scan ...",
+        "scan: 1,000, 3 suspects, 500/s",
+        "recheck (of 3) ...",
+    ]
+
+
+def test_plain_lines_are_few() -> None:
+    """A million rows are not a million lines."""
+    stream, clock = io.StringIO(), _Clock()
+    lines = PlainLines(stream, clock)
+    lines.stage("scan", 1_000_000)
+
+    for _ in range(LINE_EVERY_SECONDS * 100):
+        clock.sleep(0.02)
+        lines.advance(1000)
+
+    assert len(stream.getvalue().splitlines()) == 3
+
+
+def test_a_line_tells_how_long_it_takes_yet() -> None:
+    """Rate and remaining time follow from the total."""
+    line = progress_line("scan", 250_000, 1_000_000, 0, 10_000_000)
+
+    assert line == "scan: 250,000 of 1,000,000, 25,000/s, about 30 s left"
+
+
+def test_no_time_and_no_total_are_no_trouble() -> None:
+    """The first row comes before the first second."""
+    assert progress_line("scan", 0, None, 0, 0) == "scan: 0"
+
+
+def test_a_terminal_gets_a_bar_and_a_file_gets_lines() -> None:
+    """The same work, told as it suits the stream."""
+    for terminal in (True, False):
+        stream = io.StringIO()
+        with progress_on(Console(file=stream, force_terminal=terminal, width=100), _Clock()) as progress:
+            progress.stage("scan", 10)
+            progress.advance(10, 2)
+            progress.stage("recheck", 2)
+            progress.advance(2)
+        assert ("\x1b[" in stream.getvalue()) is terminal
+        assert "scan" in stream.getvalue()
+        assert "2 suspects" in stream.getvalue()
+
+
+def test_steps_before_any_stage_are_shown_too() -> None:
+    """An engine that forgets to name its stage breaks nothing."""
+    stream = io.StringIO()
+
+    with progress_on(Console(file=stream, force_terminal=True, width=100), _Clock()) as progress:
+        progress.advance(5)
+
+
+def test_silence_takes_everything() -> None:
+    """Where nobody listens nothing is said."""
+    silent = Silent()
+
+    silent.stage("scan")
+    silent.advance(1)

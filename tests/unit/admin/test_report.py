@@ -1,0 +1,153 @@
+"""The HTML report: one file, offline, escaped, written whole or not at all."""
+
+import errno
+import io
+import os
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from admin.report import refuse_unwritable, render_report, whole_file, write_report
+from admin.samples import Samples
+from model.errors import WrongUse
+from repair.decide import Verdict
+from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
+
+
+class _Page(HTMLParser):
+    """Collects what a browser would fetch or run, and whether every element is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.fetched += [value or "" for name, value in attrs if name in {"src", "href"}]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def _parsed(html: str) -> _Page:
+    page = _Page()
+    page.feed(html)
+    page.close()
+    return page
+
+
+def _samples() -> Samples:
+    samples = Samples()
+    samples.add(outcome())
+    return samples
+
+
+def test_a_report_is_whole_and_fetches_nothing() -> None:
+    """It opens on a machine without a network."""
+    page = _parsed(render_report(repair_summary(), _samples(), 1_790_000_000_000_000))
+
+    assert page.open == []
+    assert page.fetched == []
+    assert not page.tags.keys() & {"script", "link", "img", "iframe"}
+
+
+def test_a_report_shows_counts_samples_and_the_run() -> None:
+    """What a person asks on the morning after."""
+    html = render_report(repair_summary(), _samples(), 1_790_000_000_000_000)
+
+    for text in ("PROJECT", "messageIdTable", f"{MAILBOX} 7", str(RUN), "apache_james", "2026-09-21", "1,500", "drift"):
+        assert text in html, text
+
+
+def test_a_check_without_findings_says_so() -> None:
+    """An empty table would look like a mistake."""
+    summary = check_summary(0)
+    summary.findings.clear()
+
+    html = render_report(summary, Samples(), 0)
+
+    assert "Every projection agrees with its truth." in html
+    assert "a check writes nothing" in html
+
+
+def test_whatever_stands_in_the_keyspace_is_escaped() -> None:
+    """A key made by an attacker is text, never markup."""
+    samples = Samples()
+    samples.add(outcome(Verdict.PROJECT, error="<script>alert(1)</script>"))
+    summary = check_summary()
+    summary.findings["<img src=x>"] = Counter({Verdict.AMEND: 1})
+
+    page = _parsed(render_report(summary, samples, 0))
+
+    assert not page.tags.keys() & {"script", "img"}
+
+
+def test_a_report_replaces_the_one_before(tmp_path: Path) -> None:
+    """The newest is found under the same name; nothing lies beside it."""
+    file = tmp_path / "report.html"
+
+    write_report(file, "one")
+    write_report(file, "two")
+
+    assert file.read_text() == "two"
+    assert os.listdir(tmp_path) == ["report.html"]
+
+
+def test_a_full_disk_leaves_the_old_report_whole(tmp_path: Path) -> None:
+    """The error says what is full; nothing half written stays anywhere."""
+    file = tmp_path / "report.html"
+    write_report(file, "old")
+
+    with pytest.raises(WrongUse, match="No space left on device"), whole_file(file, _full) as stream:
+        stream.write("new")
+
+    assert file.read_text() == "old"
+    assert os.listdir(tmp_path) == ["report.html"]
+
+
+def test_a_stop_half_way_leaves_nothing(tmp_path: Path) -> None:
+    """Ctrl-C while a report is written is no report."""
+    with pytest.raises(KeyboardInterrupt), whole_file(tmp_path / "report.html") as stream:
+        stream.write("half")
+        raise KeyboardInterrupt
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_permissions_are_those_of_any_other_file(tmp_path: Path) -> None:
+    """A report is for others to read, unless the person's umask says otherwise."""
+    (tmp_path / "plain").write_text("")
+
+    write_report(tmp_path / "report.html", "x")
+
+    assert (tmp_path / "report.html").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_an_impossible_place_is_refused_before_the_work(tmp_path: Path) -> None:
+    """Nobody wants to learn it after hours of scanning."""
+    refuse_unwritable(tmp_path / "report.html")
+    with pytest.raises(WrongUse, match="is a folder"):
+        refuse_unwritable(tmp_path)
+    with pytest.raises(WrongUse, match="no folder"):
+        refuse_unwritable(tmp_path / "no" / "report.html")
+    with pytest.raises(WrongUse, match="cannot be written"):
+        write_report(tmp_path / "no" / "report.html", "x")
+
+
+class _FullDisk(io.StringIO):
+    """A file on a disk that fills up while it is written."""
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _full(handle: int, *_: Any, **__: Any) -> IO[str]:
+    os.close(handle)
+    return _FullDisk()

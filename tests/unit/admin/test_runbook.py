@@ -1,0 +1,95 @@
+"""Runbooks: every page has DESIGN's form, and its commands are commands that exist."""
+
+import shlex
+
+import click
+import pytest
+
+from admin.cli import mailmend
+from admin.runbook import SECTIONS, Page, page_named, pages
+from model.errors import WrongUse
+
+PAGE = Page(
+    "x",
+    """# A question
+
+## When
+Text with $ signs.
+
+## Check
+```console
+$ mailmend check \\
+    --keyspace $KEYSPACE  # exit 1
+No drift.
+```
+
+## Do
+```console
+$ one
+$ two $RUN
+```
+""",
+)
+
+
+def test_a_page_knows_its_title_sections_commands_and_placeholders() -> None:
+    """Only lines with a prompt, in console blocks, are commands; output and prose are not."""
+    assert PAGE.title == "A question"
+    assert PAGE.sections == ("When", "Check", "Do")
+    assert PAGE.commands() == ("mailmend check --keyspace $KEYSPACE # exit 1", "one", "two $RUN")
+    assert PAGE.commands("Do") == ("one", "two $RUN")
+    assert PAGE.commands("Undo") == ()
+    assert PAGE.placeholders == {"KEYSPACE", "RUN"}
+
+
+def test_the_first_pages_are_there() -> None:
+    """The questions of issue 3."""
+    assert {page.name for page in pages()} >= {
+        "content-is-lost",
+        "flags-differ",
+        "message-in-jmap-not-in-imap",
+        "projection-lags",
+        "repair-was-interrupted",
+    }
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_every_page_has_the_form(page: Page) -> None:
+    """When, check, do, verify, undo; each placeholder explained at the top."""
+    top = page.text.split("## When")[0]
+
+    assert page.sections == SECTIONS
+    assert page.commands("Check")
+    assert page.commands("Do")
+    assert page.commands("Verify")
+    for name in page.placeholders:
+        assert f"`${name}`" in top
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_every_command_of_a_page_is_one_that_exists(page: Page) -> None:
+    """Parsed by the real command line, which then does nothing: a renamed option breaks this test at once."""
+    for command in page.commands():
+        words = shlex.split(command, comments=True)
+        assert words[0] == "mailmend"
+        _parse(mailmend, words[1:])
+
+
+def test_an_unknown_page_is_refused() -> None:
+    """With the command that lists them."""
+    assert page_named("flags-differ.md").name == "flags-differ"
+    with pytest.raises(WrongUse, match="there is no runbook"):
+        page_named("no")
+
+
+def _parse(command: click.Command, words: list[str], parent: click.Context | None = None) -> None:
+    words = [word.replace("$RUN", "6e0ab5e0-8d1c-11f0-8000-000000000001").replace("$KEYSPACE", "mail") for word in words]
+    words = [word.replace("$MAILBOX", "6e0ab5e0-8d1c-11f0-8000-000000000001") for word in words]
+    words = [word.replace("$MESSAGE", "6e0ab5e0-8d1c-11f0-8000-000000000001") for word in words]
+    if not isinstance(command, click.Group):
+        command.make_context(command.name, words, parent=parent)
+        return
+    with click.Context(command, parent=parent, info_name=command.name) as context:
+        _, found, rest = command.resolve_command(context, words)
+        assert found is not None
+        _parse(found, rest, context)
