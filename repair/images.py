@@ -6,7 +6,8 @@ kind ({"uuid": …}), rather than trusting a table's declaration to tell it. The
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -23,8 +24,10 @@ def packed(value: Any) -> Any:  # noqa: PLR0911 one return for each kind
             return value
         case UUID():
             return {"uuid": str(value)}
-        case datetime():
-            return {"at": value.isoformat()}
+        case date() | time():
+            return {type(value).__name__: value.isoformat()}
+        case Decimal():
+            return {"decimal": str(value)}
         case bytes():
             return {"bytes": value.hex()}
         case set() | frozenset():
@@ -47,7 +50,10 @@ def unpacked(value: Any) -> Any:
 
 _UNPACK: Mapping[str, Callable[[Any], Any]] = {
     "uuid": UUID,
-    "at": datetime.fromisoformat,
+    "datetime": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "decimal": Decimal,
     "bytes": bytes.fromhex,
     "set": lambda inner: frozenset(unpacked(item) for item in inner),
     "list": lambda inner: tuple(unpacked(item) for item in inner),

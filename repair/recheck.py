@@ -5,11 +5,12 @@ time is here (DESIGN idea 4; model-checked): a repair writes as of T, a moment b
 changes afterwards wins. A pair with a cell after T has MOVED and is left alone; cells at exactly T are this run's own.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from model.operations import Seen
 from model.projections import Content, Counts, Filter, Mirror, Projection, Union
-from model.table import Key
+from model.table import Key, Row
 from repair.decide import (
     CONTENT,
     FILTER,
@@ -100,9 +101,14 @@ def covered(look: Look) -> bool:
             return wanted <= frozenset(row.get(column) or ())
         case Counts() as counts:
             sure, open_ = _totals(counts, look.truths), _totals(counts, look.uncertain)
-            return all(sure[name] <= (row.get(name) or 0) <= sure[name] + open_[name] for name in sure)
+            return within(sure, open_, row)
         case _:
             return True
+
+
+def within(sure: Mapping[str, int], open_: Mapping[str, int], row: Row) -> bool:
+    """Whether counters stand where the truth allows: at least what is sure, at most with all that is uncertain."""
+    return all(low <= (row.get(name) or 0) <= low + open_[name] for name, low in sure.items())
 
 
 def _totals(counts: Counts, truths: tuple[Seen, ...]) -> dict[str, int]:
