@@ -46,7 +46,8 @@ class Outcome:
         verdict: the second verdict, before anything was written (AGREE: it had settled by itself).
         result: FIXED, HIDDEN, MOVED or AHEAD where that is what happened; else None (only looked at, or left).
         truths, projected: both sides as they were read again, with their times.
-        last_trace: a WITHDRAW whose content still exists: it may be the last trace of a message.
+        last_trace: a WITHDRAW whose content still exists while no truth names it: the last trace of a message.
+        due: a fix would have been written, had anything been allowed to be (a check, a dry run).
         error: why the look or the fix failed (one sentence), or None.
     """
 
@@ -57,6 +58,7 @@ class Outcome:
     projected: Seen | None = None
     last_trace: bool = False
     error: str | None = None
+    due: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ class Summary:
     scanned: dict[str, int] = field(default_factory=dict)
     findings: dict[str, Counter[Verdict]] = field(default_factory=dict)
     suspects: int = 0
+    due: Counter[Verdict] = field(default_factory=Counter)  # what a dry run would have mended
     fixed: Counter[Verdict] = field(default_factory=Counter)
     left: Counter[Verdict] = field(default_factory=Counter)
     moved: int = 0

@@ -29,6 +29,7 @@ class Sight:
 
     Attributes:
         last_trace: the content stands and no truth row of the message does: only the projection may still lead to it.
+        blind: the scan saw a truth that no known key leads to (its partition is not one UUID): its verdict stands.
         companions: filter rows at the same place, read when the truth row itself may be removed.
     """
 
@@ -36,6 +37,7 @@ class Sight:
     family: Family
     look: Look
     last_trace: bool = False
+    blind: bool = False
     companions: tuple[tuple[Filter, Seen], ...] = ()
 
 
@@ -67,19 +69,15 @@ class Fix:
 
 
 def rule(sight: Sight, moment: Moment, errand: Errand) -> Outcome | Fix:
-    """What a second look leads to: an outcome, when nothing may be written, or a fix."""
+    """What a second look leads to: a fix, where one is asked for and may be written; else only an outcome."""
     verdict, judged = verdict_of(sight.look), judge(sight.look, moment)
     outcome = _outcome(sight, verdict, judged)
-    if errand.run is None or not _asked_for(verdict, errand):
+    fix = _fix_asked_for(sight, outcome, errand, moment)
+    if fix is None:
         return outcome
-    if judged is Verdict.AHEAD and errand.beat_ahead:
-        return _fix(sight, outcome, errand, _just_above(sight.look)) or outcome
-    if judged is not verdict:
-        return outcome
-    fix = _fix(sight, outcome, errand, errand.as_of) if _old_enough(sight, verdict, moment) else None
-    if fix and verdict in _BY_POLICY and (sight.look.newest or 0) > moment.as_of:
+    if outcome.verdict in _BY_POLICY and (sight.look.newest or 0) > moment.as_of:
         return replace(outcome, result=Verdict.MOVED)
-    return fix or outcome
+    return fix if errand.run is not None else replace(outcome, due=True)
 
 
 def fixed_at(image: Outcome, as_of: int) -> int:
@@ -126,15 +124,28 @@ def older_than_a_day(key: Key, now: int) -> bool:
 
 
 def _outcome(sight: Sight, verdict: Verdict, judged: Verdict) -> Outcome:
-    settled = judged is Verdict.FIXED
+    stands = judged is Verdict.FIXED or sight.blind
     return Outcome(
         suspect=sight.suspect,
-        verdict=sight.suspect.verdict if settled else verdict,
-        result=judged if judged is not verdict else None,
+        verdict=sight.suspect.verdict if stands else verdict,
+        result=judged if judged is not verdict and not sight.blind else None,
         truths=sight.look.truths,
         projected=sight.look.projected,
         last_trace=sight.last_trace and verdict is Verdict.WITHDRAW,
     )
+
+
+def _fix_asked_for(sight: Sight, outcome: Outcome, errand: Errand, moment: Moment) -> Fix | None:
+    """The fix that the errand asks for, if the verdict stands (or is beaten) and all that it removes is old enough."""
+    if sight.blind or not _asked_for(outcome.verdict, errand) or not _old_enough(sight, outcome.verdict, moment):
+        return None
+    match outcome.result:
+        case None:
+            return _fix(sight, outcome, errand, errand.as_of)
+        case Verdict.AHEAD if errand.beat_ahead:
+            return _fix(sight, replace(outcome, result=None), errand, _just_above(sight.look))
+        case _:
+            return None
 
 
 def _asked_for(verdict: Verdict, errand: Errand) -> bool:
@@ -173,9 +184,10 @@ def _fix(sight: Sight, outcome: Outcome, errand: Errand, at: int) -> Fix | None:
         case Mirror() as mirror:
             return _fix_mirror(sight, mirror, outcome, errand, at)
         case Filter() | Content() as projection:
-            return Fix(outcome, (_row_or_none(projection, sight.look.key, outcome.verdict, at),))
+            return Fix(outcome, (_key_row(projection, sight.look.key, outcome.verdict, at),))
         case Union(table=table, column=column):
-            missing = _elements(sight.suspect.wanted, column) - _elements(_row(sight.look.projected), column)
+            wanted = _elements(sight.look.truths[0].row, column)
+            missing = wanted - _elements(_row(sight.look.projected), column)
             return Fix(outcome, (Change(table, sight.look.key, add={column: missing}, at=at),))
         case Counts():
             return None
@@ -235,7 +247,7 @@ def _quarantine(sight: Sight, mirror: Mirror, outcome: Outcome, at: int) -> Fix 
     return Fix(outcome, tuple(writes), condition, beside)
 
 
-def _row_or_none(projection: Projection, key: Key, verdict: Verdict, at: int) -> Write:
+def _key_row(projection: Projection, key: Key, verdict: Verdict, at: int) -> Write:
     if verdict is Verdict.PROJECT:
         return Put(projection.table, projection.table.key_row(key), at=at)
     return Remove(projection.table, key, at=at)

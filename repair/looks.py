@@ -12,10 +12,11 @@ from model.errors import MailmendError, WrongUse
 from model.operations import Level, Read, Seen
 from model.projections import Content, Counts, Family, Filter, Mirror, Projection, Union
 from model.table import Key, Row, Table
+from repair.decide import Verdict
 from repair.findings import Errand, Suspect
 from repair.fixes import Sight, restored
 from repair.ports import Tables
-from repair.recheck import Look
+from repair.recheck import Look, verdict_of
 
 Answers = list[Sequence[Seen]]
 One = TypeVar("One")
@@ -106,7 +107,7 @@ class SecondLook:
         return [_advanced(one, some, advance) for one, some in zip(approaches, own, strict=True)]
 
     def _truth_reads(self, one: Approach) -> list[Read]:
-        if isinstance(one.place.projection, Union):
+        if isinstance(one.place.projection, Union) and one.suspect.wanted:
             return []
         level = Level.SERIAL if self._errand.serial else Level.QUORUM
         return [Read(one.place.family.truth, lead, level, times=True) for lead in one.leads]
@@ -115,13 +116,14 @@ class SecondLook:
         rows = tuple(seen for answer in answers for seen in answer)
         match one.place.projection:
             case Union() as union:
-                return Sight(one.suspect, one.place.family, _union_look(union, one))
+                return Sight(one.suspect, one.place.family, _union_look(union, one, rows))
             case projection:
                 truths = tuple(seen for seen in rows if projection.key_of(seen.row) == one.suspect.key)
                 look = Look(projection, one.suspect.key, truths, one.near[0], _has_content(one, truths))
                 whole = self._errand.accept_torn or not truths or one.place.family.mirror.whole(truths[0].row)
                 trace = isinstance(projection, Mirror) and bool(one.kept) and not rows
-                return Sight(one.suspect, one.place.family, replace(look, whole=whole), last_trace=trace)
+                look = replace(look, whole=whole)
+                return Sight(one.suspect, one.place.family, look, last_trace=trace, blind=_is_blind(one, look))
 
 
 def _advanced(
@@ -193,7 +195,20 @@ def _named_by_rows(one: Approach) -> tuple[Key, ...]:
     return () if None in lead else (lead,)
 
 
-def _union_look(union: Union, one: Approach) -> Look:
-    """What the scan found wanting, as if one truth row said it: a union only grows, so what it wants stays right."""
-    wanted = Seen({union.column: one.suspect.wanted.get(union.column)})
-    return Look(union, one.suspect.key, (wanted,), one.near[0])
+def _union_look(union: Union, one: Approach, rows: Sequence[Seen]) -> Look:
+    """What the scan found wanting, or what the truth rows of the group say, whatever their times.
+
+    A union only grows, so what it wanted once it may always be given.
+    """
+    found = [seen.row.get(union.column) for seen in rows if union.key_of(seen.row) == one.suspect.key]
+    wanted = one.suspect.wanted.get(union.column)
+    elements = frozenset[str]().union(*(some or () for some in (*found, wanted)))
+    return Look(union, one.suspect.key, (Seen({union.column: elements}),), one.near[0])
+
+
+def _is_blind(one: Approach, look: Look) -> bool:
+    """Whether the scan saw truths that no known key leads to, and the rows that were found do not settle it."""
+    unseen = isinstance(one.place.projection, Mirror) and not one.suspect.truth_ids
+    if not unseen or one.suspect.verdict is Verdict.WITHDRAW:
+        return False
+    return one.suspect.verdict is Verdict.CLASH or not look.truths or verdict_of(look) is not Verdict.AGREE
