@@ -6,9 +6,9 @@ before-images. Source: facts about James 3.8.1 (its own DDL), 3.9, August and Se
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from model.catalog import MAIL_TABLES, SCHEMA
+from model.catalog import IMAP_UID, MAIL_TABLES, MESSAGE_COMPACTIONS, SCHEMA, CompactionChoice, compacted
 from model.catalog_beside import BESIDE_TABLES
 from model.difference import Aspect, Difference, differences
 from model.schema import Schema
@@ -22,7 +22,7 @@ class Generation:
     """One state of James's schema: its name for people, and all that it declares."""
 
     name: str
-    schema: Schema
+    schema: Schema = field(repr=False)
 
 
 def _with(schema: Schema, besides: Mapping[str, tuple[Column, ...]]) -> Schema:
@@ -164,8 +164,17 @@ def was_made_here(live: Schema) -> bool:
 
 
 def _judged(generation: Generation, live: Schema, *, made_here: bool) -> Recognition:
-    drift, notes = judge(generation.schema, live, made_here=made_here)
+    tables = compacted(generation.schema.tables, _chosen_compaction(live))
+    drift, notes = judge(Schema(generation.schema.types, tables), live, made_here=made_here)
     return Recognition(generation, made_here, drift, notes)
+
+
+def _chosen_compaction(live: Schema) -> CompactionChoice:
+    """The choice that the live truth was created with; the default where it is none of ours."""
+    found = live.table(IMAP_UID.name)
+    strategy = found.compaction.strategy if found and found.compaction else ""
+    chosen = (choice for choice, compaction in MESSAGE_COMPACTIONS.items() if compaction.strategy == strategy)
+    return next(chosen, CompactionChoice.TWCS)
 
 
 def _distance(recognition: Recognition) -> tuple[int, int]:

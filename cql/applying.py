@@ -1,0 +1,163 @@
+"""Creating and verifying schemas on a live cluster: planned as statements first, then carried out, then read back.
+
+A keyspace that James made is respected: nothing is created there unless it is asked for, and nothing is ever altered
+(DESIGN section 4 "Schema"). What would be created is told all the same.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cql.introspect import SchemaServer, keyspace_exists, live_schema
+from cql.render import ServerVersion, keyspace_cql, parse_version, table_cql, type_cql
+from cql.replication import Replication, in_every_data_centre, replication_from
+from model.catalog import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
+from model.difference import Aspect, Difference, differences
+from model.errors import SchemaMismatch
+from model.generations import Recognition, holds_mail, recognise, was_made_here
+from model.ledger_tables import LEDGER_TABLES
+from model.schema import Schema
+from model.table import identifier
+
+ONE_COPY = in_every_data_centre(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement, and what it creates."""
+
+    creates: str
+    cql: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyPlan:
+    """What applying would carry out, and what it withholds because the keyspace is James's own."""
+
+    steps: tuple[Step, ...]
+    withheld: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What was created, what was withheld, and what the keyspace was taken for when it was read back."""
+
+    created: tuple[str, ...]
+    withheld: tuple[str, ...]
+    recognition: Recognition
+
+
+def plan_apply(
+    server: SchemaServer,
+    keyspace: str,
+    replication: Replication = ONE_COPY,
+    compaction: CompactionChoice = CompactionChoice.TWCS,
+    *,
+    complete: bool = False,
+) -> ApplyPlan:
+    """What `apply_schema` would do; reads only.
+
+    Args:
+        server: the cluster.
+        keyspace: the mail keyspace.
+        replication: for a keyspace that does not exist yet; an existing one keeps its own.
+        compaction: for the big message tables, where they do not exist yet.
+        complete: also create what mailmend needs and a keyspace of James lacks.
+
+    Raises:
+        WrongUse: the server is too old for the compaction.
+    """
+    live, version = live_schema(server, keyspace), parse_version(server.release_version)
+    if holds_mail(live) and not was_made_here(live):
+        steps = tuple(_creations(keyspace, _needed(recognise(live), compaction), live, version))
+        return ApplyPlan(steps) if complete else ApplyPlan((), withheld=steps)
+    wanted = Schema(SCHEMA.types, compacted(SCHEMA.tables, compaction))
+    create = () if keyspace_exists(server, keyspace) else (_keyspace_step(keyspace, replication),)
+    return ApplyPlan((*create, *_creations(keyspace, wanted, live, version)))
+
+
+def apply_schema(
+    server: SchemaServer,
+    keyspace: str,
+    replication: Replication = ONE_COPY,
+    compaction: CompactionChoice = CompactionChoice.TWCS,
+    *,
+    complete: bool = False,
+) -> Applied:
+    """Create whatever is missing, and read the result back. Applying again creates nothing.
+
+    Raises:
+        WrongUse: the server is too old for the compaction.
+    """
+    plan = plan_apply(server, keyspace, replication, compaction, complete=complete)
+    created = _carry_out(server, plan.steps)
+    withheld = tuple(step.creates for step in plan.withheld)
+    return Applied(created, withheld, recognise(live_schema(server, keyspace)))
+
+
+def verify_schema(server: SchemaServer, keyspace: str) -> Recognition:
+    """Which generation the keyspace is, and what is wrong with it; reads only.
+
+    Raises:
+        UnknownKeyspace: there is none of that name.
+    """
+    server.replication_of(keyspace)
+    return recognise(live_schema(server, keyspace))
+
+
+def ensure_ledger(server: SchemaServer, ledger_keyspace: str, like_keyspace: str) -> tuple[str, ...]:
+    """Create our own keyspace, replicated like the mail keyspace, and its tables where they are missing.
+
+    Raises:
+        UnknownKeyspace: the mail keyspace does not exist.
+        SchemaMismatch: a table of that name is there with other columns.
+    """
+    live, version = live_schema(server, ledger_keyspace), parse_version(server.release_version)
+    wrong = tuple(str(one) for one in differences(LEDGER, live) if _unfits(one))
+    if wrong:
+        raise SchemaMismatch(ledger_keyspace, wrong)
+    missing = tuple(_creations(ledger_keyspace, LEDGER, live, version))
+    if not missing:
+        return ()
+    replication = replication_from(server.replication_of(like_keyspace))
+    create = () if keyspace_exists(server, ledger_keyspace) else (_keyspace_step(ledger_keyspace, replication),)
+    return _carry_out(server, (*create, *missing))
+
+
+LEDGER = Schema((), LEDGER_TABLES)
+
+
+def _carry_out(server: SchemaServer, steps: tuple[Step, ...]) -> tuple[str, ...]:
+    for step in steps:
+        server.execute_ddl(step.cql)
+    return tuple(step.creates for step in steps)
+
+
+def _keyspace_step(keyspace: str, replication: Replication) -> Step:
+    return Step(f"keyspace {identifier(keyspace, 'keyspace name')}", keyspace_cql(keyspace, replication))
+
+
+def _creations(keyspace: str, wanted: Schema, live: Schema, version: ServerVersion) -> Iterator[Step]:
+    """What creates everything that is wanted and not there."""
+    for user_type in wanted.types:
+        if live.user_type(user_type.name) is None:
+            yield Step(f"type {user_type.spelling}", type_cql(keyspace, user_type))
+    for table in wanted.tables:
+        if live.table(table.name) is None:
+            yield Step(f"table {table.spelling}", table_cql(keyspace, table, version))
+
+
+def _needed(recognition: Recognition, compaction: CompactionChoice) -> Schema:
+    """What mailmend reads or writes, in the form of the recognised generation."""
+    schema = recognition.generation.schema
+    names = {table.name for table in MAIL_TABLES}
+    return Schema(schema.types, compacted((table for table in schema.tables if table.name in names), compaction))
+
+
+def _unfits(difference: Difference) -> bool:
+    """Whether our own statements would fail on it."""
+    return difference.aspect in {
+        Aspect.DIFFERENT_KEY,
+        Aspect.DIFFERENT_ORDER,
+        Aspect.MISSING_COLUMN,
+        Aspect.DIFFERENT_COLUMN,
+    }
