@@ -6,8 +6,19 @@ gathered per group), count (counters per group) and content (something that ever
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from model.table import Column, Key, Row, Table, rows_agree
+
+
+@lru_cache(maxsize=256)
+def _sources(
+    projected: tuple[str, ...], in_truth: tuple[str, ...], renamed: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Each projection column that the truth has too, with the truth column behind it: worked out once, used per row."""
+    theirs = dict(renamed)
+    pairs = ((name, theirs.get(name, name)) for name in projected)
+    return tuple((name, source) for name, source in pairs if source in in_truth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +63,8 @@ class Mirror:
 
     def row_of(self, truth: Row) -> dict[str, object]:
         """The projection row that a truth row demands: its key, and every other column that both tables have."""
-        theirs = dict(self.renamed) | dict(self.key)
-        sources = ((name, theirs.get(name, name)) for name in self.table.names)
-        return {name: truth.get(source) for name, source in sources if source in self.truth}
+        sources = _sources(self.table.names, self.truth.names, self.renamed + self.key)
+        return {name: truth.get(source) for name, source in sources}
 
     def agree(self, truth: Row, projection: Row) -> bool:
         """Whether the projection row says what the truth row demands, in every compared column."""
