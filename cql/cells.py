@@ -1,0 +1,194 @@
+"""Cells as Cassandra keeps and reconciles them: the rules behind the tables' twin in memory.
+
+Of two cells the later stays; at a tie a tombstone beats a value, what expires beats what does not, and the larger value
+beats the smaller. A row shows while its marker or any of its cells does. Pure: time and stamps are arguments.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from model.operations import Seen
+from model.table import Column, Key, Table
+
+NEVER = -(2**63)
+"""Before every stamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One written value, or (None) the tombstone of one."""
+
+    value: Any
+    at: int
+    expires_at: int | None = None  # in seconds, as the server counts them
+
+    @property
+    def strength(self) -> tuple[Any, ...]:
+        """The stronger of two cells stays."""
+        fades = self.value is None or self.expires_at is not None
+        return (self.at, fades, self.value is None, self.expires_at or 0, _as_bytes(self.value))
+
+    def shows(self, deleted_at: int, now_seconds: int) -> bool:
+        """Whether it shows through a deletion, and has not expired."""
+        alive = self.expires_at is None or now_seconds < self.expires_at
+        return self.value is not None and alive and self.at > deleted_at
+
+
+@dataclass(slots=True)
+class Elements:
+    """A collection: a cell for each element, and when it was last cleared as a whole."""
+
+    cells: dict[Any, Cell] = field(default_factory=dict)
+    cleared_at: int = NEVER
+
+
+@dataclass(slots=True)
+class StoredRow:
+    """Everything that was ever written under one primary key."""
+
+    marker: Cell = Cell(None, NEVER)
+    cells: dict[str, Cell] = field(default_factory=dict)
+    collections: dict[str, Elements] = field(default_factory=dict)
+    counters: dict[str, Cell] = field(default_factory=dict)
+
+    def mark(self, at: int, expires_at: int | None) -> None:
+        """Say that the row exists, whatever its columns hold: what an insert adds to an update."""
+        self.marker = max(self.marker, Cell("row", at, expires_at), key=lambda cell: cell.strength)
+
+    def assign(self, column: Column, value: Any, at: int, expires_at: int | None) -> None:
+        """Set a column, or clear it (None). A collection is cleared as of just before, then filled."""
+        if column.is_collection:
+            elements = self.collections.setdefault(column.name, Elements())
+            elements.cleared_at = max(elements.cleared_at, at - 1)
+            self.add(column, value or (), at, expires_at)
+        else:
+            _merge(self.cells, column.name, Cell(value, at, expires_at if value is not None else None))
+
+    def add(self, column: Column, values: Any, at: int, expires_at: int | None) -> None:
+        """Add elements to a collection."""
+        cells = self.collections.setdefault(column.name, Elements()).cells
+        for name, value in _elements(column, values):
+            _merge(cells, name, Cell(value, at, expires_at))
+
+    def take(self, column: Column, values: Iterable[Any], at: int) -> None:
+        """Remove elements from a collection."""
+        cells = self.collections.setdefault(column.name, Elements()).cells
+        for name in values:
+            _merge(cells, name, Cell(None, at))
+
+    def count(self, deltas: Mapping[str, int], at: int, deleted_at: int) -> None:
+        """Add to counters; one that was deleted starts anew."""
+        for name, delta in deltas.items():
+            before = self.counters.get(name)
+            counted = before.value if before and before.at > deleted_at else 0
+            self.counters[name] = Cell(counted + delta, at)
+
+    def look(self, deleted_at: int, now_seconds: int) -> tuple[dict[str, Any], dict[str, int]] | None:
+        """What shows, and when it was written; None where nothing does."""
+        plain = {name: cell for name, cell in self.cells.items() if cell.shows(deleted_at, now_seconds)}
+        counted = {name: cell for name, cell in self.counters.items() if cell.shows(deleted_at, now_seconds)}
+        values = {name: cell.value for name, cell in (plain | counted).items()}
+        times = {name: cell.at for name, cell in plain.items()}
+        for name, elements in self.collections.items():
+            covered = max(deleted_at, elements.cleared_at)
+            shown = {part: cell for part, cell in elements.cells.items() if cell.shows(covered, now_seconds)}
+            if shown:
+                values[name] = {part: cell.value for part, cell in shown.items()}
+                times[name] = max(cell.at for cell in shown.values())
+        return (values, times) if values or self.marker.shows(deleted_at, now_seconds) else None
+
+
+@dataclass(slots=True)
+class Partition:
+    """The rows of a partition, and the deletions of key prefixes: of it all, of a range, of one row."""
+
+    rows: dict[Key, StoredRow] = field(default_factory=dict)
+    deleted_at: dict[Key, int] = field(default_factory=dict)
+
+    def remove(self, key: Key, at: int) -> None:
+        """Delete every row under the key, as of then."""
+        self.deleted_at[key] = max(at, self.deleted_at.get(key, NEVER))
+
+    def keys_under(self, table: Table, key: Key) -> list[Key]:
+        """The full keys that begin with this one."""
+        if len(key) == len(table.key):
+            return [key] if key in self.rows else []
+        return [full for full in self.rows if full[: len(key)] == key]
+
+    def deletion_of(self, key: Key) -> int:
+        """The latest deletion that covers the row."""
+        return max(self.deleted_at.get(key[:length], NEVER) for length in range(1, len(key) + 1))
+
+    def look(self, table: Table, key: Key, now_seconds: int) -> Seen | None:
+        """The row as a read of the table's columns shows it."""
+        shown = self.rows[key].look(self.deletion_of(key), now_seconds)
+        if shown is None:
+            return None
+        values, times = shown
+        row = table.key_row(key) | {column.name: _value(column, values) for column in table.regular}
+        known = {column.name: column.name.partition(".")[0] for column in table.regular}
+        return Seen(row, {name: times[whole] for name, whole in known.items() if whole in times})
+
+
+def in_clustering_order(table: Table, rows: list[Seen]) -> list[Seen]:
+    """The rows of one partition in the order in which the server keeps them."""
+    for column in reversed(table.clustering):
+        rows = sorted(rows, key=lambda seen: _order(column, seen.row[column.name]), reverse=column.descending)
+    return rows
+
+
+def _merge(cells: dict[Any, Cell], name: Any, cell: Cell) -> None:
+    before = cells.get(name)
+    if before is None or cell.at > before.at or (cell.at == before.at and cell.strength > before.strength):
+        cells[name] = cell
+
+
+def _elements(column: Column, values: Any) -> Iterable[tuple[Any, Any]]:
+    """Each element's own name and value: a set's element names itself, a list's is known by its place."""
+    if column.type.startswith("map<"):
+        return list(values.items())
+    if column.type.startswith("list<"):
+        return list(enumerate(values))
+    return [(value, True) for value in values]
+
+
+def _value(column: Column, values: Mapping[str, Any]) -> Any:
+    """A column's value in the model's form; a dotted name is a field of a user type."""
+    whole, _, part = column.name.partition(".")
+    value = values.get(whole)
+    if value is None or not (part or column.is_collection):
+        return value
+    if part:
+        return value.get(part)
+    if column.type.startswith("map<"):
+        return dict(value)
+    return frozenset(value) if column.type.startswith("set<") else tuple(value[place] for place in sorted(value))
+
+
+def _order(column: Column, value: Any) -> Any:
+    """Version-1 UUIDs are ordered by their time first, then by their signed bytes; text by its bytes."""
+    if column.type == "timeuuid":
+        return (value.time, [byte - 256 if byte > 127 else byte for byte in value.bytes[8:]])  # noqa: PLR2004 - a sign bit
+    return value.encode() if isinstance(value, str) else value
+
+
+def _as_bytes(value: Any) -> bytes:  # noqa: PLR0911 - one for each kind
+    """The value as it is stored, as far as its order matters at a tie."""
+    match value:
+        case int():
+            return int(value).to_bytes(8, "big", signed=True)
+        case str():
+            return value.encode()
+        case UUID():
+            return value.bytes
+        case datetime():
+            return round(value.timestamp() * 1000).to_bytes(8, "big", signed=True)
+        case bytes():
+            return value
+        case Mapping():
+            return b"".join(len(part).to_bytes(4, "big") + part for part in map(_as_bytes, value.values()))
+        case _:
+            return repr(value).encode()

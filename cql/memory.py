@@ -1,0 +1,219 @@
+"""The tables' twin in memory: what Cassandra would answer, without Cassandra.
+
+Tests of everybody lean on it, so it keeps Cassandra's own rules, cell by cell (`cql.cells`): an insert leaves a row
+marker, an update does not; a delete covers what is stamped no later than itself; a conditional write is stamped by its
+ballot, not by its author. `tests/conformance` holds both to one suite. Not modelled: static columns, lists changed in
+place, tombstones that are purged.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, assert_never
+
+from cql.cells import NEVER, Partition, StoredRow, in_clustering_order
+from cql.statements import Operation
+from model.errors import MailmendError
+from model.operations import (
+    Applied,
+    Change,
+    ChangeIf,
+    Conditional,
+    Count,
+    Put,
+    PutIfAbsent,
+    Read,
+    Remove,
+    RemoveIf,
+    Scan,
+    Seen,
+    Write,
+)
+from model.table import Key, Row, Table
+
+Surround = Callable[[Operation, Callable[[], Any]], Any]
+"""Wrapped around every operation: gets it and what carries it out; may fail before, after, or instead."""
+
+_MICROS = 1_000_000
+
+
+def token_of(partition_key: Key) -> int:
+    """Where a partition stands in the order of a scan: spread like a real token, from -2**63 to 2**63-1."""
+    return int.from_bytes(blake2b(repr(partition_key).encode(), digest_size=8).digest(), signed=True)
+
+
+class MemoryTables:
+    """The tables of one keyspace, and its one node's clock. Implements `repair.ports.Tables` and `NodeClocks`.
+
+    Args:
+        micros: the clock: stamps what has no stamp of its own, numbers the ballots, lets what has a TTL expire.
+        surround: for tests of crashes, doubtful answers and missing replicas.
+    """
+
+    def __init__(self, micros: Callable[[], int], surround: Surround | None = None) -> None:
+        self.surround: Surround = surround or (lambda _, carry_out: carry_out())
+        self._micros = micros
+        self._last_stamp = NEVER
+        self._tables: defaultdict[str, dict[Key, Partition]] = defaultdict(dict)
+        self._lock = threading.RLock()
+
+    def read(self, read: Read) -> Sequence[Seen]:
+        """The rows under the key, in clustering order."""
+        seen: Sequence[Seen] = self._surrounded(read, lambda: self._read(read.table, read.key, times=read.times))
+        return seen
+
+    def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        """Many reads; one answer or one error for each, in order."""
+        return [_caught(self.read, read) for read in reads]
+
+    def scan(self, scan: Scan) -> Iterator[Row]:
+        """Every row in token order, as they stand when the scan begins."""
+        rows: Sequence[Row] = self._surrounded(scan, lambda: self._scan(scan))
+        yield from rows
+
+    def write(self, write: Write) -> None:
+        """Carry out one write."""
+        self._surrounded(write, lambda: self._write(write))
+
+    def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        """Many independent writes; for each its error, or None, in order."""
+        return [_caught(self.write, write) for write in writes]
+
+    def attempt(self, write: Conditional) -> Applied:
+        """Carry out one conditional write, stamped by its ballot."""
+        applied: Applied = self._surrounded(write, lambda: self._attempt(write))
+        return applied
+
+    def node_micros(self) -> list[int]:
+        """The clock of the only node."""
+        return [self._micros()]
+
+    def _surrounded(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        def alone() -> Any:
+            with self._lock:
+                return carry_out()
+
+        return self.surround(operation, alone)
+
+    def _read(self, table: Table, key: Key, *, times: bool) -> list[Seen]:
+        partition = self._partition(table, key)
+        seen = [partition.look(table, full, self._seconds()) for full in partition.keys_under(table, key)]
+        rows = [one if times else Seen(one.row) for one in seen if one]
+        return in_clustering_order(table, rows)
+
+    def _scan(self, scan: Scan) -> list[Row]:
+        after, up_to = scan.tokens or (NEVER - 1, -NEVER)
+        keys = sorted((token_of(key), key) for key in self._tables[scan.table.name])
+        within = [key for token, key in keys if after < token <= up_to]
+        rows = [seen.row for key in within for seen in self._read(scan.table, key, times=False)]
+        return [{name: row[name] for name in scan.columns} for row in rows]
+
+    def _write(self, write: Write) -> None:
+        match write:
+            case Put(table, row, at, clear, ttl):
+                self._put(table, row, self._stamp(at), ttl, clear=clear)
+            case Change(table, key, assign, add, take, at):
+                self._change(table, key, (assign, add, take), self._stamp(at), None)
+            case Remove(table, key, at):
+                self._partition(table, key).remove(key, self._stamp(at))
+            case Count(table, key, deltas):
+                deleted_at = self._partition(table, key).deletion_of(key)
+                self._stored(table, key).count(deltas, self._stamp(None), deleted_at)
+            case _:
+                assert_never(write)
+
+    def _attempt(self, write: Conditional) -> Applied:
+        match write:
+            case PutIfAbsent(table, row, ttl):
+                current = self._current(table, table.key_of(row))
+                if current is not None:
+                    return Applied(applied=False, current=current)
+                self._put(table, row, self._stamp(None), ttl, clear=False)
+            case ChangeIf(table, key, expected, assign, add, take, ttl):
+                refused = self._refusal(table, key, expected)
+                if refused is not None:
+                    return refused
+                self._change(table, key, (assign, add, take), self._stamp(None), ttl)
+            case RemoveIf(table, key, expected):
+                refused = self._refusal(table, key, expected)
+                if refused is not None:
+                    return refused
+                self._partition(table, key).remove(key, self._stamp(None))
+        return Applied(applied=True)
+
+    def _refusal(self, table: Table, key: Key, expected: Row) -> Applied | None:
+        """An absent row is like one of nulls, except where nothing but its existence is expected."""
+        current = self._current(table, key)
+        as_expected = all(_equal((current or {}).get(name), value) for name, value in expected.items())
+        if as_expected and (expected or current is not None):
+            return None
+        return Applied(applied=False, current=current and {name: current[name] for name in expected})
+
+    def _current(self, table: Table, key: Key) -> Row | None:
+        return next((seen.row for seen in self._read(table, key, times=False)), None)
+
+    def _put(self, table: Table, row: Row, at: int, ttl: int | None, *, clear: bool) -> None:
+        stored, expires_at = self._stored(table, table.key_of(row)), self._expiry(table, ttl)
+        stored.mark(at, expires_at)
+        for column in table.regular:
+            if column.name in row and (clear or row[column.name] is not None):
+                stored.assign(column, row[column.name], at, expires_at)
+
+    def _change(
+        self,
+        table: Table,
+        key: Key,
+        changes: tuple[Row, Mapping[str, Any], Mapping[str, Any]],
+        at: int,
+        ttl: int | None,
+    ) -> None:
+        (assign, add, take), expires_at = changes, self._expiry(table, ttl)
+        stored = self._stored(table, key)
+        for name, value in assign.items():
+            stored.assign(table.column(name), value, at, expires_at)
+        for name, elements in add.items():
+            stored.add(table.column(name), elements, at, expires_at)
+        for name, elements in take.items():
+            stored.take(table.column(name), elements, at)
+
+    def _stored(self, table: Table, key: Key) -> StoredRow:
+        if len(key) != len(table.key) or None in key:
+            raise ValueError(f"{table.spelling} has no row under {key}")
+        return self._partition(table, key).rows.setdefault(key, StoredRow())
+
+    def _partition(self, table: Table, key: Key) -> Partition:
+        width = len(table.partition)
+        if not width <= len(key) <= len(table.key):
+            raise ValueError(f"{table.spelling} has no key of {len(key)} values")
+        return self._tables[table.name].setdefault(key[:width], Partition())
+
+    def _stamp(self, at: int | None) -> int:
+        """A stamp is its author's, or now's; the clock's own stamps never repeat and never go back."""
+        if at is not None:
+            return at
+        self._last_stamp = max(self._micros(), self._last_stamp + 1)
+        return self._last_stamp
+
+    def _expiry(self, table: Table, ttl: int | None) -> int | None:
+        seconds = ttl or int(table.options.get("default_time_to_live", "0"))
+        return self._seconds() + seconds if seconds else None
+
+    def _seconds(self) -> int:
+        return self._micros() // _MICROS
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """As a condition compares: no collection and an empty one are the same."""
+    return one == other or (not one and not other and (_is_collection(one) or _is_collection(other)))
+
+
+def _is_collection(value: Any) -> bool:
+    return isinstance(value, frozenset | set | tuple | list | dict)
+
+
+def _caught(carry_out: Callable[[Any], Any], operation: Operation) -> Any:
+    try:
+        return carry_out(operation)
+    except MailmendError as error:
+        return error
