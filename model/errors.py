@@ -153,3 +153,11 @@ class LocalServerError(CannotReach):
 
 class BadMail(WrongUse):
     """A file that is not the mail folder it was said to be."""
+
+
+class UnknownMessage(WrongUse):
+    """The truth holds no such message at that place (any more)."""
+
+
+class Contended(MailmendError):
+    """Others kept changing the same row, round after round, until the limit was reached."""

@@ -75,7 +75,7 @@ REPAIR_LAG = Table(
         Column("noticed", "timeuuid", _C),
         Column("projection", "text"),
         Column("rowKey", "text"),
-        Column("truthIds", "set<timeuuid>"),
+        Column("suspect", "text"),
         Column("cause", "text"),
     ),
     comment="Projection writes that outlived their retries, by the day they were noticed",

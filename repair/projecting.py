@@ -1,0 +1,124 @@
+"""Carrying the truth's changes into its projections: everything at once, each with retries, under one stamp.
+
+Whatever cannot be written is handed to the journal of lags, and the change still counts as done: the truth has it, and
+the projections can always be rebuilt. Counts are sent once; one without a clear answer is journalled for a recount.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from model.errors import MailmendError
+from model.operations import Seen
+from model.projections import Family
+from model.table import Key, Row
+from repair.findings import Suspect
+from repair.plans import Consequence, counts_for, merged_counts, recounts_for, suspects_of, truth_ids, writes_for
+from repair.ports import Clock, Tables
+from repair.retries import Retries
+from repair.truths import Committed
+
+
+class Lags(Protocol):
+    """Where projections that lag behind are kept. Adapters: `repair.lags.LagJournal`, and a list in tests."""
+
+    def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
+        """Keep the suspects durably. Raises nothing: the truth is written already."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A consequence, and the changes (by place in their batch) that it comes of."""
+
+    consequence: Consequence
+    of: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Projector:
+    """Brings projections up to what was committed.
+
+    Attributes:
+        stamp_age_micros: how old a stamp may be when its last write is sent.
+    """
+
+    tables: Tables
+    family: Family
+    lags: Lags
+    retries: Retries
+    clock: Clock
+    stamp_age_micros: int
+
+    def project(self, batch: Sequence[Committed]) -> list[bool]:
+        """Write everything that follows; for each change whether any of it lags."""
+        now = self.clock.micros()
+        fresh = [made for made in batch if made.stamp is not None and now < made.began + self.stamp_age_micros]
+        if len(fresh) == len(batch):
+            return self._send(batch)
+        stale = [made for made in batch if made not in fresh]
+        self._lag(stale, self._due(stale) + self._uncounted(stale), "the stamp could not be read in time")
+        lagging = iter(self._send(fresh))
+        return [next(lagging) if made in fresh else True for made in batch]
+
+    def _send(self, batch: Sequence[Committed]) -> list[bool]:
+        due = self._due(batch)
+        deadline = min((made.began for made in batch), default=0) + self.stamp_age_micros
+        errors = self.retries.write_all(self.tables, [one.consequence.write for one in due], deadline)
+        late = [one for one, error in zip(due, errors, strict=True) if error is not None]
+        late += self._uncounted(batch)
+        return self._lag(batch, late, _cause(errors)) if late else [False] * len(batch)
+
+    def _due(self, batch: Sequence[Committed]) -> list[Due]:
+        return [*self._written(batch), *self._counted(batch)]
+
+    def suspect(self, rows: Iterable[Row], cause: str) -> None:
+        """Journal all that hangs on rows whose change got no clear answer, so that it is looked at."""
+        self.lags.journal([one for row in rows for one in suspects_of(self.family, row)], cause)
+
+    def _written(self, batch: Sequence[Committed]) -> list[Due]:
+        """What follows from what stands now, which may be a later writer's: its state under its stamp is right too."""
+        return [
+            Due(one, (place,))
+            for place, made in enumerate(batch)
+            for one in writes_for(self.family, _row(made.before), made.current, made.stamp or 0)
+        ]
+
+    def _counted(self, batch: Sequence[Committed]) -> list[Due]:
+        """What each change itself adds to the counters, one count for each group."""
+        counts = [
+            (place, one)
+            for place, made in enumerate(batch)
+            if made.sure
+            for one in counts_for(self.family, _row(made.before), made.after)
+        ]
+        merged = merged_counts(one for _, one in counts)
+        return [Due(one, tuple(place for place, part in counts if part.key == one.key)) for one in merged]
+
+    def _uncounted(self, batch: Sequence[Committed]) -> list[Due]:
+        """The counters of changes of which nobody knows whose they were."""
+        return [
+            Due(one, (place,))
+            for place, made in enumerate(batch)
+            if not made.sure
+            for one in recounts_for(self.family, made.after or _row(made.before) or {})
+        ]
+
+    def _lag(self, batch: Sequence[Committed], late: Sequence[Due], cause: str) -> list[bool]:
+        """Journal what is late, each place once."""
+        suspects: dict[tuple[str, Key], Suspect] = {}
+        for one in late:
+            row = batch[one.of[0]].after or _row(batch[one.of[0]].before) or {}
+            suspect = one.consequence.suspect(truth_ids(self.family, row))
+            suspects.setdefault((suspect.projection, suspect.key), suspect)
+        self.lags.journal(tuple(suspects.values()), cause)
+        lagging = {place for one in late for place in one.of}
+        return [place in lagging for place in range(len(batch))]
+
+
+def _row(seen: Seen | None) -> Row | None:
+    return seen.row if seen else None
+
+
+def _cause(errors: Sequence[MailmendError | None]) -> str:
+    return next((error.what for error in errors if error), "nobody knows whose change it was")

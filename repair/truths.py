@@ -1,0 +1,188 @@
+"""Changing the truth, one row at a time, and learning for certain what came of it.
+
+Two ways with one face. `ConditionalTruth` is James's strong consistency: every change is a conditional write, a timed
+out one is settled by a SERIAL read, and the stamp of the projections is read back from the truth. `PlainTruth` is what
+James does with it switched off: cheaper, and two writers of one row may drift until a repair.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from model.errors import CannotReach, DoubtfulWrite
+from model.messages import Place
+from model.operations import Change, Conditional, Level, Put, Read, Remove, Seen
+from model.table import Row, Table
+from repair.ports import Clock, Tables
+from repair.retries import FOREVER, Retries
+from repair.truth_rows import change_between, guarded_change, guarded_removal, insert_of, stamp_after
+
+
+class StampSource(Enum):
+    """Where the stamp of projection writes comes from (DESIGN idea 5)."""
+
+    TRUTH = "truth"  # the time of the truth's own modseq, read back: no drift under any skew
+    CLOCK = "clock"  # the writer's clock, past all that was seen: one read less, drift is possible under skew
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A change of one truth row that is in, or may be.
+
+    Attributes:
+        before: the row as it was seen, None for an insert.
+        after: the row that this change makes, None for a delete.
+        current: what stands now; another writer's, if one came in between.
+        stamp: of the projection writes, in microseconds; None where it could not be read.
+        began: when the change was begun, in microseconds: no stamp of it is older.
+        sure: False where nobody can say whether this change or another's made what stands now.
+    """
+
+    before: Seen | None
+    after: Row | None
+    current: Row | None
+    stamp: int | None
+    began: int
+    sure: bool = True
+
+
+class Truth(Protocol):
+    """Reading and changing rows of a truth table."""
+
+    def read(self, place: Place) -> Seen | None:
+        """The row with its times, or None."""
+        ...
+
+    def insert(self, row: Row) -> Committed | None:
+        """Insert a row; None where the place is taken, or hidden by a deletion from the future."""
+        ...
+
+    def change(self, seen: Seen, after: Row) -> Committed | None:
+        """Make `after` of a row; None where it is no longer as it was seen."""
+        ...
+
+    def remove(self, seen: Seen) -> Committed | None:
+        """Delete exactly one row; None where it is no longer as it was seen."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalTruth:
+    """The truth changed by conditional writes."""
+
+    tables: Tables
+    table: Table
+    clock: Clock
+    retries: Retries
+    stamp: StampSource = StampSource.TRUTH
+
+    def read(self, place: Place) -> Seen | None:
+        """The row with its times at SERIAL, or None."""
+        read = Read(self.table, place.key, Level.SERIAL, times=True)
+        rows = self.retries.call(lambda: self.tables.read(read))
+        return rows[0] if rows else None
+
+    def insert(self, row: Row) -> Committed | None:
+        """Insert a row IF NOT EXISTS and see whether it is visible."""
+        began = self.clock.micros()
+        place = Place(*self.table.key_of(row))
+        if not self._applied(insert_of(self.table, row), lambda: self.read(place) is not None):
+            return None
+        return self._read_back(Committed(None, row, row, began, began), place)
+
+    def change(self, seen: Seen, after: Row) -> Committed | None:
+        """Change a row IF modseq = seen."""
+        began = self.clock.micros()
+        place = Place(*self.table.key_of(after))
+        made = Committed(seen, after, after, stamp_after(began, seen), began)
+        try:
+            answer = self.tables.attempt(guarded_change(self.table, seen.row, after))
+        except DoubtfulWrite:
+            return self._settle_change(made, self.read(place))
+        return self._read_back(made, place) if answer.applied else None
+
+    def remove(self, seen: Seen) -> Committed | None:
+        """Delete a row IF modseq = seen. The stamp is taken before, later than all that was seen."""
+        began = self.clock.micros()
+        stamp = stamp_after(began, seen)
+        try:
+            answer = self.tables.attempt(guarded_removal(self.table, seen.row))
+        except DoubtfulWrite:
+            gone = self.read(Place(*self.table.key_of(seen.row))) is None
+            return Committed(seen, None, None, stamp, began, sure=False) if gone else None
+        return Committed(seen, None, None, stamp, began) if answer.applied else None
+
+    def _applied(self, write: Conditional, settle: Callable[[], bool]) -> bool:
+        try:
+            return self.tables.attempt(write).applied
+        except DoubtfulWrite:
+            return settle()
+
+    def _settle_change(self, made: Committed, now: Seen | None) -> Committed | None:
+        """A timed-out change: done, not done, or overtaken by another, so that nobody knows."""
+        assert made.before is not None
+        assert made.after is not None
+        if now is not None and now.row.get("modseq") == made.after["modseq"]:
+            return self._stamped(made, now)
+        if now is not None and now.row.get("modseq") == made.before.row.get("modseq"):
+            return None
+        stamped = self._stamped(made, now)
+        return Committed(made.before, made.after, stamped.current, stamped.stamp, made.began, sure=False)
+
+    def _read_back(self, made: Committed, place: Place) -> Committed | None:
+        """The change with what stands now and its time; None for an insert that does not show."""
+        if self.stamp is StampSource.CLOCK:
+            return made
+        try:
+            now = self.read(place)
+        except CannotReach:
+            return Committed(made.before, made.after, made.current, None, made.began)
+        return None if now is None and made.before is None else self._stamped(made, now)
+
+    def _stamped(self, made: Committed, now: Seen | None) -> Committed:
+        """The change with what stands now. A row that is gone by now is projected as a delete of what was seen."""
+        if now is None:
+            return Committed(made.before, made.after, None, made.stamp, made.began)
+        stamp = now.written_at.get("modseq", now.newest)
+        return Committed(made.before, made.after, now.row, stamp, made.began)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainTruth:
+    """The truth changed by plain writes, each stamped by this writer past all that it saw."""
+
+    tables: Tables
+    table: Table
+    clock: Clock
+    retries: Retries
+    stamp_age_micros: int = FOREVER
+
+    def read(self, place: Place) -> Seen | None:
+        """The row with its times, or None."""
+        rows = self.retries.call(lambda: self.tables.read(Read(self.table, place.key, times=True)))
+        return rows[0] if rows else None
+
+    def insert(self, row: Row) -> Committed:
+        """Insert a row, whatever stands there."""
+        now = self.clock.micros()
+        self._write(Put(self.table, insert_of(self.table, row).row, at=now), now)
+        return Committed(None, row, row, now, now)
+
+    def change(self, seen: Seen, after: Row) -> Committed:
+        """Change a row, whatever became of it."""
+        now = self.clock.micros()
+        stamp = stamp_after(now, seen)
+        plain = change_between(self.table, seen.row, after)
+        self._write(Change(self.table, plain.key, plain.assign, plain.add, plain.take, at=stamp), now)
+        return Committed(seen, after, after, stamp, now)
+
+    def remove(self, seen: Seen) -> Committed:
+        """Delete a row, whatever became of it."""
+        now = self.clock.micros()
+        stamp = stamp_after(now, seen)
+        self._write(Remove(self.table, self.table.key_of(seen.row), at=stamp), now)
+        return Committed(seen, None, None, stamp, now)
+
+    def _write(self, write: Put | Change | Remove, began: int) -> None:
+        self.retries.call(lambda: self.tables.write(write), began + self.stamp_age_micros)
