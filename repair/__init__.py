@@ -1,7 +1,7 @@
 """The truth, its projections, and mending them: pure decisions inside, a thin shell around.
 
-A service that writes mail takes `MessageStore` from here; it is loaded when it is first asked for, so that those who only
-repair (Spark's executors among them) do not load what only a writer needs.
+A service that writes mail takes `MessageStore` from here; it is loaded when it is first asked for, so that those who
+only repair (Spark's executors among them) do not load what only a writer needs.
 """
 
 from typing import TYPE_CHECKING, Any
