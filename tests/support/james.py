@@ -8,7 +8,7 @@ import gzip
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from model.projections import Family
 from model.schema import Schema
 from model.table import Row, Table
 from repair.ports import Tables
+from tests.support.schemas import served_table
 
 ROWS = Path(__file__).parents[1] / "data" / "james-keyspace"
 SCHEMA_FILE = ROWS / "schema.cql"
@@ -55,13 +56,7 @@ def james_schema() -> Schema:
     """The 3.8.1 tables that mailmend reads or writes, named as the server has them, without comments of ours."""
     names = {table.name for table in (*MAIL_TABLES, SCHEMA_VERSION)}
     tables = (table for table in JAMES_3_8.schema.tables if table.name in names)
-    return Schema(JAMES_3_8.schema.types, tuple(as_served(table) for table in tables))
-
-
-def as_served(table: Table) -> Table:
-    """The table as a server would tell it: every name in lower case, no comment."""
-    columns = (replace(column, spelling=column.name) for column in table.columns)
-    return replace(table, spelling=table.name, columns=tuple(columns), comment="")
+    return Schema(JAMES_3_8.schema.types, tuple(served_table(table) for table in tables))
 
 
 @cache

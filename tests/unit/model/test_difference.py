@@ -1,0 +1,148 @@
+"""Expected against live: each kind of drift is found, named and told apart from what is only spelled otherwise."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.catalog import MAILBOX_BASE, SCHEMA
+from model.difference import Aspect, Difference, differences, map_literal, option_text
+from model.schema import Schema
+from model.table import Column, Compaction, Kind, Table, UserType
+
+KEY, CLUSTER = Column("mailboxId", "timeuuid", Kind.PARTITION), Column("uid", "bigint", Kind.CLUSTERING)
+VALUE, OWNER = Column("note", "text"), Column("owner", "text", Kind.STATIC)
+TABLE = Table(
+    "noteTable",
+    (KEY, CLUSTER, VALUE, OWNER),
+    comment="Notes",
+    compaction=Compaction("LeveledCompactionStrategy"),
+    options={"gc_grace_seconds": "0", "caching": "{'keys': 'ALL', 'rows_per_partition': '10'}"},
+)
+EXPECTED = Schema((MAILBOX_BASE,), (TABLE,))
+
+
+def with_table(**changes: object) -> Schema:
+    """The expected schema, its table changed."""
+    return Schema(EXPECTED.types, (replace(TABLE, **changes),))  # type: ignore[arg-type]
+
+
+def test_a_schema_differs_from_itself_in_nothing() -> None:
+    """The whole catalog, compared with itself."""
+    assert differences(SCHEMA, SCHEMA) == ()
+
+
+def test_an_empty_keyspace_lacks_every_type_and_table() -> None:
+    """One difference for each, and none for columns of tables that are not there."""
+    found = differences(SCHEMA, Schema((), ()))
+    assert [one.aspect for one in found].count(Aspect.MISSING_TYPE) == len(SCHEMA.types)
+    assert [one.aspect for one in found].count(Aspect.MISSING_TABLE) == len(SCHEMA.tables)
+    assert len(found) == len(SCHEMA.types) + len(SCHEMA.tables)
+
+
+CASES: tuple[tuple[Aspect, Schema, str], ...] = (
+    (
+        Aspect.DIFFERENT_TYPE,
+        Schema((UserType("mailboxbase", (("namespace", "text"), ("user", "int"))),), (TABLE,)),
+        "different type: mailboxbase: expected namespace text, user text, found namespace text, user int",
+    ),
+    (Aspect.MISSING_TYPE, Schema((), (TABLE,)), "missing type: mailboxbase (namespace text, user text)"),
+    (
+        Aspect.UNEXPECTED_TABLE,
+        Schema(EXPECTED.types, (TABLE, Table("other", (KEY,)))),
+        "unexpected table: other",
+    ),
+    (
+        Aspect.DIFFERENT_KEY,
+        with_table(columns=(replace(CLUSTER, kind=Kind.PARTITION), replace(KEY, kind=Kind.CLUSTERING), VALUE, OWNER)),
+        "different key: noteTable: expected (mailboxid), uid, found (uid), mailboxid",
+    ),
+    (
+        Aspect.DIFFERENT_ORDER,
+        with_table(columns=(KEY, replace(CLUSTER, descending=True), VALUE, OWNER)),
+        "different clustering order: noteTable: expected uid ASC, found uid DESC",
+    ),
+    (Aspect.MISSING_COLUMN, with_table(columns=(KEY, CLUSTER, OWNER)), "missing column: noteTable.note (text)"),
+    (
+        Aspect.UNEXPECTED_COLUMN,
+        with_table(columns=(KEY, CLUSTER, VALUE, OWNER, Column("colour", "int"))),
+        "unexpected column: noteTable.colour (int)",
+    ),
+    (
+        Aspect.DIFFERENT_COLUMN,
+        with_table(columns=(KEY, CLUSTER, Column("note", "blob"), OWNER)),
+        "different column: noteTable.note: expected text, found blob",
+    ),
+    (
+        Aspect.DIFFERENT_COLUMN,
+        with_table(columns=(KEY, CLUSTER, VALUE, Column("owner", "text"))),
+        "different column: noteTable.owner: expected text static, found text",
+    ),
+    (
+        Aspect.DIFFERENT_OPTION,
+        with_table(options={**TABLE.options, "gc_grace_seconds": "864000"}),
+        "different option: noteTable.gc_grace_seconds: expected 0, found 864000",
+    ),
+    (
+        Aspect.DIFFERENT_OPTION,
+        with_table(compaction=Compaction("SizeTieredCompactionStrategy")),
+        (
+            "different option: noteTable.compaction: expected {'class': 'LeveledCompactionStrategy'}, "
+            "found {'class': 'SizeTieredCompactionStrategy'}"
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize(("aspect", "live", "told"), CASES, ids=[told for _, _, told in CASES])
+def test_each_kind_of_drift_is_found_and_told(aspect: Aspect, live: Schema, told: str) -> None:
+    """Exactly one difference, in words that name the place and both sides."""
+    (found,) = differences(EXPECTED, live)
+    assert found.aspect is aspect
+    assert str(found) == told
+
+
+def test_another_key_counts_once_even_where_the_column_is_of_another_type() -> None:
+    """A key column of another type is a different column: the order of the key is not in question then."""
+    live = with_table(columns=(replace(KEY, type="uuid"), CLUSTER, VALUE, OWNER))
+    assert differences(EXPECTED, live) == (
+        Difference(Aspect.DIFFERENT_COLUMN, "noteTable", "mailboxId", "timeuuid", "uuid"),
+    )
+
+
+SAID_OTHERWISE = {
+    "lower case": replace(TABLE, columns=tuple(replace(one, spelling=one.name) for one in TABLE.columns)),
+    "order of other columns": replace(TABLE, columns=(KEY, CLUSTER, OWNER, VALUE)),
+    "type by another name": replace(TABLE, columns=(KEY, CLUSTER, Column("note", "varchar"), OWNER)),
+    "comment": replace(TABLE, comment="in other words"),
+    "number": replace(TABLE, options={**TABLE.options, "gc_grace_seconds": "0.0", "speculative_retry": "'99p'"}),
+    "map": replace(TABLE, options={**TABLE.options, "caching": "{'rows_per_partition':'10','keys':'ALL'}"}),
+    "defaults": replace(TABLE, compaction=Compaction("LeveledCompactionStrategy", {"max_threshold": "32"})),
+}
+
+
+@pytest.mark.parametrize("table", SAID_OTHERWISE.values(), ids=SAID_OTHERWISE)
+def test_what_is_only_said_otherwise_is_no_difference(table: Table) -> None:
+    """Case, the order of other columns, comments, the server's own defaults, spaces in a map."""
+    assert differences(EXPECTED, Schema(EXPECTED.types, (table,))) == ()
+
+
+def test_a_table_without_declared_compaction_takes_the_servers() -> None:
+    """What is not declared is not compared."""
+    expected = Schema(EXPECTED.types, (replace(TABLE, compaction=None, options={}),))
+    assert differences(expected, EXPECTED) == ()
+
+
+def test_a_class_is_compared_by_its_short_name() -> None:
+    """Servers spell the whole Java name."""
+    literal = map_literal({"class": "org.apache.cassandra.io.compress.LZ4Compressor", "chunk_length_in_kb": "8"})
+    assert option_text(literal) == "{'chunk_length_in_kb': '8', 'class': 'LZ4Compressor'}"
+
+
+@given(st.sets(st.sampled_from(range(len(SCHEMA.tables)))))
+def test_exactly_the_tables_taken_away_are_missing(gone: set[int]) -> None:
+    """No difference hides another."""
+    live = Schema(SCHEMA.types, tuple(table for index, table in enumerate(SCHEMA.tables) if index not in gone))
+    missing = {one.owner for one in differences(SCHEMA, live)}
+    assert missing == {SCHEMA.tables[index].spelling for index in gone}

@@ -1,0 +1,144 @@
+"""Which generation of James a keyspace is, and what of its differences is wrong."""
+
+from dataclasses import replace
+
+import pytest
+
+from model.catalog import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
+from model.difference import Aspect
+from model.generations import (
+    AUGUST_2026,
+    GENERATIONS,
+    JAMES_3_8,
+    JAMES_3_9,
+    NEWEST,
+    Generation,
+    holds_mail,
+    recognise,
+    was_made_here,
+)
+from model.schema import Schema
+from model.table import Column, Compaction
+from tests.support.schemas import columns_of, served, with_columns, without_tables
+
+JMAP = ("message_fast_view_projection", "email_query_view_received_at")
+
+
+@pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
+def test_each_generation_is_recognised_as_itself(generation: Generation) -> None:
+    """And nothing about it is wrong."""
+    found = recognise(served(generation.schema))
+    assert found.generation is generation
+    assert found.agrees
+    assert found.notes == ()
+    assert not found.made_here
+
+
+@pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
+def test_a_module_that_james_runs_without_is_a_note(generation: Generation) -> None:
+    """A James without JMAP has no tables for it, and is whole all the same."""
+    found = recognise(without_tables(served(generation.schema), *JMAP))
+    assert found.generation is generation
+    assert found.agrees
+    assert [(note.aspect, note.owner) for note in found.notes] == [(Aspect.MISSING_TABLE, name) for name in JMAP]
+
+
+@pytest.mark.parametrize("table", [table.spelling for table in MAIL_TABLES])
+def test_a_table_that_mailmend_works_with_may_not_be_missing(table: str) -> None:
+    """Whoever made the keyspace."""
+    found = recognise(without_tables(served(JAMES_3_9.schema), table.lower()))
+    assert [(one.aspect, one.owner) for one in found.drift] == [(Aspect.MISSING_TABLE, table)]
+
+
+def test_what_each_generation_has_besides_the_newest() -> None:
+    """The columns that James dropped, step by step."""
+    besides = {
+        generation.name: {
+            (table.spelling, column.spelling)
+            for table in generation.schema.tables
+            if (newest := SCHEMA.table(table.name))
+            for column in table.columns
+            if column.name not in newest
+        }
+        for generation in GENERATIONS
+    }
+    flags = {("imapUidTable", "flagUser"), ("messageIdTable", "flagUser"), ("messageV3", "bodyOctets")}
+    assert besides[NEWEST.name] == set()
+    assert besides[AUGUST_2026.name] == flags
+    assert besides[JAMES_3_9.name] > flags | {("messageV3", "textualLineCount"), ("messageV3", "mediaType")}
+    assert besides[JAMES_3_8.name] == besides[JAMES_3_9.name]
+
+
+def test_3_8_has_its_own_thread_tables() -> None:
+    """By name and by type: whole texts where newer ones keep hashes."""
+    assert JAMES_3_8.schema.table("thread_2") is None
+    assert JAMES_3_8.schema.table("threadtable") is not None
+    assert JAMES_3_9.schema.table("threadtable") is None
+
+
+def test_columns_that_an_upgrade_left_behind_are_notes() -> None:
+    """James never drops columns: an upgraded keyspace keeps one of two old ones, say."""
+    live = served(NEWEST.schema)
+    live = with_columns(live, "messagev3", (*columns_of(live, "messagev3"), Column("mediatype", "text")))
+    found = recognise(live)
+    assert found.generation is NEWEST
+    assert found.agrees
+    assert [str(note) for note in found.notes] == ["unexpected column: messageV3.mediatype (text)"]
+
+
+def test_a_column_that_no_generation_knows_is_drift() -> None:
+    """Somebody added it; a person should know."""
+    live = served(AUGUST_2026.schema)
+    live = with_columns(live, "imapuidtable", (*columns_of(live, "imapuidtable"), Column("label", "text")))
+    found = recognise(live)
+    assert found.generation is AUGUST_2026
+    assert [str(one) for one in found.drift] == ["unexpected column: imapUidTable.label (text)"]
+
+
+def test_a_dropped_column_does_not_change_the_generation() -> None:
+    """The nearest one is found, and what is missing there is drift."""
+    live = served(JAMES_3_9.schema)
+    kept = [column for column in columns_of(live, "messageidtable") if column.name != "save_date"]
+    found = recognise(with_columns(live, "messageidtable", kept))
+    assert found.generation is JAMES_3_9
+    assert [str(one) for one in found.drift] == ["missing column: messageIdTable.save_date (timestamp)"]
+
+
+def test_options_are_never_drift() -> None:
+    """An operator may tune a table; it is told, no more."""
+    live = served(SCHEMA)
+    tables = tuple(replace(one, compaction=Compaction("SomeStrategy"), options={}) for one in live.tables)
+    found = recognise(replace(live, tables=tables))
+    assert found.agrees
+    assert {note.aspect for note in found.notes} == {Aspect.DIFFERENT_OPTION}
+
+
+@pytest.mark.parametrize("choice", CompactionChoice)
+def test_any_of_the_compaction_choices_is_as_expected(choice: CompactionChoice) -> None:
+    """The choice is read off the live truth."""
+    chosen = Schema(SCHEMA.types, compacted(SCHEMA.tables, choice))
+    assert recognise(served(chosen, made_here=True)).notes == ()
+
+
+def test_a_keyspace_made_here_is_known_by_its_comments() -> None:
+    """So that what an interrupted apply left can be completed, and a keyspace of James is not."""
+    ours = served(SCHEMA, made_here=True)
+    assert was_made_here(ours)
+    assert was_made_here(without_tables(ours, "imapuidtable", "blobs"))
+    assert not was_made_here(served(SCHEMA))
+    mixed = Schema(ours.types, (*without_tables(ours, "modseq").tables, *served(SCHEMA).tables[4:5]))
+    assert mixed.table("modseq")
+    assert not was_made_here(mixed)
+
+
+def test_what_is_missing_in_a_keyspace_made_here_is_drift() -> None:
+    """There apply would have made it."""
+    found = recognise(without_tables(served(SCHEMA, made_here=True), "subscription"))
+    assert [str(one) for one in found.drift] == ["missing table: subscription"]
+
+
+def test_a_keyspace_of_something_else_holds_no_mail() -> None:
+    """Tables that only stand beside the messages do not make a mail keyspace."""
+    assert not holds_mail(Schema((), ()))
+    assert not holds_mail(without_tables(served(SCHEMA), *(table.name for table in MAIL_TABLES)))
+    assert holds_mail(Schema((), served(SCHEMA).tables[:1]))
