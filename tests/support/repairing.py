@@ -1,0 +1,125 @@
+"""A small mail keyspace, its ledger and a fixer: what every test of repairing begins with."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from cql.memory import MemoryTables
+from model.catalog import IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.ids import RunId
+from model.operations import Put, Read, Remove, Seen
+from model.table import Key, Row, Table
+from repair.clock import MICROS
+from repair.decide import MENDABLE, Verdict
+from repair.findings import Errand, Outcome, Suspect
+from repair.fixer import Fixer
+from repair.pace import Pace
+from repair.ports import Tables
+from repair.runs import Ledger
+from tests.support.clock import START, VirtualClock, uuid_at
+
+DAY_SECONDS = 24 * 3600
+MAILBOX = uuid_at(START - 400 * DAY_SECONDS * MICROS, 1)
+LONG_AGO = START - 100 * DAY_SECONDS * MICROS
+"""When the rows of a test were written, unless it says otherwise."""
+
+T = START - 30 * MICROS
+"""T of a repair that begins at the start of the virtual clock."""
+
+
+def message(number: int, born: int = LONG_AGO) -> UUID:
+    """A message id: equal arguments give equal ids."""
+    return uuid_at(born, number)
+
+
+def truth_row(number: int = 1, *, uid: int | None = None, born: int = LONG_AGO, **columns: Any) -> dict[str, Any]:
+    """A whole row of imapUidTable."""
+    row: dict[str, Any] = {column.name: None for column in IMAP_UID.columns}
+    row |= {name: False for name in row if name.startswith("flag")}
+    row |= {
+        "messageid": message(number, born),
+        "mailboxid": MAILBOX,
+        "uid": uid or number,
+        "modseq": 1,
+        "internaldate": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        "bodystartoctet": 10,
+        "fullcontentoctets": 100,
+        "headercontent": "1_1_header",
+    }
+    return row | columns
+
+
+def mirror_row(truth: Row, **columns: Any) -> dict[str, Any]:
+    """The messageIdTable row that a truth row demands."""
+    return MESSAGES.mirror.row_of(truth) | columns
+
+
+@dataclass(slots=True)
+class World:
+    """A mail keyspace with its ledger, and the clock that both and the fixer follow."""
+
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    mail: Tables = field(init=False)
+    ledger: Ledger = field(init=False)
+    run: RunId = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.mail = MemoryTables(self.clock.micros)
+        self.ledger = Ledger(MemoryTables(self.clock.micros), self.clock)
+        self.run = self.ledger.start("mail", "repair", T, {}).id
+
+    def put(self, table: Table, row: Row, at: int = LONG_AGO) -> None:
+        """A row, as if written then."""
+        self.mail.write(Put(table, row, at=at))
+
+    def remove(self, table: Table, key: Key, at: int) -> None:
+        """A row's removal, as if then."""
+        self.mail.write(Remove(table, key, at=at))
+
+    def message(self, truth: Row, *, projected: bool = True, content: bool = True, at: int = LONG_AGO) -> Row:
+        """A message with all that follows from it; or without its projections, or its content."""
+        self.put(IMAP_UID, truth, at)
+        if content:
+            self.put(MESSAGE_V3, content_row(truth["messageid"]), at)
+        if projected:
+            self.project(truth, at)
+        return truth
+
+    def project(self, truth: Row, at: int = LONG_AGO) -> None:
+        """Mirror and filters of a truth row."""
+        self.put(MESSAGE_ID, mirror_row(truth), at)
+        for one in MESSAGES.filters:
+            if one.when.holds(truth):
+                self.put(one.table, one.table.key_row(one.key_of(truth)), at)
+
+    def get(self, table: Table, key: Key) -> Seen | None:
+        """A row with its times, or None."""
+        rows = self.mail.read(Read(table, key, times=True))
+        return rows[0] if rows else None
+
+    def errand(self, **changes: Any) -> Errand:
+        """An errand that may write, as of T."""
+        return replace(Errand(self.run, T, skew_seconds=5.0, only=MENDABLE), **changes)
+
+    def revisit(self, suspects: Iterable[Suspect], **changes: Any) -> list[Outcome]:
+        """What the fixer makes of the suspects."""
+        fixer = Fixer(self.mail, self.ledger, self.clock, (MESSAGES,), self.errand(**changes), Pace(None, self.clock))
+        return list(fixer.revisit(suspects))
+
+
+def content_row(message_id: UUID) -> dict[str, Any]:
+    """A row of messageV3."""
+    return {"messageid": message_id, "bodystartoctet": 10, "fullcontentoctets": 100, "headercontent": "1_1_header"}
+
+
+def mirror_suspect(truth: Row, verdict: Verdict, *, known: bool = True) -> Suspect:
+    """A suspect of the mirror at a truth row's place."""
+    ids = (truth["messageid"],) if known else ()
+    return Suspect(MESSAGES.mirror.name, MESSAGES.mirror.key_of(truth), verdict, ids)
+
+
+def place(truth: Row) -> Key:
+    """(mailbox, uid) of a truth row."""
+    return (truth["mailboxid"], truth["uid"])
