@@ -23,8 +23,14 @@ Sink = Callable[[Outcome], None]
 class Recount(Protocol):
     """What looks at suspicious counters again, and mends them. Adapter: `repair.counters`."""
 
-    def revisit(self, suspects: Iterable[Suspect], errand: Errand, held: Held | None) -> Iterator[Outcome]:
-        """One outcome for each."""
+    def revisit(
+        self, suspects: Callable[[], Iterable[Suspect]], errand: Errand, held: Held | None
+    ) -> Iterator[Outcome]:
+        """One outcome for each suspect of counters; the other suspects tell which truths are not projected.
+
+        Args:
+            suspects: every suspect of the scan, as often as asked for.
+        """
         ...
 
 

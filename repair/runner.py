@@ -136,9 +136,8 @@ class _Journey:
         due = any(detection.counts.get(name) for name in names)
         if self.means.recount is None or not due:
             return iter(())
-        suspects = (suspect for suspect in detection.suspects() if suspect.projection in names)
         self.means.progress.stage("counters")
-        return self.means.recount.revisit(suspects, self.errand, self.held)
+        return self.means.recount.revisit(detection.suspects, self.errand, self.held)
 
     def _take(self, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
