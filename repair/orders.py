@@ -26,11 +26,7 @@ class Recount(Protocol):
     def revisit(
         self, suspects: Callable[[], Iterable[Suspect]], errand: Errand, held: Held | None
     ) -> Iterator[Outcome]:
-        """One outcome for each suspect of counters; the other suspects tell which truths are not projected.
-
-        Args:
-            suspects: every suspect of the scan, as often as asked for.
-        """
+        """One outcome for each suspect of counters; the others, streamed as often as asked for, tell what to count."""
         ...
 
 
