@@ -59,6 +59,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
         "moved": summary.moved,
         "failed": summary.failed,
         "last_traces": summary.last_traces,
+        "due": counts_json(summary.due),
         "seconds": {stage: round(seconds, 3) for stage, seconds in summary.seconds.items()},
         "exit": int(summary.exit),
     }
@@ -80,7 +81,7 @@ def show_summary(summary: Summary, samples: Samples, console: Console) -> None:
     """What a check or repair found and did, for a person."""
     if summary.findings:
         console.print(findings_grid(summary))
-    if summary.fixed or summary.left:
+    if summary.run:
         console.print(outcome_grid(summary))
     for line in sample_lines(samples):
         console.print(Text(line, style="dim"), soft_wrap=True)
@@ -143,6 +144,9 @@ def next_lines(summary: Summary) -> list[str]:
             lines.append("No drift.")
         elif any(found[verdict] for verdict in MENDABLE):
             lines.append(f"Next: mailmend repair messages{keyspace} --dry-run")
+    elif summary.run is None:
+        lines.append(f"Nothing was written. A repair would mend {summary.due.total():,}, or more while writers go on.")
+        lines += [f"Next: mailmend repair messages{keyspace}"] if summary.due.total() else []
     elif mendable or summary.moved or summary.left.get(Verdict.AHEAD):
         lines.append(f"Next: mailmend repair messages{keyspace} (a second run mends what moved or was left)")
     if summary.left.get(Verdict.LOST_CONTENT) or _found(summary, Verdict.LOST_CONTENT):
@@ -195,5 +199,6 @@ def _grid(title: str, *columns: str) -> Grid:
     grid = Grid(title=title, title_justify="left", header_style="bold")
     for column in columns:
         numeric = column in {"count", "fixed", "left", "rows"}
-        grid.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
+        whole = numeric or column in {"run", "verdict"}
+        grid.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=whole)
     return grid

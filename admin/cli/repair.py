@@ -1,0 +1,186 @@
+"""`mailmend repair`: mend drift, after a second look, as of a moment before the scan; or mend what was journalled."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import click
+
+from admin.cli.kinds import KEEP, VERDICTS, duration_text
+from admin.cli.mending_options import scanning_options, timing_options, writing_options
+from admin.cli.options import connection_options
+from admin.cli.results import Wanted, gathering, present, result_options
+from admin.output import stderr_console
+from admin.progress import progress_on
+from admin.settings import ConnectionSettings
+from admin.wiring import EngineWanted, families_named, means_to_look, means_to_mend, open_place, owner_name
+from model.errors import UnsafeRequest
+from model.ledger_tables import KEEP as KEEP_DEFAULT
+from model.operations import Level
+from repair.clock import Timing
+from repair.decide import MENDABLE, Verdict
+from repair.orders import Order
+from repair.runner import repair as repair_keyspace
+
+_EXIT_CODES = """\b
+Exit codes: 0 nothing is left to mend, 1 drift is left (after --dry-run: there is drift), 2 wrong use,
+3 some fixes failed (the rest stands), 4 the cluster cannot be reached, 130 interrupted: run it again."""
+
+_EPILOG = f"""\b
+Examples:
+  mailmend repair messages --dry-run                      what would be mended
+  mailmend repair messages                                mend it
+  mailmend repair messages --only PROJECT --max-fixes 1000
+  mailmend repair messages --message 6e0ab5e0-8d1c-...    one message, at once, without Spark
+  mailmend repair messages --mailbox 6e0ab5e0-8d1c-...    what the mailbox's own rows show
+  mailmend repair messages --orphans quarantine           take rows without content out of mailboxes
+
+{_EXIT_CODES}"""
+
+
+@click.group()
+def repair() -> None:
+    """Mend drift: `messages`, or the `lags` that writers journalled."""
+
+
+@repair.command(epilog=_EPILOG)
+@timing_options
+@click.option("--dry-run", is_flag=True, help="Look twice, say what would be mended, write nothing.")
+@click.option(
+    "--only", type=VERDICTS, multiple=True, metavar="VERDICT", help="Mend these only: PROJECT,AMEND,WITHDRAW."
+)
+@click.option(
+    "--max-fixes", type=click.IntRange(min=0), metavar="N", help="Stop before the first write if more are due."
+)
+@click.option(
+    "--orphans",
+    type=click.Choice(["report", "quarantine"]),
+    default="report",
+    show_default=True,
+    help="Truth rows whose content is lost; quarantine removes them, never younger than a day.",
+)
+@click.option(
+    "--dangling",
+    type=click.Choice(["withdraw", "restore", "report"]),
+    default="withdraw",
+    show_default=True,
+    help="Projections without truth; restore may bring back what was deleted, and asks.",
+)
+@click.option(
+    "--leaks",
+    type=click.Choice(["report", "collect"]),
+    default="report",
+    show_default=True,
+    help="Content that no truth names; collect removes it, never younger than a day.",
+)
+@click.option(
+    "--beat-ahead", is_flag=True, help="Write just above cells from the future, at once; a late writer loses."
+)
+@click.option("--yes", is_flag=True, help="Answer yes where a terminal would be asked (--dangling restore).")
+@writing_options
+@click.option(
+    "--keep", type=KEEP, default=duration_text(KEEP_DEFAULT), show_default=True, help="How long before-images stay."
+)
+@click.option("--message", "messages_named", type=click.UUID, multiple=True, metavar="ID", help="Exactly this message.")
+@click.option(
+    "--mailbox", "mailboxes_named", type=click.UUID, multiple=True, metavar="ID", help="What this mailbox's rows show."
+)
+@click.option(
+    "--user", "users_named", multiple=True, metavar="NAME", help="What the rows of this user's mailboxes show."
+)
+@click.option("--scan", is_flag=True, help="With --mailbox or --user: also page the truth for missing projections.")
+@scanning_options
+@result_options
+@connection_options
+def messages(  # noqa: PLR0917 - click passes by name
+    connection: ConnectionSettings,
+    engine: str,
+    master: str | None,
+    keep: timedelta,
+    report: Path | None,
+    findings: Path | None,
+    messages_named: tuple[UUID, ...],
+    mailboxes_named: tuple[UUID, ...],
+    users_named: tuple[str, ...],
+    **options: Any,
+) -> int:
+    """Mend what follows from imapUidTable.
+
+    Reads every table once, waits, looks at every suspect again, keeps what it overwrites (see `mailmend undo`), and
+    writes as of a moment before its scan, so that whatever users change meanwhile wins. Running it again converges.
+
+    With --message, --mailbox or --user nothing is scanned and no Spark is needed.
+    """
+    refuse_unasked_restore(options["dangling"], yes=options["yes"], dry_run=options["dry_run"])
+    wanted = Wanted(options["as_json"], report, findings)
+    with ExitStack() as stack:
+        gatherer = stack.enter_context(gathering(wanted))
+        place = stack.enter_context(open_place(connection))
+        families = place.families(families_named("messages"))
+        order = order_of(place.mail.name, families, options, keep)
+        progress = stack.enter_context(progress_on(stderr_console(), place.clock))
+        named = EngineWanted(engine, master)
+        ready = means_to_look if order.dry_run else means_to_mend
+        means = stack.enter_context(ready(place, named, order, progress, keep))
+        summary = repair_keyspace(order, means, gatherer)
+    return present(summary, gatherer.samples, wanted, place.clock)
+
+
+def order_of(keyspace: str, families: Any, options: dict[str, Any], keep: timedelta) -> Order:
+    """The options as one value."""
+    timing = Timing(
+        margin_seconds=options["margin"].total_seconds(),
+        skew_seconds=options["clock_skew"].total_seconds(),
+        no_writers=options["no_writers"],
+    )
+    return Order(
+        keyspace=keyspace,
+        families=families,
+        level=Level(options["level"]),
+        delay_seconds=options["delay"].total_seconds(),
+        timing=timing,
+        dry_run=options["dry_run"],
+        only=verdicts_wanted(options["only"]),
+        orphans=options["orphans"],
+        dangling=options["dangling"],
+        leaks=options["leaks"],
+        beat_ahead=options["beat_ahead"],
+        accept_torn=options["torn"] == "accept",
+        max_fixes=options["max_fixes"],
+        rows_per_second=options["rows_per_second"],
+        owner=owner_name(),
+        options=_kept(options, keep),
+    )
+
+
+def verdicts_wanted(given: Sequence[frozenset[Verdict]]) -> frozenset[Verdict]:
+    """The verdicts to mend; all that can be mended when none is named."""
+    return frozenset[Verdict]().union(*given) or MENDABLE
+
+
+def refuse_unasked_restore(dangling: str, *, yes: bool, dry_run: bool) -> None:
+    """Restoring may bring back a message whose delete was half carried out: a person has to want it.
+
+    Raises:
+        UnsafeRequest: nobody can be asked, or the answer was no.
+    """
+    if dangling != "restore" or yes or dry_run:
+        return
+    risk = "--dangling restore may bring back messages that users deleted"
+    if not sys.stdin.isatty():
+        raise UnsafeRequest(risk, mend="Look first with --dry-run; then say --yes. Never schedule it.")
+    if not click.confirm(f"{risk}. Restore them?", err=True):
+        raise UnsafeRequest("nothing was restored", mend="Without --dangling restore they are withdrawn or reported.")
+
+
+def _kept(options: dict[str, Any], keep: timedelta) -> dict[str, Any]:
+    """What the ledger keeps of the command line: what was asked for, in the words that were typed."""
+    kept = {name: value for name, value in options.items() if value not in (None, False, ()) and name != "as_json"}
+    if "only" in kept:
+        kept["only"] = sorted(verdict.value for verdict in verdicts_wanted(kept["only"]))
+    durations = {name: duration_text(value) for name, value in kept.items() if isinstance(value, timedelta)}
+    return kept | durations | {"keep": duration_text(keep)}

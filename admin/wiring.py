@@ -1,0 +1,196 @@
+"""Where everything is put together: the only module that knows which adapter stands behind which port.
+
+Libraries that an extra brings are imported here, when they are needed, and named when they are missing.
+"""
+
+import getpass
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from admin.cli.groups import import_or_name_extra
+from admin.settings import ConnectionSettings
+from cql.applying import ensure_ledger
+from cql.contact import Contact
+from cql.introspect import keyspace_exists, live_schema
+from cql.memory import MemoryTables
+from model.binding import bind
+from model.catalog import FAMILIES, MESSAGES
+from model.errors import BadSettings, UnknownRun
+from model.ledger_tables import KEEP
+from model.projections import Family
+from repair.clock import SystemClock
+from repair.findings import Engine, Progress
+from repair.leases import Leases
+from repair.local_engine import LocalEngine
+from repair.orders import Means, Order, Recount
+from repair.runs import Ledger
+
+if TYPE_CHECKING:
+    from cql.session import CassandraCluster, Keyspace
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An open cluster, its mail keyspace, and the ledger keyspace beside it."""
+
+    connection: ConnectionSettings
+    cluster: "CassandraCluster"
+    clock: SystemClock
+
+    @property
+    def mail(self) -> "Keyspace":
+        """The mail keyspace.
+
+        Raises:
+            UnknownKeyspace: there is none of that name.
+        """
+        return self.cluster.keyspace(self.connection.keyspace)
+
+    def families(self, wanted: tuple[Family, ...] = FAMILIES) -> tuple[Family, ...]:
+        """The families as far as the live keyspace has them.
+
+        Raises:
+            UnknownKeyspace: there is no such keyspace.
+            SchemaMismatch: it lacks what a check cannot do without.
+        """
+        mail = self.mail
+        return bind(mail.name, live_schema(self.cluster, mail.name), wanted)
+
+    def ledger(self, keep: timedelta = KEEP) -> Ledger:
+        """The ledger; its keyspace and tables are created where they are missing."""
+        ensure_ledger(self.cluster, self.connection.ledger_keyspace, self.connection.keyspace)
+        return Ledger(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, keep)
+
+    def existing_ledger(self) -> Ledger | None:
+        """The ledger if there is one; reading it creates nothing."""
+        name = self.connection.ledger_keyspace
+        if not keyspace_exists(self.cluster, name):
+            return None
+        return Ledger(self.cluster.keyspace(name), self.clock)
+
+    def known_ledger(self, run: UUID) -> Ledger:
+        """The ledger that is said to hold a run.
+
+        Raises:
+            UnknownRun: there is no ledger at all.
+        """
+        ledger = self.existing_ledger()
+        if ledger is None:
+            raise UnknownRun(
+                f"there is no run {run}: keyspace {self.connection.ledger_keyspace!r} does not exist",
+                mend="Name the keyspace of the ledger with --ledger-keyspace.",
+            )
+        return ledger
+
+    def leases(self) -> Leases:
+        """The leases, which live beside the ledger."""
+        return Leases(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, owner_name())
+
+
+@dataclass(frozen=True, slots=True)
+class EngineWanted:
+    """Which engine scans, and where Spark runs."""
+
+    name: str
+    master: str | None = None
+
+
+def families_named(what: str) -> tuple[Family, ...]:
+    """The families that a word of the command line means."""
+    return (MESSAGES,) if what == "messages" else FAMILIES
+
+
+@contextmanager
+def open_place(connection: ConnectionSettings) -> Iterator[Place]:
+    """Connect, and let go of everything at the end.
+
+    Raises:
+        CannotReach: nobody answers there.
+        WrongUse: the driver is not installed.
+    """
+    session = import_or_name_extra("cql.session")
+    cluster: Any = session.connect(contact_of(connection))
+    with cluster:
+        yield Place(connection, cluster, SystemClock())
+
+
+@contextmanager
+def means_to_look(
+    place: Place, wanted: EngineWanted, order: Order, progress: Progress, keep: timedelta = KEEP
+) -> Iterator[Means]:
+    """What a check or a dry run works with: its ledger and leases are in memory, so nothing can be written anywhere."""
+    nowhere = MemoryTables(place.clock.micros)
+    ledger, leases = Ledger(nowhere, place.clock, keep), Leases(nowhere, place.clock, owner_name())
+    with _engine(place, wanted, ledger) as engine:
+        recount = _recount(place, order, ledger, leases)
+        yield Means(engine, place.clock, place.cluster, progress, recount)
+
+
+@contextmanager
+def means_to_mend(
+    place: Place, wanted: EngineWanted, order: Order, progress: Progress, keep: timedelta = KEEP
+) -> Iterator[Means]:
+    """What a repair works with: the ledger, whose keyspace is created if need be, and its leases."""
+    ledger, leases = place.ledger(keep), place.leases()
+    with _engine(place, wanted, ledger) as engine:
+        recount = _recount(place, order, ledger, leases)
+        yield Means(engine, place.clock, place.cluster, progress, recount, ledger, leases)
+
+
+@contextmanager
+def _engine(place: Place, wanted: EngineWanted, ledger: Ledger) -> Iterator[Engine]:
+    if wanted.name == "local":
+        yield LocalEngine(place.mail, ledger, place.clock)
+        return
+    session = import_or_name_extra("spark_repair.session")
+    spark = import_or_name_extra("spark_repair.message_inconsistencies")
+    settings = session.SparkSettings(master=wanted.master) if wanted.master else session.SparkSettings()
+    opened = session.open_session(settings)
+    try:
+        yield spark.SparkEngine(opened, contact_of(place.connection), place.connection.keyspace)
+    finally:
+        opened.stop()
+
+
+def _recount(place: Place, order: Order, ledger: Ledger, leases: Leases) -> Recount | None:  # noqa: ARG001
+    return None
+
+
+def contact_of(connection: ConnectionSettings) -> Contact:
+    """The connection as the driver's door takes it."""
+    tls = connection.tls
+    authority = (tls.authority or _system_authorities()) if tls else None
+    return Contact(
+        hosts=connection.hosts,
+        port=connection.port,
+        local_dc=connection.local_dc,
+        username=connection.username,
+        password=connection.password,
+        tls_ca=str(authority) if authority else None,
+        tls_cert=str(tls.certificate) if tls and tls.certificate else None,
+        tls_key=str(tls.key) if tls and tls.key else None,
+    )
+
+
+def owner_name() -> str:
+    """Who we are, for whoever finds the lease taken."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()} pid {os.getpid()}"
+
+
+def _system_authorities() -> str:
+    paths = ssl.get_default_verify_paths()
+    found = paths.cafile or paths.openssl_cafile
+    if not found or not os.path.isfile(found):  # noqa: PTH113 - a text from OpenSSL
+        raise BadSettings("TLS is asked for, but this system names no authorities", mend="Name one with --tls-ca.")
+    return found
