@@ -1,0 +1,201 @@
+"""CREATE text from the model: complete, validated, and what each server understands."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cql import render
+from cql.render import (
+    CASSANDRA_5,
+    SCHEMA_FILE,
+    ServerVersion,
+    keyspace_cql,
+    parse_version,
+    schema_cql,
+    schema_file_text,
+    table_cql,
+    text_literal,
+    type_cql,
+)
+from cql.replication import in_every_data_centre
+from model.catalog import ATTACHMENTS, MESSAGE_ID, SCHEMA, CompactionChoice, compacted
+from model.catalog_beside import EMAIL_QUERY_VIEW, EVENT_STORE, THREAD
+from model.errors import BadIdentifier, WrongUse
+from model.generations import GENERATIONS
+from model.ledger_tables import LEDGER_TABLES
+from model.table import Column, Kind, Table, UserType
+
+CASSANDRA_4_1 = ServerVersion(4, 1)
+KEY = Column("id", "uuid", Kind.PARTITION)
+
+
+def test_a_table_with_everything() -> None:
+    """Keys, order, comment, compaction and options, as somebody would write them."""
+    table = Table(
+        "noteTable",
+        (
+            Column("boxId", "timeuuid", Kind.PARTITION),
+            Column("owner", "text", Kind.PARTITION),
+            Column("at", "timestamp", Kind.CLUSTERING, descending=True),
+            Column("uid", "bigint", Kind.CLUSTERING),
+            Column("words", "frozen<list<text>>"),
+            Column("total", "int", Kind.STATIC),
+        ),
+        comment="Bob's notes",
+        options={"gc_grace_seconds": "0"},
+    )
+    assert table_cql("mail", table) == (
+        "CREATE TABLE IF NOT EXISTS mail.noteTable (\n"
+        "    boxId timeuuid,\n"
+        "    owner text,\n"
+        "    at timestamp,\n"
+        "    uid bigint,\n"
+        "    words frozen<list<text>>,\n"
+        "    total int STATIC,\n"
+        "    PRIMARY KEY ((boxId, owner), at, uid)\n"
+        ") WITH CLUSTERING ORDER BY (at DESC, uid ASC)\n"
+        "    AND comment = 'Bob''s notes'\n"
+        "    AND gc_grace_seconds = 0;"
+    )
+
+
+def test_a_table_with_nothing() -> None:
+    """No dangling WITH."""
+    assert table_cql("mail", Table("t", (KEY,))) == (
+        "CREATE TABLE IF NOT EXISTS mail.t (\n    id uuid,\n    PRIMARY KEY ((id))\n);"
+    )
+
+
+def test_a_user_type() -> None:
+    """Fields in their order."""
+    assert type_cql("mail", ATTACHMENTS) == (
+        "CREATE TYPE IF NOT EXISTS mail.attachments (\n"
+        "    id text,\n    name text,\n    cid text,\n    isInline boolean\n);"
+    )
+
+
+def test_a_keyspace() -> None:
+    """In lower case, as the server will call it."""
+    assert keyspace_cql("Mail_1", in_every_data_centre(2)) == (
+        "CREATE KEYSPACE IF NOT EXISTS mail_1 WITH replication = "
+        "{'class': 'NetworkTopologyStrategy', 'replication_factor': '2'};"
+    )
+
+
+def test_james_own_special_keys() -> None:
+    """A key of two columns, a descending order, a static column."""
+    assert "PRIMARY KEY ((username, mimeMessageId), messageId)" in table_cql("mail", THREAD)
+    assert "CLUSTERING ORDER BY (receivedAt DESC, messageId ASC)" in table_cql("mail", EMAIL_QUERY_VIEW)
+    assert "snapshot int STATIC" in table_cql("mail", EVENT_STORE)
+
+
+@pytest.mark.parametrize("name", ["", "1st", "a b", "a;b", 'a"', "a'b", "a-b", "order", "token", "x" * 49])
+def test_no_odd_name_gets_into_the_text(name: str) -> None:
+    """Not as keyspace, table, column, type, field or option."""
+    attempts: tuple[Callable[[], str], ...] = (
+        lambda: keyspace_cql(name, in_every_data_centre(1)),
+        lambda: table_cql(name, Table("t", (KEY,))),
+        lambda: table_cql("mail", Table(name, (KEY,))),
+        lambda: table_cql("mail", Table("t", (KEY, Column(name, "int")))),
+        lambda: table_cql("mail", Table("t", (KEY,), options={name: "1"})),
+        lambda: type_cql("mail", UserType(name, (("a", "int"),))),
+        lambda: type_cql("mail", UserType("t", ((name, "int"),))),
+    )
+    for attempt in attempts:
+        with pytest.raises(BadIdentifier):
+            attempt()
+
+
+def test_no_odd_type_gets_into_the_text() -> None:
+    """A type is parsed before it is written."""
+    with pytest.raises(BadIdentifier):
+        table_cql("mail", Table("t", (KEY, Column("a", "int); DROP TABLE x"))))
+
+
+def test_quotes_in_a_text_are_doubled() -> None:
+    """As CQL has it."""
+    assert text_literal("it's") == "'it''s'"
+
+
+@pytest.mark.parametrize(
+    ("release", "version"),
+    [
+        ("5.0.9", (5, 0)),
+        ("4.1.10", (4, 1)),
+        ("4.0-rc1", (4, 0)),
+        ("3.0.8", (3, 0)),
+        ("6", (6, 0)),
+        ("5.1-SNAPSHOT", (5, 1)),
+    ],
+)
+def test_versions_as_servers_tell_them(release: str, version: tuple[int, int]) -> None:
+    """Only the first two numbers count."""
+    assert parse_version(release) == ServerVersion(*version)
+
+
+def test_older_servers_are_not_asked_for_what_they_refuse() -> None:
+    """The error says what to choose instead."""
+    unified = compacted((MESSAGE_ID,), CompactionChoice.UNIFIED)[0]
+    assert "UnifiedCompactionStrategy" in table_cql("mail", unified, CASSANDRA_5)
+    with pytest.raises(WrongUse, match=r"the server is Cassandra 4\.1, it needs 5\.0") as refused:
+        table_cql("mail", unified, CASSANDRA_4_1)
+    assert "--compaction leveled" in refused.value.mend
+
+
+@pytest.mark.parametrize("choice", [CompactionChoice.TWCS, CompactionChoice.LEVELED])
+def test_the_other_choices_suit_every_server(choice: CompactionChoice) -> None:
+    """The text is the same for all."""
+    tables = compacted(SCHEMA.tables, choice)
+    assert [table_cql("m", one, CASSANDRA_4_1) for one in tables] == [table_cql("m", one) for one in tables]
+
+
+def test_the_choice_of_compaction_is_for_the_big_message_tables_only() -> None:
+    """The others keep what James gives them."""
+    changed = [
+        table.spelling
+        for table, other in zip(SCHEMA.tables, compacted(SCHEMA.tables, CompactionChoice.LEVELED), strict=True)
+        if table != other
+    ]
+    assert changed == ["imapUidTable", "messageIdTable", "messageV3"]
+
+
+def test_every_table_of_every_generation_and_of_the_ledger_can_be_rendered() -> None:
+    """No name or type of ours needs quotes."""
+    for generation in GENERATIONS:
+        statements = list(schema_cql("mail", generation.schema))
+        assert len(statements) == len(generation.schema.types) + len(generation.schema.tables)
+    assert all(table_cql("mailmend", table) for table in LEDGER_TABLES)
+
+
+def test_types_come_before_the_tables_that_use_them() -> None:
+    """The statements can run in their order."""
+    kinds = [statement.split()[1] for statement in schema_cql("mail", SCHEMA)]
+    assert kinds == sorted(kinds, reverse=True)
+
+
+def test_the_schema_file_is_what_the_catalog_says() -> None:
+    """`python -m cql.render` writes it anew."""
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_file_text()
+
+
+def test_the_check_of_the_schema_file_fails_on_a_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Missing, written, up to date, edited by hand."""
+    monkeypatch.setattr(render, "SCHEMA_FILE", tmp_path / "schema.cql")
+    assert render.main(["--check"]) == 1
+    assert render.main([]) == 0
+    assert render.main(["--check"]) == 0
+    (tmp_path / "schema.cql").write_text("-- mine", encoding="utf-8")
+    assert render.main(["--check"]) == 1
+    assert "python -m cql.render" in capsys.readouterr().err
+
+
+def test_a_change_of_the_catalog_changes_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text follows from the catalog alone."""
+    before = schema_file_text()
+    changed = replace(SCHEMA, tables=(*SCHEMA.tables, Table("another", (KEY,))))
+    monkeypatch.setattr(render, "SCHEMA", changed)
+    assert schema_file_text() == f"{before}\n{table_cql('apache_james', Table('another', (KEY,)))}\n"
