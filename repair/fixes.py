@@ -82,6 +82,8 @@ def rule(sight: Sight, moment: Moment, errand: Errand) -> Outcome | Fix:
 
 def fixed_at(image: Outcome, as_of: int) -> int:
     """The stamp that a fix of this before-image carries: T, or just above what lay ahead of it."""
+    if image.verdict not in MENDABLE:
+        return as_of
     seen = (*image.truths, *((image.projected,) if image.projected else ()))
     newest = max((one.newest for one in seen if one.newest is not None), default=as_of)
     return as_of if newest <= as_of else newest + 1
@@ -94,8 +96,10 @@ def shows(change: Write | Conditional, seen: Seen | None) -> bool:
             return seen is None
         case Put(table=table, row=row) | PutIfAbsent(table=table, row=row):
             return seen is not None and rows_agree((table.column(name) for name in row), row, seen.row)
-        case Change(add=add):
-            return seen is not None and all(wanted <= _elements(seen.row, name) for name, wanted in add.items())
+        case Change(add=add, take=take):
+            row = _row(seen)
+            added = all(wanted <= _elements(row, name) for name, wanted in add.items())
+            return added and not any(gone & _elements(row, name) for name, gone in take.items())
         case _:
             return True
 
