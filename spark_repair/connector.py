@@ -1,0 +1,71 @@
+"""How the Spark connector reaches the cluster of a `Contact`: options of each read, so that secrets stay in-process."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from cql.session import Contact
+from model.operations import Level
+from model.table import Table
+
+_FORMAT = "org.apache.spark.sql.cassandra"
+_PAGE_ROWS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The tables of one keyspace as DataFrames.
+
+    Attributes:
+        rows_per_second: over all cores together, or None for as fast as the cluster answers.
+    """
+
+    session: SparkSession
+    contact: Contact
+    keyspace: str
+    level: Level = Level.LOCAL_QUORUM
+    rows_per_second: int | None = None
+
+    def scan(self, table: Table, columns: Iterable[str]) -> DataFrame:
+        """Every row of the table, with these columns only; fields of user types are told with a dot."""
+        reader = self.session.read.format(_FORMAT).options(**read_options(self))
+        rows = reader.options(keyspace=self.keyspace, table=table.name).load()
+        return rows.select(*(sf.col(name).alias(name) for name in columns))
+
+
+def read_options(source: Source) -> dict[str, str]:
+    """Where to read, who asks, at which level and how fast, in the connector's words."""
+    cores = source.session.sparkContext.defaultParallelism
+    return {
+        **contact_options(source.contact),
+        "spark.cassandra.input.consistency.level": source.level.value,
+        **pace_options(source.rows_per_second, cores),
+    }
+
+
+def contact_options(contact: Contact) -> dict[str, str]:
+    """The cluster's address and how one is let in."""
+    options = {
+        "spark.cassandra.connection.host": ",".join(contact.hosts),
+        "spark.cassandra.connection.port": str(contact.port),
+    }
+    if contact.local_dc:
+        options["spark.cassandra.connection.localDC"] = contact.local_dc
+    if contact.username:
+        options["spark.cassandra.auth.username"] = contact.username
+        options["spark.cassandra.auth.password"] = contact.password or ""
+    return options
+
+
+def pace_options(rows_per_second: int | None, cores: int) -> dict[str, str]:
+    """The connector counts pages for each core: pages small enough that one a second is not too many."""
+    if rows_per_second is None:
+        return {}
+    rows_per_core = max(1, rows_per_second // cores)
+    page_rows = min(_PAGE_ROWS_MAX, rows_per_core)
+    return {
+        "spark.cassandra.input.fetch.sizeInRows": str(page_rows),
+        "spark.cassandra.input.readsPerSec": str(max(1, rows_per_core // page_rows)),
+    }

@@ -1,0 +1,236 @@
+"""One Spark session, quiet and bounded, with the Cassandra connector that fits the installed PySpark.
+
+The connector is resolved once per user by Spark's own Ivy and read from disk afterwards, without any network. Secrets
+never reach a command line: what the JVM is launched with is public, a cluster's password is given to each read.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from model.errors import CannotReach, JavaMissing, MailmendError, WrongUse
+
+CONNECTOR_CLASS: Final = "com.datastax.spark.connector.datasource.CassandraCatalog"
+CONNECTORS: Final[Mapping[str, str]] = {
+    "3": "com.datastax.spark:spark-cassandra-connector_2.12:3.5.1",
+    "4": "com.datastax.spark:spark-cassandra-connector_2.13:3.5.1",
+}
+"""By PySpark's major version. Never with `spark.sql.extensions`: on Spark 4 they break every plan."""
+
+_SECRETS: Final = "(?i)secret|password|token|access[.]?key|username"
+_FIXED: Final[Mapping[str, str]] = {
+    "spark.app.name": "mailmend",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.redaction.regex": _SECRETS,
+    "spark.sql.redaction.options.regex": _SECRETS,
+    "spark.speculation": "false",  # two copies of a task would mend the same rows at once
+    "spark.python.worker.reuse": "true",  # a worker keeps its driver session from task to task
+}
+_SQL: Final[Mapping[str, str]] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.adaptive.enabled": "true",
+    # An empty result would be cut out of the plan, and the row counts of its scans with it.
+    "spark.sql.adaptive.optimizer.excludedRules": ("org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """How Spark is started.
+
+    Attributes:
+        master: where it runs; ignored inside of `spark-submit`, which has decided already.
+        driver_memory: heap of the driver, which with a local master is everything.
+        java_home: the Java to use; None takes JAVA_HOME or the one on the PATH.
+        cache: folder of the connector's jars and of Spark's log; None takes the user's own.
+        options: further Spark settings, which win over ours; never secrets.
+    """
+
+    master: str = "local[*]"
+    driver_memory: str = "2g"
+    java_home: str | None = None
+    cache: Path | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """Where the jars and the log are kept."""
+        return self.cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mailmend"
+
+    @property
+    def log(self) -> Path:
+        """What the JVM has to say besides errors."""
+        return self.folder / "spark.log"
+
+
+def connector_coordinates(pyspark_version: str) -> str:
+    """The connector's Maven coordinates for a version of PySpark.
+
+    Raises:
+        WrongUse: no connector is known to serve it.
+    """
+    major = pyspark_version.partition(".")[0]
+    if major not in CONNECTORS:
+        raise WrongUse(
+            f"PySpark {pyspark_version} is not one that the Cassandra connector serves",
+            mend="Install mailmend[spark], which pins one that it does, or use --engine local.",
+        )
+    return CONNECTORS[major]
+
+
+def launch_options(settings: SparkSettings) -> dict[str, str]:
+    """Every setting that the JVM is launched with. They are visible in `ps`: none is a secret."""
+    options = {
+        **_FIXED,
+        **_SQL,
+        "spark.master": settings.master,
+        "spark.driver.memory": settings.driver_memory,
+        **_connector_options(settings),
+    }
+    if settings.master.startswith("local"):
+        options |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    return options | dict(settings.options)
+
+
+def open_session(settings: SparkSettings) -> SparkSession:
+    """A session: the one that runs already (inside of `spark-submit`, in tests), or a new one.
+
+    Raises:
+        JavaMissing: no Java was found.
+        CannotReach: Spark did not start; the message names its log.
+        WrongUse: the running session lacks the connector.
+    """
+    running = SparkSession.getActiveSession()
+    session = running or (_submitted() if "PYSPARK_GATEWAY_PORT" in os.environ else _launched(settings))
+    for name, value in _SQL.items():
+        session.conf.set(name, value)
+    _check_connector(session)
+    return session
+
+
+def _submitted() -> SparkSession:
+    """Inside of spark-submit the JVM runs and the master is decided."""
+    builder = SparkSession.builder
+    for name in ("spark.speculation", "spark.python.worker.reuse", "spark.redaction.regex"):
+        builder = builder.config(name, _FIXED[name])
+    return builder.getOrCreate()
+
+
+def _launched(settings: SparkSettings) -> SparkSession:
+    conf = SparkConf(loadDefaults=False).setAll(list(launch_options(settings).items()))
+    settings.folder.mkdir(parents=True, exist_ok=True)
+    with _environment(settings), settings.log.open("ab") as log:
+        try:
+            gateway = SparkContext._gateway or launch_gateway(conf, {"stdout": log, "stderr": log})
+            session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        except Exception as error:
+            raise _start_failure(settings, error) from None
+    _remember_jars(session, settings)
+    return session
+
+
+@contextmanager
+def _environment(settings: SparkSettings) -> Iterator[None]:
+    """What PySpark takes from the environment, for as long as it looks."""
+    if not (settings.java_home or os.environ.get("JAVA_HOME") or shutil.which("java")):
+        raise JavaMissing(
+            "no Java was found, and Spark needs one",
+            mend="Install Java 17 or mailmend[java], or set JAVA_HOME; or use --engine local.",
+        )
+    wanted = {"JAVA_HOME": settings.java_home, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": None}
+    before = {name: os.environ.get(name) for name in wanted}
+    _set_environment({name: value or before[name] for name, value in wanted.items() if name != "SPARK_HOME"})
+    os.environ.pop("SPARK_HOME", None)  # another Spark's scripts do not fit this PySpark
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _start_failure(settings: SparkSettings, error: Exception) -> CannotReach:
+    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return CannotReach(
+        f"Spark did not start on {settings.master}: {reason}",
+        mend=f"Its log says more: {settings.log}. Without Spark: --engine local.",
+    )
+
+
+def _connector_options(settings: SparkSettings) -> dict[str, str]:
+    """The jars on disk where they are known and all there; else what to resolve, once."""
+    ivy = settings.folder / "ivy"
+    coordinates = connector_coordinates(version("pyspark"))
+    jars = _remembered_jars(ivy, coordinates)
+    if jars:
+        return {"spark.jars": ",".join(jars)}
+    return {"spark.jars.packages": coordinates, "spark.jars.ivy": str(ivy)}
+
+
+def _memory_of_jars(ivy: Path, coordinates: str) -> Path:
+    return ivy / f"{coordinates.replace(':', '_')}.json"
+
+
+def _remembered_jars(ivy: Path, coordinates: str) -> list[str]:
+    try:
+        jars: list[str] = json.loads(_memory_of_jars(ivy, coordinates).read_text())
+    except (OSError, ValueError):
+        return []
+    return jars if all(Path(jar).is_file() for jar in jars) else []
+
+
+def _remember_jars(session: SparkSession, settings: SparkSettings) -> None:
+    """After the first start: which jars the coordinates came to, so that no later start asks the network."""
+    coordinates = session.conf.get("spark.jars.packages", None)
+    if not coordinates:
+        return
+    ivy = settings.folder / "ivy"
+    listed = (session.conf.get("spark.jars", None) or "").split(",")
+    jars = [jar.removeprefix("file://") for jar in listed if jar]
+    _memory_of_jars(ivy, connector_coordinates(version("pyspark"))).write_text(json.dumps(jars))
+
+
+def _check_connector(session: SparkSession) -> None:
+    jvm: Any = session.sparkContext._jvm
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(CONNECTOR_CLASS)
+    except Exception:  # noqa: BLE001 - py4j has one error for whatever Java throws
+        raise WrongUse(
+            "the running Spark session has no Cassandra connector",
+            mend=f"Give it to spark-submit: --packages {connector_coordinates(version('pyspark'))}",
+        ) from None
+
+
+@contextmanager
+def translated(keyspace: str) -> Iterator[None]:
+    """Spark's and the connector's failures as mailmend's own, without a trace of Java."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise failure_of(str(error), keyspace) from None
+
+
+def failure_of(text: str, keyspace: str) -> MailmendError:
+    """What a failure inside of Spark means, told from what it says."""
+    return CannotReach(text)

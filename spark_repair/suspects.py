@@ -1,0 +1,190 @@
+"""From compact frames to suspects: the native half of a check, as functions from DataFrames to DataFrames.
+
+Three aggregations decide everything: by content (what is lost, what leaks), by place (the mirror and every filter at
+once) and by group (unions and counters). Suspects have one shape, whatever they are of.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_, or_
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from model.projections import Content, Counts, Family, Filter, Mirror, Projection, Union
+from repair.decide import CONTENT, FILTER, GROUP, MIRROR, Verdict
+from spark_repair.frames import BITS, ONE, TRUTH_ID, TRUTHS, TWO, Layout, bit, cell_of
+from spark_repair.verdicts import verdict_column
+
+PROJECTION, VERDICT, KEY, TRUTH_IDS, WANTED = "projection", "verdict", "key", "truth_ids", "wanted"
+_IN_TRUTH, _IN_CONTENT = 0, 1
+_SURE, _OPEN, _FOUND = "sure_", "open_", "found"
+
+
+def contents(content: Content, truth: DataFrame, rows: DataFrame) -> DataFrame:
+    """Contents that stand alone: leaks, and those that a truth misses; one row each, with its two bits."""
+    names = [theirs for _, theirs in content.key]
+    ours = {theirs: ours for ours, theirs in content.key}
+    claimed = truth.select(*map(cell_of, names), sf.lit(1 << _IN_TRUTH).alias(BITS))
+    stored = rows.select(*(cell_of(ours[name]).alias(name) for name in names), sf.lit(1 << _IN_CONTENT).alias(BITS))
+    sides = claimed.unionByName(stored).groupBy(*names).agg(sf.bit_or(BITS).alias(BITS))
+    return sides.where(cell_of(BITS) != sf.lit(3))
+
+
+def content_suspects(content: Content, alone: DataFrame) -> DataFrame:
+    """The leaks among the contents that stand alone."""
+    symptoms = {"in_truth": bit(_IN_TRUTH), "in_projection": bit(_IN_CONTENT)}
+    judged = alone.withColumn(VERDICT, verdict_column(CONTENT, symptoms))
+    ids = sf.array().cast("array<string>")
+    return _suspects(judged.where(~_agrees(VERDICT)), content, cell_of(VERDICT), ids)
+
+
+def mark_lost(family: Family, truth: DataFrame, alone: DataFrame) -> DataFrame:
+    """The truth with the bit set on each row whose content is lost."""
+    assert family.content is not None
+    names = [theirs for _, theirs in family.content.key]
+    lost = alone.where(~bit(_IN_CONTENT)).select(*map(cell_of, names), sf.lit(True).alias(_FOUND))  # noqa: FBT003
+    marked = cell_of(BITS).bitwiseOR(sf.when(cell_of(_FOUND), sf.lit(1 << Layout(family).lost)).otherwise(sf.lit(0)))
+    return truth.join(lost, names, "left").withColumn(BITS, marked).drop(_FOUND)
+
+
+def place_of(projection: Mirror | Filter, family: Family) -> tuple[str, ...]:
+    """The truth's columns that name a place of the projection, in the truth's own order."""
+    theirs = {name for _, name in projection.key}
+    return tuple(name for name in family.truth.names if name in theirs)
+
+
+def places(place: Sequence[str], truth: DataFrame, projected: Sequence[DataFrame]) -> DataFrame:
+    """Everything that is known of each place: one row, from one aggregation of truth and projections together."""
+    claims = truth.select(*map(cell_of, place), sf.lit(1).alias(TRUTHS), BITS, ONE, TWO)
+    sides = reduce(DataFrame.unionByName, projected, claims)
+    return sides.groupBy(*place).agg(
+        sf.sum(TRUTHS).alias(TRUTHS),
+        sf.bit_or(BITS).alias(BITS),
+        sf.bit_xor(ONE).alias(ONE),
+        sf.bit_xor(TWO).alias(TWO),
+    )
+
+
+def place_suspects(family: Family, projections: Sequence[Mirror | Filter], known: DataFrame) -> DataFrame:
+    """The places where some projection does not agree, with a verdict column for each projection."""
+    layout = Layout(family)
+    judged = known
+    for projection in projections:
+        judged = judged.withColumn(_verdict_of(projection), _place_verdict(layout, projection))
+    wrong = reduce(or_, (~_agrees(_verdict_of(projection)) for projection in projections))
+    return judged.where(wrong).drop(TRUTHS, BITS, ONE, TWO)
+
+
+def _place_verdict(layout: Layout, projection: Mirror | Filter) -> Expression:
+    symptoms = {
+        "in_truth": cell_of(TRUTHS) > 0,
+        "clash": cell_of(TRUTHS) > 1,
+        "in_projection": bit(layout.present(projection)),
+        "has_content": ~bit(layout.lost),
+        "whole": ~bit(layout.torn),
+    }
+    match projection:
+        case Mirror():
+            same = (cell_of(ONE) == 0) & (cell_of(TWO) == 0)
+            return verdict_column(MIRROR, {**symptoms, "rows_agree": same})
+        case Filter(when=when):
+            return verdict_column(FILTER, {**symptoms, "wanted": bit(layout.holds(when))})
+
+
+def _verdict_of(projection: Projection) -> str:
+    return f"{VERDICT}_{projection.name}"
+
+
+def _agrees(column: str) -> Expression:
+    return cell_of(column) == Verdict.AGREE.value
+
+
+def with_truth_ids(place: Sequence[str], wrong: DataFrame, truth: DataFrame, truth_id: str | None) -> DataFrame:
+    """Suspect places with the ids of every truth row that claims them."""
+    if truth_id is None:
+        return wrong.withColumn(TRUTH_IDS, sf.array().cast("array<string>"))
+    claims = truth.select(*map(cell_of, place), cell_of(truth_id).alias(TRUTH_ID))
+    here = wrong.select(*map(cell_of, place))
+    ids = claims.join(here, list(place)).groupBy(*place).agg(sf.sort_array(sf.collect_set(TRUTH_ID)).alias(TRUTH_IDS))
+    found = sf.coalesce(cell_of(TRUTH_IDS), sf.array().cast("array<string>"))
+    return wrong.join(ids, list(place), "left").withColumn(TRUTH_IDS, found)
+
+
+def spread(projections: Sequence[Mirror | Filter], wrong: DataFrame) -> list[DataFrame]:
+    """A suspect for each projection that does not agree at a suspect place."""
+    return [
+        _suspects(wrong.where(~_agrees(_verdict_of(one))), one, cell_of(_verdict_of(one)), cell_of(TRUTH_IDS))
+        for one in projections
+    ]
+
+
+def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: DataFrame) -> DataFrame:
+    """Groups whose counters cannot be right, whichever of the doubtful truth rows are counted."""
+    layout, names = Layout(family), [theirs for _, theirs in counts.key]
+    doubtful = bit(layout.torn) | bit(layout.lost)
+    sums = []
+    for counter, when in counts.counters:
+        one = bit(layout.holds(when)).cast("long") if when else sf.lit(1).cast("long")
+        sums.append(sf.sum(sf.when(doubtful, sf.lit(0)).otherwise(one)).alias(_SURE + counter))
+        sums.append(sf.sum(sf.when(doubtful, one).otherwise(sf.lit(0))).alias(_OPEN + counter))
+    demanded = truth.groupBy(*names).agg(*sums)
+    found = rows.select(
+        *(cell_of(ours).alias(theirs) for ours, theirs in counts.key),
+        *(cell_of(counter) for counter, _ in counts.counters),
+        sf.lit(True).alias(_FOUND),  # noqa: FBT003 - a literal of SQL
+    )
+    groups = demanded.join(found, names, "full_outer")
+    wanted = sf.to_json(sf.struct(*(_number(_SURE + counter).alias(counter) for counter, _ in counts.counters)))
+    covered = reduce(and_, (_within(counter) for counter, _ in counts.counters))
+    return _group_suspects(counts, groups, covered, sf.array().cast("array<string>"), wanted)
+
+
+def _number(name: str) -> Expression:
+    return sf.coalesce(cell_of(name), sf.lit(0).cast("long"))
+
+
+def _within(counter: str) -> Expression:
+    least, value = _number(_SURE + counter), _number(counter)
+    return (least <= value) & (value <= least + _number(_OPEN + counter))
+
+
+def union_suspects(union: Union, truth: DataFrame, rows: DataFrame, truth_id: str | None) -> DataFrame:
+    """Groups whose set lacks an element that some truth row carries; one truth id for each missing element."""
+    names, element, one_id = [theirs for _, theirs in union.key], "element", "one_id"
+    known = cell_of(truth_id) if truth_id else sf.lit(None).cast("string")
+    carried = truth.select(*map(cell_of, names), sf.explode(cell_of(union.column)).alias(element), known.alias(one_id))
+    demanded = carried.groupBy(*names, element).agg(sf.min(one_id).alias(one_id))
+    groups = rows.select(*(cell_of(ours).alias(theirs) for ours, theirs in union.key), cell_of(union.column))
+    held = groups.select(*map(cell_of, names), sf.explode(cell_of(union.column)).alias(element))
+    missing = demanded.join(held, [*names, element], "left_anti").groupBy(*names)
+    lacking = missing.agg(
+        sf.sort_array(sf.collect_set(element)).alias(element), sf.sort_array(sf.collect_set(one_id)).alias(TRUTH_IDS)
+    )
+    present = groups.select(*map(cell_of, names), sf.lit(True).alias(_FOUND))  # noqa: FBT003 - a literal of SQL
+    wanted = sf.to_json(sf.struct(cell_of(element).alias(union.column)))
+    nothing = sf.lit(False)  # noqa: FBT003 - a literal of SQL
+    return _group_suspects(union, lacking.join(present, names, "left"), nothing, cell_of(TRUTH_IDS), wanted)
+
+
+def _group_suspects(
+    projection: Union | Counts, groups: DataFrame, covered: Expression, truth_ids: Expression, wanted: Expression
+) -> DataFrame:
+    symptoms = {"in_projection": cell_of(_FOUND).isNotNull(), "covered": covered}
+    judged = groups.withColumn(VERDICT, verdict_column(GROUP, symptoms))
+    return _suspects(judged.where(~_agrees(VERDICT)), projection, cell_of(VERDICT), truth_ids, wanted)
+
+
+def _suspects(
+    rows: DataFrame, projection: Projection, verdict: Expression, ids: Expression, wanted: Expression | None = None
+) -> DataFrame:
+    """The one shape of suspects. Keys travel as text, in the order of the projection's primary key."""
+    theirs = dict(projection.key)
+    return rows.select(
+        sf.lit(projection.name).alias(PROJECTION),
+        verdict.alias(VERDICT),
+        sf.array(*(cell_of(theirs[column.name]).cast("string") for column in projection.table.key)).alias(KEY),
+        ids.alias(TRUTH_IDS),
+        (sf.lit(None).cast("string") if wanted is None else wanted).alias(WANTED),
+    )
