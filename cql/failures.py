@@ -58,7 +58,6 @@ _MEND_ACCESS = "Check --username, --password-file and what the role was granted.
 _MEND_NODES = "See which nodes are up with: nodetool status. Then run the same command again."
 _MEND_LOAD = "The cluster may be overloaded, or nodes down: see nodetool status, then run the same command again."
 _MEND_DOUBT = "It may have been applied, or be applied yet: read it at SERIAL before anything else."
-_MEND_REFUSED = "Compare the tables with what is expected: mailmend schema verify"
 
 _NO_TABLE = re.compile(r"(?:unconfigured table|table) (\w+)(?: does not exist)?")
 _NO_COLUMN = re.compile(r"(?:Undefined column name|Undefined name|Unknown identifier) \"?([\w.]+)\"?")
@@ -102,7 +101,7 @@ def _refusal(said: str, errand: str, keyspace: str, table: str) -> MailmendError
         return SchemaMismatch(keyspace, (f"{table}.{found[1]}",))
     if (found := _NO_TABLE.fullmatch(said)) is not None:
         return SchemaMismatch(keyspace, (f"table {found[1]}",))
-    return WrongUse(f"the server would not {errand}: {said}", mend=_MEND_REFUSED)
+    return WrongUse(f"the server would not {errand}: {said}")
 
 
 def _plain(said: str) -> str:

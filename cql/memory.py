@@ -168,6 +168,8 @@ class MemoryTables:
         at: int,
         ttl: int | None,
     ) -> None:
+        if not any(changes):
+            raise ValueError(f"a change of {table.spelling} changes nothing")
         (assign, add, take), expires_at = changes, self._expiry(table, ttl)
         stored = self._stored(table, key)
         for name, value in assign.items():

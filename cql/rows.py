@@ -8,13 +8,17 @@ Pure; types are CQL's own text, as a `Column` carries it.
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import cache
 from typing import Any
 from uuid import UUID
 
+from model.cql_types import CqlType, parse_type
 from model.operations import Seen
 from model.table import Column
 
 Conversion = Callable[[Any], Any]
+
+_parsed = cache(parse_type)
 
 _WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "varint", "counter"})
 _PLAIN = _WHOLE_NUMBERS | {"ascii", "blob", "boolean", "decimal", "double", "float", "inet", "text", "timeuuid"}
@@ -114,47 +118,29 @@ def decode(cql_type: str, value: Any) -> Any:
     Raises:
         ValueError: the value is not one of that type.
     """
-    if value is None:
-        return None
-    outer, inner = _parse(cql_type)
     try:
-        return _decode(outer, inner, value)
+        return _decode(_parsed(cql_type), value)
     except (TypeError, AttributeError, ArithmeticError, KeyError, IndexError) as error:
         raise ValueError(f"{value!r} is not a value of type {cql_type}") from error
 
 
-def _decode(outer: str, inner: tuple[str, ...], value: Any) -> Any:
-    match outer:
+def _decode(kind: CqlType, value: Any) -> Any:  # noqa: PLR0911 - one for each kind
+    if value is None:
+        return None
+    inner = kind.arguments
+    match kind.name:
         case "frozen":
-            return decode(inner[0], value)
+            return _decode(inner[0], value)
         case "set":
-            return frozenset(decode(inner[0], part) for part in value)
+            return frozenset(_decode(inner[0], part) for part in value)
         case "list":
-            return tuple(decode(inner[0], part) for part in value)
+            return tuple(_decode(inner[0], part) for part in value)
         case "tuple":
-            return tuple(decode(kind, part) for kind, part in zip(inner, value, strict=True))
+            return tuple(_decode(one, part) for one, part in zip(inner, value, strict=True))
         case "map":
-            return {decode(inner[0], name): decode(inner[1], part) for name, part in value.items()}
-        case _:
-            return _SCALARS.get(outer, _as_it_is)(value)
-
-
-def _parse(cql_type: str) -> tuple[str, tuple[str, ...]]:
-    """A type's own name and the types in its angle brackets."""
-    outer, bracket, rest = cql_type.strip().partition("<")
-    return (outer, _split(rest.removesuffix(">"))) if bracket else (outer, ())
-
-
-def _split(inner: str) -> tuple[str, ...]:
-    """`a, map<b, c>` is two types: only a comma outside of every bracket divides."""
-    parts, depth = [""], 0
-    for sign in inner:
-        depth += (sign == "<") - (sign == ">")
-        if sign == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    return tuple(part.strip() for part in parts)
+            return {_decode(inner[0], name): _decode(inner[1], part) for name, part in value.items()}
+        case name:
+            return _SCALARS.get(name, _as_it_is)(value)
 
 
 def _in_utc(value: datetime) -> datetime:
