@@ -7,7 +7,7 @@ truth and rows without one (AMEND, WITHDRAW); a truth that is not projected at a
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from uuid import UUID
 
@@ -15,8 +15,9 @@ from model.catalog import MAILBOX_PATH
 from model.errors import MailmendError, WrongUse
 from model.ids import MailboxId, MessageId
 from model.operations import Read, Scan
-from model.projections import Family, Union
+from model.projections import Family, Filter, Mirror, Union
 from model.table import Key, Row, Table
+from repair.counters import truths_beside
 from repair.decide import Verdict
 from repair.findings import Detection, Errand, Outcome, Progress, Survey, Suspect
 from repair.fixer import BATCH_SUSPECTS, Fixer
@@ -26,16 +27,18 @@ from repair.looks import SecondLook
 from repair.pace import Pace
 from repair.ports import Clock, Tables
 from repair.recheck import verdict_of
+from repair.records import truth_columns
+from repair.tallies import Tallies
 
 PRIVATE = "#private"
 """The namespace of users' own mailboxes, as James spells it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One message, wherever it is."""
+class Messages:
+    """Some messages, wherever they are."""
 
-    id: MessageId
+    ids: tuple[MessageId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class Mailboxes:
     scan: bool = False
 
 
-Target = Message | Mailboxes
+Target = Messages | Mailboxes
 
 
 def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[MailboxId, ...]:
@@ -79,51 +82,112 @@ class Targeted:
     def detect(self, survey: Survey, progress: Progress) -> "Found":
         """Look at everything that the target's own keys lead to."""
         found = Found(self, survey)
+        errand = Errand(None, 0, 0.0, frozenset(), accept_torn=survey.accept_torn, serial=self.serial)
         for family in survey.families:
-            if family.mirror.report_only:
-                continue
-            progress.stage(f"look at {family.truth.spelling}")
-            self._look(family, survey, progress, found)
+            if not family.mirror.report_only:
+                progress.stage(f"look at {family.truth.spelling}")
+                _FamilyLook(self, survey, progress, found, family, errand).all()
         return found
 
-    def _look(self, family: Family, survey: Survey, progress: Progress, found: "Found") -> None:
-        errand = Errand(None, 0, 0.0, frozenset(), accept_torn=survey.accept_torn, serial=self.serial)
-        looks = SecondLook(self.mail, (family,), errand)
-        candidates = self._candidates(family, found)
+
+@dataclass(frozen=True, slots=True)
+class _FamilyLook:
+    """One family's part of a target: candidates, looked at; what does not agree is kept."""
+
+    engine: Targeted
+    survey: Survey
+    progress: Progress
+    found: "Found"
+    family: Family
+    errand: Errand
+
+    def all(self) -> None:
+        """What is known better comes later, and replaces what was kept before."""
+        match self.engine.target:
+            case Messages(ids=ids):
+                for message in ids:
+                    self._look(self._of_truths(self._rows(self.family.truth, (message,))))
+                    self._look(self._of_content((message,)))
+            case Mailboxes(ids=ids) if self.engine.target.scan:
+                self._look_at_orphans(ids)
+                self._look_at_partitions(ids)
+                self._look(self._of_truths(self._paged(frozenset(ids))))
+                self._look_at_counters(ids)
+            case Mailboxes(ids=ids):
+                self._look_at_partitions(ids)
+
+    def _look(self, candidates: Iterator[Suspect], *, only_with_truth: bool = False) -> None:
+        looks = SecondLook(self.engine.mail, (self.family,), self.errand)
         while batch := list(islice(candidates, BATCH_SUSPECTS)):
             for sight in looks.at(batch):
-                found.take(sight)
-            progress.advance(len(batch))
+                self.found.take(sight, only_with_truth=only_with_truth)
+            self.progress.advance(len(batch))
 
-    def _candidates(self, family: Family, found: "Found") -> Iterator[Suspect]:
-        match self.target:
-            case Message(id=message):
-                truths = self._rows(family.truth, (message,), found)
-                yield from _of_truths(family, truths)
-                yield from _of_content(family, (message,))
-            case Mailboxes(ids=ids, scan=scan):
-                yield from self._of_mailboxes(family, ids, found)
-                if scan:
-                    yield from _of_truths(family, self._paged(family.truth, frozenset(ids), found))
-
-    def _of_mailboxes(self, family: Family, ids: Iterable[UUID], found: "Found") -> Iterator[Suspect]:
-        """What the mailboxes' partitions hold: mirror rows, and at each of their places the filters' rows."""
+    def _look_at_partitions(self, ids: Iterable[UUID]) -> None:
+        """What the mirror's rows tell of; filters only where a truth was found: another may stand at their place."""
         for mailbox in ids:
-            rows = self._rows(family.mirror.table, (mailbox,), found)
-            told = [restored(family.mirror, row) for row in rows]
-            yield from _of_truths(family, told)
+            told = [restored(self.family.mirror, row) for row in self._rows(self.family.mirror.table, (mailbox,))]
+            named = [row for row in told if row.get(self._lead) is not None]
+            self._look(self._of_mirror(named))
+            self._look(self._of_groups(named), only_with_truth=True)
 
-    def _rows(self, table: Table, key: Key, found: "Found") -> list[Row]:
-        rows = [seen.row for seen in self.mail.read(Read(table, key))]
-        found.saw(table, len(rows))
+    def _look_at_orphans(self, ids: Iterable[UUID]) -> None:
+        """Filter rows and half-written mirror rows that may have no truth: the scan that follows tells."""
+        keyed: list[Mirror | Filter] = [self.family.mirror, *self.family.filters]
+        for mailbox in ids:
+            for one in keyed:
+                rows = self._rows(one.table, (mailbox,))
+                self._look(Suspect(one.name, one.table.key_of(row), Verdict.WITHDRAW) for row in rows)
+
+    def _look_at_counters(self, ids: Iterable[UUID]) -> None:
+        """Counters can be judged once every truth of the mailbox was seen."""
+        pace = Pace(self.survey.rows_per_second, self.engine.clock)
+        for counts in self.family.counts:
+            groups = [(mailbox,) for mailbox in ids]
+            beside = truths_beside(self.family, counts, groups, self.found.suspects())
+            tallies = Tallies(self.engine.mail, self.family, counts, self.errand, pace, beside)
+            for group in groups:
+                tally = tallies.look(group)
+                if tally.deltas:
+                    self.found.keep(Suspect(counts.name, group, Verdict.AMEND if tally.row else Verdict.PROJECT))
+
+    def _of_truths(self, rows: Iterable[Row]) -> Iterator[Suspect]:
+        for row in rows:
+            yield from self._of_mirror([row])
+            yield from self._of_groups([row])
+
+    def _of_mirror(self, rows: Iterable[Row]) -> Iterator[Suspect]:
+        mirror = self.family.mirror
+        return (Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW, (row[self._lead],)) for row in rows)
+
+    def _of_groups(self, rows: Iterable[Row]) -> Iterator[Suspect]:
+        """Filters and unions of truth rows, or of what a mirror says of them."""
+        keyed: list[Filter | Union] = [*self.family.filters, *self.family.unions]
+        for row in rows:
+            for one in keyed:
+                yield Suspect(one.name, one.key_of(row), Verdict.AMEND, (row[self._lead],))
+
+    def _of_content(self, lead: Key) -> Iterator[Suspect]:
+        if self.family.content is not None:
+            row = self.family.truth.key_row(lead)
+            yield Suspect(self.family.content.name, self.family.content.key_of(row), Verdict.LEAK)
+
+    def _rows(self, table: Table, key: Key) -> list[Row]:
+        rows = [seen.row for seen in self.engine.mail.read(Read(table, key))]
+        self.found.saw(table, len(rows))
         return rows
 
-    def _paged(self, truth: Table, ids: frozenset[UUID], found: "Found") -> Iterator[Row]:
-        columns = tuple(column.name for column in truth.columns)
-        for row in self.mail.scan(Scan(truth, columns)):
-            found.saw(truth, 1)
-            if row["mailboxid"] in ids:
+    def _paged(self, ids: frozenset[UUID]) -> Iterator[Row]:
+        """Every truth row of the mailboxes, found by paging all of them."""
+        truth, mailbox = self.family.truth, self.family.mirror.key[0][1]
+        for row in self.engine.mail.scan(Scan(truth, truth_columns(self.family), self.survey.level)):
+            self.found.saw(truth, 1)
+            if row[mailbox] in ids:
                 yield row
+
+    @property
+    def _lead(self) -> str:
+        return self.family.truth.partition[0].name
 
 
 class Found(Detection):
@@ -149,7 +213,7 @@ class Found(Detection):
 
     def suspects(self) -> Iterator[Suspect]:
         """Every suspect."""
-        return iter(self._suspects.values())
+        return iter(list(self._suspects.values()))
 
     def revisit(self, errand: Errand, progress: Progress) -> Iterator[Outcome]:
         """Look at every suspect again, and mend what the errand allows."""
@@ -167,40 +231,33 @@ class Found(Detection):
         """So many more rows of a table were read."""
         self._scanned[table.spelling] += rows
 
-    def take(self, sight: Sight | MailmendError) -> None:
-        """Keep a sight that does not agree.
+    def keep(self, suspect: Suspect) -> None:
+        """One more suspect."""
+        self._suspects[suspect.projection, suspect.key] = suspect
+
+    def take(self, sight: Sight | MailmendError, *, only_with_truth: bool = False) -> None:
+        """Keep a sight that does not agree; one that agrees settles what less was known of before.
 
         Raises:
             MailmendError: it could not be read.
         """
         if isinstance(sight, MailmendError):
             raise sight
-        verdict = verdict_of(sight.look)
-        if verdict is not Verdict.AGREE:
-            self._suspects[sight.suspect.projection, sight.suspect.key] = _suspect(sight, verdict)
+        verdict, place = verdict_of(sight.look), (sight.suspect.projection, sight.suspect.key)
+        before = self._suspects.get(place)
+        if verdict is not Verdict.AGREE and (sight.look.truths or not only_with_truth):
+            self.keep(_merged(before, sight, verdict))
+        elif verdict is Verdict.AGREE and before is not None and before.verdict is Verdict.WITHDRAW:
+            del self._suspects[place]
 
 
-def _suspect(sight: Sight, verdict: Verdict) -> Suspect:
+def _merged(before: Suspect | None, sight: Sight, verdict: Verdict) -> Suspect:
+    """The suspect with every truth that led here; for a union with every element that any of them wants."""
     column = sight.family.truth.partition[0].name
-    ids = tuple(dict.fromkeys((*sight.suspect.truth_ids, *(seen.row[column] for seen in sight.look.truths))))
-    wanted = {}
+    known = (*(before.truth_ids if before else ()), *sight.suspect.truth_ids)
+    seen = (row.row[column] for row in sight.look.truths if column in row.row)
     if isinstance(sight.look.projection, Union):
-        wanted = {sight.look.projection.column: sight.look.truths[0].row[sight.look.projection.column]}
-    return Suspect(sight.suspect.projection, sight.suspect.key, verdict, ids if not wanted else (), wanted)
-
-
-def _of_truths(family: Family, rows: Iterable[Row]) -> Iterator[Suspect]:
-    """A candidate for each projection of each row; a row may be a truth, or what a mirror says of one."""
-    column = family.truth.partition[0].name
-    for row in rows:
-        ids = (row[column],) if row.get(column) is not None else ()
-        for one in (family.mirror, *family.filters):
-            yield Suspect(one.name, one.key_of(row), Verdict.WITHDRAW, ids)
-        if ids:
-            yield from (Suspect(one.name, one.key_of(row), Verdict.AMEND, ids) for one in family.unions)
-
-
-def _of_content(family: Family, lead: Key) -> Iterator[Suspect]:
-    if family.content is not None:
-        row = {column.name: part for column, part in zip(family.truth.partition, lead, strict=True)}
-        yield Suspect(family.content.name, family.content.key_of(row), Verdict.LEAK)
+        union = sight.look.projection.column
+        wanted = sight.look.truths[0].row[union] | frozenset((before.wanted.get(union) if before else None) or ())
+        return replace(sight.suspect, verdict=verdict, truth_ids=(), wanted={union: wanted})
+    return replace(sight.suspect, verdict=verdict, truth_ids=tuple(dict.fromkeys((*known, *seen))))
