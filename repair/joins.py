@@ -42,8 +42,7 @@ class Named:
 
 def content_record(truth: TruthRecord) -> Record:
     """A truth on its way to the content that it names."""
-    key, *rest = truth.as_tuple()
-    return (key, int(Tag.TRUTH), *rest)
+    return (truth[0], int(Tag.TRUTH), *truth[1:])
 
 
 def by_content(records: Iterable[Record]) -> dict[Packed, Named]:

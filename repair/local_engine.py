@@ -28,7 +28,7 @@ from repair.joins import (
 from repair.journal import Journal
 from repair.pace import Pace, share
 from repair.ports import Clock, Tables
-from repair.records import Forms, TruthRecord, packed_key, projection_columns, truth_columns
+from repair.records import Forms, TruthRecord, packing_key, projection_columns, truth_columns
 from repair.spill import PART_BYTES_MAX, Record, Spill, SuspectFile, Workshop
 from repair.sums import GroupSums, group_records, group_row, group_suspects
 
@@ -169,10 +169,10 @@ class _FamilyScan:
 
     def _keeper(self, projection: Projection) -> Callable[[Row], None]:
         """Where a projection's rows go, and as what."""
-        table, beside = projection.table, int(Tag.BESIDE)
+        key_of, beside = packing_key(projection.table), int(Tag.BESIDE)
         match projection:
             case Content():
-                return lambda row: self.contents.add((packed_key(table.key_of(row)), beside))
+                return lambda row: self.contents.add((key_of(row), beside))
             case Mirror():
                 return lambda row: self.places.add(self._mirror_record(row))
             case Filter() as filtered:
@@ -180,7 +180,7 @@ class _FamilyScan:
                 return lambda row: self.places.add((place_of(row), tag))
             case Union() | Counts() as group:
                 number, row_of = self.forms.groups.index(group), group_row(group)
-                return lambda row: self.groups.add(((number, packed_key(table.key_of(row))), beside, row_of(row)))
+                return lambda row: self.groups.add(((number, key_of(row)), beside, row_of(row)))
 
     def _mirror_record(self, row: Row) -> Record:
         place, mark = self.forms.mirror(row)

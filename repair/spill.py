@@ -27,6 +27,7 @@ PART_BYTES_MAX = 16 << 20
 
 _BATCH_RECORDS = 512
 _LEVELS_MAX = 4
+_LENGTH_BYTES = 4
 
 
 class Workshop:
@@ -99,7 +100,8 @@ class Spill:
         path = self._path(part)
         try:
             with path.open("ab") as file:
-                marshal.dump(self._waiting[part], file)
+                batch = marshal.dumps(self._waiting[part])
+                file.write(len(batch).to_bytes(_LENGTH_BYTES) + batch)
         except OSError as error:
             raise _no_room(path.parent, error) from error
         self._waiting[part] = []
@@ -135,11 +137,8 @@ class SuspectFile:
 
 def _batches(path: Path) -> Iterator[list[Record]]:
     with path.open("rb") as file:
-        while True:
-            try:
-                yield marshal.load(file)  # noqa: S302 our own file, of this very process
-            except EOFError:
-                return
+        while length := file.read(_LENGTH_BYTES):
+            yield marshal.loads(file.read(int.from_bytes(length)))  # noqa: S302 our own file, of this very scan
 
 
 def _no_room(folder: Path, error: OSError) -> MailmendError:

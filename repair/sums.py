@@ -38,7 +38,7 @@ def group_records(forms: Forms, truth: TruthRecord, *, has_content: bool) -> Ite
                 for element in truth.elements[number]:
                     yield ((number, key), int(Tag.TRUTH), element, truth.truth)
             case Counts():
-                deltas = forms.deltas(group, truth.bits)
+                deltas = _deltas(forms, group, truth.bits)
                 none = (0,) * len(deltas)
                 yield ((number, key), int(Tag.TRUTH), deltas if sure else none, none if sure else deltas)
 
@@ -131,6 +131,11 @@ def _counts_suspect(
     verdict = GROUP[GroupSymptoms(in_projection=row is not None, covered=covered)]
     if verdict is not Verdict.AGREE:
         yield Suspect(counts.name, unpacked_key(counts.table.key, key), verdict, wanted=sure)
+
+
+def _deltas(forms: Forms, counts: Counts, bits: int) -> tuple[int, ...]:
+    """What a truth row with those bits adds to each counter."""
+    return tuple([int(when is None or bool(bits & forms.condition_bit(when))) for _, when in counts.counters])
 
 
 def _plus(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
