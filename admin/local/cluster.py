@@ -65,7 +65,10 @@ class LocalCluster:
     def down(self) -> ClusterStatus:
         """Let every node drain and end; only processes that this cluster started are touched."""
         with self._locked():
-            for number in sorted(read_state(self.layout.state).processes, reverse=True):
+            state = read_state(self.layout.state)
+            for number, process in state.processes.items():
+                self._node(state, number).ask_to_end(process)  # all of them drain at the same time
+            for number in sorted(state.processes, reverse=True):
                 self._stop(number)
         return self.status()
 

@@ -88,13 +88,17 @@ class Node:
                 raise self._failure(f"did not answer within {seconds_max:.0f} s")
             self.clock.pause(_POLL_SECONDS)
 
+    def ask_to_end(self, process: ProcessId) -> None:
+        """Let the node begin to drain; it ends by itself."""
+        processes.ask_to_end(process, self.mark)
+
     def stop(self, process: ProcessId) -> None:
         """Let the node drain and end; kill it when that takes too long.
 
         Raises:
             LocalServerError: not even that ended it.
         """
-        processes.ask_to_end(process, self.mark)
+        self.ask_to_end(process)
         if not processes.wait_end(process, self.mark, self.clock, DRAIN_SECONDS_MAX):
             self.kill(process)
 

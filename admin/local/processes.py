@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +16,9 @@ from admin.local.clock import Clock
 
 _POLL_SECONDS: Final = 0.05
 _PROC = Path("/proc")
-_START_TIME_FIELD: Final = 19  # of /proc/PID/stat, counted from the state, which follows the name in parentheses
+_THREADS_FIELD: Final = 17  # of /proc/PID/stat, counted from the state, which follows the name in parentheses
+_START_TIME_FIELD: Final = 19
 _PS_DATE_WORDS: Final = 5
-
-# Handles of the servers that this very process started: a child has to be waited for, or it stays a zombie.
-_children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +38,16 @@ class Seen:
     zombie: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Child:
+    handle: subprocess.Popen[bytes]
+    command: str
+
+
+# The servers that this very process started: a child has to be waited for, or it stays a zombie.
+_children: dict[int, _Child] = {}
+
+
 def is_ours(wanted: ProcessId, seen: Seen | None, mark: str) -> bool:
     """Whether the process that was written down still runs: same number, same start, and our mark in its command."""
     return seen is not None and not seen.zombie and seen.id == wanted and mark in seen.command
@@ -47,9 +55,13 @@ def is_ours(wanted: ProcessId, seen: Seen | None, mark: str) -> bool:
 
 def look(pid: int) -> Seen | None:
     """The process of that number now, if there is one."""
-    if child := _children.get(pid):
-        child.poll()
-    return _look_in_proc(pid) if _PROC.joinpath("self", "stat").exists() else _ask_ps(pid)
+    child = _children.get(pid)
+    if child and child.handle.poll() is not None:
+        del _children[pid]
+        return None
+    seen = _look_in_proc(pid) if _PROC.joinpath("self", "stat").exists() else _ask_ps(pid)
+    # While a child is being started the system shows no command line for a moment; but we know what we started.
+    return replace(seen, command=child.command, zombie=False) if seen and child else seen
 
 
 def launch(command: Sequence[str], folder: Path, console: Path) -> ProcessId:
@@ -58,7 +70,7 @@ def launch(command: Sequence[str], folder: Path, console: Path) -> ProcessId:
         child = subprocess.Popen(  # noqa: S603 (our own command line)
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
-    _children[child.pid] = child
+    _children[child.pid] = _Child(child, " ".join(command))
     seen = look(child.pid)
     return seen.id if seen else ProcessId(child.pid, "")
 
@@ -84,9 +96,13 @@ def wait_end(process: ProcessId, mark: str, clock: Clock, seconds_max: float) ->
 
 
 def parse_stat(pid: int, stat: str, command: str) -> Seen:
-    """Read /proc/PID/stat: the name may hold blanks and parentheses, so what follows its last one is counted."""
+    """Read /proc/PID/stat: the name may hold blanks and parentheses, so what follows its last one is counted.
+
+    A process whose first thread has ended while others still run looks like a zombie, but it still holds its ports.
+    """
     fields = stat.rpartition(")")[2].split()
-    return Seen(ProcessId(pid, fields[_START_TIME_FIELD]), command, zombie=fields[0] in {"Z", "X"})
+    ended = fields[0] in {"Z", "X"} and int(fields[_THREADS_FIELD]) <= 1
+    return Seen(ProcessId(pid, fields[_START_TIME_FIELD]), command, zombie=ended)
 
 
 def parse_ps(pid: int, line: str) -> Seen | None:
