@@ -1,15 +1,17 @@
 """A small mail keyspace, its ledger and a fixer: what every test of repairing begins with."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from cql.memory import MemoryTables
+from cql.memory import MemoryTables, Surround
+from cql.statements import Operation
 from model.catalog import IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.errors import TimedOut
 from model.ids import RunId
-from model.operations import Put, Read, Remove, Seen
+from model.operations import Put, Read, Remove, Scan, Seen
 from model.table import Key, Row, Table
 from repair.clock import MICROS
 from repair.decide import MENDABLE, Verdict
@@ -61,13 +63,16 @@ class World:
     """A mail keyspace with its ledger, and the clock that both and the fixer follow."""
 
     clock: VirtualClock = field(default_factory=VirtualClock)
+    memory: MemoryTables = field(init=False)
     mail: Tables = field(init=False)
+    kept: MemoryTables = field(init=False)
     ledger: Ledger = field(init=False)
     run: RunId = field(init=False)
 
     def __post_init__(self) -> None:
-        self.mail = MemoryTables(self.clock.micros)
-        self.ledger = Ledger(MemoryTables(self.clock.micros), self.clock)
+        self.mail = self.memory = MemoryTables(self.clock.micros)
+        self.kept = MemoryTables(self.clock.micros)
+        self.ledger = Ledger(self.kept, self.clock)
         self.run = self.ledger.start("mail", "repair", T, {}).id
 
     def put(self, table: Table, row: Row, at: int = LONG_AGO) -> None:
@@ -99,6 +104,26 @@ class World:
         rows = self.mail.read(Read(table, key, times=True))
         return rows[0] if rows else None
 
+    def watch_writes(self) -> list[Operation]:
+        """Every write to either keyspace from now on."""
+        written: list[Operation] = []
+
+        def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if not isinstance(operation, Read | Scan):
+                written.append(operation)
+            return carry_out()
+
+        self.memory.surround = self.kept.surround = watch
+        return written
+
+    def fail_in_mail(self, when: Callable[[Operation], bool]) -> None:
+        """Let operations on the mail keyspace time out."""
+        self.memory.surround = _failing(when)
+
+    def fail_in_ledger(self, when: Callable[[Operation], bool]) -> None:
+        """Let operations on the ledger time out."""
+        self.kept.surround = _failing(when)
+
     def errand(self, **changes: Any) -> Errand:
         """An errand that may write, as of T."""
         return replace(Errand(self.run, T, skew_seconds=5.0, only=MENDABLE), **changes)
@@ -107,6 +132,15 @@ class World:
         """What the fixer makes of the suspects."""
         fixer = Fixer(self.mail, self.ledger, self.clock, (MESSAGES,), self.errand(**changes), Pace(None, self.clock))
         return list(fixer.revisit(suspects))
+
+
+def _failing(when: Callable[[Operation], bool]) -> Surround:
+    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if when(operation):
+            raise TimedOut("no answer in time")
+        return carry_out()
+
+    return surround
 
 
 def content_row(message_id: UUID) -> dict[str, Any]:

@@ -1,18 +1,43 @@
 """The one write path for fixes, over tables in memory: each verdict, each guard, each thing that can go wrong."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from model.catalog import MESSAGE_ID, MESSAGES
+from cql.statements import Operation
+from model.catalog import (
+    APPLICABLE_FLAG,
+    FIRST_UNSEEN,
+    IMAP_UID,
+    MAILBOX,
+    MAILBOX_PATH,
+    MESSAGE_ID,
+    MESSAGE_V3,
+    MESSAGES,
+    PATHS,
+)
+from model.operations import Change, Put, Read, RemoveIf
+from repair.clock import MICROS
 from repair.decide import Verdict
+from repair.findings import Suspect
+from repair.fixer import BATCH_SUSPECTS, Fixer
+from repair.pace import Pace
+from tests.support.clock import START
 from tests.support.repairing import (
+    DAY_SECONDS,
+    LONG_AGO,
     T,
     World,
+    content_row,
+    message,
     mirror_row,
     mirror_suspect,
     place,
     truth_row,
 )
+from tests.support.repairing import MAILBOX as MAILBOX_ID
 
 
 @pytest.fixture
@@ -76,3 +101,449 @@ class TestMirror:
         (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
 
         assert (outcome.verdict, outcome.result) == (Verdict.AMEND, Verdict.FIXED)
+
+
+class TestLaterChanges:
+    """Whatever a user changed after T wins, and what hides a fix is told."""
+
+    def test_a_pair_with_a_cell_after_t_has_moved(self, world: World) -> None:
+        """MOVED leaves the pair to the next run."""
+        truth = world.message(truth_row(), projected=False, at=T + 1)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+
+        assert (outcome.verdict, outcome.result) == (Verdict.PROJECT, Verdict.MOVED)
+        assert world.get(MESSAGE_ID, place(truth)) is None
+
+    def test_a_cell_from_the_future_is_left(self, world: World) -> None:
+        """AHEAD waits until T passes the cell."""
+        truth = world.message(truth_row(), projected=False, at=START + 60 * MICROS)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+
+        assert (outcome.verdict, outcome.result) == (Verdict.PROJECT, Verdict.AHEAD)
+
+    def test_a_cell_from_the_future_is_beaten_on_demand(self, world: World) -> None:
+        """--beat-ahead writes just above it."""
+        ahead = START + 60 * MICROS
+        truth = world.message(truth_row(), projected=False)
+        world.put(MESSAGE_ID, mirror_row(truth, modseq=99), at=ahead)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.AMEND)], beat_ahead=True)
+
+        assert (outcome.verdict, outcome.result) == (Verdict.AMEND, Verdict.FIXED)
+        seen = world.get(MESSAGE_ID, place(truth))
+        assert seen is not None
+        assert MESSAGES.mirror.agree(truth, seen.row)
+        assert set(seen.written_at.values()) == {ahead + 1}
+
+    def test_a_fix_under_a_later_tombstone_is_hidden_not_fixed(self, world: World) -> None:
+        """A delete from a fast clock hides the insert: nothing but reading back reveals it."""
+        truth = world.message(truth_row(), projected=False)
+        world.remove(MESSAGE_ID, place(truth), at=T + 1)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+
+        assert (outcome.verdict, outcome.result) == (Verdict.PROJECT, Verdict.HIDDEN)
+        assert [one.result for one in world.ledger.findings(world.run)] == [Verdict.HIDDEN]
+
+    def test_a_filter_row_from_a_fast_clock_is_hidden_not_fixed(self, world: World) -> None:
+        """A row of key columns shows no time, so its removal that did nothing is only seen by reading back."""
+        key = (MAILBOX_ID, 7)
+        world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row(key), at=START + 600 * MICROS)
+
+        (outcome,) = world.revisit([Suspect("firstUnseen", key, Verdict.WITHDRAW)])
+
+        assert (outcome.verdict, outcome.result) == (Verdict.WITHDRAW, Verdict.HIDDEN)
+
+    def test_a_change_between_the_fix_and_its_reading_back_is_moved(self, world: World) -> None:
+        """A user's newer write is no hidden fix."""
+        truth = world.message(truth_row(), projected=False)
+        mail = world.memory
+
+        def user_writes_after_fix(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            answer = carry_out()
+            if isinstance(operation, Put) and operation.at == T and operation.table.name == MESSAGE_ID.name:
+                mail.surround = lambda _, plain: plain()
+                newer = {**truth, "modseq": 2, "flagseen": True}
+                world.put(IMAP_UID, newer, at=START + 1)
+                world.put(MESSAGE_ID, mirror_row(newer), at=START + 1)
+            return answer
+
+        mail.surround = user_writes_after_fix
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+
+        assert outcome.result is Verdict.MOVED
+        seen = world.get(MESSAGE_ID, place(truth))
+        assert seen is not None
+        assert seen.row["modseq"] == 2
+
+
+class TestRestraint:
+    """What is only looked at, and what is never written."""
+
+    @pytest.mark.parametrize("run", [None])
+    def test_without_a_run_nothing_is_written_at_all(self, world: World, run: None) -> None:
+        """A check looks, says that a fix is due, and writes nowhere."""
+        truth = world.message(truth_row(), projected=False)
+        written = world.watch_writes()
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)], run=run)
+
+        assert (outcome.verdict, outcome.result, outcome.due) == (Verdict.PROJECT, None, True)
+        assert written == []
+
+    def test_verdicts_that_were_not_asked_for_are_left(self, world: World) -> None:
+        """--only WITHDRAW leaves a PROJECT as it is."""
+        truth = world.message(truth_row(), projected=False)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)], only=frozenset({Verdict.WITHDRAW}))
+
+        assert (outcome.verdict, outcome.result, outcome.due) == (Verdict.PROJECT, None, False)
+
+    def test_two_truths_of_one_place_are_reported(self, world: World) -> None:
+        """CLASH is never guessed."""
+        one = world.message(truth_row(1, uid=5), projected=False)
+        two = world.message(truth_row(2, uid=5), projected=False)
+        suspect = replace(mirror_suspect(one, Verdict.CLASH), truth_ids=(one["messageid"], two["messageid"]))
+
+        (outcome,) = world.revisit([suspect])
+
+        assert (outcome.verdict, outcome.result) == (Verdict.CLASH, None)
+        assert len(outcome.truths) == 2
+
+    def test_a_torn_truth_is_reported_unless_accepted(self, world: World) -> None:
+        """TORN: a truth that lacks what every insert writes; --torn accept projects it where the content stands."""
+        truth = world.message(truth_row(internaldate=None), projected=False)
+
+        (reported,) = world.revisit([mirror_suspect(truth, Verdict.TORN)])
+        (accepted,) = world.revisit([mirror_suspect(truth, Verdict.TORN)], accept_torn=True)
+
+        assert (reported.verdict, reported.result) == (Verdict.TORN, None)
+        assert (accepted.verdict, accepted.result) == (Verdict.PROJECT, Verdict.FIXED)
+
+    def test_lost_content_never_spreads(self, world: World) -> None:
+        """A truth without content is not projected."""
+        truth = world.message(truth_row(), projected=False, content=False)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+
+        assert (outcome.verdict, outcome.result) == (Verdict.LOST_CONTENT, None)
+        assert world.get(MESSAGE_ID, place(truth)) is None
+
+    def test_paths_of_mailboxes_are_only_reported(self, world: World) -> None:
+        """A mailbox that its path does not show: the truth cannot be found by an id, so the scan's verdict stands."""
+        world.put(MAILBOX_PATH, {"namespace": "#private", "user": "u", "mailboxname": "INBOX", "mailboxid": MAILBOX_ID})
+        suspect = Suspect("mailbox", (MAILBOX_ID,), Verdict.PROJECT)
+        fixer = Fixer(world.mail, world.ledger, world.clock, (PATHS,), world.errand(), Pace(None, world.clock))
+
+        (outcome,) = fixer.revisit([suspect])
+
+        assert (outcome.verdict, outcome.result, outcome.due) == (Verdict.PROJECT, None, False)
+        assert MAILBOX.name == "mailbox"
+
+    def test_counters_are_left_to_their_own_mender(self, world: World) -> None:
+        """A counter suspect gives no outcome here."""
+        assert world.revisit([Suspect("mailboxCounters", (MAILBOX_ID,), Verdict.AMEND)]) == []
+
+
+class TestSmallProjections:
+    """Filters and unions."""
+
+    def test_a_missing_filter_row_is_put(self, world: World) -> None:
+        """PROJECT of a filter: the truth is found through the mirror's row at the same place."""
+        truth = world.message(truth_row())
+        world.remove(FIRST_UNSEEN, place(truth), at=LONG_AGO + 1)
+
+        (outcome,) = world.revisit([Suspect("firstUnseen", place(truth), Verdict.PROJECT)])
+
+        assert (outcome.verdict, outcome.result) == (Verdict.PROJECT, Verdict.FIXED)
+        assert world.get(FIRST_UNSEEN, place(truth)) is not None
+
+    def test_a_superfluous_filter_row_is_removed(self, world: World) -> None:
+        """WITHDRAW of a filter: the message is seen."""
+        truth = world.message(truth_row(flagseen=True))
+        world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row(place(truth)))
+
+        (outcome,) = world.revisit([Suspect("firstUnseen", place(truth), Verdict.WITHDRAW)])
+
+        assert (outcome.verdict, outcome.result) == (Verdict.WITHDRAW, Verdict.FIXED)
+        assert world.get(FIRST_UNSEEN, place(truth)) is None
+
+    def test_a_filter_row_is_kept_when_the_scan_came_too_early_for_its_truth(self, world: World) -> None:
+        """The mirror's row leads to a truth that the scan did not see (model check C1)."""
+        truth = world.message(truth_row())
+
+        (outcome,) = world.revisit([Suspect("firstUnseen", place(truth), Verdict.WITHDRAW)])
+
+        assert (outcome.verdict, outcome.result) == (Verdict.AGREE, None)
+
+    def test_missing_elements_are_added_as_of_t_and_others_stay(self, world: World) -> None:
+        """A union only grows, whatever was added to it since T."""
+        world.mail.write(Change(APPLICABLE_FLAG, (MAILBOX_ID,), add={"userflags": frozenset({"new"})}, at=T + 5))
+        suspect = Suspect("applicableFlag", (MAILBOX_ID,), Verdict.AMEND, wanted={"userflags": frozenset({"a", "new"})})
+
+        (outcome,) = world.revisit([suspect])
+
+        assert (outcome.verdict, outcome.result) == (Verdict.AMEND, Verdict.FIXED)
+        seen = world.get(APPLICABLE_FLAG, (MAILBOX_ID,))
+        assert seen is not None
+        assert seen.row["userflags"] == {"a", "new"}
+
+    def test_a_lagging_union_is_told_by_its_truth(self, world: World) -> None:
+        """A writer's lag names no elements, only the message: they are read from the truth."""
+        truth = world.message(truth_row(userflags=frozenset({"x"})))
+        suspect = Suspect("applicableFlag", (MAILBOX_ID,), Verdict.AMEND, (truth["messageid"],))
+
+        (outcome,) = world.revisit([suspect])
+
+        assert (outcome.verdict, outcome.result) == (Verdict.PROJECT, Verdict.FIXED)
+        seen = world.get(APPLICABLE_FLAG, (MAILBOX_ID,))
+        assert seen is not None
+        assert seen.row["userflags"] == {"x"}
+
+
+class TestLastTraces:
+    """Projections without truth: withdrawn, restored or reported."""
+
+    def test_a_last_trace_is_told_apart(self, world: World) -> None:
+        """The content stands, and no truth row of the message does."""
+        lost, moved = truth_row(1), truth_row(2)
+        for row in (lost, moved):
+            world.message(row)
+        world.remove(IMAP_UID, IMAP_UID.key_of(lost), at=LONG_AGO + 1)
+        world.remove(IMAP_UID, IMAP_UID.key_of(moved), at=LONG_AGO + 1)
+        world.put(IMAP_UID, {**moved, "uid": 77})
+
+        outcomes = world.revisit(
+            [mirror_suspect(row, Verdict.WITHDRAW, known=False) for row in (lost, moved)], dangling="report"
+        )
+
+        assert {one.suspect.key[1]: one.last_trace for one in outcomes} == {1: True, 2: False}
+        assert {one.result for one in outcomes} == {None}
+
+    def test_a_last_trace_is_restored_whole(self, world: World) -> None:
+        """--dangling restore gives the truth back with every column, if none is there."""
+        truth = world.message(truth_row(flagseen=True, userflags=frozenset({"x"})))
+        world.remove(IMAP_UID, IMAP_UID.key_of(truth), at=LONG_AGO + 1)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.WITHDRAW, known=False)], dangling="restore")
+
+        assert (outcome.verdict, outcome.result, outcome.last_trace) == (Verdict.WITHDRAW, Verdict.FIXED, True)
+        seen = world.get(IMAP_UID, IMAP_UID.key_of(truth))
+        assert seen is not None
+        assert {name: cell for name, cell in seen.row.items() if cell is not None} == {
+            name: cell for name, cell in truth.items() if cell is not None
+        }
+
+    def test_what_is_no_last_trace_is_withdrawn_even_then(self, world: World) -> None:
+        """A projection whose content is gone can restore nothing."""
+        truth = world.message(truth_row(), content=False)
+        world.remove(IMAP_UID, IMAP_UID.key_of(truth), at=LONG_AGO + 1)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.WITHDRAW, known=False)], dangling="restore")
+
+        assert outcome.result is Verdict.FIXED
+        assert world.get(MESSAGE_ID, place(truth)) is None
+
+
+class TestQuarantine:
+    """Truth rows whose content is lost."""
+
+    def test_an_orphan_goes_with_its_projections(self, world: World) -> None:
+        """The truth row first, conditionally; then the mirror's and the filters' rows; each with a before-image."""
+        truth = world.message(truth_row(flagdeleted=True), content=False)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.LOST_CONTENT)], orphans="quarantine")
+
+        assert (outcome.verdict, outcome.result) == (Verdict.LOST_CONTENT, Verdict.FIXED)
+        assert world.get(IMAP_UID, IMAP_UID.key_of(truth)) is None
+        assert world.get(MESSAGE_ID, place(truth)) is None
+        assert world.get(FIRST_UNSEEN, place(truth)) is None
+        recorded = {one.suspect.projection for one in world.ledger.findings(world.run)}
+        assert recorded == {"messageIdTable", "firstUnseen", "messageDeleted"}
+
+    def test_nothing_younger_than_a_day_is_quarantined(self, world: World) -> None:
+        """Its birth stands in the message id."""
+        young = truth_row(born=START - (DAY_SECONDS - 1) * MICROS)
+        world.message(young, content=False)
+
+        (outcome,) = world.revisit([mirror_suspect(young, Verdict.LOST_CONTENT)], orphans="quarantine")
+
+        assert (outcome.verdict, outcome.result) == (Verdict.LOST_CONTENT, None)
+        assert world.get(IMAP_UID, IMAP_UID.key_of(young)) is not None
+
+    def test_an_orphan_that_changed_meanwhile_stays(self, world: World) -> None:
+        """The removal is conditional on what was seen."""
+        truth = world.message(truth_row(), content=False)
+
+        def user_is_faster(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, RemoveIf):
+                world.memory.surround = lambda _, plain: plain()
+                world.put(IMAP_UID, {**truth, "modseq": 2}, at=START)
+            return carry_out()
+
+        world.memory.surround = user_is_faster
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.LOST_CONTENT)], orphans="quarantine")
+
+        assert outcome.result is Verdict.MOVED
+        assert world.get(MESSAGE_ID, place(truth)) is not None
+
+
+class TestLeaks:
+    """Content that no truth names."""
+
+    def test_a_leak_is_reported_and_collected_on_demand(self, world: World) -> None:
+        """--leaks collect removes the row, with a before-image."""
+        world.put(MESSAGE_V3, content_row(message(1)))
+        suspect = Suspect("messageV3", (message(1),), Verdict.LEAK)
+
+        (reported,) = world.revisit([suspect])
+        (collected,) = world.revisit([suspect], leaks="collect")
+
+        assert (reported.verdict, reported.result) == (Verdict.LEAK, None)
+        assert (collected.verdict, collected.result) == (Verdict.LEAK, Verdict.FIXED)
+        assert world.get(MESSAGE_V3, (message(1),)) is None
+
+    def test_content_that_a_truth_names_by_now_is_kept(self, world: World) -> None:
+        """The second look finds the truth by the content's own key."""
+        world.message(truth_row())
+
+        (outcome,) = world.revisit([Suspect("messageV3", (message(1),), Verdict.LEAK)], leaks="collect")
+
+        assert (outcome.verdict, outcome.result) == (Verdict.AGREE, None)
+
+    @pytest.mark.parametrize(
+        ("born", "written"), [(START - 3600 * MICROS, LONG_AGO), (LONG_AGO, START - 3600 * MICROS)]
+    )
+    def test_nothing_younger_than_a_day_is_collected(self, world: World, born: int, written: int) -> None:
+        """Neither by the message's birth nor by the row's own time."""
+        world.put(MESSAGE_V3, content_row(message(1, born)), at=written)
+
+        (outcome,) = world.revisit([Suspect("messageV3", (message(1, born),), Verdict.LEAK)], leaks="collect")
+
+        assert (outcome.verdict, outcome.result) == (Verdict.LEAK, None)
+        assert world.get(MESSAGE_V3, (message(1, born),)) is not None
+
+
+class TestBeforeImages:
+    """Nothing is destroyed without one."""
+
+    def test_a_before_image_holds_both_sides_with_their_times(self, world: World) -> None:
+        """And it is there before the write."""
+        truth = world.message(truth_row(), projected=False)
+        world.put(MESSAGE_ID, mirror_row(truth, modseq=0), at=LONG_AGO + 3)
+
+        world.revisit([mirror_suspect(truth, Verdict.AMEND)])
+
+        (image,) = world.ledger.findings(world.run)
+        assert image.projected is not None
+        assert image.projected.row["modseq"] == 0
+        assert image.projected.written_at["modseq"] == LONG_AGO + 3
+        assert [one.row["modseq"] for one in image.truths] == [1]
+        assert (image.verdict, image.result) == (Verdict.AMEND, Verdict.FIXED)
+
+    def test_what_cannot_be_recorded_is_not_written(self, world: World) -> None:
+        """A ledger that refuses stops the write, and the outcome says so."""
+        truth = world.message(truth_row(), projected=False)
+        world.fail_in_ledger(lambda operation: isinstance(operation, Put))
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+
+        assert outcome.error is not None
+        assert "nothing was written" in outcome.error
+        assert world.get(MESSAGE_ID, place(truth)) is None
+
+    def test_a_retried_task_counts_its_fix_and_keeps_the_first_image(self, world: World) -> None:
+        """Running the same errand twice is like running it once."""
+        truth = world.message(truth_row(), projected=False)
+        world.put(MESSAGE_ID, mirror_row(truth, modseq=0))
+        suspects = [mirror_suspect(truth, Verdict.AMEND)]
+
+        first = world.revisit(suspects)
+        world.clock.advance(5)
+        second = world.revisit(suspects)
+
+        assert [(one.verdict, one.result) for one in first + second] == [(Verdict.AMEND, Verdict.FIXED)] * 2
+        (image,) = world.ledger.findings(world.run)
+        assert image.projected is not None
+        assert image.projected.row["modseq"] == 0
+
+    def test_a_retried_removal_is_counted_too(self, world: World) -> None:
+        """A row that is gone bears no stamp: the ledger remembers who removed it."""
+        truth = truth_row()
+        world.project(truth)
+        suspects = [mirror_suspect(truth, Verdict.WITHDRAW, known=False)]
+
+        outcomes = world.revisit(suspects) + world.revisit(suspects)
+
+        assert [(one.verdict, one.result) for one in outcomes] == [(Verdict.WITHDRAW, Verdict.FIXED)] * 2
+
+    def test_a_result_that_could_not_be_noted_is_told(self, world: World) -> None:
+        """The fix stands, and the outcome says what the ledger lacks."""
+        truth = world.message(truth_row(), projected=False)
+        world.fail_in_ledger(lambda operation: isinstance(operation, Put) and "result" in operation.row)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+
+        assert outcome.result is Verdict.FIXED
+        assert outcome.error is not None
+
+
+class TestTrouble:
+    """One suspect's trouble is its own."""
+
+    @pytest.mark.parametrize("failing", [IMAP_UID.name, MESSAGE_ID.name, MESSAGE_V3.name])
+    def test_a_read_that_fails_becomes_the_outcome_s_error(self, world: World, failing: str) -> None:
+        """And the other suspects are mended."""
+        sick, sound = world.message(truth_row(1), projected=False), world.message(truth_row(2), projected=False)
+        world.fail_in_mail(
+            lambda operation: (
+                isinstance(operation, Read)
+                and operation.table.name == failing
+                and operation.key[:1] in {(sick["messageid"],), (MAILBOX_ID,)}
+                and operation.key[-1] in {sick["messageid"], sick["uid"]}
+            )
+        )
+
+        outcomes = world.revisit([mirror_suspect(row, Verdict.PROJECT) for row in (sick, sound)])
+
+        told = {one.suspect.key[1]: (one.result, one.error is not None) for one in outcomes}
+        assert told == {1: (None, True), 2: (Verdict.FIXED, False)}
+
+    def test_a_write_that_fails_becomes_the_outcome_s_error(self, world: World) -> None:
+        """It may have been applied or not: the next run finds out."""
+        truth = world.message(truth_row(), projected=False)
+        world.fail_in_mail(lambda operation: isinstance(operation, Put))
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+
+        assert (outcome.verdict, outcome.result) == (Verdict.PROJECT, None)
+        assert outcome.error is not None
+
+    def test_an_unknown_projection_is_an_error_of_its_own(self, world: World) -> None:
+        """A journalled suspect of a table that the keyspace lacks."""
+        (outcome,) = world.revisit([Suspect("elsewhere", (1,), Verdict.PROJECT)])
+
+        assert outcome.error is not None
+        assert "elsewhere" in outcome.error
+
+    def test_more_suspects_than_a_batch_give_one_outcome_each(self, world: World) -> None:
+        """Streams are taken in bounded batches."""
+        truths = [world.message(truth_row(number), projected=False) for number in range(1, BATCH_SUSPECTS + 52)]
+
+        outcomes = world.revisit(mirror_suspect(truth, Verdict.PROJECT) for truth in truths)
+
+        assert sorted(one.suspect.key[1] for one in outcomes) == [truth["uid"] for truth in truths]
+        assert {one.result for one in outcomes} == {Verdict.FIXED}
+
+    def test_the_pace_is_kept(self, world: World) -> None:
+        """Suspects are looked at no faster than allowed."""
+        truths = [world.message(truth_row(number)) for number in range(1, 3 * BATCH_SUSPECTS + 1)]
+        fixer = Fixer(world.mail, world.ledger, world.clock, (MESSAGES,), world.errand(), Pace(100, world.clock))
+
+        list(fixer.revisit(mirror_suspect(truth, Verdict.PROJECT) for truth in truths))
+
+        assert sum(world.clock.slept) == pytest.approx(6.0, abs=0.5)
