@@ -1,0 +1,150 @@
+"""What each trouble becomes: the right kind, so the right exit code, in words that a person can act upon."""
+
+from itertools import product
+
+import pytest
+
+from cql.failures import Purpose, Trouble, failure_of, no_contact, purpose_of
+from cql.statements import Operation
+from model.catalog import IMAP_UID, MAILBOX_COUNTERS
+from model.errors import (
+    AccessDenied,
+    CannotReach,
+    DoubtfulWrite,
+    ExitCode,
+    MailmendError,
+    NotEnoughReplicas,
+    SchemaMismatch,
+    TimedOut,
+    UnknownKeyspace,
+    WrongUse,
+)
+from model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan
+
+KEY = (1, 2, 3)
+
+
+def failure(trouble: Trouble, purpose: Purpose = Purpose.READ, said: str = "said") -> MailmendError:
+    """The error for a trouble with a table of James's."""
+    return failure_of(trouble, said, purpose, "apache_james", "imapUidTable")
+
+
+@pytest.mark.parametrize(
+    ("operation", "purpose"),
+    [
+        (Read(IMAP_UID, KEY), Purpose.READ),
+        (Scan(IMAP_UID, ("uid",)), Purpose.READ),
+        (Put(IMAP_UID, {}), Purpose.WRITE),
+        (Change(IMAP_UID, KEY), Purpose.WRITE),
+        (Remove(IMAP_UID, KEY), Purpose.WRITE),
+        (Count(MAILBOX_COUNTERS, KEY, {}), Purpose.ONCE),
+        (PutIfAbsent(IMAP_UID, {}), Purpose.ONCE),
+        (ChangeIf(IMAP_UID, KEY, {}), Purpose.ONCE),
+        (RemoveIf(IMAP_UID, KEY, {}), Purpose.ONCE),
+    ],
+)
+def test_what_is_conditional_or_counts_is_sent_once(operation: Operation, purpose: Purpose) -> None:
+    """Everything else may be sent again."""
+    assert purpose_of(operation) is purpose
+
+
+@pytest.mark.parametrize("trouble", [Trouble.SILENCE, Trouble.BROKEN])
+def test_a_lost_answer_of_what_is_sent_once_is_a_doubt(trouble: Trouble) -> None:
+    """Whatever the trouble was called: a timeout, a lost connection, a failing replica."""
+    error = failure(trouble, Purpose.ONCE)
+    assert type(error) is DoubtfulWrite
+    assert "SERIAL" in error.mend
+
+
+@pytest.mark.parametrize("trouble", [Trouble.NO_HOST, Trouble.FEW_REPLICAS, Trouble.DENIED, Trouble.REFUSED])
+def test_what_never_began_is_no_doubt(trouble: Trouble) -> None:
+    """Nothing was changed."""
+    assert not isinstance(failure(trouble, Purpose.ONCE), DoubtfulWrite)
+
+
+@pytest.mark.parametrize("purpose", [Purpose.READ, Purpose.WRITE])
+def test_silence_is_a_timeout(purpose: Purpose) -> None:
+    """A read or a plain write may simply be done again."""
+    assert type(failure(Trouble.SILENCE, purpose)) is TimedOut
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "code"),
+    [
+        (Trouble.DENIED, AccessDenied, ExitCode.CANNOT_REACH),
+        (Trouble.NO_HOST, CannotReach, ExitCode.CANNOT_REACH),
+        (Trouble.FEW_REPLICAS, NotEnoughReplicas, ExitCode.CANNOT_REACH),
+        (Trouble.BROKEN, CannotReach, ExitCode.CANNOT_REACH),
+        (Trouble.REFUSED, WrongUse, ExitCode.WRONG_USE),
+    ],
+)
+def test_each_trouble_has_its_kind_and_exit_code(trouble: Trouble, kind: type[MailmendError], code: ExitCode) -> None:
+    """Scripts rely on the codes."""
+    error = failure(trouble)
+    assert (type(error), error.exit_code) == (kind, code)
+
+
+@pytest.mark.parametrize(("trouble", "purpose"), list(product(Trouble, Purpose)))
+def test_every_error_says_what_and_where(trouble: Trouble, purpose: Purpose) -> None:
+    """The table's name and the server's own words are in it."""
+    error = failure(trouble, purpose, said="the server's words")
+    assert "apache_james.imapUidTable" in error.what
+    assert "the server's words" in error.what
+
+
+@pytest.mark.parametrize(
+    ("said", "missing"),
+    [
+        ("Undefined column name threadid in table apache_james.imapuidtable", "imapUidTable.threadid"),
+        ("Undefined name threadid in selection clause", "imapUidTable.threadid"),
+        ("Unknown identifier threadid", "imapUidTable.threadid"),
+        ("table imapuidtable does not exist", "table imapuidtable"),
+        ("unconfigured table imapuidtable", "table imapuidtable"),
+        (
+            'Error from server: code=2200 [Invalid query] message="table imapuidtable does not exist"',
+            "table imapuidtable",
+        ),
+    ],
+)
+def test_what_the_schema_lacks_is_named(said: str, missing: str) -> None:
+    """In the words of any server version."""
+    error = failure(Trouble.REFUSED, said=said)
+    assert isinstance(error, SchemaMismatch)
+    assert (error.keyspace, error.missing) == ("apache_james", (missing,))
+
+
+@pytest.mark.parametrize("said", ["Keyspace 'apache_james' does not exist", "keyspace apache_james does not exist"])
+def test_a_keyspace_that_is_gone_is_unknown(said: str) -> None:
+    """With the command that would create it."""
+    error = failure(Trouble.REFUSED, said=said)
+    assert isinstance(error, UnknownKeyspace)
+    assert "schema apply" in error.mend
+
+
+def test_other_refusals_are_told_in_the_servers_words() -> None:
+    """Out of the driver's wrapping."""
+    wrapped = '<Error from server: code=2000 [Syntax error in CQL query] message="line 1:0 no viable alternative">'
+    assert str(failure(Trouble.REFUSED, said=wrapped)).endswith("imapUidTable: line 1:0 no viable alternative")
+
+
+class TestNoContact:
+    """A cluster that could not be connected to at all."""
+
+    def test_the_address_is_named(self) -> None:
+        """And the options to look at."""
+        error = no_contact(Trouble.NO_HOST, "refused", "10.0.0.1:9042", None)
+        assert type(error) is CannotReach
+        assert "10.0.0.1:9042" in error.what
+        assert "--local-dc" not in error.mend
+
+    def test_a_data_centre_that_was_asked_for_may_be_the_reason(self) -> None:
+        """Its option is named too."""
+        error = no_contact(Trouble.NO_HOST, "none", "10.0.0.1:9042", "nowhere")
+        assert "'nowhere'" in error.what
+        assert "--local-dc" in error.mend
+
+    def test_refused_credentials_are_told_apart(self) -> None:
+        """They are mended elsewhere."""
+        error = no_contact(Trouble.DENIED, "bad credentials", "10.0.0.1:9042", None)
+        assert type(error) is AccessDenied
+        assert "--password-file" in error.mend

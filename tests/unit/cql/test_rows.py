@@ -1,0 +1,235 @@
+"""Values between the driver, the model and JSON: nothing is lost, and nothing depends on order."""
+
+import gzip
+import json
+from collections import namedtuple
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cql.rows import adaptation_of, conversion_of, decode, encode, normalised, row_reader, seen_reader
+from model.errors import BadIdentifier
+from model.operations import Seen
+from model.table import Column
+
+M = UUID("71158c60-e509-11f1-b512-b9fb9d6f173b")
+INSTANT = datetime(2026, 11, 20, 17, 40, 18, 255000, tzinfo=UTC)
+Path_ = namedtuple("Path_", ("namespace", "user"))  # noqa: PYI024 - what the driver makes of a user type
+JAMES_ROWS = Path(__file__).parents[2] / "data" / "james-keyspace"
+
+
+class SortedSet:
+    """A set of the driver's own kind: it can be walked, and is no `set`."""
+
+    def __init__(self, *elements: Any) -> None:
+        self.elements = elements
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.elements)
+
+
+class UserType:
+    """A user type as the driver tells it."""
+
+    fieldnames = ("namespace", "user")
+
+
+class ListOfUserTypes:
+    """A list of them."""
+
+    subtypes = (UserType,)
+
+
+class ListOfTexts:
+    """A list of something plain."""
+
+    subtypes = (str,)
+
+
+class TestNormalised:
+    """The driver's values in the model's forms."""
+
+    @pytest.mark.parametrize(
+        ("given_value", "expected"),
+        [
+            (None, None),
+            (M, M),
+            (b"x", b"x"),
+            (5, 5),
+            (INSTANT.replace(tzinfo=None), INSTANT),
+            (SortedSet("b", "a"), frozenset({"a", "b"})),
+            (["x", None], ("x", None)),
+            (Path_("#private", "me"), {"namespace": "#private", "user": "me"}),
+            ([Path_("a", "b")], ({"namespace": "a", "user": "b"},)),
+            ({"a": SortedSet(1)}, {"a": frozenset({1})}),
+        ],
+    )
+    def test_every_kind_has_one_form(self, given_value: Any, expected: Any) -> None:
+        """Whatever the column's type."""
+        assert normalised(given_value) == expected
+
+    @pytest.mark.parametrize("cql_type", ["text", "bigint", "timeuuid", "boolean", "counter", "blob"])
+    def test_plain_types_need_no_conversion(self, cql_type: str) -> None:
+        """Most columns cost nothing."""
+        assert conversion_of(cql_type) is None
+
+    @pytest.mark.parametrize(
+        ("cql_type", "value", "expected"),
+        [
+            ("timestamp", INSTANT.replace(tzinfo=None), INSTANT),
+            ("set<text>", SortedSet("a"), frozenset({"a"})),
+            ("list<frozen<attachments>>", [Path_("a", "b")], ({"namespace": "a", "user": "b"},)),
+            ("frozen<mailboxbase>", Path_("a", "b"), {"namespace": "a", "user": "b"}),
+        ],
+    )
+    def test_other_types_are_converted_as_they_are_declared(self, cql_type: str, value: Any, expected: Any) -> None:
+        """To the same forms."""
+        conversion = conversion_of(cql_type)
+        assert conversion is not None
+        assert conversion(value) == expected
+
+
+class TestReaders:
+    """Rows of the driver's tuples."""
+
+    COLUMNS = (Column("modSeq", "bigint"), Column("userFlags", "set<text>"), Column("day", "timestamp"))
+
+    def test_a_row_has_every_column_by_name(self) -> None:
+        """In lower case, nulls left null."""
+        read = row_reader(self.COLUMNS)
+        assert read((3, SortedSet("a"), None)) == {"modseq": 3, "userflags": frozenset({"a"}), "day": None}
+
+    def test_times_follow_the_columns(self) -> None:
+        """A column without a value has no time."""
+        see = seen_reader(self.COLUMNS, self.COLUMNS[:2])
+        assert see((3, None, None, 77, None)) == Seen({"modseq": 3, "userflags": None, "day": None}, {"modseq": 77})
+
+
+class TestAdaptation:
+    """What the driver takes only in another form: user types, given by field."""
+
+    def test_fields_are_put_in_order(self) -> None:
+        """Missing ones are null."""
+        adapt = adaptation_of(UserType)
+        assert adapt is not None
+        assert adapt({"user": "me", "namespace": "#private"}) == ("#private", "me")
+        assert adapt({"user": "me"}) == (None, "me")
+
+    def test_a_tuple_is_taken_as_it_is(self) -> None:
+        """Its fields are in order already."""
+        adapt = adaptation_of(UserType)
+        assert adapt is not None
+        assert adapt(("#private", "me")) == ("#private", "me")
+
+    def test_a_list_of_user_types_is_adapted_one_by_one(self) -> None:
+        """As attachments are."""
+        adapt = adaptation_of(ListOfUserTypes)
+        assert adapt is not None
+        assert adapt(({"user": "a", "namespace": "b"},)) == [("b", "a")]
+
+    def test_plain_types_need_none(self) -> None:
+        """Most values cost nothing."""
+        assert adaptation_of(str) is None
+        assert adaptation_of(ListOfTexts) is None
+
+
+CASES: list[tuple[str, Any, Any]] = [
+    ("timeuuid", M, str(M)),
+    ("timestamp", INSTANT, "2026-11-20T17:40:18.255Z"),
+    ("boolean", False, False),
+    ("bigint", -(2**63), -(2**63)),
+    ("counter", 5, 5),
+    ("text", "étiquette", "étiquette"),
+    ("blob", b"\x00\xff", "0x00ff"),
+    ("double", 1.5, 1.5),
+    ("decimal", Decimal("1.50"), "1.50"),
+    ("date", date(2026, 11, 20), "2026-11-20"),
+    ("set<text>", frozenset({"b", "a"}), ["a", "b"]),
+    ("frozen<list<int>>", (2, 1), [2, 1]),
+    ("tuple<int,text>", (1, "x"), [1, "x"]),
+    ("map<text, frozen<set<timeuuid>>>", {"k": frozenset({M})}, {"k": [str(M)]}),
+    ("map<int, text>", {1: "x"}, {"1": "x"}),
+    ("frozen<mailboxbase>", {"namespace": "#private", "user": "me"}, {"namespace": "#private", "user": "me"}),
+    ("list<frozen<attachments>>", ({"id": "a", "isinline": True},), [{"id": "a", "isinline": True}]),
+    ("text", None, None),
+]
+
+
+class TestJson:
+    """Values as JSON text keeps them."""
+
+    @pytest.mark.parametrize(("cql_type", "value", "text"), CASES)
+    def test_a_value_has_one_text_and_comes_back(self, cql_type: str, value: Any, text: Any) -> None:
+        """Through real JSON."""
+        assert encode(value) == text
+        assert decode(cql_type, json.loads(json.dumps(encode(value)))) == value
+
+    def test_instants_are_told_in_utc(self) -> None:
+        """Wherever they were taken."""
+        there = INSTANT.astimezone(timezone(timedelta(hours=9)))
+        assert encode(there) == "2026-11-20T17:40:18.255Z"
+
+    def test_a_set_of_unlike_values_has_an_order_too(self) -> None:
+        """Reports must not differ from run to run."""
+        assert encode(frozenset({1, "a", None})) == encode(frozenset({None, "a", 1}))
+
+    @pytest.mark.parametrize(
+        ("cql_type", "value"),
+        [
+            ("timeuuid", "no uuid"),
+            ("timeuuid", 5),
+            ("timestamp", "yesterday"),
+            ("bigint", "x"),
+            ("boolean", "yes"),
+            ("blob", "0xzz"),
+            ("set<text>", 5),
+            ("map<text,text>", ["a"]),
+            ("tuple<int,int>", [1]),
+            ("decimal", "x"),
+        ],
+    )
+    def test_what_is_not_of_the_type_is_refused(self, cql_type: str, value: Any) -> None:
+        """As a ValueError, whatever stumbled inside."""
+        with pytest.raises(ValueError, match=r".+"):
+            decode(cql_type, value)
+
+    def test_what_is_no_type_is_refused(self) -> None:
+        """A type is CQL's text."""
+        with pytest.raises(BadIdentifier):
+            decode("set<", [])
+
+    @given(
+        value=st.recursive(
+            st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.uuids(), st.binary()),
+            lambda inner: st.lists(inner) | st.frozensets(st.text()) | st.dictionaries(st.text(), inner),
+        )
+    )
+    def test_anything_can_be_told_in_json(self, value: Any) -> None:
+        """No value of a row makes a report fail."""
+        assert json.loads(json.dumps(encode(value))) == encode(value)
+
+    @given(instant=st.datetimes(timezones=st.timezones()))
+    def test_an_instant_comes_back_to_the_millisecond(self, instant: datetime) -> None:
+        """Cassandra keeps no more."""
+        back = decode("timestamp", encode(instant))
+        assert timedelta() <= instant - back < timedelta(milliseconds=1)
+
+
+@pytest.mark.skipif(not JAMES_ROWS.exists(), reason="the rows that James wrote are not here")
+def test_rows_that_james_wrote_come_back() -> None:
+    """Real rows of every kind survive decoding and encoding."""
+    from model.catalog import IMAP_UID, MAILBOX  # noqa: PLC0415 - beside what it is for
+
+    for table in (IMAP_UID, MAILBOX):
+        with gzip.open(JAMES_ROWS / f"{table.name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+            for line in lines:
+                told = json.loads(line)
+                for column in table.columns:
+                    assert encode(decode(column.type, told.get(column.name))) == told.get(column.name)
