@@ -97,7 +97,7 @@ class ClockReading:
     @property
     def earliest(self) -> int:
         """The earliest of them."""
-        return min(self.before, *self.nodes)
+        return min((self.before, *self.nodes))
 
     @property
     def spread(self) -> int:

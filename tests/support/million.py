@@ -50,6 +50,8 @@ class VanishingTables:
                 yield from ({"mailboxid": _mailbox(n), "uid": n + 1} for n in range(self._messages) if n % 2 == 0)
             case "mailboxCounters":
                 yield from map(self._counters, range(MAILBOXES))
+            case _:
+                pass  # nothing is deleted or recent, and nobody has flags of his own
 
     def _counters(self, mailbox: int) -> dict[str, Any]:
         count = len(range(mailbox, self._messages, MAILBOXES))

@@ -1,0 +1,130 @@
+"""The law of T: when a margin is enough, what T is, and when clocks differ too much."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.errors import ClocksDiffer, UnsafeRequest
+from model.ids import micros_of
+from repair.clock import MICROS, ClockReading, SystemClock, Timing, as_of, take_as_of
+from tests.support.clock import START, VirtualClock, uuid_at
+
+seconds = st.floats(0, 1000, allow_nan=False)
+instants = st.integers(START, START + 3600 * MICROS)
+
+
+class Nodes:
+    """Servers whose clocks are this far from the virtual one."""
+
+    def __init__(self, clock: VirtualClock, offsets: Sequence[float], latency: float = 0.0) -> None:
+        self._clock, self._offsets, self._latency = clock, offsets, latency
+
+    def node_micros(self) -> Sequence[int]:
+        """Their clocks; asking takes a while."""
+        self._clock.advance(self._latency)
+        return [self._clock.micros() + round(offset * MICROS) for offset in self._offsets]
+
+
+def test_the_defaults_keep_the_law() -> None:
+    """What applies when nobody says anything is safe."""
+    timing = Timing()
+    assert timing.margin_seconds > timing.skew_seconds + timing.stamp_age_seconds
+
+
+@given(seconds, seconds, seconds)
+def test_a_margin_is_refused_unless_it_exceeds_skew_and_stamp_age(margin: float, skew: float, age: float) -> None:
+    """Margin > S + A, or an error that names the way out."""
+    if margin > skew + age:
+        assert Timing(margin, skew, age).margin_micros == round(margin * MICROS)
+    else:
+        with pytest.raises(UnsafeRequest, match="--no-writers"):
+            Timing(margin, skew, age)
+
+
+def test_a_quiet_keyspace_needs_no_margin() -> None:
+    """Nobody writes: T is the start of the scan itself, and nothing has to be waited for."""
+    timing = Timing(margin_seconds=0, no_writers=True)
+    assert timing.margin_micros == 0
+    assert timing.look_gap_seconds == 0
+
+
+def test_negative_times_are_refused_even_on_a_quiet_keyspace() -> None:
+    """A negative margin would put T into the future."""
+    with pytest.raises(UnsafeRequest, match="negative"):
+        Timing(margin_seconds=-1, no_writers=True)
+
+
+@given(instants, st.lists(instants, max_size=5), st.integers(0, MICROS))
+def test_t_lies_a_margin_before_every_readable_clock(before: int, nodes: list[int], took: int) -> None:
+    """Whatever the clocks say: either T is before all of them by the margin, or the run is refused."""
+    timing = Timing()
+    reading = ClockReading(before, tuple(nodes), before + took)
+    try:
+        moment = as_of(reading, timing)
+    except ClocksDiffer:
+        assert max((before + took, *nodes)) - min((before, *nodes)) >= timing.skew_allowed_micros
+    else:
+        assert all(moment <= clock - timing.margin_micros for clock in (before, *nodes))
+
+
+def test_clocks_that_differ_by_more_than_the_margin_covers_are_refused() -> None:
+    """30 s of margin less 20 s of stamp age leave 10 s."""
+    clock = VirtualClock()
+    with pytest.raises(ClocksDiffer, match=r"differ by 11\.000 s"):
+        take_as_of(clock, Nodes(clock, [0, 11]), Timing())
+
+
+def test_clocks_that_differ_by_less_are_taken_at_the_earliest() -> None:
+    """A node that is behind pulls T back with it."""
+    clock = VirtualClock()
+    assert take_as_of(clock, Nodes(clock, [3, -4]), Timing()) == START - 4 * MICROS - 30 * MICROS
+
+
+def test_a_slow_answer_is_no_difference_of_clocks() -> None:
+    """Asking took a minute, yet every clock is right: what lies between the two looks is nobody's fault."""
+    clock = VirtualClock()
+    assert take_as_of(clock, Nodes(clock, [0, 0], latency=60), Timing()) == START - 30 * MICROS
+
+
+def test_two_nodes_that_differ_from_each_other_are_seen_too() -> None:
+    """Each is within bounds of ours, but not of the other."""
+    reading = ClockReading(START, (START - 6 * MICROS, START + 6 * MICROS), START)
+    assert reading.spread == 12 * MICROS
+
+
+def test_without_writers_clocks_need_not_agree() -> None:
+    """Nothing can be overwritten, so nothing is refused."""
+    clock = VirtualClock()
+    assert take_as_of(clock, Nodes(clock, [100]), Timing(no_writers=True)) == START
+
+
+def test_the_system_clock_tells_one_time_in_both_of_its_forms() -> None:
+    """Microseconds and UUIDs come from the same clock."""
+    clock = SystemClock()
+    before, named, after = clock.micros(), clock.new_uuid(), clock.micros()
+    assert named.version == 1
+    assert before - MICROS <= micros_of(named) <= after + MICROS
+
+
+def test_the_system_clock_sleeps_no_negative_time() -> None:
+    """A pace that is behind asks for nothing."""
+    SystemClock().sleep(-1)
+
+
+@given(st.integers(0, 2**52), st.integers(0, 2**20))
+def test_virtual_uuids_carry_their_instant(micros: int, sequence: int) -> None:
+    """What the tests' clock hands out is a real version-1 UUID of that instant."""
+    made = uuid_at(micros, sequence)
+    assert made.version == 1
+    assert micros_of(made) == micros
+
+
+def test_virtual_uuids_never_repeat_and_sleeping_moves_the_hand() -> None:
+    """Two in the same microsecond differ; sleeping is remembered."""
+    clock = VirtualClock()
+    assert len({clock.new_uuid() for _ in range(20_000)}) == 20_000
+    clock.sleep(1.5)
+    assert clock.micros() == START + 1_500_000
+    assert clock.slept == [1.5]

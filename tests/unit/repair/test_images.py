@@ -1,0 +1,99 @@
+"""Rows, suspects and outcomes come back from text exactly as they went."""
+
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.operations import Seen
+from repair.decide import DETECTED, Verdict
+from repair.findings import Outcome, Suspect
+from repair.images import image_from, image_text, key_from, key_text, packed, suspect_from, suspect_text, unpacked
+
+plain = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.text(),
+    st.binary(),
+    st.uuids(),
+    st.datetimes(timezones=st.just(UTC)),
+    st.dates(),
+    st.times(),
+    st.decimals(allow_nan=False, allow_infinity=False),
+)
+values = st.one_of(
+    plain,
+    st.frozensets(st.text()),
+    st.frozensets(st.integers()),
+    st.lists(plain).map(tuple),
+    st.dictionaries(st.text(), plain),
+)
+rows = st.dictionaries(st.text(min_size=1), values, max_size=5)
+seens = st.builds(Seen, rows, st.dictionaries(st.text(), st.integers(), max_size=3))
+suspects = st.builds(
+    Suspect,
+    projection=st.text(),
+    key=st.lists(plain, max_size=3).map(tuple),
+    verdict=st.sampled_from(DETECTED),
+    truth_ids=st.lists(st.uuids(), max_size=2).map(tuple),
+    wanted=st.dictionaries(st.text(), st.one_of(st.integers(), st.frozensets(st.text()))),
+)
+
+
+@given(values)
+def test_every_value_comes_back_as_it_was(value: Any) -> None:
+    """Type and all: a date does not come back as an instant, nor a set as a list."""
+    back = unpacked(packed(value))
+    assert back == value
+    assert type(back) is type(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [datetime(2026, 1, 2, 3, 4, 5, 678901, UTC), date(2026, 1, 2), time(3, 4), Decimal("1.50"), ({"a": (b"x",)},)],
+)
+def test_rare_values_come_back_too(value: Any) -> None:
+    """What only a column unknown to the catalog may hold."""
+    assert unpacked(packed(value)) == value
+
+
+def test_what_has_no_form_is_refused_rather_than_lost() -> None:
+    """A before-image that cannot come back is worth nothing: the write that needs it must not happen."""
+    with pytest.raises(TypeError, match="complex"):
+        packed(1j)
+
+
+@given(st.lists(plain, max_size=3).map(tuple), st.lists(plain, max_size=3).map(tuple))
+def test_key_lines_are_equal_exactly_for_equal_keys(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
+    """A key's line can be a key itself."""
+    assert key_from(key_text(one)) == one
+    if key_text(one) == key_text(other):
+        assert one == other
+
+
+def test_sets_have_one_line_whatever_their_order() -> None:
+    """Two builds of one set give one text."""
+    assert key_text((frozenset("abc"),)) == key_text((frozenset("cba"),))
+
+
+@given(suspects)
+def test_a_suspect_fits_on_one_line_and_comes_back(suspect: Suspect) -> None:
+    """Line breaks inside of values do not break lines."""
+    line = suspect_text(suspect)
+    assert "\n" not in line
+    assert suspect_from(line) == suspect
+
+
+@given(suspects, st.sampled_from(Verdict), st.lists(seens, max_size=2).map(tuple), st.none() | seens, st.booleans())
+def test_an_image_keeps_what_was_seen_and_not_what_became_of_it(
+    suspect: Suspect, verdict: Verdict, truths: tuple[Seen, ...], projected: Seen | None, last: bool
+) -> None:
+    """Result and error are kept apart, since they are known only later."""
+    outcome = Outcome(suspect, verdict, Verdict.FIXED, truths, projected, last_trace=last, error="x")
+    back = image_from(image_text(outcome))
+    assert back == Outcome(suspect, verdict, None, truths, projected, last_trace=last)
+    assert image_from(image_text(outcome), result=Verdict.FIXED, error="x") == outcome
