@@ -145,7 +145,7 @@ def next_lines(summary: Summary) -> list[str]:
         elif any(found[verdict] for verdict in MENDABLE):
             lines.append(f"Next: mailmend repair messages{keyspace} --dry-run")
     elif summary.run is None:
-        lines.append(f"Nothing was written. A repair would mend {summary.due.total():,}, or more while writers go on.")
+        lines.append(f"Nothing was written. A repair would mend {summary.due.total():,}.")
         lines += [f"Next: mailmend repair messages{keyspace}"] if summary.due.total() else []
     elif mendable or summary.moved or summary.left.get(Verdict.AHEAD):
         lines.append(f"Next: mailmend repair messages{keyspace} (a second run mends what moved or was left)")

@@ -22,15 +22,19 @@ from cql.introspect import keyspace_exists, live_schema
 from cql.memory import MemoryTables
 from model.binding import bind
 from model.catalog import FAMILIES, MESSAGES
-from model.errors import BadSettings, UnknownRun
+from model.errors import BadSettings, UnknownRun, WrongUse
+from model.ids import MailboxId, MessageId
 from model.ledger_tables import KEEP
 from model.projections import Family
-from repair.clock import SystemClock
+from repair.clock import SystemClock, Timing
+from repair.counters import CounterMender
 from repair.findings import Engine, Progress
 from repair.leases import Leases
 from repair.local_engine import LocalEngine
+from repair.online import Mailboxes, Messages, Target, Targeted, mailboxes_of
 from repair.orders import Means, Order, Recount
 from repair.runs import Ledger
+from repair.undo import UndoMeans
 
 if TYPE_CHECKING:
     from cql.session import CassandraCluster, Keyspace
@@ -96,10 +100,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class EngineWanted:
-    """Which engine scans, and where Spark runs."""
+    """Which engine looks: Spark (and where), this process, or none but reads by key when a target is named."""
 
     name: str
     master: str | None = None
+    target: Target | None = None
 
 
 def families_named(what: str) -> tuple[Family, ...]:
@@ -123,29 +128,42 @@ def open_place(connection: ConnectionSettings) -> Iterator[Place]:
 
 @contextmanager
 def means_to_look(
-    place: Place, wanted: EngineWanted, order: Order, progress: Progress, keep: timedelta = KEEP
+    place: Place, wanted: EngineWanted, order: Order, progress: Progress, timing: Timing | None = None
 ) -> Iterator[Means]:
     """What a check or a dry run works with: its ledger and leases are in memory, so nothing can be written anywhere."""
     nowhere = MemoryTables(place.clock.micros)
-    ledger, leases = Ledger(nowhere, place.clock, keep), Leases(nowhere, place.clock, owner_name())
+    ledger, leases = Ledger(nowhere, place.clock), Leases(nowhere, place.clock, owner_name())
     with _engine(place, wanted, ledger) as engine:
-        recount = _recount(place, order, ledger, leases)
+        recount = _recount(place, order, timing or order.timing, ledger, leases)
         yield Means(engine, place.clock, place.cluster, progress, recount)
 
 
 @contextmanager
 def means_to_mend(
-    place: Place, wanted: EngineWanted, order: Order, progress: Progress, keep: timedelta = KEEP
+    place: Place, wanted: EngineWanted, order: Order, progress: Progress, keep: timedelta
 ) -> Iterator[Means]:
     """What a repair works with: the ledger, whose keyspace is created if need be, and its leases."""
     ledger, leases = place.ledger(keep), place.leases()
     with _engine(place, wanted, ledger) as engine:
-        recount = _recount(place, order, ledger, leases)
+        recount = _recount(place, order, order.timing, ledger, leases)
         yield Means(engine, place.clock, place.cluster, progress, recount, ledger, leases)
+
+
+def means_to_undo(
+    place: Place, families: tuple[Family, ...], progress: Progress, *, no_writers: bool = False
+) -> UndoMeans:
+    """What taking a run back works with."""
+    ledger, leases, timing = place.ledger(), place.leases(), Timing(no_writers=no_writers)
+    mail = place.mail
+    counters = CounterMender(mail, mail.name, families, place.clock, timing, ledger, leases)
+    return UndoMeans(mail, ledger, place.clock, progress, leases, counters)
 
 
 @contextmanager
 def _engine(place: Place, wanted: EngineWanted, ledger: Ledger) -> Iterator[Engine]:
+    if wanted.target is not None:
+        yield Targeted(place.mail, ledger, place.clock, wanted.target)
+        return
     if wanted.name == "local":
         yield LocalEngine(place.mail, ledger, place.clock)
         return
@@ -159,8 +177,29 @@ def _engine(place: Place, wanted: EngineWanted, ledger: Ledger) -> Iterator[Engi
         opened.stop()
 
 
-def _recount(place: Place, order: Order, ledger: Ledger, leases: Leases) -> Recount | None:  # noqa: ARG001
-    return None
+def _recount(place: Place, order: Order, timing: Timing, ledger: Ledger, leases: Leases) -> Recount:
+    return CounterMender(place.mail, order.keyspace, order.families, place.clock, timing, ledger, leases)
+
+
+def target_of(
+    place: Place, messages: tuple[UUID, ...], mailboxes: tuple[UUID, ...], users: tuple[str, ...], *, scan: bool
+) -> Target | None:
+    """What the command line names, or None for the whole keyspace.
+
+    Raises:
+        WrongUse: messages and mailboxes at once, a scan of nothing, or a user without a mailbox.
+    """
+    if messages and (mailboxes or users):
+        raise WrongUse("--message cannot be combined with --mailbox or --user", mend="Run the command twice.")
+    if scan and not (mailboxes or users):
+        raise WrongUse("--scan goes with --mailbox or --user", mend="Without them everything is scanned anyway.")
+    if messages:
+        return Messages(tuple(MessageId(one) for one in messages))
+    if not (mailboxes or users):
+        return None
+    named = [MailboxId(one) for one in mailboxes]
+    of_users = [one for user in users for one in mailboxes_of(place.mail, user)]
+    return Mailboxes(tuple(dict.fromkeys([*named, *of_users])), scan=scan)
 
 
 def contact_of(connection: ConnectionSettings) -> Contact:

@@ -33,6 +33,7 @@ Exit codes: 0 no drift (leaks are told and do not count), 1 confirmed drift, 2 w
 @click.command(epilog=_EPILOG)
 @click.argument("what", type=click.Choice(["messages", "all"]), default="all")
 @timing_options
+@click.option("--no-writers", is_flag=True, help="Declare that nobody writes: counters are looked at twice at once.")
 @click.option("--no-recheck", is_flag=True, help="Report raw suspects, without waiting and looking again.")
 @scanning_options
 @result_options
@@ -63,14 +64,16 @@ def check(  # noqa: PLR0917 - click passes by name
             families=place.families(families_named(what)),
             level=Level(level),
             delay_seconds=delay.total_seconds(),
-            timing=Timing(skew_seconds=clock_skew.total_seconds(), no_writers=True),
+            timing=Timing(0, clock_skew.total_seconds(), no_writers=True),
             recheck=not switches["no_recheck"],
             accept_torn=torn == "accept",
             rows_per_second=rows_per_second,
         )
+        # Nothing is written, so nothing needs a date; only counters need to know whether somebody may be writing.
+        timing = Timing(skew_seconds=clock_skew.total_seconds(), no_writers=switches["no_writers"])
         with (
             progress_on(stderr_console(), place.clock) as progress,
-            means_to_look(place, EngineWanted(engine, master), order, progress) as means,
+            means_to_look(place, EngineWanted(engine, master), order, progress, timing) as means,
         ):
             summary = check_keyspace(order, means, gatherer)
     return present(summary, gatherer.samples, wanted, place.clock)

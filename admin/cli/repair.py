@@ -17,7 +17,7 @@ from admin.cli.results import Wanted, gathering, present, result_options
 from admin.output import stderr_console
 from admin.progress import progress_on
 from admin.settings import ConnectionSettings
-from admin.wiring import EngineWanted, families_named, means_to_look, means_to_mend, open_place, owner_name
+from admin.wiring import EngineWanted, families_named, means_to_look, means_to_mend, open_place, owner_name, target_of
 from model.errors import UnsafeRequest
 from model.ledger_tables import KEEP as KEEP_DEFAULT
 from model.operations import Level
@@ -40,6 +40,12 @@ Examples:
   mailmend repair messages --orphans quarantine           take rows without content out of mailboxes
 
 {_EXIT_CODES}"""
+
+
+PARTLY_SEEN = (
+    "Only what the mailboxes' own rows show was looked at: rows that differ from the truth, and rows without one. "
+    "A message that is missing there is found with --scan, or with --message."
+)
 
 
 @click.group()
@@ -123,10 +129,15 @@ def messages(  # noqa: PLR0917 - click passes by name
         families = place.families(families_named("messages"))
         order = order_of(place.mail.name, families, options, keep)
         progress = stack.enter_context(progress_on(stderr_console(), place.clock))
-        named = EngineWanted(engine, master)
-        ready = means_to_look if order.dry_run else means_to_mend
-        means = stack.enter_context(ready(place, named, order, progress, keep))
+        target = target_of(place, messages_named, mailboxes_named, users_named, scan=options["scan"])
+        named = EngineWanted(engine, master, target)
+        if order.dry_run:
+            means = stack.enter_context(means_to_look(place, named, order, progress))
+        else:
+            means = stack.enter_context(means_to_mend(place, named, order, progress, keep))
         summary = repair_keyspace(order, means, gatherer)
+    if (mailboxes_named or users_named) and not options["scan"]:
+        click.echo(PARTLY_SEEN, err=True)
     return present(summary, gatherer.samples, wanted, place.clock)
 
 

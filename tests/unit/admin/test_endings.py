@@ -31,9 +31,7 @@ def _raises(error: BaseException) -> Callable[[], object]:
         (click.FileError("x"), 2),
     ],
 )
-def test_each_kind_of_error_has_its_exit_code(
-    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_kind_of_error_has_its_exit_code(error: Exception, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Scripts tell what happened by the code; people by the message, on stderr."""
     assert ending_of(_raises(error)) == code
 
@@ -76,9 +74,7 @@ def test_a_crash_without_room_for_a_log_is_still_one_line(
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), PipeClosed()])
-def test_a_reader_who_went_away_is_not_told_anything(
-    error: Exception, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_reader_who_went_away_is_not_told_anything(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     """`| head` is no error, and no drift."""
     assert ending_of(_raises(error)) == PIPE_CLOSED
     assert capsys.readouterr().err == ""

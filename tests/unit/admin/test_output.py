@@ -44,6 +44,7 @@ def test_the_json_has_exactly_the_names_of_the_contract() -> None:
         "moved",
         "failed",
         "last_traces",
+        "due",
         "seconds",
         "exit",
     }

@@ -83,7 +83,9 @@ def test_an_unknown_page_is_refused() -> None:
 
 
 def _parse(command: click.Command, words: list[str], parent: click.Context | None = None) -> None:
-    words = [word.replace("$RUN", "6e0ab5e0-8d1c-11f0-8000-000000000001").replace("$KEYSPACE", "mail") for word in words]
+    words = [
+        word.replace("$RUN", "6e0ab5e0-8d1c-11f0-8000-000000000001").replace("$KEYSPACE", "mail") for word in words
+    ]
     words = [word.replace("$MAILBOX", "6e0ab5e0-8d1c-11f0-8000-000000000001") for word in words]
     words = [word.replace("$MESSAGE", "6e0ab5e0-8d1c-11f0-8000-000000000001") for word in words]
     if not isinstance(command, click.Group):

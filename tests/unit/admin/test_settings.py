@@ -170,7 +170,10 @@ def test_a_broken_cqlshrc_is_named(text: str) -> None:
 @pytest.mark.parametrize("section", ["plain_text_auth", "PlainTextAuthProvider"])
 def test_the_credentials_file_of_cqlsh_is_read(section: str) -> None:
     """Both names that cqlsh has for the section."""
-    assert parse_credentials(f"[{section}]\nusername = u\npassword = p%x\n", FILE) == {"username": "u", "password": "p%x"}
+    assert parse_credentials(f"[{section}]\nusername = u\npassword = p%x\n", FILE) == {
+        "username": "u",
+        "password": "p%x",
+    }
 
 
 def test_a_broken_credentials_file_shows_none_of_its_lines() -> None:

@@ -1,0 +1,65 @@
+"""The command line inside the test's own process: what it said, where, and with which exit code it ended."""
+
+import contextlib
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from admin.cli import run
+from cql.contact import Contact
+
+OURS = "MAILMEND_"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one JSON object on stdout."""
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A person's shell: an empty home, and environment variables that say where the cluster is."""
+
+    home: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, *arguments: str, **environment: str) -> Ended:
+        """Type `mailmend` and the arguments."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            _environment({**self.environment, **environment}, self.home),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            code = run(list(arguments))
+        return Ended(code, out.getvalue(), err.getvalue())
+
+
+def command_line(home: Path, contact: Contact | None = None, **environment: str) -> CommandLine:
+    """A shell whose environment names the cluster."""
+    where = {"MAILMEND_HOST": " ".join(contact.hosts), "MAILMEND_PORT": str(contact.port)} if contact else {}
+    return CommandLine(home, {**where, **environment})
+
+
+@contextlib.contextmanager
+def _environment(ours: Mapping[str, str], home: Path) -> Iterator[None]:
+    """Nothing of the developer's own settings reaches the command."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    fresh = {**kept, "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "XDG_DATA_HOME": str(home / "data")}
+    with patch.dict(os.environ, {**fresh, **ours}, clear=True):
+        yield

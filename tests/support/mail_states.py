@@ -1,0 +1,106 @@
+"""Mail keyspaces on a real server in exactly the state that a test or a runbook page describes.
+
+Creating a keyspace is slow and filling one is not: tests share one, and each begins with `refill`. Everything is written
+as of now, so the commands of a test declare the keyspace quiet (`QUIET`) or wait.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from cql.session import CassandraCluster, Keyspace
+from model.catalog import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.operations import Change, Count, Put, Read, Remove, Scan, Write
+from model.table import Key, Row, Table
+from tests.support.keyspaces import MAIL, created
+from tests.support.repairing import MAILBOX, content_row, mirror_row, truth_row
+
+QUIET: Mapping[str, str] = {
+    "MAILMEND_CHECK_NO_WRITERS": "1",
+    "MAILMEND_REPAIR_MESSAGES_NO_WRITERS": "1",
+    "MAILMEND_REPAIR_LAGS_NO_WRITERS": "1",
+    "MAILMEND_UNDO_NO_WRITERS": "1",
+}
+"""Nobody else writes to a test's keyspace: no margin, and counters need not be looked at twice 21 seconds apart."""
+
+_FILLED = (IMAP_UID, MESSAGE_ID, MESSAGE_V3, APPLICABLE_FLAG, *(one.table for one in MESSAGES.filters))
+
+
+@dataclass(slots=True)
+class MailKeyspace:
+    """A mail keyspace with a few messages in one mailbox."""
+
+    name: str
+    tables: Keyspace
+    truths: Sequence[Row] = ()
+    mailbox: UUID = field(default=MAILBOX)
+
+    def refill(self, messages: int = 4) -> None:
+        """Every projection agrees with its truth again, whatever a test did before."""
+        self.truths = [truth_row(number, flagseen=number % 2 == 0) for number in range(1, messages + 1)]
+        self._write(self._leftovers())
+        self._write([write for truth in self.truths for write in _message(truth)])
+        self._count(messages, sum(not truth["flagseen"] for truth in self.truths))
+
+    def get(self, table: Table, key: Key) -> Row | None:
+        """A row, or None."""
+        found = self.tables.read(Read(table, key))
+        return found[0].row if found else None
+
+    def mirror(self, truth: Row) -> Row | None:
+        """The messageIdTable row of a truth row."""
+        return self.get(MESSAGE_ID, MESSAGES.mirror.key_of(truth))
+
+    def lose_projection(self, truth: Row) -> None:
+        """The process died between the truth and its projection."""
+        self.tables.write(Remove(MESSAGE_ID, MESSAGES.mirror.key_of(truth)))
+
+    def lose_flag_update(self, truth: Row) -> None:
+        """A flag update reached the truth and no projection of it."""
+        change = {"flagflagged": not truth["flagflagged"], "modseq": truth["modseq"] + 1}
+        self.tables.write(Change(IMAP_UID, IMAP_UID.key_of(truth), assign=change))
+
+    def lose_content(self, truth: Row) -> None:
+        """A delete was half carried out: the content went, the rows stayed."""
+        self.tables.write(Remove(MESSAGE_V3, (truth["messageid"],)))
+
+    def lose_truth(self, truth: Row) -> None:
+        """A delete was half carried out: the truth went, its projections stayed."""
+        self.tables.write(Remove(IMAP_UID, IMAP_UID.key_of(truth)))
+
+    def _leftovers(self) -> list[Write]:
+        """Removals of every row; of whole partitions, as fast as they come."""
+        partitions: list[Write] = []
+        for table in _FILLED:
+            names = tuple(column.name for column in table.partition)
+            keys = {tuple(row[name] for name in names) for row in self.tables.scan(Scan(table, names))}
+            partitions += [Remove(table, key) for key in keys]
+        return partitions
+
+    def _count(self, count: int, unseen: int) -> None:
+        """Counters can only be added to."""
+        now = self.get(MAILBOX_COUNTERS, (self.mailbox,)) or {}
+        deltas = {"count": count - (now.get("count") or 0), "unseen": unseen - (now.get("unseen") or 0)}
+        self.tables.write(Count(MAILBOX_COUNTERS, (self.mailbox,), deltas))
+
+    def _write(self, writes: Sequence[Write]) -> None:
+        for error in self.tables.write_all(writes):
+            if error:
+                raise error
+
+
+def mail_keyspace(cluster: CassandraCluster, name: str) -> MailKeyspace:
+    """An empty one, to be filled by `refill`."""
+    return MailKeyspace(name, created(cluster, name, MAIL))
+
+
+def _message(truth: Row) -> list[Write]:
+    filters: list[Write] = [
+        Put(one.table, one.table.key_row(one.key_of(truth))) for one in MESSAGES.filters if one.when.holds(truth)
+    ]
+    return [
+        Put(IMAP_UID, truth),
+        Put(MESSAGE_ID, mirror_row(truth)),
+        Put(MESSAGE_V3, content_row(truth["messageid"])),
+        *filters,
+    ]
