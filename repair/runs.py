@@ -8,7 +8,7 @@ own earlier attempt wrote. Two things see to that, without a conditional write p
   earliest stays. It is one cell, so two attempts in the same microsecond leave one image whole, never a mixture; both
   were read before either had written. Expiry counts from the write, not from its stamp: each attempt renews it.
 
-What became of a finding is written apart, as of now: there the latest wins.
+What became of a finding is written apart, under the session's own rising stamps: there the latest wins.
 """
 
 import json
@@ -131,8 +131,7 @@ class Ledger:
 
     def settle(self, run: RunId, outcomes: Sequence[Outcome]) -> list[MailmendError | None]:
         """Keep what became of findings; for each its error, or None."""
-        now = self.clock.micros()
-        return self.tables.write_all([self._result(run, outcome, now) for outcome in outcomes])
+        return self.tables.write_all([self._result(run, outcome) for outcome in outcomes])
 
     def findings(self, run: RunId) -> Iterator[Outcome]:
         """Everything that a run recorded, streamed bucket by bucket."""
@@ -165,16 +164,16 @@ class Ledger:
         return [run for run in runs if keyspace is None or run.keyspace == keyspace]
 
     def _keep_run(self, run: Run) -> None:
-        self.tables.write(Put(REPAIR_RUN, _row_of(run), at=self.clock.micros(), ttl_seconds=self._ttl))
+        self.tables.write(Put(REPAIR_RUN, _row_of(run), ttl_seconds=self._ttl))
 
     def _image(self, run: RunId, outcome: Outcome, at: int) -> Put:
         row = REPAIR_FINDING.key_row(_finding_key(run, outcome.suspect)) | {"before": image_text(outcome)}
         return Put(REPAIR_FINDING, row, at=at, ttl_seconds=self._ttl)
 
-    def _result(self, run: RunId, outcome: Outcome, at: int) -> Put:
+    def _result(self, run: RunId, outcome: Outcome) -> Put:
         cells = {"result": outcome.result.value if outcome.result else "", "error": outcome.error or ""}
         row = REPAIR_FINDING.key_row(_finding_key(run, outcome.suspect)) | cells
-        return Put(REPAIR_FINDING, row, at=at, ttl_seconds=self._ttl)
+        return Put(REPAIR_FINDING, row, ttl_seconds=self._ttl)
 
     @property
     def _ttl(self) -> int:
