@@ -148,7 +148,7 @@ class CassandraCluster:
         name = identifier(keyspace, "keyspace name")
         rows = self.query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", (name,))
         if not rows:
-            raise UnknownKeyspace(keyspace)
+            raise UnknownKeyspace(name)
         return dict(rows[0]["replication"])
 
     def query(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
