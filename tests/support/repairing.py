@@ -8,10 +8,10 @@ from uuid import UUID
 
 from cql.memory import MemoryTables, Surround
 from cql.statements import Operation
-from model.catalog import IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.catalog import APPLICABLE_FLAG, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import TimedOut
 from model.ids import RunId
-from model.operations import Put, Read, Remove, Scan, Seen
+from model.operations import Change, Put, Read, Remove, Scan, Seen
 from model.table import Key, Row, Table
 from repair.clock import MICROS
 from repair.decide import MENDABLE, Verdict
@@ -83,6 +83,10 @@ class World:
         """A row's removal, as if then."""
         self.mail.write(Remove(table, key, at=at))
 
+    def add_flag(self, flag: str, at: int) -> None:
+        """A user flag of the mailbox, as if added then."""
+        self.mail.write(Change(APPLICABLE_FLAG, (MAILBOX,), add={"userflags": frozenset({flag})}, at=at))
+
     def message(self, truth: Row, *, projected: bool = True, content: bool = True, at: int = LONG_AGO) -> Row:
         """A message with all that follows from it; or without its projections, or its content."""
         self.put(IMAP_UID, truth, at)
@@ -104,6 +108,17 @@ class World:
         rows = self.mail.read(Read(table, key, times=True))
         return rows[0] if rows else None
 
+    def during_sleep(self, happen: Callable[[], None]) -> None:
+        """Let something happen at the first wait."""
+        sleep = self.clock.sleep
+
+        def slept(seconds: float) -> None:
+            self.clock.sleep = sleep  # type: ignore[method-assign]
+            sleep(seconds)
+            happen()
+
+        self.clock.sleep = slept  # type: ignore[method-assign]
+
     def watch_writes(self) -> list[Operation]:
         """Every write to either keyspace from now on."""
         written: list[Operation] = []
@@ -111,6 +126,7 @@ class World:
         def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
             if not isinstance(operation, Read | Scan):
                 written.append(operation)
+            self.clock.advance(1e-6)
             return carry_out()
 
         self.memory.surround = self.kept.surround = watch

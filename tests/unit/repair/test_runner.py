@@ -1,0 +1,351 @@
+"""A check and a repair from the first clock reading to the exit code, over tables in memory."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cql.memory import MemoryTables
+from model.catalog import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.errors import ClocksDiffer, ExitCode, FixLimit, LeaseHeld, UnsafeRequest
+from model.operations import Count, Put
+from model.table import Row
+from repair.clock import MICROS, Timing
+from repair.counters import CounterMender
+from repair.decide import Verdict
+from repair.findings import Outcome
+from repair.leases import Leases
+from repair.local_engine import LocalEngine
+from repair.orders import Means, Order
+from repair.runner import check, lease_name, repair
+from repair.runs import RunState
+from tests.support.clock import START
+from tests.support.progress import SilentProgress
+from tests.support.repairing import (
+    LONG_AGO,
+    MAILBOX,
+    World,
+    content_row,
+    message,
+    mirror_row,
+    place,
+    truth_row,
+)
+
+ORDER = Order("mail", (MESSAGES,), options={"delay": "60s"})
+
+
+@pytest.fixture
+def world() -> World:
+    """An empty mail keyspace."""
+    return World()
+
+
+def means(world: World, **changes: Any) -> Means:
+    """What works on the world, with the engine that needs no Spark."""
+    leases = Leases(world.kept, world.clock, "us")
+    made = Means(
+        engine=LocalEngine(world.mail, world.ledger, world.clock),
+        clock=world.clock,
+        nodes=world.memory,
+        progress=SilentProgress(),
+        recount=CounterMender(world.mail, "mail", (MESSAGES,), world.clock, Timing(), world.ledger, leases),
+        ledger=world.ledger,
+        leases=leases,
+    )
+    return replace(made, **changes)
+
+
+def counted(world: World, truths: Iterable[Row]) -> None:
+    """Counters that fit the truths."""
+    rows = list(truths)
+    world.mail.write(Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": len(rows), "unseen": len(rows)}))
+
+
+def damaged(world: World) -> list[Row]:
+    """Four messages: one sound, one not projected, one projected wrongly, one projected without a truth."""
+    sound, missing, wrong, stale = (truth_row(number) for number in (1, 2, 3, 4))
+    for row in (sound, missing, wrong):
+        world.message(row)
+    world.remove(MESSAGE_ID, place(missing), at=LONG_AGO + 1)
+    world.put(MESSAGE_ID, {**mirror_row(wrong), "modseq": 9, "flagseen": True}, at=LONG_AGO + 2)
+    world.put(MESSAGE_ID, mirror_row(stale))
+    counted(world, (sound, missing, wrong))
+    return [sound, missing, wrong, stale]
+
+
+def no_sink(_: Outcome) -> None:
+    """Takes an outcome and forgets it."""
+
+
+class TestCheck:
+    """Find drift without writing anything."""
+
+    def test_drift_is_counted_by_projection_and_verdict(self, world: World) -> None:
+        """The sums have the names that scripts rely on."""
+        damaged(world)
+
+        summary = check(ORDER, means(world), no_sink)
+
+        assert summary.findings == {
+            "messageIdTable": {Verdict.PROJECT: 1, Verdict.AMEND: 1, Verdict.WITHDRAW: 1},
+        }
+        assert (summary.run, summary.suspects, summary.exit) == (None, 3, ExitCode.DRIFT)
+        assert summary.scanned["imapUidTable"] == 3
+        assert set(summary.seconds) == {"scan", "delay", "recheck", "counters"}
+
+    def test_nothing_at_all_is_written(self, world: World) -> None:
+        """Neither into the mail nor into the ledger."""
+        damaged(world)
+        written = world.watch_writes()
+
+        check(ORDER, means(world, ledger=None, leases=None), no_sink)
+
+        assert written == []
+
+    def test_a_sound_keyspace_needs_no_wait(self, world: World) -> None:
+        """Exit 0 at once."""
+        counted(world, [world.message(truth_row())])
+
+        summary = check(ORDER, means(world), no_sink)
+
+        assert (summary.findings, summary.suspects, summary.exit) == ({}, 0, ExitCode.FINE)
+        assert world.clock.slept == []
+
+    def test_what_settles_during_the_delay_is_no_drift(self, world: World) -> None:
+        """A lag that arrives while the check waits."""
+        truth = world.message(truth_row(), projected=False)
+        counted(world, [truth])
+        world.during_sleep(lambda: world.project(truth, at=LONG_AGO))
+
+        summary = check(ORDER, means(world), no_sink)
+
+        assert (summary.suspects, summary.findings, summary.exit) == (2, {}, ExitCode.FINE)
+        assert sum(world.clock.slept) == pytest.approx(60)
+
+    def test_raw_suspects_are_reported_at_once_on_demand(self, world: World) -> None:
+        """--no-recheck."""
+        damaged(world)
+        outcomes: list[Outcome] = []
+
+        summary = check(replace(ORDER, recheck=False), means(world), outcomes.append)
+
+        assert world.clock.slept == []
+        assert (len(outcomes), summary.exit) == (3, ExitCode.DRIFT)
+        assert summary.findings["messageIdTable"].total() == 3
+
+    def test_leaks_alone_are_told_without_a_wait_and_do_not_fail(self, world: World) -> None:
+        """Content that no truth names is no drift."""
+        world.put(MESSAGE_V3, content_row(message(1)))
+
+        summary = check(ORDER, means(world), no_sink)
+
+        assert summary.findings == {"messageV3": {Verdict.LEAK: 1}}
+        assert (summary.left, summary.exit, world.clock.slept) == ({}, ExitCode.FINE, [])
+
+    def test_a_change_after_the_scan_is_the_next_runs(self, world: World) -> None:
+        """MOVED is no confirmed drift."""
+        truth = world.message(truth_row(), projected=False)
+        counted(world, [truth])
+        newer = {**truth, "modseq": 2, "flagseen": True}
+        world.during_sleep(lambda: world.put(IMAP_UID, newer, at=world.clock.micros()))
+
+        summary = check(ORDER, means(world), no_sink)
+
+        assert (summary.findings.get("messageIdTable"), summary.moved > 0) == (None, True)
+
+
+class TestRepair:
+    """Find drift and mend it."""
+
+    def test_a_second_repair_finds_nothing(self, world: World) -> None:
+        """Repairing converges."""
+        sound, missing, wrong, stale = damaged(world)
+
+        first = repair(ORDER, means(world), no_sink)
+        second = repair(ORDER, means(world), no_sink)
+
+        assert first.fixed == {Verdict.PROJECT: 1, Verdict.AMEND: 1, Verdict.WITHDRAW: 1}
+        assert (first.left, first.exit) == ({}, ExitCode.FINE)
+        assert (second.suspects, second.exit) == (0, ExitCode.FINE)
+        rows = [world.get(MESSAGE_ID, place(row)) for row in (sound, missing, wrong)]
+        assert [seen.row if seen else None for seen in rows] == [mirror_row(row) for row in (sound, missing, wrong)]
+        assert world.get(MESSAGE_ID, place(stale)) is None
+
+    def test_the_run_is_in_the_ledger_with_its_sums(self, world: World) -> None:
+        """And with what it was asked for."""
+        damaged(world)
+
+        summary = repair(ORDER, means(world), no_sink)
+
+        assert summary.run is not None
+        run = world.ledger.get(summary.run)
+        assert (run.state, run.summary["fixed"], run.options) == (
+            RunState.DONE,
+            {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1},
+            {"delay": "60s"},
+        )
+        assert run.as_of == START - 30 * MICROS
+
+    def test_counters_are_mended_with_the_rest(self, world: World) -> None:
+        """After the rows, and only once."""
+        world.message(truth_row())
+        alone = means(world, leases=None)  # a heartbeat beats in real time, which stands still here
+
+        first = repair(ORDER, alone, no_sink)
+        second = repair(ORDER, alone, no_sink)
+
+        assert (first.fixed, second.suspects) == ({Verdict.PROJECT: 1}, 0)
+        seen = world.get(MAILBOX_COUNTERS, (MAILBOX,))
+        assert seen is not None
+        assert (seen.row["count"], seen.row["unseen"]) == (1, 1)
+
+    def test_too_many_fixes_stop_before_the_first(self, world: World) -> None:
+        """--max-fixes: stop, ask."""
+        damaged(world)
+        written = world.watch_writes()
+
+        with pytest.raises(FixLimit, match="3 suspects"):
+            repair(replace(ORDER, max_fixes=2), means(world), no_sink)
+
+        assert not [one for one in written if one.table.name in {MESSAGE_ID.name, FIRST_UNSEEN.name}]
+        (run, *_) = world.ledger.runs("mail")
+        assert run.state is RunState.FAILED
+
+    def test_a_dry_run_says_what_would_be_mended(self, world: World) -> None:
+        """And writes nothing, not even a run."""
+        damaged(world)
+        written = world.watch_writes()
+
+        summary = repair(replace(ORDER, dry_run=True), means(world), no_sink)
+
+        assert (written, summary.run, summary.fixed) == ([], None, {})
+        assert summary.due == {Verdict.PROJECT: 1, Verdict.AMEND: 1, Verdict.WITHDRAW: 1}
+        assert summary.exit is ExitCode.DRIFT
+
+    def test_what_was_not_asked_for_is_left(self, world: World) -> None:
+        """--only PROJECT."""
+        damaged(world)
+
+        summary = repair(replace(ORDER, only=frozenset({Verdict.PROJECT})), means(world), no_sink)
+
+        assert summary.fixed == {Verdict.PROJECT: 1}
+        assert (summary.left, summary.exit) == ({Verdict.AMEND: 1, Verdict.WITHDRAW: 1}, ExitCode.DRIFT)
+
+    def test_a_hidden_fix_is_left_and_told(self, world: World) -> None:
+        """A later tombstone."""
+        truth = world.message(truth_row(), projected=False)
+        world.project(truth)
+        world.remove(MESSAGE_ID, place(truth), at=START)
+        counted(world, [truth])
+
+        summary = repair(ORDER, means(world), no_sink)
+
+        assert (summary.left, summary.fixed, summary.exit) == ({Verdict.HIDDEN: 1}, {}, ExitCode.DRIFT)
+
+    def test_a_failed_fix_makes_the_run_partly_failed(self, world: World) -> None:
+        """Exit 3; the others are mended."""
+        _, missing, *_ = damaged(world)
+        world.fail_in_mail(
+            lambda operation: isinstance(operation, Put) and operation.row.get("messageid") == missing["messageid"]
+        )
+
+        summary = repair(ORDER, means(world), no_sink)
+
+        assert (summary.failed, summary.fixed.total(), summary.exit) == (1, 2, ExitCode.PARTLY_FAILED)
+
+    def test_ctrl_c_leaves_a_ledger_that_says_so(self, world: World) -> None:
+        """The run is marked, and its fixes can be undone."""
+        damaged(world)
+
+        def interrupt(_: Outcome) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            repair(ORDER, means(world), interrupt)
+
+        (run, *_) = world.ledger.runs("mail")
+        assert run.state is RunState.INTERRUPTED
+        assert list(world.ledger.findings(run.id))
+
+    def test_the_lease_keeps_two_repairs_apart(self, world: World) -> None:
+        """The second one is refused, and the first one frees the lease at its end."""
+        leases = Leases(world.kept, world.clock, "somebody")
+        held = leases.acquire(lease_name("mail"), "repair")
+
+        with pytest.raises(LeaseHeld, match="somebody"):
+            repair(ORDER, means(world), no_sink)
+        leases.release(held)
+
+        assert repair(ORDER, means(world), no_sink).exit is ExitCode.FINE
+        assert leases.holder(lease_name("mail")) is None
+
+    def test_clocks_that_differ_too_much_are_refused(self, world: World) -> None:
+        """Before anything is scanned."""
+        fast = MemoryTables(lambda: world.clock.micros() + 20 * MICROS)
+
+        with pytest.raises(ClocksDiffer):
+            repair(ORDER, means(world, nodes=fast), no_sink)
+
+    def test_a_check_needs_no_equal_clocks(self, world: World) -> None:
+        """It writes nothing that a clock could make wrong."""
+        fast = MemoryTables(lambda: world.clock.micros() + 20 * MICROS)
+
+        assert check(ORDER, means(world, nodes=fast), no_sink).exit is ExitCode.FINE
+
+    def test_the_wait_follows_the_order(self, world: World) -> None:
+        """--delay; none where the keyspace is declared quiet and zero is asked for."""
+        damaged(world)
+        quiet = replace(ORDER, delay_seconds=0, timing=Timing(no_writers=True))
+
+        repair(quiet, means(world), no_sink)
+
+        assert world.clock.slept == []
+
+    def test_what_an_engine_holds_is_let_go_whatever_happens(self, world: World) -> None:
+        """A scan's files on disk, or on executors."""
+        damaged(world)
+        closed: list[bool] = []
+        engine = _Closing(LocalEngine(world.mail, world.ledger, world.clock), closed)
+
+        with pytest.raises(FixLimit):
+            repair(replace(ORDER, max_fixes=0), means(world, engine=engine), no_sink)
+
+        assert closed == [True]
+
+
+class TestOrders:
+    """What cannot be asked for together."""
+
+    @pytest.mark.parametrize("dangling", ["restore", "report"])
+    def test_last_traces_are_not_kept_while_their_content_is_collected(self, dangling: str) -> None:
+        """A dangling projection's content is a leak."""
+        with pytest.raises(UnsafeRequest, match="last trace"):
+            replace(ORDER, leaks="collect", dangling=dangling)
+
+    def test_collecting_and_quarantining_count_as_fixes(self, world: World) -> None:
+        """--max-fixes guards them too."""
+        world.put(MESSAGE_V3, content_row(message(1)))
+
+        with pytest.raises(FixLimit):
+            repair(replace(ORDER, leaks="collect", max_fixes=0), means(world), no_sink)
+
+
+class _Closing:
+    """An engine that tells when its detection was closed."""
+
+    def __init__(self, engine: LocalEngine, closed: list[bool]) -> None:
+        self._engine, self._closed = engine, closed
+
+    def detect(self, survey: Any, progress: Any) -> Any:
+        """What the engine detects, listening."""
+        detection = self._engine.detect(survey, progress)
+        close = detection.close
+
+        def closing() -> None:
+            self._closed.append(True)
+            close()
+
+        detection.close = closing  # type: ignore[method-assign]
+        return detection
