@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from admin.local import layout as layouts
+from admin.local import readiness
+from admin.local.cassandra_yaml import asks_passwords
 from admin.local.clock import Clock, SystemClock
 from admin.local.jars import JarStore
 from admin.local.java import find_java
@@ -24,9 +26,11 @@ from admin.local.processes import ProcessId
 from admin.local.progress import Progress, Silent
 from admin.local.settings import Settings, Wishes, first_settings, hosts_of, later_settings
 from admin.local.state import State, read_state, write_state
-from admin.local.status import ClusterStatus, NodeState, NodeStatus
+from admin.local.status import ClusterState, ClusterStatus, NodeState, NodeStatus
 from model.errors import LocalServerError, UnsafeRequest, WrongUse
 
+TOGETHER_SECONDS_MAX: Final = 120.0
+TOGETHER_POLL_SECONDS: Final = 0.2
 LOCK_SECONDS_MAX: Final = 1800.0  # the first one may be fetching jars over a slow line
 
 
@@ -55,12 +59,14 @@ class LocalCluster:
             with self._undone_on_failure(state):
                 for number in range(1, settings.nodes + 1):
                     self._start(number)
+                self._wait_together()
         return self.status()
 
     def start(self, number: int) -> None:
         """Start one node of a cluster that was up before, and wait until it answers."""
         with self._locked():
             self._start(number)
+            self._wait_together()
 
     def down(self) -> ClusterStatus:
         """Let every node drain and end; only processes that this cluster started are touched."""
@@ -145,6 +151,25 @@ class LocalCluster:
         node.wait_ready(known, self.ready_seconds_max)
         took = self.clock.monotonic() - began
         self.progress.end(f"node {number} answers on {node.host}:{node.settings.native_port} after {took:.1f} s")
+
+    def _wait_together(self) -> None:
+        """Wait until each of several nodes reaches all others; not where clients log in, or while a node is away.
+
+        Raises:
+            LocalServerError: they did not find each other.
+        """
+        status = self.status()
+        settings = status.settings
+        if settings is None or settings.nodes == 1 or asks_passwords(settings) or status.state is not ClusterState.UP:
+            return
+        deadline = self.clock.monotonic() + TOGETHER_SECONDS_MAX
+        while not all(readiness.reaches_all(node.host, node.port) for node in status.nodes):
+            if self.clock.monotonic() >= deadline:
+                raise LocalServerError(
+                    f"the nodes did not find each other within {TOGETHER_SECONDS_MAX:.0f} s",
+                    mend=f"Their logs: {', '.join(str(node.log) for node in status.nodes)}",
+                )
+            self.clock.pause(TOGETHER_POLL_SECONDS)
 
     def _stop(self, number: int) -> None:
         state = read_state(self.layout.state)

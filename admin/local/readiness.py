@@ -9,8 +9,12 @@ from typing import Final
 
 _VERSION: Final = 4
 _HEADER: Final = struct.Struct(">BBhBi")
-_OPTIONS, _STARTUP, _AUTH_RESPONSE = 0x05, 0x01, 0x0F
-_SUPPORTED, _AUTHENTICATE, _AUTH_SUCCESS = 0x06, 0x03, 0x10
+_OPTIONS, _STARTUP, _QUERY, _AUTH_RESPONSE = 0x05, 0x01, 0x07, 0x0F
+_SUPPORTED, _READY, _AUTHENTICATE, _RESULT, _AUTH_SUCCESS = 0x06, 0x02, 0x03, 0x08, 0x10
+_ALL: Final = 0x0005
+_NO_FLAGS: Final = 0
+# A table of Cassandra's own that three nodes hold three times: reading any of it at ALL takes every one of them.
+_READ_OF_ALL: Final = "SELECT * FROM system_distributed.view_build_status LIMIT 1"
 _BODY_BYTES_MAX: Final = 1 << 20
 
 
@@ -30,6 +34,12 @@ def login_body(username: str, password: str) -> bytes:
     return struct.pack(">i", len(token)) + token
 
 
+def query_body(text: str, consistency: int) -> bytes:
+    """The body of QUERY: the text, the consistency level, no values."""
+    encoded = text.encode()
+    return struct.pack(">i", len(encoded)) + encoded + struct.pack(">HB", consistency, _NO_FLAGS)
+
+
 def answers(host: str, port: int, seconds_max: float = 2.0) -> bool:
     """Whether a node there says which protocol it speaks."""
     try:
@@ -46,6 +56,16 @@ def logs_in(host: str, port: int, username: str, password: str, seconds_max: flo
             asked = _ask(connection, frame(_STARTUP, startup_body()))
             login = frame(_AUTH_RESPONSE, login_body(username, password))
             return asked == _AUTHENTICATE and _ask(connection, login) == _AUTH_SUCCESS
+    except OSError:
+        return False
+
+
+def reaches_all(host: str, port: int, seconds_max: float = 5.0) -> bool:
+    """Whether this node reaches every other one; a node that has just come back needs a moment to hear of them."""
+    try:
+        with socket.create_connection((host, port), timeout=seconds_max) as connection:
+            ready = _ask(connection, frame(_STARTUP, startup_body())) == _READY
+            return ready and _ask(connection, frame(_QUERY, query_body(_READ_OF_ALL, _ALL))) == _RESULT
     except OSError:
         return False
 

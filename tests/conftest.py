@@ -1,0 +1,44 @@
+"""The servers that tests share: started when the first test asks, ended with the session."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from admin.local import Wishes
+from tests.support.servers import CassandraServer, ThreeNodes, local_node, one_node, three_local_nodes
+
+_NEED_CASSANDRA = {"cassandra", "cassandra41", "three_nodes", "throwaway"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a server, so that `-m "not cassandra"` leaves it out."""
+    for item in items:
+        if _NEED_CASSANDRA & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.cassandra)
+
+
+@pytest.fixture(scope="session")
+def cassandra() -> Iterator[CassandraServer]:
+    """A real Cassandra 5.0: `host`, `port`, `local_dc`, and `keyspace()` for a name of one's own."""
+    with one_node() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def cassandra41() -> Iterator[CassandraServer]:
+    """A real Cassandra 4.1."""
+    with local_node(Wishes(version="4.1", heap_mib=512)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _ring() -> Iterator[ThreeNodes]:
+    with three_local_nodes() as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def three_nodes(_ring: ThreeNodes) -> ThreeNodes:
+    """Three real nodes, all of them running when the test begins, whatever the test before has done to them."""
+    _ring.start_all()
+    return _ring

@@ -1,0 +1,191 @@
+"""Real servers for tests: found, started, ended; one fixture, whatever stands behind it.
+
+`MAILMEND_TEST_CASSANDRA=host:port` names one that runs already; else Docker is used where it answers; else a node is
+started from the same code as `mailmend local up`, with free ports and a folder of its own.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+from uuid import uuid4
+
+import pytest
+
+from admin.local import LOCAL_DC, LocalCluster, Wishes, local_cluster
+from admin.local.ports import free_port
+from admin.local.processes import ProcessId, look
+from admin.local.settings import hosts_of
+from model.errors import JavaMissing, LocalServerError
+
+GIVEN = "MAILMEND_TEST_CASSANDRA"
+_PREFIX = "mailmend-test-"
+_OWNER = "owner.json"
+_IMAGE = "cassandra:5.0"
+_CQL_PORT = 9042
+# System tables are not forced to disk: tables are created three times faster, and only a crash would tell.
+_FAST_DDL = {"cassandra.unsafesystem": "true"}
+_DOCKER_SECONDS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class CassandraServer:
+    """A server that a test may use together with others: whoever needs a keyspace makes one of its own."""
+
+    host: str
+    port: int
+    local_dc: str = LOCAL_DC
+
+    def keyspace(self) -> str:
+        """A name that no other test has."""
+        return f"t_{uuid4().hex[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
+class ThreeNodes:
+    """Three nodes that a fault test may stop, kill and start; it leaves all of them running."""
+
+    cluster: LocalCluster
+    port: int
+    hosts: tuple[str, ...]
+    local_dc: str = LOCAL_DC
+
+    def keyspace(self) -> str:
+        """A name that no other test has."""
+        return f"t_{uuid4().hex[:12]}"
+
+    def stop(self, number: int) -> None:
+        """Drain and end node 1, 2 or 3."""
+        self.cluster.stop(number)
+
+    def kill(self, number: int) -> None:
+        """End node 1, 2 or 3 as a crash would."""
+        self.cluster.kill(number)
+
+    def start(self, number: int) -> None:
+        """Start node 1, 2 or 3 again; where then all run, wait until they reach each other."""
+        self.cluster.start(number)
+
+    def start_all(self) -> None:
+        """Start whatever a test left stopped."""
+        self.cluster.up(Wishes())
+
+
+@contextmanager
+def one_node() -> Iterator[CassandraServer]:
+    """The server that most tests share."""
+    if given := os.environ.get(GIVEN):
+        host, _, port = given.rpartition(":")
+        yield CassandraServer(host, int(port))
+    elif docker_answers():
+        with _container() as server:
+            yield server
+    else:
+        with local_node(Wishes(properties=_FAST_DDL)) as server:
+            yield server
+
+
+@contextmanager
+def local_node(wishes: Wishes) -> Iterator[CassandraServer]:
+    """A node of our own, ended with the block."""
+    with throwaway_cluster() as cluster:
+        port = _up(cluster, wishes)
+        yield CassandraServer("127.0.0.1", port)
+
+
+@contextmanager
+def three_local_nodes(yaml: Mapping[str, Any] | None = None) -> Iterator[ThreeNodes]:
+    """Three nodes of our own, ended with the block."""
+    with throwaway_cluster() as cluster:
+        port = _up(cluster, Wishes(nodes=3, heap_mib=400, yaml=yaml))
+        yield ThreeNodes(cluster, port, hosts_of(3))
+
+
+@contextmanager
+def throwaway_cluster() -> Iterator[LocalCluster]:
+    """A cluster in a folder that goes away with it; what killed test runs have left is removed first."""
+    sweep(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    own = look(os.getpid())
+    assert own is not None
+    folder.joinpath(_OWNER).write_text(json.dumps(asdict(own.id)), encoding="utf-8")
+    try:
+        yield local_cluster(folder / "cluster")
+    finally:
+        _remove(folder)
+
+
+def sweep(parent: Path) -> None:
+    """End and remove the clusters of test runs that are gone."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        if _is_abandoned(folder):
+            _remove(folder)
+
+
+def docker_answers() -> bool:
+    """Whether containers can be started here."""
+    if shutil.which("docker") is None:
+        return False
+    try:
+        answer = subprocess.run(["docker", "info"], capture_output=True, check=False, timeout=_DOCKER_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        return False
+    return answer.returncode == 0
+
+
+def unavailable(reason: object) -> NoReturn:
+    """A server is missing: a person may go on without it, the build may not."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI must have every server: {reason}", pytrace=False)
+    pytest.skip(str(reason))
+
+
+def _up(cluster: LocalCluster, wishes: Wishes) -> int:
+    """Start it on a free port; the port."""
+    port = free_port(hosts_of(wishes.nodes or 1), os.getpid() + 1)
+    try:
+        cluster.up(replace(wishes, native_port=port))
+    except JavaMissing as error:
+        unavailable(error)
+    except LocalServerError as error:
+        if "could not be fetched" not in str(error):
+            raise
+        unavailable(error)
+    return port
+
+
+def _is_abandoned(folder: Path) -> bool:
+    try:
+        owner = ProcessId(**json.loads(folder.joinpath(_OWNER).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return False  # being made just now, or not ours
+    seen = look(owner.pid)
+    return seen is None or seen.id != owner
+
+
+def _remove(folder: Path) -> None:
+    cluster = local_cluster(folder / "cluster")
+    for node in cluster.status().nodes:
+        cluster.kill(node.number)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _container() -> Iterator[CassandraServer]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from testcontainers.cassandra import CassandraContainer  # noqa: PLC0415 - only where Docker answers
+
+        container = CassandraContainer(_IMAGE).start()
+    try:
+        host, port = container.get_container_host_ip(), int(container.get_exposed_port(_CQL_PORT))
+        yield CassandraServer(host, port, container.get_local_datacenter())
+    finally:
+        container.stop()
