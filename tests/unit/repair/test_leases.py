@@ -1,0 +1,278 @@
+"""One holder at a time: contenders, killed holders, lost answers, and a heartbeat that keeps the whole row alive."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cql.memory import MemoryTables
+from cql.statements import Operation
+from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, MailmendError, NotEnoughReplicas
+from model.ledger_tables import REPAIR_LEASE
+from model.operations import ChangeIf, PutIfAbsent, Read, RemoveIf
+from repair.leases import TTL_SECONDS, Held, Lease, Leases, beat_once
+from tests.support.clock import VirtualClock
+
+
+class Ground:
+    """Two contenders on one table."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.tables = MemoryTables(self.clock.micros)
+        self.ours = Leases(self.tables, self.clock, "us@here pid 1")
+        self.theirs = Leases(self.tables, self.clock, "them@there pid 2")
+
+    def on(self, kind: type[Any], fate: Callable[[Callable[[], Any]], Any]) -> None:
+        """What happens to every conditional write of a kind; everything else is carried out."""
+
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            return fate(carry_out) if isinstance(operation, kind) else carry_out()
+
+        self.tables.surround = surround
+
+    def calm(self) -> None:
+        """Everything is carried out again."""
+        self.tables.surround = lambda _, carry_out: carry_out()
+
+
+def applied_but_unheard(carry_out: Callable[[], Any]) -> Any:
+    """The write happened; its answer was lost."""
+    carry_out()
+    raise DoubtfulWrite("no answer in time")
+
+
+def never_arrived(_: Callable[[], Any]) -> Any:
+    """The write was lost on its way; the answer is the same."""
+    raise DoubtfulWrite("no answer in time")
+
+
+def unreachable(_: Callable[[], Any]) -> Any:
+    """Too few replicas to even try."""
+    raise NotEnoughReplicas("two of three replicas are down")
+
+
+def test_the_second_contender_hears_who_holds_it_since_when_and_until_when() -> None:
+    """Everything that a person at 3 in the morning needs to know."""
+    ground = Ground()
+    ground.ours.acquire("repair mail", "repair messages")
+    with pytest.raises(LeaseHeld) as refusal:
+        ground.theirs.acquire("repair mail", "repair messages")
+    for word in ("us@here pid 1", "repair messages", "2026-08-29 10:40:00", "2026-08-29 10:41:00"):
+        assert word in refusal.value.what
+
+
+def test_different_leases_do_not_meet() -> None:
+    """One keyspace's repair does not stop another's."""
+    ground = Ground()
+    ground.ours.acquire("repair one", "repair messages")
+    assert ground.theirs.acquire("repair two", "repair messages").owner == "them@there pid 2"
+
+
+def test_released_is_free_at_once() -> None:
+    """Nobody waits for a time to live that is not needed."""
+    ground = Ground()
+    ground.ours.release(ground.ours.acquire("repair mail", "repair messages"))
+    assert ground.ours.holder("repair mail") is None
+    ground.theirs.acquire("repair mail", "repair messages")
+
+
+def test_a_killed_holder_frees_it_by_time() -> None:
+    """No heartbeat, no release: after its time to live it is gone."""
+    ground = Ground()
+    ground.ours.acquire("repair mail", "repair messages")
+    ground.clock.sleep(TTL_SECONDS - 2)
+    with pytest.raises(LeaseHeld):
+        ground.theirs.acquire("repair mail", "repair messages")
+    ground.clock.sleep(3)
+    assert ground.theirs.acquire("repair mail", "repair messages").owner == "them@there pid 2"
+
+
+def test_heartbeats_keep_every_column_alive() -> None:
+    """Ten times to live later it is still held, and still says by whom: no cell expired under the heartbeat."""
+    ground = Ground()
+    lease = ground.ours.acquire("repair mail", "repair messages")
+    for _ in range(40):
+        ground.clock.sleep(TTL_SECONDS / 4)
+        lease = ground.ours.renew(lease)
+    (seen,) = ground.tables.read(Read(REPAIR_LEASE, ("repair mail",)))
+    assert None not in seen.row.values()
+    assert ground.theirs.holder("repair mail") == lease
+    with pytest.raises(LeaseHeld, match="us@here pid 1"):
+        ground.theirs.acquire("repair mail", "repair messages")
+
+
+def test_after_a_pause_too_long_the_lease_is_lost_and_not_renewed() -> None:
+    """A holder that slept through its time must not take the row from its new owner."""
+    ground = Ground()
+    lease = ground.ours.acquire("repair mail", "repair messages")
+    ground.clock.sleep(TTL_SECONDS + 1)
+    newer = ground.theirs.acquire("repair mail", "repair messages")
+    with pytest.raises(LeaseLost, match="held by them@there pid 2"):
+        ground.ours.renew(lease)
+    ground.ours.release(lease)
+    assert ground.ours.holder("repair mail") == newer
+
+
+def test_a_lease_that_expired_and_was_taken_by_nobody_is_lost_too() -> None:
+    """Somebody may have held it in between: only a new lease is a lease."""
+    ground = Ground()
+    lease = ground.ours.acquire("repair mail", "repair messages")
+    ground.clock.sleep(TTL_SECONDS + 1)
+    with pytest.raises(LeaseLost, match="held by nobody"):
+        ground.ours.renew(lease)
+
+
+def test_a_doubtful_acquisition_that_happened_is_ours() -> None:
+    """The row says so, read at SERIAL."""
+    ground = Ground()
+    ground.on(PutIfAbsent, applied_but_unheard)
+    assert ground.ours.acquire("repair mail", "repair messages") == ground.ours.holder("repair mail")
+
+
+def test_a_doubtful_acquisition_that_did_not_happen_is_not_ours() -> None:
+    """Better to be refused for once than two holders."""
+    ground = Ground()
+    ground.on(PutIfAbsent, never_arrived)
+    with pytest.raises(LeaseHeld, match="just now"):
+        ground.ours.acquire("repair mail", "repair messages")
+
+
+def test_a_doubtful_acquisition_of_a_held_lease_names_its_holder() -> None:
+    """The SERIAL read finds the other's row."""
+    ground = Ground()
+    ground.theirs.acquire("repair mail", "repair messages")
+    ground.on(PutIfAbsent, never_arrived)
+    with pytest.raises(LeaseHeld, match="them@there pid 2"):
+        ground.ours.acquire("repair mail", "repair messages")
+
+
+def test_a_doubtful_heartbeat_tells_how_long_the_lease_really_lasts() -> None:
+    """Applied or not, the row itself says until when."""
+    ground = Ground()
+    lease = ground.ours.acquire("repair mail", "repair messages")
+    ground.clock.sleep(10)
+    ground.on(ChangeIf, never_arrived)
+    assert ground.ours.renew(lease).expires_at == lease.expires_at
+    ground.on(ChangeIf, applied_but_unheard)
+    assert ground.ours.renew(lease).expires_at == lease.expires_at + timedelta(seconds=10)
+
+
+def test_a_cluster_that_does_not_answer_is_no_free_lease() -> None:
+    """The error passes through: it says what is wrong with the cluster."""
+    ground = Ground()
+    ground.on(PutIfAbsent, unreachable)
+    with pytest.raises(NotEnoughReplicas):
+        ground.ours.acquire("repair mail", "repair messages")
+
+
+def test_a_release_that_fails_is_left_to_time() -> None:
+    """The work is done; an error now would only hide its result."""
+    ground = Ground()
+    lease = ground.ours.acquire("repair mail", "repair messages")
+    ground.on(RemoveIf, unreachable)
+    ground.ours.release(lease)
+    ground.clock.sleep(TTL_SECONDS + 1)
+    assert ground.ours.holder("repair mail") is None
+
+
+def test_force_ends_the_holding_that_was_seen_and_tells_why() -> None:
+    """At a person's word; the former holder finds out at its next heartbeat."""
+    ground = Ground()
+    lease = ground.ours.acquire("repair mail", "repair messages")
+    ended = ground.theirs.force_release("repair mail", "host is gone")
+    assert ended == replace(lease, purpose="repair messages (ended by them@there pid 2: host is gone)")
+    with pytest.raises(LeaseLost):
+        ground.ours.renew(lease)
+    assert ground.theirs.force_release("repair mail", "again") is None
+
+
+def test_check_refuses_when_too_little_time_is_left() -> None:
+    """A statement must not outlive its lease; clocks and whole seconds of the servers are allowed for."""
+    ground = Ground()
+    held = Held(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
+    held.check(seconds=20)
+    ground.clock.sleep(40)
+    with pytest.raises(LeaseLost, match="s left"):
+        held.check(seconds=20)
+
+
+def test_a_heartbeat_that_cannot_reach_the_cluster_tries_again_until_time_is_up() -> None:
+    """A short outage costs nothing; a long one costs the lease."""
+    ground = Ground()
+    held = Held(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
+    ground.on(ChangeIf, unreachable)
+    ground.clock.sleep(15)
+    assert beat_once(ground.ours, held)
+    ground.calm()
+    assert beat_once(ground.ours, held)
+    held.check(seconds=40)
+    ground.on(ChangeIf, unreachable)
+    ground.clock.sleep(TTL_SECONDS + 1)
+    assert not beat_once(ground.ours, held)
+    with pytest.raises(LeaseLost, match="replicas are down"):
+        held.check()
+
+
+def test_a_heartbeat_that_finds_another_holder_stops() -> None:
+    """And whoever checks before a statement hears of it."""
+    ground = Ground()
+    held = Held(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
+    ground.theirs.force_release("repair mail", "host is gone")
+    assert not beat_once(ground.ours, held)
+    with pytest.raises(LeaseLost, match="was lost"):
+        held.check()
+
+
+def test_the_context_holds_while_the_body_runs_and_releases_after_an_error_too() -> None:
+    """Forgotten releases cannot happen."""
+    ground = Ground()
+
+    def work() -> None:
+        with ground.ours.held("repair mail", "repair messages") as held:
+            assert ground.theirs.holder("repair mail") == held.lease
+            raise KeyError("the body fails")
+
+    with pytest.raises(KeyError):
+        work()
+    assert ground.theirs.holder("repair mail") is None
+
+
+def test_the_heartbeat_thread_renews_by_itself_and_ends_with_the_body() -> None:
+    """It beats four times per time to live: of a second, so that the first beat is soon seen."""
+    ground = Ground()
+    beaten = threading.Event()
+
+    def beat(carry_out: Callable[[], Any]) -> Any:
+        answer = carry_out()
+        beaten.set()
+        return answer
+
+    ground.on(ChangeIf, beat)
+    quick = Leases(ground.tables, ground.clock, "us", ttl_seconds=1)
+    with quick.held("repair mail", "repair messages"):
+        assert beaten.wait(10)
+    assert not [thread for thread in threading.enumerate() if thread.name == "lease repair mail"]
+
+
+def test_one_of_many_contenders_wins() -> None:
+    """All at once, from threads of their own."""
+    ground = Ground()
+    won: list[Lease] = []
+    lost: list[MailmendError] = []
+
+    def contend(number: int) -> None:
+        try:
+            won.append(Leases(ground.tables, ground.clock, str(number)).acquire("repair mail", "repair messages"))
+        except LeaseHeld as held:
+            lost.append(held)
+
+    threads = [threading.Thread(target=contend, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(won), len(lost)) == (1, 19)
