@@ -122,14 +122,14 @@ def _mirror_write(mirror: Mirror, before: Row | None, after: Row | None, stamp: 
     if after is None:
         assert before is not None
         return Remove(mirror.table, mirror.key_of(before), at=stamp)
-    old = mirror.row_of(before) if before is not None else {}
-    add, take = _elements(mirror.table, old, row := mirror.row_of(after))
-    cells = {name: value for name, value in row.items() if not mirror.table.column(name).is_collection}
+    row, old = mirror.row_of(after), mirror.row_of(before) if before is not None else {}
+    add, take = _elements(mirror.table, old, row)
+    cells = list(zip(mirror.table.columns, row.items(), strict=True))
     if not add and not take:
-        return Put(mirror.table, cells, at=stamp)
-    key = mirror.key_of(after)
-    assign = {name: cells[name] for name in cells if not mirror.table.column(name).in_key and cells[name] is not None}
-    return Change(mirror.table, key, assign, add, take, at=stamp)
+        return Put(mirror.table, dict(cell for column, cell in cells if not column.is_collection), at=stamp)
+    assign = dict(cell for column, cell in cells if not column.in_key and not column.is_collection)
+    assign = {name: value for name, value in assign.items() if value is not None}
+    return Change(mirror.table, mirror.key_of(after), assign, add, take, at=stamp)
 
 
 def _elements(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:

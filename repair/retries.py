@@ -7,6 +7,7 @@ write is never sent once its stamp has become too old, since a repair counts on 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from tenacity import (
@@ -69,8 +70,8 @@ class Retries:
             open_ = [place for place in open_ if passes(errors[place]) and not isinstance(writes[place], Count)]
             return bool(open_)
 
-        if open_:
-            self._retrying(self.policy.retries, deadline, retry=retry_if_result(bool))(send)
+        if open_ and send():
+            self._retrying(self.policy.retries, deadline, retry=retry_if_result(bool))(_resumed(lambda: True, send))
         return errors
 
     def call(self, step: Callable[[], T], deadline: int = FOREVER) -> T:
@@ -79,11 +80,22 @@ class Retries:
         Raises:
             CannotReach: the last try's error.
         """
-        return self._retrying(self.policy.retries, deadline, retry=retry_if_exception(passes))(step)
+        try:
+            return step()
+        except CannotReach as error:
+            first = error
+
+        def fail() -> T:
+            raise first
+
+        return self._retrying(self.policy.retries, deadline, retry=retry_if_exception(passes))(_resumed(fail, step))
 
     def rounds(self, step: Callable[[], T | None], most: int, deadline: int = FOREVER) -> T | None:
         """The first result that is not None, of at most so many rounds: how compare-and-set is repeated."""
-        return self._retrying(most - 1, deadline, retry=retry_if_result(_is_none))(step)
+        found = step()
+        if found is not None:
+            return found
+        return self._retrying(most - 1, deadline, retry=retry_if_result(_is_none))(_resumed(lambda: None, step))
 
     def _retrying(self, retries: int, deadline: int, **options: Any) -> Retrying:
         """Tenacity's loop, which ends with the last try's own result or error."""
@@ -120,6 +132,12 @@ def _last(state: RetryCallState) -> Any:
     """The result of the last try, or its error raised."""
     assert state.outcome is not None
     return state.outcome.result()
+
+
+def _resumed(first: Callable[[], T], step: Callable[[], T]) -> Callable[[], T]:
+    """The step, whose first try was made already and came out as `first`: most need no second, and no loop."""
+    tries = chain((first,), repeat(step))
+    return lambda: next(tries)()  # noqa: PLW0108 each try takes the next
 
 
 def _is_none(found: object) -> bool:

@@ -105,9 +105,8 @@ def insert_of(truth: Table, row: Row) -> PutIfAbsent:
 def change_between(truth: Table, before: Row, after: Row) -> Change:
     """The plain change that makes one truth row of the other: only the cells that differ."""
     add, take = _differing(truth, before, after)
-    cells = {
-        name: after[name] for name in after if not truth.column(name).is_collection and after[name] != before.get(name)
-    }
+    plain = [column.name for column in truth.columns if not column.is_collection]
+    cells = {name: after[name] for name in plain if name in after and after[name] != before.get(name)}
     return Change(truth, truth.key_of(before), cells, add, take)
 
 
@@ -141,7 +140,8 @@ def stamp_after(now: int, seen: Seen) -> int:
 
 
 def _live(table: Table, row: Mapping[str, Any]) -> Row:
-    return {name: value for name, value in row.items() if name in table}
+    live = frozenset(table.names)
+    return {name: value for name, value in row.items() if name in live}
 
 
 def _unset_empty(row: Row) -> Row:

@@ -67,27 +67,39 @@ class Truth(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class ConditionalTruth:
     """The truth changed by conditional writes."""
 
-    tables: Tables
-    table: Table
-    clock: Clock
-    retries: Retries
-    stamp: StampSource = StampSource.TRUTH
+    def __init__(
+        self, tables: Tables, table: Table, clock: Clock, retries: Retries, *, stamp: StampSource = StampSource.TRUTH
+    ) -> None:
+        self.tables, self.table = tables, table
+        self.clock, self.retries, self.stamp = clock, retries, stamp
+        columns = (column for column in table.columns if column.in_key or column.name == "modseq")
+        self._version_of = table.with_columns(columns)
+        """The truth's table as a read-back sees it: the modseq alone, whose time is the stamp."""
 
     def read(self, place: Place) -> Seen | None:
-        """The row with its times at SERIAL, or None."""
-        read = Read(self.table, place.key, Level.SERIAL, times=True)
-        rows = self.retries.call(lambda: self.tables.read(read))
+        """The row with its times, or None.
+
+        A quorum sees every change that was acknowledged, at a fraction of a SERIAL read's price, and the condition of
+        the write that follows finds out what it did not see. That a row is absent is believed from SERIAL only.
+        """
+        return self._read(self.table, place, Level.QUORUM) or self._settled(place)
+
+    def _settled(self, place: Place) -> Seen | None:
+        """The row at SERIAL, which also finishes (or for ever refuses) what a timed-out write left open."""
+        return self._read(self.table, place, Level.SERIAL)
+
+    def _read(self, table: Table, place: Place, level: Level) -> Seen | None:
+        rows = self.retries.call(lambda: self.tables.read(Read(table, place.key, level, times=True)))
         return rows[0] if rows else None
 
     def insert(self, row: Row) -> Committed | None:
         """Insert a row IF NOT EXISTS and see whether it is visible."""
         began = self.clock.micros()
         place = Place(*self.table.key_of(row))
-        if not self._applied(insert_of(self.table, row), lambda: self.read(place) is not None):
+        if not self._applied(insert_of(self.table, row), lambda: self._settled(place) is not None):
             return None
         return self._read_back(Committed(None, row, row, began, began), place)
 
@@ -99,7 +111,7 @@ class ConditionalTruth:
         try:
             answer = self.tables.attempt(guarded_change(self.table, seen.row, after))
         except DoubtfulWrite:
-            return self._settle_change(made, self.read(place))
+            return self._settle_change(made, self._settled(place))
         return self._read_back(made, place) if answer.applied else None
 
     def remove(self, seen: Seen) -> Committed | None:
@@ -109,7 +121,7 @@ class ConditionalTruth:
         try:
             answer = self.tables.attempt(guarded_removal(self.table, seen.row))
         except DoubtfulWrite:
-            gone = self.read(Place(*self.table.key_of(seen.row))) is None
+            gone = self._settled(Place(*self.table.key_of(seen.row))) is None
             return Committed(seen, None, None, stamp, began, sure=False) if gone else None
         return Committed(seen, None, None, stamp, began) if answer.applied else None
 
@@ -131,14 +143,22 @@ class ConditionalTruth:
         return Committed(made.before, made.after, stamped.current, stamped.stamp, made.began, sure=False)
 
     def _read_back(self, made: Committed, place: Place) -> Committed | None:
-        """The change with what stands now and its time; None for an insert that does not show."""
+        """The change with what stands now and its time; None for an insert that does not show.
+
+        The change was acknowledged, so a quorum has it: a later one that is still under way projects itself.
+        """
+        assert made.after is not None
         if self.stamp is StampSource.CLOCK:
             return made
         try:
-            now = self.read(place)
+            version = self._read(self._version_of, place, Level.QUORUM)
+            own = version is not None and version.row["modseq"] == made.after["modseq"]
+            now = version if own else self.read(place)
         except CannotReach:
             return Committed(made.before, made.after, made.current, None, made.began)
-        return None if now is None and made.before is None else self._stamped(made, now)
+        if now is None and made.before is None:
+            return None
+        return self._stamped(made, Seen(made.after, now.written_at) if own and now else now)
 
     def _stamped(self, made: Committed, now: Seen | None) -> Committed:
         """The change with what stands now. A row that is gone by now is projected as a delete of what was seen."""

@@ -16,7 +16,7 @@ from model.errors import CannotReach, Contended, MailmendError, UnknownMessage
 from model.flags import FlagsChange
 from model.ids import MailboxId, MessageId, ModSeq, Uid
 from model.messages import Mail, Place, Stored
-from model.operations import Put, Read, Seen
+from model.operations import Level, Put, Read, Seen
 from model.projections import Content, Family
 from model.table import Row
 from repair.clock import MICROS, STAMP_AGE_SECONDS
@@ -218,6 +218,16 @@ class MessageStore:
 
         return self._rounds(attempt, place)
 
+    def complete(self, message_id: MessageId, mailbox: MailboxId) -> bool:
+        """Whether a message is in a mailbox; if so, all that should have followed is journalled to be looked at.
+
+        For an add that was cut short: the message may stand in the truth and nowhere else.
+        """
+        key = (message_id, mailbox)
+        rows = self._retries.call(lambda: self._tables.read(Read(self._family.truth, key, Level.SERIAL)))
+        self._projector.suspect((seen.row for seen in rows), "its writer was interrupted")
+        return bool(rows)
+
     def find(self, mailbox: MailboxId, uid: Uid) -> Place | None:
         """The place of a message that is known by its number, as the mirror has it; None where it has none."""
         rows = self._tables.read(Read(self._family.mirror.table, (mailbox, uid)))
@@ -239,7 +249,7 @@ class MessageStore:
     def _truth_by(self, settings: WriterSettings) -> Truth:
         tables, truth, clock = self._tables, self._family.truth, self._clock
         if settings.strong:
-            return ConditionalTruth(tables, truth, clock, self._retries, settings.stamp)
+            return ConditionalTruth(tables, truth, clock, self._retries, stamp=settings.stamp)
         return PlainTruth(tables, truth, clock, self._retries, settings.send_micros)
 
     def _keep_content(self, message_id: MessageId, mail: Mail) -> BlobIds:

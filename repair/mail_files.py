@@ -1,0 +1,201 @@
+"""Mail on disk, one message at a time: mbox, Maildir, .eml; never a whole mbox in memory, nothing dropped in silence.
+
+A message is taken as its bytes stand, well-formed or not: line ends, quoted `>From ` lines and broken headers stay as
+they are. What cannot be taken (too large, unreadable, not a mail file) is yielded as a refusal that names it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import IO
+
+from model.errors import BadMail
+
+OCTETS_MAX = 64 * 2**20
+"""The largest message that is taken, in bytes."""
+
+_LINE_OCTETS_MAX = 2**20
+_DATED = re.compile(rb"From .*\d\d?:\d\d.*\d{4}")
+_HEADER = re.compile(rb"(>From |[!-9;-~]+[ \t]*:)")
+
+
+class FolderKind(Enum):
+    """What a path holds."""
+
+    MBOX = "mbox"
+    MAILDIR = "maildir"
+    EML_FILES = "eml files"
+    EML = "eml"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One message.
+
+    Attributes:
+        key: what it is called within its folder: the same at every reading.
+        name: where it is, for people.
+        content: its bytes.
+        envelope: the mbox line above it, without which it is empty.
+        info: the flags in a Maildir file's name.
+        recent: it lies where new mail is put.
+        touched_at: when its file was last changed, in seconds since 1970; None for a message of an mbox.
+        next_offset: where in the mbox to go on after it.
+    """
+
+    key: str
+    name: str
+    content: bytes
+    envelope: bytes = b""
+    info: str = ""
+    recent: bool = False
+    touched_at: float | None = None
+    next_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Something that was not taken, and why. `mail` is False for what is no mail anyway."""
+
+    key: str
+    name: str
+    why: str
+    mail: bool = True
+    next_offset: int = 0
+
+
+def kind_of(path: Path) -> FolderKind:
+    """What the path holds.
+
+    Raises:
+        BadMail: nothing that mail can be read from.
+    """
+    if path.is_dir():
+        if (path / "cur").is_dir() and (path / "new").is_dir():
+            return FolderKind.MAILDIR
+        if any(_is_eml(file) for file in path.rglob("*")):
+            return FolderKind.EML_FILES
+        raise BadMail(f"{path} is neither a Maildir (cur, new) nor a directory with .eml files")
+    if not path.is_file():
+        raise BadMail(f"{path} does not exist, or is no file")
+    if _is_eml(path):
+        return FolderKind.EML
+    _check_mbox(path)
+    return FolderKind.MBOX
+
+
+def mail_in(path: Path, kind: FolderKind, start: int = 0, octets_max: int = OCTETS_MAX) -> Iterator[Found | Refused]:
+    """Every message of a folder, an mbox from an offset on.
+
+    Raises:
+        BadMail: the folder cannot be read.
+    """
+    match kind:
+        case FolderKind.MBOX:
+            yield from mbox_messages(path, start, octets_max)
+        case FolderKind.MAILDIR:
+            yield from _maildir_messages(path, octets_max)
+        case FolderKind.EML_FILES:
+            yield from _eml_messages(path, octets_max)
+        case FolderKind.EML:
+            yield _file(path, path.name, octets_max)
+
+
+def mbox_messages(path: Path, start: int = 0, octets_max: int = OCTETS_MAX) -> Iterator[Found | Refused]:
+    """The messages of an mbox, from the offset of one of its `From ` lines on."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            offset, envelope = start, file.readline(_LINE_OCTETS_MAX)
+            while envelope:
+                content, next_envelope = _message(file, octets_max)
+                after = file.tell() - len(next_envelope)
+                name = f"{path} at byte {offset}"
+                if content is None:
+                    yield Refused(str(offset), name, f"larger than {octets_max} bytes", next_offset=after)
+                else:
+                    yield Found(str(offset), name, content, envelope, next_offset=after)
+                offset, envelope = after, next_envelope
+    except OSError as error:
+        raise BadMail(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _message(file: IO[bytes], octets_max: int) -> tuple[bytes | None, bytes]:
+    """The lines up to the next `From ` line (None when there are too many bytes), and that line."""
+    lines: list[bytes] = []
+    size, blank, whole = 0, True, True
+    while line := file.readline(_LINE_OCTETS_MAX):
+        if whole and blank and line.startswith(b"From ") and _separates(line, file):
+            return _joined(lines, size, octets_max), line
+        size += len(line)
+        if size <= octets_max + 2:
+            lines.append(line)
+        else:
+            lines.clear()
+        blank = whole and line in (b"\n", b"\r\n")
+        whole = line.endswith(b"\n")
+    return _joined(lines, size, octets_max), b""
+
+
+def _separates(line: bytes, file: IO[bytes]) -> bool:
+    """Whether a `From ` line after an empty line begins a message: it has a date, or a header follows it."""
+    if _DATED.match(line):
+        return True
+    here = file.tell()
+    follows = file.readline(_LINE_OCTETS_MAX)
+    file.seek(here)
+    return _HEADER.match(follows) is not None
+
+
+def _joined(lines: list[bytes], size: int, octets_max: int) -> bytes | None:
+    """The message without the empty line that an mbox puts after each."""
+    if lines and lines[-1] in (b"\n", b"\r\n"):
+        size -= len(lines.pop())
+    return b"".join(lines) if size <= octets_max else None
+
+
+def _check_mbox(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            head = file.read(5)
+    except OSError as error:
+        raise BadMail(f"{path} cannot be read: {error.strerror}") from error
+    if head and head != b"From ":
+        raise BadMail(
+            f"{path} is not an mbox: it does not begin with 'From '",
+            mend="Give an mbox, a Maildir, a directory of .eml files, or one file whose name ends in .eml.",
+        )
+
+
+def _maildir_messages(path: Path, octets_max: int) -> Iterator[Found | Refused]:
+    """Files of cur and new in the order of their names, which begin with the time of delivery."""
+    files = [file for folder in ("cur", "new") for file in (path / folder).iterdir() if not file.name.startswith(".")]
+    for file in sorted(files, key=lambda one: one.name):
+        unique, _, info = file.name.partition(":2,")
+        yield _file(file, unique, octets_max, info=info, recent=file.parent.name == "new")
+    for folder in sorted(one for one in path.iterdir() if one.is_dir() and one.name not in ("cur", "new", "tmp")):
+        yield Refused(folder.name, str(folder), "a folder of its own: load it into a mailbox of its own", mail=False)
+
+
+def _eml_messages(path: Path, octets_max: int) -> Iterator[Found | Refused]:
+    for file in sorted(one for one in path.rglob("*") if not one.is_dir()):
+        key = str(file.relative_to(path))
+        yield _file(file, key, octets_max) if _is_eml(file) else Refused(key, str(file), "not an .eml file", mail=False)
+
+
+def _file(path: Path, key: str, octets_max: int, *, info: str = "", recent: bool = False) -> Found | Refused:
+    """A file that is one message."""
+    try:
+        status = path.stat()
+        if status.st_size > octets_max:
+            return Refused(key, str(path), f"larger than {octets_max} bytes")
+        content = path.read_bytes()
+    except OSError as error:
+        return Refused(key, str(path), error.strerror or "cannot be read")
+    return Found(key, str(path), content, info=info, recent=recent, touched_at=status.st_mtime)
+
+
+def _is_eml(path: Path) -> bool:
+    return path.suffix.lower() == ".eml" and not path.is_dir()

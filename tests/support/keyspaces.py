@@ -1,0 +1,28 @@
+"""Keyspaces of a test's own on a real server: created from the catalog, filled row by row, dropped afterwards."""
+
+from collections.abc import Iterable
+
+from cql.render import keyspace_cql, schema_cql
+from cql.replication import in_every_data_centre
+from cql.session import CassandraCluster, Keyspace
+from model.catalog import MAIL_TABLES, MAIL_TYPES
+from model.ledger_tables import LEDGER_TABLES
+from model.schema import Schema
+
+MAIL = Schema(MAIL_TYPES, MAIL_TABLES)
+LEDGER = Schema((), LEDGER_TABLES)
+
+
+def created(cluster: CassandraCluster, name: str, schema: Schema) -> Keyspace:
+    """A fresh keyspace with the schema's tables."""
+    dropped(cluster, (name,))
+    cluster.execute_ddl(keyspace_cql(name, in_every_data_centre(1)))
+    for text in schema_cql(name, schema):
+        cluster.execute_ddl(text)
+    return cluster.keyspace(name)
+
+
+def dropped(cluster: CassandraCluster, names: Iterable[str]) -> None:
+    """Drop keyspaces that may not exist."""
+    for name in names:
+        cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {name}")
