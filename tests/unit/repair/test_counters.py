@@ -1,0 +1,430 @@
+"""Counters: mended only in a quiet moment, once, under a lease; never twice, and back again only if untouched."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cql.memory import MemoryTables
+from cql.statements import Operation
+from model.catalog import IMAP_UID, MAILBOX_COUNTERS, MESSAGES
+from model.errors import DoubtfulWrite, NotEnoughReplicas
+from model.operations import Change, Count, Read, Seen
+from repair.clock import Timing
+from repair.counters import GROUPS_AT_ONCE, LEASE_SECONDS, CounterMender, mending, truths_beside
+from repair.decide import Verdict
+from repair.findings import Outcome, Suspect
+from repair.leases import Held, Leases
+from repair.tallies import Tally
+from tests.support.clock import START, VirtualClock, uuid_at
+from tests.support.repairing import MAILBOX, World, mirror_suspect, truth_row
+
+COUNTS = MESSAGES.counts[0]
+SUSPECT = Suspect(COUNTS.name, (MAILBOX,), Verdict.AMEND)
+GAP = Timing().look_gap_seconds
+
+
+class EventfulClock(VirtualClock):
+    """While somebody sleeps, something may happen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def sleep(self, seconds: float) -> None:
+        """Let the hand jump, and the thing happen."""
+        super().sleep(seconds)
+        self.meanwhile()
+
+
+@dataclass(slots=True)
+class Counting(World):
+    """A mail keyspace with a mender of counters."""
+
+    clock: EventfulClock = field(default_factory=EventfulClock)
+    leases: Leases = field(init=False)
+
+    def __post_init__(self) -> None:
+        World.__post_init__(self)
+        self.leases = Leases(self.ledger.tables, self.clock, "us@here")
+
+    def count(self, count: int, unseen: int, mailbox: UUID = MAILBOX) -> None:
+        """Somebody adds to the counters."""
+        self.mail.write(Count(MAILBOX_COUNTERS, (mailbox,), {"count": count, "unseen": unseen}))
+
+    def counters(self, mailbox: UUID = MAILBOX) -> tuple[int, int] | None:
+        """What they say now."""
+        rows = self.mail.read(Read(MAILBOX_COUNTERS, (mailbox,)))
+        return (rows[0].row["count"], rows[0].row["unseen"]) if rows else None
+
+    def mender(self, timing: Timing | None = None) -> CounterMender:
+        """What looks at them."""
+        return CounterMender(self.mail, "mail", (MESSAGES,), self.clock, timing or Timing(), self.ledger, self.leases)
+
+    def mend(self, *suspects: Suspect, held: Held | None = None, **errand: Any) -> list[Outcome]:
+        """What becomes of suspects, besides the mailbox's own."""
+        seen = (SUSPECT, *suspects)
+        return list(self.mender().revisit(lambda: iter(seen), self.errand(**errand), held))
+
+    def surround(self, surround: Callable[[Operation, Callable[[], Any]], Any]) -> None:
+        """What happens to every operation on the mail keyspace."""
+        cast("MemoryTables", self.mail).surround = surround
+
+
+def three_messages(count: int, unseen: int) -> Counting:
+    """Two unseen messages and a seen one, and counters that say otherwise."""
+    world = Counting()
+    for number in (1, 2, 3):
+        world.message(truth_row(number, flagseen=number == 3))
+    world.count(count, unseen)
+    return world
+
+
+def test_counters_that_are_wrong_are_mended_by_one_delta() -> None:
+    """Twice too many, once too few: one write brings both right, and the ledger has what stood there."""
+    world = three_messages(5, 1)
+    (outcome,) = world.mend()
+    assert (outcome.verdict, outcome.result, outcome.error) == (Verdict.AMEND, Verdict.FIXED, None)
+    assert world.counters() == (3, 2)
+    assert world.clock.slept == [GAP]
+    (recorded,) = world.ledger.findings(world.run)
+    assert recorded == outcome
+    assert recorded.projected is not None
+    assert recorded.projected.row["count"] == 5
+
+
+def test_a_missing_row_is_projected() -> None:
+    """A mailbox whose counters were never written."""
+    world = Counting()
+    world.message(truth_row(1))
+    (outcome,) = world.mend()
+    assert (outcome.verdict, outcome.result) == (Verdict.PROJECT, Verdict.FIXED)
+    assert world.counters() == (1, 1)
+
+
+def test_counters_that_settled_by_themselves_are_left() -> None:
+    """The increment was only late."""
+    world = three_messages(3, 2)
+    (outcome,) = world.mend()
+    assert (outcome.verdict, outcome.result) == (Verdict.AGREE, None)
+    assert list(world.ledger.findings(world.run)) == []
+
+
+def test_a_second_run_finds_nothing_more() -> None:
+    """Mending converges."""
+    world = three_messages(9, 9)
+    world.mend()
+    (again,) = world.mend()
+    assert again.verdict is Verdict.AGREE
+    assert world.counters() == (3, 2)
+
+
+def test_a_message_that_arrives_between_the_looks_leaves_it_to_the_next_run() -> None:
+    """Its increment may be in flight: whatever is written now could be wrong."""
+    world = three_messages(5, 1)
+
+    def arrive() -> None:
+        world.message(truth_row(4), at=world.clock.micros())
+
+    world.clock.meanwhile = arrive
+    (outcome,) = world.mend()
+    assert outcome.result is Verdict.MOVED
+    assert world.counters() == (5, 1)
+
+
+def test_a_flag_that_changes_back_and_forth_between_the_looks_is_noticed() -> None:
+    """Same ids and same values at both ends, but another version: the truth's own times tell."""
+    world = three_messages(5, 1)
+    row = truth_row(1)
+
+    def flip() -> None:
+        key = IMAP_UID.key_of(row)
+        world.mail.write(Change(IMAP_UID, key, assign={"flagseen": False, "modseq": 1}, at=world.clock.micros()))
+
+    world.clock.meanwhile = flip
+    (outcome,) = world.mend()
+    assert outcome.result is Verdict.MOVED
+
+
+def test_an_increment_between_the_looks_leaves_it_to_the_next_run() -> None:
+    """The counter itself moved."""
+    world = three_messages(5, 1)
+    world.clock.meanwhile = lambda: world.count(1, 0)
+    (outcome,) = world.mend()
+    assert outcome.result is Verdict.MOVED
+    assert world.counters() == (6, 1)
+
+
+def test_rows_that_do_not_agree_come_first() -> None:
+    """A truth that is not projected, known from the scan alone: its counters wait."""
+    world = three_messages(5, 1)
+    hidden = world.message(truth_row(4), projected=False)
+    (outcome,) = world.mend(mirror_suspect(hidden, Verdict.PROJECT))
+    assert (outcome.verdict, outcome.result) == (Verdict.AMEND, None)
+    assert world.counters() == (5, 1)
+
+
+def test_a_projection_without_truth_makes_the_counters_wait_too() -> None:
+    """The mirror shows a message more than the truth has."""
+    world = three_messages(4, 3)
+    world.project(truth_row(4))
+    (outcome,) = world.mend()
+    assert (outcome.verdict, outcome.result) == (Verdict.AMEND, None)
+    assert world.counters() == (4, 3)
+
+
+@pytest.mark.parametrize(("found", "becomes"), [((2, 1), (3, 2)), ((3, 2), (3, 2)), ((4, 3), (4, 3)), ((9, 9), (4, 3))])
+def test_a_truth_without_content_may_be_counted_or_not(found: tuple[int, int], becomes: tuple[int, int]) -> None:
+    """Anything between is right; what is outside is brought to the nearest end."""
+    world = three_messages(*found)
+    lost = world.message(truth_row(4), projected=False, content=False)
+    (outcome,) = world.mend(mirror_suspect(lost, Verdict.LOST_CONTENT))
+    assert outcome.verdict is (Verdict.AGREE if found == becomes else Verdict.AMEND)
+    assert world.counters() == becomes
+
+
+def test_a_torn_truth_may_be_counted_or_not_unless_it_is_accepted() -> None:
+    """`--torn accept` makes it a message like any other."""
+    world = three_messages(3, 2)
+    torn = world.message(truth_row(4, headercontent=None))
+    assert world.mend(mirror_suspect(torn, Verdict.TORN))[0].verdict is Verdict.AGREE
+    assert world.mend(accept_torn=True)[0].result is Verdict.FIXED
+    assert world.counters() == (4, 3)
+
+
+def test_other_mailboxes_of_the_same_message_are_not_counted() -> None:
+    """A truth's partition holds every mailbox that it is in."""
+    world = three_messages(4, 2)
+    world.message(truth_row(1, mailboxid=uuid_at(START, 99), uid=7))
+    assert world.mend()[0].result is Verdict.FIXED
+    assert world.counters() == (3, 2)
+
+
+def test_a_check_looks_twice_and_writes_nothing_at_all() -> None:
+    """No lease, no ledger, no counter: only reads."""
+    world = three_messages(5, 1)
+    written: list[Operation] = []
+
+    def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if not isinstance(operation, Read):
+            written.append(operation)
+        return carry_out()
+
+    world.surround(watch)
+    cast("MemoryTables", world.ledger.tables).surround = watch
+    (outcome,) = world.mend(run=None)
+    assert (outcome.verdict, outcome.result, outcome.due) == (Verdict.AMEND, None, True)
+    assert written == []
+
+
+def test_what_was_not_asked_for_is_only_reported() -> None:
+    """`--only WITHDRAW`."""
+    world = three_messages(5, 1)
+    (outcome,) = world.mend(only=frozenset({Verdict.WITHDRAW}))
+    assert (outcome.verdict, outcome.result, outcome.due) == (Verdict.AMEND, None, False)
+    assert world.counters() == (5, 1)
+
+
+def test_many_mailboxes_share_one_wait() -> None:
+    """A thousand suspects must not take a thousand times A."""
+    world = Counting()
+    mailboxes = [uuid_at(START, 1000 + number) for number in range(GROUPS_AT_ONCE + 5)]
+    for number, mailbox in enumerate(mailboxes):
+        world.message(truth_row(number + 1, mailboxid=mailbox))
+    suspects = [Suspect(COUNTS.name, (mailbox,), Verdict.PROJECT) for mailbox in mailboxes]
+    outcomes = list(world.mender().revisit(lambda: iter(suspects), world.errand()))
+    assert [outcome.result for outcome in outcomes] == [Verdict.FIXED] * len(mailboxes)
+    assert world.clock.slept == [GAP, GAP]
+
+
+def test_without_writers_nobody_waits() -> None:
+    """The operator declared the keyspace quiet."""
+    world = three_messages(5, 1)
+    (outcome,) = world.mender(Timing(no_writers=True)).revisit(lambda: [SUSPECT], world.errand())
+    assert outcome.result is Verdict.FIXED
+    assert sum(world.clock.slept) == 0
+
+
+def test_a_doubtful_count_is_sent_once_and_reported() -> None:
+    """Applied or not: a second one could be one too many; the next run finds out."""
+    world = three_messages(5, 1)
+    sent: list[Operation] = []
+
+    def lose_the_answer(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Count):
+            sent.append(operation)
+            carry_out()
+            raise DoubtfulWrite("no answer in time")
+        return carry_out()
+
+    world.surround(lose_the_answer)
+    (outcome,) = world.mend()
+    assert outcome.error is not None
+    assert "may or may not" in outcome.error
+    assert len(sent) == 1
+    (recorded,) = world.ledger.findings(world.run)
+    assert recorded.error == outcome.error
+    assert world.mend()[0].verdict is Verdict.AGREE
+    assert len(sent) == 1
+
+
+def test_nothing_is_sent_when_its_before_image_is_not_safe() -> None:
+    """The ledger's replicas are down."""
+    world = three_messages(5, 1)
+
+    def no_ledger(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if "finding" in operation.table.name:
+            raise NotEnoughReplicas("two of three replicas are down")
+        return carry_out()
+
+    cast("MemoryTables", world.ledger.tables).surround = no_ledger
+    (outcome,) = world.mend()
+    assert outcome.error is not None
+    assert "before-image" in outcome.error
+    assert world.counters() == (5, 1)
+
+
+def test_a_mailbox_that_another_mends_is_left_to_it() -> None:
+    """Two runs overshoot (asof-model C11): each mailbox has one mender at a time."""
+    world = three_messages(5, 1)
+    theirs = Leases(world.ledger.tables, world.clock, "them@there")
+    name = f"counters mail {COUNTS.name} " + '[{"uuid":"' + str(MAILBOX) + '"}]'
+    lease = replace(theirs, ttl_seconds=LEASE_SECONDS).acquire(name, "mending counters")
+    (outcome,) = world.mend()
+    assert outcome.error is not None
+    assert "them@there" in outcome.error
+    theirs.release(lease)
+    assert world.mend()[0].result is Verdict.FIXED
+
+
+def test_leases_are_given_back() -> None:
+    """Whatever happened; the next mender need not wait."""
+    world = three_messages(5, 1)
+    world.mend()
+    world.clock.meanwhile = lambda: world.count(1, 0)
+    assert [outcome.error for outcome in (*world.mend(), *world.mend())] == [None, None]
+
+
+def test_a_lost_lease_of_the_keyspace_stops_the_delta() -> None:
+    """Somebody else repairs the keyspace now."""
+    world = three_messages(5, 1)
+    held = Held(world.leases.acquire("repair mail", "repair"), world.clock)
+    world.clock.meanwhile = lambda: world.clock.advance(60)
+    (outcome,) = world.mend(held=held)
+    assert outcome.error is not None
+    assert "repair mail" in outcome.error
+    assert world.counters() == (5, 1)
+
+
+def test_a_mailbox_that_cannot_be_read_stops_no_other() -> None:
+    """One error, one outcome."""
+    world = three_messages(5, 1)
+    other = uuid_at(START, 99)
+
+    def broken(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Read) and operation.key == (MAILBOX,):
+            raise NotEnoughReplicas("two of three replicas are down")
+        return carry_out()
+
+    world.surround(broken)
+    world.count(7, 7, other)
+    first, second = world.mend(Suspect(COUNTS.name, (other,), Verdict.AMEND))
+    assert first.error is not None
+    assert second.result is Verdict.FIXED
+
+
+def test_undo_adds_the_inverse_and_redo_the_delta_again() -> None:
+    """Nothing happened in between: counters stand as before the run, drift and all; and back."""
+    world = three_messages(5, 1)
+    world.mend()
+    undo = world.ledger.start("mail", "undo", START, {}, undoes=world.run).id
+    (back,) = world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo))
+    assert back.result is Verdict.FIXED
+    assert world.counters() == (5, 1)
+    redo = world.ledger.start("mail", "undo", START, {}, undoes=undo).id
+    list(world.mender().undo(world.ledger.findings(undo), world.errand(run=redo)))
+    assert world.counters() == (3, 2)
+
+
+def test_undo_of_a_projected_row_leaves_zeros() -> None:
+    """A counter cannot be unwritten; nothing and zero mean the same."""
+    world = Counting()
+    world.message(truth_row(1))
+    world.mend()
+    undo = world.ledger.start("mail", "undo", START, {}).id
+    list(world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo)))
+    assert world.counters() == (0, 0)
+
+
+def test_undo_leaves_counters_that_were_used_since() -> None:
+    """A message came: the inverse delta would be wrong for it."""
+    world = three_messages(5, 1)
+    world.mend()
+    world.message(truth_row(4))
+    world.count(1, 1)
+    undo = world.ledger.start("mail", "undo", START, {}).id
+    (back,) = world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo))
+    assert back.result is Verdict.MOVED
+    assert world.counters() == (4, 3)
+
+
+def test_undo_of_a_delta_that_never_arrived_changes_nothing() -> None:
+    """It was doubtful, and had not been applied: the counters are not as the run would have left them."""
+    world = three_messages(5, 1)
+
+    def swallow(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Count):
+            raise DoubtfulWrite("no answer in time")
+        return carry_out()
+
+    world.surround(swallow)
+    world.mend()
+    world.surround(lambda _, carry_out: carry_out())
+    undo = world.ledger.start("mail", "undo", START, {}).id
+    (back,) = world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo))
+    assert back.result is Verdict.MOVED
+    assert world.counters() == (5, 1)
+
+
+numbers = st.integers(0, 20)
+
+
+def tally(counters: tuple[int, int], sure: tuple[int, int], room: tuple[int, int], digest: bytes = b"") -> Tally:
+    """A look at two counters."""
+    names = ("count", "unseen")
+    row = Seen(dict(zip(names, counters, strict=True)))
+    return Tally(
+        row, dict(zip(names, sure, strict=True)), dict(zip(names, room, strict=True)), settled=True, digest=digest
+    )
+
+
+@given(st.tuples(numbers, numbers), st.tuples(numbers, numbers), st.tuples(numbers, numbers))
+def test_a_delta_ends_where_the_truth_allows_and_is_the_least(
+    counters: tuple[int, int], sure: tuple[int, int], room: tuple[int, int]
+) -> None:
+    """After it every counter lies between what is sure and what is possible; what lay there is not touched."""
+    look = tally(counters, sure, room)
+    for name, value in look.counters.items():
+        least, most = look.sure[name], look.sure[name] + look.uncertain[name]
+        delta = look.deltas.get(name, 0)
+        assert least <= value + delta <= most
+        assert abs(delta) == max(0, least - value, value - most)
+
+
+@given(st.tuples(numbers, numbers), st.binary(max_size=1), st.binary(max_size=1))
+def test_nothing_is_added_unless_two_looks_are_the_same(counters: tuple[int, int], one: bytes, other: bytes) -> None:
+    """The rule of asof-model C11, as a law."""
+    first, second = tally((1, 1), (5, 5), (0, 0), one), tally(counters, (5, 5), (0, 0), other)
+    ruling = mending(SUSPECT, first, second)
+    assert bool(ruling.deltas) == (one == other and counters == (1, 1))
+
+
+def test_truths_beside_are_those_of_suspect_mailboxes_alone() -> None:
+    """Memory grows with the suspect mailboxes, not with all suspects."""
+    ours, theirs = truth_row(1), truth_row(2, mailboxid=uuid_at(START, 99))
+    suspects: Iterable[Suspect] = [mirror_suspect(ours, Verdict.TORN), mirror_suspect(theirs, Verdict.TORN), SUSPECT]
+    assert truths_beside(MESSAGES, COUNTS, [(MAILBOX,)], suspects) == {(MAILBOX,): ((ours["messageid"],),)}
