@@ -1,8 +1,8 @@
 """What was loaded from a mail folder, so that a load is never repeated by accident and goes on where it was cut short.
 
-One small file per folder and mailbox, local as the mail itself is: a first line names the load, then for each batch
-what is about to be stored (`begin`) and that it is (`end`), each on disk before the load goes on. A message's id is made
-of the load and of its key, so a message that was stored just before a kill is recognised by its id. What can be
+One small file per folder and mailbox, local as the mail itself is. Its first line names the load; then for each batch
+follows what is about to be stored (`begin`) and that it is (`end`), on disk before the load goes on. A message's id is
+made of the load and of its key, so a message that was stored just before a kill is recognised by its id. What can be
 duplicated: a message of the last, unfinished batch that was moved or deleted between the kill and the resumption; and
 everything, when this file was removed.
 """
