@@ -53,9 +53,16 @@ def write_report(file: Path, html: str) -> None:
 def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen) -> Iterator[IO[str]]:
     """A text file that appears in its place only when everything was written, or not at all.
 
+    A device or a pipe has no place to be moved into: it is written to as it stands.
+
     Raises:
         WrongUse: it cannot be written; the message says why.
     """
+    file = file.resolve()
+    if file.exists() and not file.is_file():
+        with _written_through(file) as stream:
+            yield stream
+        return
     try:
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".part")
     except OSError as error:
@@ -73,6 +80,15 @@ def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen) -> Iterat
     finally:
         with suppress(FileNotFoundError):
             part.unlink()
+
+
+@contextmanager
+def _written_through(file: Path) -> Iterator[IO[str]]:
+    try:
+        with file.open("w", encoding="utf-8") as stream:
+            yield stream
+    except OSError as error:
+        raise _unwritable(file, error) from error
 
 
 def refuse_unwritable(file: Path) -> None:

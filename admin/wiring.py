@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from admin.cli.groups import import_or_name_extra
+from admin.local.layout import data_home
 from admin.settings import ConnectionSettings
 from cql.applying import ensure_ledger
 from cql.contact import Contact
@@ -26,15 +28,18 @@ from model.errors import BadSettings, UnknownRun, WrongUse
 from model.ids import MailboxId, MessageId
 from model.ledger_tables import KEEP
 from model.projections import Family
+from repair.blobs import FileBlobs
 from repair.clock import SystemClock, Timing
 from repair.counters import CounterMender
 from repair.findings import Engine, Progress
+from repair.lags import LagJournal, Spool
 from repair.leases import Leases
 from repair.local_engine import LocalEngine
 from repair.online import Mailboxes, Messages, Target, Targeted, mailboxes_of
 from repair.orders import Means, Order, Recount
 from repair.runs import Ledger
 from repair.undo import UndoMeans
+from repair.writer import MessageStore
 
 if TYPE_CHECKING:
     from cql.session import CassandraCluster, Keyspace
@@ -216,6 +221,53 @@ def contact_of(connection: ConnectionSettings) -> Contact:
         tls_cert=str(tls.certificate) if tls and tls.certificate else None,
         tls_key=str(tls.key) if tls and tls.key else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StateFolders:
+    """What mailmend keeps of this user on this machine: contents, loads under way, lags that the ledger refused."""
+
+    root: Path
+
+    @property
+    def blobs(self) -> Path:
+        """Contents of messages, where no object store is set up."""
+        return self.root / "blobs"
+
+    @property
+    def loads(self) -> Path:
+        """How far each load came."""
+        return self.root / "loads"
+
+    @property
+    def spool(self) -> Path:
+        """Lags that the ledger refused; the next `repair lags` takes them from here."""
+        return self.root / "spool"
+
+
+def state_folders() -> StateFolders:
+    """Under the user's data folder, as the XDG base directory specification says."""
+    return StateFolders(data_home(os.environ, Path.home()))
+
+
+@contextmanager
+def open_store(place: Place, blobs: Path | None = None) -> Iterator[MessageStore]:
+    """The store that services write through, on this keyspace.
+
+    Raises:
+        UnknownKeyspace: there is no such keyspace.
+        SchemaMismatch: it is not one that mail can be written to.
+    """
+    (family,) = place.families((MESSAGES,))
+    contents = FileBlobs(blobs or state_folders().blobs)
+    with MessageStore(place.mail, contents, lag_journal(place), place.clock, family=family) as store:
+        yield store
+
+
+def lag_journal(place: Place) -> LagJournal:
+    """Where lags of this keyspace are journalled."""
+    spool = Spool(state_folders().spool, place.mail.name)
+    return LagJournal(place.ledger().tables, place.mail.name, place.clock, spool)
 
 
 def owner_name() -> str:

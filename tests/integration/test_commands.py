@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import pytest
 
-from cql.contact import Contact
 from cql.session import connect
 from model.catalog import IMAP_UID
-from tests.support.commands import CommandLine, command_line
+from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import dropped
 from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
+from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
 
@@ -20,10 +20,10 @@ QUICK = ("--engine", "local", "--delay", "0")
 
 
 @pytest.fixture(scope="module")
-def keyspace(cassandra: Contact) -> Iterator[MailKeyspace]:
+def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
     """One keyspace for all tests, and one for their ledger."""
     name = f"g_commands_{uuid4().hex[:8]}"
-    with connect(cassandra) as cluster:
+    with connect(contact_of(cassandra)) as cluster:
         yield mail_keyspace(cluster, name)
         dropped(cluster, (name, f"{name}_ledger"))
 
@@ -36,7 +36,7 @@ def mail(keyspace: MailKeyspace) -> MailKeyspace:
 
 
 @pytest.fixture
-def mailmend(cassandra: Contact, mail: MailKeyspace, tmp_path: Path) -> CommandLine:
+def mailmend(cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path) -> CommandLine:
     """A shell that knows the cluster and both keyspaces."""
     names = {"MAILMEND_KEYSPACE": mail.name, "MAILMEND_LEDGER_KEYSPACE": f"{mail.name}_ledger"}
     return command_line(tmp_path, cassandra, **names, **QUIET)

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from admin.cli import run
 from cql.contact import Contact
+from tests.support.servers import CassandraServer
 
 OURS = "MAILMEND_"
 
@@ -50,10 +51,15 @@ class CommandLine:
         return Ended(code, out.getvalue(), err.getvalue())
 
 
-def command_line(home: Path, contact: Contact | None = None, **environment: str) -> CommandLine:
+def command_line(home: Path, server: CassandraServer | None = None, **environment: str) -> CommandLine:
     """A shell whose environment names the cluster."""
-    where = {"MAILMEND_HOST": " ".join(contact.hosts), "MAILMEND_PORT": str(contact.port)} if contact else {}
+    where = {"MAILMEND_HOST": server.host, "MAILMEND_PORT": str(server.port)} if server else {}
     return CommandLine(home, {**where, **environment})
+
+
+def contact_of(server: CassandraServer) -> Contact:
+    """The server for a test's own connection."""
+    return Contact((server.host,), server.port, server.local_dc)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """The findings file: every finding as a line of JSON, whole or not at all."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -54,11 +53,15 @@ def test_each_finding_is_a_line_and_what_settled_is_none(tmp_path: Path) -> None
 
 def test_a_stop_half_way_leaves_no_file(tmp_path: Path) -> None:
     """Half of the findings would look like all of them."""
-    with pytest.raises(KeyboardInterrupt), findings_file(tmp_path / "f.jsonl") as write:
-        write(outcome())
-        raise KeyboardInterrupt
 
-    assert os.listdir(tmp_path) == []
+    def interrupted() -> None:
+        with findings_file(tmp_path / "f.jsonl") as write:
+            write(outcome())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:

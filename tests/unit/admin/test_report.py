@@ -97,7 +97,7 @@ def test_a_report_replaces_the_one_before(tmp_path: Path) -> None:
     write_report(file, "two")
 
     assert file.read_text() == "two"
-    assert os.listdir(tmp_path) == ["report.html"]
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_full_disk_leaves_the_old_report_whole(tmp_path: Path) -> None:
@@ -109,16 +109,20 @@ def test_a_full_disk_leaves_the_old_report_whole(tmp_path: Path) -> None:
         stream.write("new")
 
     assert file.read_text() == "old"
-    assert os.listdir(tmp_path) == ["report.html"]
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_stop_half_way_leaves_nothing(tmp_path: Path) -> None:
     """Ctrl-C while a report is written is no report."""
-    with pytest.raises(KeyboardInterrupt), whole_file(tmp_path / "report.html") as stream:
-        stream.write("half")
-        raise KeyboardInterrupt
 
-    assert os.listdir(tmp_path) == []
+    def interrupted() -> None:
+        with whole_file(tmp_path / "report.html") as stream:
+            stream.write("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_permissions_are_those_of_any_other_file(tmp_path: Path) -> None:
@@ -128,6 +132,31 @@ def test_the_permissions_are_those_of_any_other_file(tmp_path: Path) -> None:
     write_report(tmp_path / "report.html", "x")
 
     assert (tmp_path / "report.html").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_device_or_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> None:
+    """`--report /dev/stdout` and `--findings >(jq .)` are no files to be moved into place."""
+    device, pipe = Path("/dev/full"), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    write_report(pipe, "through the pipe")
+    with pytest.raises(WrongUse, match="No space left on device"):
+        write_report(device, "x")
+
+    assert os.read(reader, 100) == b"through the pipe"
+    assert pipe.is_fifo()
+    assert device.is_char_device()
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    """The file that it points to is replaced, not the link."""
+    (tmp_path / "link.html").symlink_to(tmp_path / "real.html")
+
+    write_report(tmp_path / "link.html", "x")
+
+    assert (tmp_path / "link.html").is_symlink()
+    assert (tmp_path / "real.html").read_text() == "x"
 
 
 def test_an_impossible_place_is_refused_before_the_work(tmp_path: Path) -> None:

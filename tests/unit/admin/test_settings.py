@@ -110,7 +110,7 @@ def test_a_broken_settings_file_is_named_with_its_line() -> None:
 
 def test_a_settings_file_that_ends_too_early_is_named() -> None:
     """Some slips have no line of their own."""
-    with pytest.raises(BadSettings, match="/etc/mailmend.toml"):
+    with pytest.raises(BadSettings, match=r"/etc/mailmend\.toml"):
         parse_settings('host = "a', FILE)
 
 
@@ -163,7 +163,7 @@ def test_a_cqlshrc_without_tls_names_no_certificates() -> None:
 @pytest.mark.parametrize("text", ["no section\n", "[connection]\nport = many\n", "[connection]\nssl = perhaps\n"])
 def test_a_broken_cqlshrc_is_named(text: str) -> None:
     """The message says which file, and it is not ours."""
-    with pytest.raises(BadSettings, match="/etc/mailmend.toml cannot be read"):
+    with pytest.raises(BadSettings, match=r"/etc/mailmend\.toml cannot be read"):
         parse_cqlshrc(text, FILE)
 
 
