@@ -67,7 +67,12 @@ class JarStore:
         self.root.mkdir(parents=True, exist_ok=True)
         log = self.root / f"{release.version}.log"
         with subprocess.Popen(  # noqa: S603 (the person's own Java)
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+            command,
+            env=dict(self.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         ) as process:
             assert process.stdout is not None
             output = self._follow(process.stdout, len(pins.pins_of(release)), release)

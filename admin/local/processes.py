@@ -107,7 +107,7 @@ def parse_stat(pid: int, stat: str, command: str) -> Seen:
 
 def parse_ps(pid: int, line: str) -> Seen | None:
     """Read `ps -o lstart=,stat=,command=`: five words of date, the state, the command."""
-    words = line.split(maxsplit=_PS_DATE_WORDS + 1)
+    words = line.strip().split(maxsplit=_PS_DATE_WORDS + 1)
     if len(words) <= _PS_DATE_WORDS:
         return None
     started, state, command = words[:_PS_DATE_WORDS], words[_PS_DATE_WORDS], " ".join(words[_PS_DATE_WORDS + 1 :])

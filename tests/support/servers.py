@@ -181,7 +181,7 @@ def _remove(folder: Path) -> None:
 def _container() -> Iterator[CassandraServer]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from testcontainers.cassandra import CassandraContainer  # noqa: PLC0415 - only where Docker answers
+        from testcontainers.community.cassandra import CassandraContainer  # noqa: PLC0415 - only where Docker answers
 
         container = CassandraContainer(_IMAGE).start()
     try:

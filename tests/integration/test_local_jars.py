@@ -1,0 +1,151 @@
+"""The jars on this machine: whole or not at all, verified, fetched once, used without network.
+
+Where a download is played, a few lines of shell stand in for Java and Ivy: they put real jars where Ivy would.
+"""
+
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from admin.local import local_cluster
+from admin.local.jars import JarStore
+from admin.local.java import Java, find_java
+from admin.local.pins import pins_of
+from admin.local.releases import NEWEST
+from model.errors import JavaMissing, LocalServerError
+from tests.support.servers import unavailable
+
+NOWHERE = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=1"
+NO_JAVA = Java(Path("/nowhere/bin/java"), 17)
+# Finds the folder that Ivy was told to fill, notes that it was called, and fills it by hard links.
+_IVY = """#!/bin/sh
+for word in "$@"; do case "$word" in *"/[artifact]"*) lib="${{word%%/\\[*}}" ;; esac; done
+echo called >> {calls}
+mkdir -p "$lib" && ln {jars}/*.jar "$lib"/
+{then}
+"""
+
+
+@pytest.fixture(scope="module")
+def real_jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the jars that every other test uses as well; fetched now if this is the first test of all."""
+    cluster = local_cluster(tmp_path_factory.mktemp("unused"))
+    try:
+        cluster.store.jars(NEWEST, find_java(NEWEST, cluster.environment))
+    except (JavaMissing, LocalServerError) as error:
+        unavailable(error)
+    return cluster.store.folder(NEWEST)
+
+
+@pytest.fixture
+def near(real_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copies of the jars on the file system where the tests' own stores are, so that they can be linked."""
+    folder = tmp_path_factory.mktemp("near") / "jars"
+    shutil.copytree(real_jars, folder)
+    return folder
+
+
+def _store(root: Path, environment: Mapping[str, str] | None = None) -> JarStore:
+    return JarStore(root / "store", environment or {"PATH": "/usr/bin:/bin"})
+
+
+def _ivy(folder: Path, jars: Path, then: str = "") -> Java:
+    """A program that fills the folder as Ivy would."""
+    program = folder / "java"
+    program.write_text(_IVY.format(calls=folder / "calls", jars=jars, then=then), encoding="utf-8")
+    program.chmod(0o755)
+    return Java(program, 17)
+
+
+def _calls(folder: Path) -> int:
+    calls = folder / "calls"
+    return len(calls.read_text(encoding="utf-8").splitlines()) if calls.exists() else 0
+
+
+def test_whole_jars_are_used_without_running_anything(near: Path, tmp_path: Path) -> None:
+    """Offline means offline: not even a Java is asked."""
+    # Given a store with every jar, and no Java
+    store = _store(tmp_path)
+    shutil.copytree(near, store.folder(NEWEST))
+    # When the jars are asked for
+    jars = store.jars(NEWEST, NO_JAVA)
+    # Then there they are
+    assert {jar.name for jar in jars} == set(pins_of(NEWEST))
+
+
+def test_without_network_and_without_jars_the_error_says_so(real_jars: Path, tmp_path: Path) -> None:
+    """A real Ivy that cannot reach anything is quoted, and its whole output kept."""
+    # Given an empty store on a machine without network
+    environment = dict(local_cluster(tmp_path).environment) | {"JAVA_TOOL_OPTIONS": NOWHERE}
+    store = _store(tmp_path, environment)
+    # When the jars are asked for
+    with pytest.raises(LocalServerError, match="could not be fetched") as caught:
+        store.jars(NEWEST, find_java(NEWEST, environment))
+    # Then the log is named and holds more, and nothing half-done is taken for jars
+    log = store.root / f"{NEWEST.version}.log"
+    assert str(log) in str(caught.value)
+    assert "Connection refused" in log.read_text(encoding="utf-8")
+    assert not store.folder(NEWEST).exists()
+
+
+def test_two_at_once_fetch_once(near: Path, tmp_path: Path) -> None:
+    """The second one waits and finds the work done."""
+    # Given an empty store and two that need it at the same moment
+    store, java = _store(tmp_path), _ivy(tmp_path, near)
+    with ThreadPoolExecutor(2) as both:
+        first, second = both.map(lambda _: store.jars(NEWEST, java), range(2))
+    # Then both have all jars, from one download
+    assert first == second
+    assert len(first) == len(pins_of(NEWEST))
+    assert _calls(tmp_path) == 1
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing", "unexpected"])
+def test_a_damaged_folder_is_fetched_again(near: Path, tmp_path: Path, damage: str) -> None:
+    """A full disk, a cleaner, a curious hand: seen at the next start."""
+    # Given a store in which one jar is not as it should be
+    store, java = _store(tmp_path), _ivy(tmp_path, near)
+    jar = store.jars(NEWEST, java)[0]
+    match damage:
+        case "truncated":
+            jar.unlink()
+            jar.write_bytes(b"half")
+        case "missing":
+            jar.unlink()
+        case _:
+            jar.with_name("evil.jar").write_bytes(b"x")
+    # When the jars are asked for again
+    jars = store.jars(NEWEST, java)
+    # Then they are whole, from a second download
+    assert {found.name for found in jars} == set(pins_of(NEWEST))
+    assert _calls(tmp_path) == 2
+
+
+def test_jars_that_differ_from_the_tested_ones_are_not_used(near: Path, tmp_path: Path) -> None:
+    """A mirror may serve anything; what is run is what was tested."""
+    # Given a mirror that changes one jar
+    java = _ivy(tmp_path, near, then='rm "$lib"/jamm-*.jar && echo changed > "$lib"/jamm-0.4.0.jar')
+    store = _store(tmp_path)
+    # When the jars are asked for
+    with pytest.raises(LocalServerError, match=r"not the ones that were tested: jamm-0\.4\.0\.jar"):
+        store.jars(NEWEST, java)
+    # Then none of them is where a start would look
+    assert not store.folder(NEWEST).exists()
+
+
+def test_an_interrupted_download_leaves_nothing_that_looks_whole(near: Path, tmp_path: Path) -> None:
+    """The folder appears in one step, after the last jar."""
+    # Given a download that stops half-way
+    store = _store(tmp_path)
+    broken = _ivy(tmp_path, near, then='rm "$lib"/c*.jar; exit 9')
+    with pytest.raises(LocalServerError, match="could not be fetched"):
+        store.jars(NEWEST, broken)
+    assert not store.folder(NEWEST).exists()
+    # When it is tried again
+    jars = store.jars(NEWEST, _ivy(tmp_path, near))
+    # Then it succeeds, and what was left over is gone
+    assert len(jars) == len(pins_of(NEWEST))
+    assert sorted(path.suffix for path in store.root.iterdir()) == [".9", ".lock", ".log"]

@@ -1,0 +1,111 @@
+"""How the jars are asked for, what Ivy's lines mean, and what a download is compared with."""
+
+from pathlib import Path
+
+import pytest
+
+from admin.local.ivy import Event, event_in, problem_in, resolve_command
+from admin.local.java import Java
+from admin.local.pins import differences, parse_pins, pins_of
+from admin.local.releases import RELEASES, Release
+
+JAVA = Java(Path("/jdk/bin/java"), 17)
+RELEASE = RELEASES[0]
+
+
+def _command(environment: dict[str, str]) -> list[str]:
+    return resolve_command(
+        JAVA, Path("/ivy.jar"), RELEASE, lib=Path("/lib"), cache=Path("/cache"), environment=environment
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "event"),
+    [
+        ("\tfound org.slf4j#slf4j-api;2.0.17 in public\n", Event("found", "org.slf4j#slf4j-api;2.0.17")),
+        ("\t[SUCCESSFUL ] org.ow2.asm#asm;9.4!asm.jar (353ms)\n", Event("fetched", "org.ow2.asm#asm;9.4!asm.jar")),
+        ("downloading somewhere/asm-9.4.jar ...\n", None),
+        (".... (33kB)\n", None),
+        ("", None),
+        ("we found it in public", None),
+    ],
+)
+def test_progress_is_read_from_ivys_lines(line: str, event: Event | None) -> None:
+    """A module found, a jar fetched, or nothing of interest."""
+    assert event_in(line) == event
+
+
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [
+        (
+            "x\n\tServer access error at url u (Connection refused)\ny",
+            "Server access error at url u (Connection refused)",
+        ),
+        (":: problems ::\n\t\tmodule not found: a#b;1\n", "module not found: a#b;1"),
+        ("\t\t:: org.x#y;5: not found\n", "org.x#y;5: not found"),
+        ("all is well", ""),
+        ("", ""),
+    ],
+)
+def test_the_first_problem_is_quoted(output: str, problem: str) -> None:
+    """A person reads one line, not two hundred."""
+    assert problem_in(output) == problem
+
+
+def test_the_release_is_asked_for_by_coordinate() -> None:
+    """Organisation, module and revision, as Maven names them."""
+    command = _command({})
+    assert command[command.index("-dependency") + 1 :][:3] == ["org.apache.cassandra", "cassandra-all", RELEASE.version]
+    assert "/lib/[artifact]-[revision](-[classifier]).[ext]" in command
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, []),
+        ({"https_proxy": ""}, []),
+        ({"https_proxy": "http://proxy.example:3129"}, ["-Dhttps.proxyHost=proxy.example", "-Dhttps.proxyPort=3129"]),
+        ({"HTTPS_PROXY": "proxy.example"}, ["-Dhttps.proxyHost=proxy.example", "-Dhttps.proxyPort=3128"]),
+    ],
+)
+def test_the_proxy_of_the_environment_is_handed_to_java(environment: dict[str, str], expected: list[str]) -> None:
+    """Java itself does not look at it."""
+    assert [option for option in _command(environment) if "proxy" in option] == expected
+
+
+def test_a_settings_file_of_the_site_replaces_the_default_resolver() -> None:
+    """A machine without a way to Maven Central asks its own repository."""
+    command = _command({"MAILMEND_IVY_SETTINGS": "/etc/ivy.xml"})
+    assert command[command.index("-settings") + 1] == "/etc/ivy.xml"
+    assert "-settings" not in _command({})
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.line)
+def test_every_release_has_its_jars_pinned(release: Release) -> None:
+    """Cassandra itself, the agent, and nothing without a whole checksum."""
+    pins = pins_of(release)
+    assert f"cassandra-all-{release.version}.jar" in pins
+    assert len([name for name in pins if name.startswith("jamm-")]) == 1
+    assert all(len(digest) == 64 for digest in pins.values())
+
+
+def test_pins_are_what_sha256sum_writes() -> None:
+    """So that anybody can check or renew them with one command."""
+    assert parse_pins("aa  one.jar\nbb  two.jar\n\n") == {"one.jar": "aa", "two.jar": "bb"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "wrong"),
+    [
+        ({"a": "1", "b": "2"}, []),
+        ({"a": "1"}, ["b"]),
+        ({"a": "1", "b": "9"}, ["b"]),
+        ({"a": "1", "b": "2", "c": "3"}, ["c"]),
+        ({}, ["a", "b"]),
+    ],
+    ids=["same", "missing", "changed", "unexpected", "empty"],
+)
+def test_every_difference_from_the_pins_is_named(seen: dict[str, str], wrong: list[str]) -> None:
+    """A missing, changed or unexpected jar makes the folder unfit."""
+    assert differences({"a": "1", "b": "2"}, seen) == wrong
