@@ -1,0 +1,193 @@
+"""A writer that kills itself before its n-th write: run as a program, it forks one child for each crash point.
+
+The program imports everything once and connects to nothing; each child connects, prepares its mailboxes, arms itself,
+and goes on until SIGKILL or the end. What a child acknowledges it prints, a line of JSON for each change, before it
+goes on; so what was printed must never be lost.
+
+Usage: python -m tests.support.crashing HOST PORT KEYSPACE LEDGER, then one line `OPERATION N STRONG` per crash point.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from cql.session import Contact, connect
+from model.errors import MailmendError
+from model.flags import FlagsChange, FlagsMode, parse_flags
+from model.ids import MailboxId
+from model.messages import Mail, Stored
+from model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from model.table import Row
+from repair.blobs import MemoryBlobs
+from repair.clock import SystemClock
+from repair.lags import LagJournal
+from repair.ports import Tables
+from repair.writer import MessageStore, WriterSettings
+
+FAR = 10_000
+"""More writes than any operation makes: a child that is given this one is never killed."""
+
+
+class Killing:
+    """Tables that count writes, once armed, and SIGKILL the process before the n-th of them."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._left = FAR
+
+    def arm(self, writes: int) -> None:
+        """Let so many writes pass."""
+        self._left = writes
+
+    def read(self, read: Read) -> Sequence[Seen]:
+        """Read, as ever."""
+        return self._tables.read(read)
+
+    def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        """Read, as ever."""
+        return self._tables.read_all(reads)
+
+    def scan(self, scan: Scan) -> Iterator[Row]:
+        """Read, as ever."""
+        return self._tables.scan(scan)
+
+    def write(self, write: Write) -> None:
+        """Write, or die."""
+        self._count()
+        self._tables.write(write)
+
+    def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        """One after the other, so that each gap between two is a crash point."""
+        for write in writes:
+            self.write(write)
+        return [None] * len(writes)
+
+    def attempt(self, write: Conditional) -> Applied:
+        """Write, or die."""
+        self._count()
+        return self._tables.attempt(write)
+
+    def _count(self) -> None:
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._left -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Two mailboxes, two messages in the first; the store is not armed yet."""
+
+    store: MessageStore
+    source: MailboxId
+    target: MailboxId
+    first: Stored
+    second: Stored
+
+
+def add(scene: Scene) -> None:
+    """Add a flagged message."""
+    acknowledge("add", scene.store.add(scene.source, mail("added", r"\Recent", r"\Deleted", "work")))
+
+
+def add_many(scene: Scene) -> None:
+    """Add two messages together."""
+    for stored in scene.store.add_all(scene.source, [mail("one"), mail("two", r"\Seen")]):
+        acknowledge("add", stored)
+
+
+def copy(scene: Scene) -> None:
+    """Copy a message."""
+    acknowledge("copy", scene.store.copy(scene.first.place, scene.target))
+
+
+def move(scene: Scene) -> None:
+    """Move a message."""
+    acknowledge("move", scene.store.move(scene.first.place, scene.target))
+
+
+def delete(scene: Scene) -> None:
+    """Delete a message."""
+    acknowledge("delete", scene.store.delete(scene.first.place))
+
+
+def see(scene: Scene) -> None:
+    r"""Set \Seen and a keyword."""
+    change = FlagsChange(FlagsMode.ADD, parse_flags([r"\Seen", "urgent"]))
+    acknowledge("see", scene.store.set_flags(scene.first.place, change))
+
+
+def replace_flags(scene: Scene) -> None:
+    """Replace all flags."""
+    change = FlagsChange(FlagsMode.REPLACE, parse_flags([r"\Deleted", "later"]))
+    acknowledge("replace_flags", scene.store.set_flags(scene.first.place, change))
+
+
+OPERATIONS: dict[str, Callable[[Scene], None]] = {
+    one.__name__: one for one in (add, add_many, copy, move, delete, see, replace_flags)
+}
+
+
+def mail(subject: str, *flags: str) -> Mail:
+    """A small mail."""
+    header = f"Subject: {subject}\r\n\r\n".encode()
+    return Mail(header, b"body\r\n", datetime(2026, 3, 4, tzinfo=UTC), flags=parse_flags(flags))
+
+
+def acknowledge(change: str, stored: Stored) -> None:
+    """Say that a change is done: from here on it must not be lost."""
+    told = {"change": change, "message": str(stored.message_id), "mailbox": str(stored.mailbox_id), "uid": stored.uid}
+    os.write(1, (json.dumps(told) + "\n").encode())
+
+
+def act(arguments: Sequence[str], operation: str, writes: int, *, strong: bool) -> None:
+    """One child's life."""
+    host, port, keyspace, ledger = arguments
+    with connect(Contact(hosts=(host,), port=int(port))) as cluster:
+        clock, tables = SystemClock(), Killing(cluster.keyspace(keyspace))
+        journal = LagJournal(cluster.keyspace(ledger), keyspace, clock)
+        settings = WriterSettings(strong=strong, threads=1)
+        with MessageStore(tables, MemoryBlobs(), journal, clock, settings=settings) as store:
+            scene = prepared(store, clock)
+            tables.arm(writes)
+            OPERATIONS[operation](scene)
+
+
+def prepared(store: MessageStore, clock: SystemClock) -> Scene:
+    """The scene before the operation, all of it acknowledged."""
+    source, target = MailboxId(clock.new_uuid()), MailboxId(clock.new_uuid())
+    both = [store.add(source, mail("first", r"\Recent", "work")), store.add(source, mail("second", r"\Seen"))]
+    os.write(1, (json.dumps({"source": str(source), "target": str(target)}) + "\n").encode())
+    for stored in both:
+        acknowledge("add", stored)
+    return Scene(store, source, target, both[0], both[1])
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Fork a child for each line, and tell how it ended."""
+    for line in sys.stdin:
+        operation, writes, strong = line.split()
+        child = os.fork()
+        if child == 0:
+            _child(arguments, operation, int(writes), strong=strong == "strong")
+        _, status = os.waitpid(child, 0)
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        code: Any = "killed" if killed else os.waitstatus_to_exitcode(status)
+        os.write(1, (json.dumps({"end": code}) + "\n").encode())
+
+
+def _child(arguments: Sequence[str], operation: str, writes: int, *, strong: bool) -> None:
+    code = 1
+    try:
+        act(arguments, operation, writes, strong=strong)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,57 @@
+"""A whole repair of a small keyspace by the local engine, and what a check still finds afterwards."""
+
+from dataclasses import dataclass
+
+from model.catalog import MESSAGES
+from repair.clock import Timing
+from repair.counters import CounterMender
+from repair.decide import Verdict
+from repair.findings import Outcome, Summary
+from repair.leases import Leases
+from repair.local_engine import LocalEngine
+from repair.orders import Means, Order
+from repair.ports import Clock, NodeClocks, Tables
+from repair.runner import check, repair
+from repair.runs import Ledger
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """A new stage begins."""
+
+    def advance(self, steps: int, suspects: int = 0) -> None:
+        """So many more steps are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """A mail keyspace, its ledger and their clocks."""
+
+    mail: Tables
+    ledger: Tables
+    clock: Clock
+    nodes: NodeClocks
+
+    def order(self, timing: Timing, delay_seconds: float = 0.0) -> Order:
+        """A repair of all that follows from the messages."""
+        return Order("mail", (MESSAGES,), delay_seconds=delay_seconds, timing=timing)
+
+    def means(self, timing: Timing) -> Means:
+        """What it works with: the local engine."""
+        ledger, leases = Ledger(self.ledger, self.clock), Leases(self.ledger, self.clock, "a test")
+        counters = CounterMender(self.mail, "mail", (MESSAGES,), self.clock, timing, ledger, leases)
+        engine = LocalEngine(self.mail, ledger, self.clock)
+        return Means(engine, self.clock, self.nodes, Silent(), counters, ledger, leases)
+
+    def repair(self) -> Summary:
+        """Mend everything, while nobody writes."""
+        timing = Timing(no_writers=True)
+        return repair(self.order(timing), self.means(timing), lambda _: None)
+
+    def drift(self) -> list[Outcome]:
+        """What a check finds, leaks apart."""
+        timing, found = Timing(no_writers=True), list[Outcome]()
+        check(self.order(timing), self.means(timing), found.append)
+        return [one for one in found if one.verdict not in (Verdict.AGREE, Verdict.LEAK)]
