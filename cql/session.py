@@ -8,7 +8,6 @@ the import name `cassandra`.
 import copy
 import logging
 import struct
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -55,7 +54,7 @@ from model.table import Row, Table, identifier
 
 __all__ = ["CassandraCluster", "Contact", "Keyspace", "connect"]
 
-IN_FLIGHT = 64
+IN_FLIGHT = 128
 """How many requests of one `read_all` or `write_all` are under way at once."""
 
 PAGE_ROWS = 2000
@@ -268,12 +267,16 @@ class Keyspace:
         return answer
 
     def _each(self, operations: Iterable[Operation]) -> list[Any]:
-        """A window of requests slides over the operations; the oldest is awaited first."""
+        """A window of requests slides over the operations, half of it at a time: waking up for each answer costs more.
+
+        The oldest are awaited first, while the younger half is under way.
+        """
         answers: list[Any] = []
-        flying: deque[tuple[_Ready | None, Any]] = deque()
+        flying: list[tuple[_Ready | None, Any]] = []
         for operation in operations:
             if len(flying) == IN_FLIGHT:
-                answers.append(self._land(*flying.popleft()))
+                answers.extend(self._land(*launched) for launched in flying[: IN_FLIGHT // 2])
+                del flying[: IN_FLIGHT // 2]
             flying.append(self._launch(operation))
         answers.extend(self._land(*launched) for launched in flying)
         return answers

@@ -10,13 +10,14 @@ from cql.session import CassandraCluster, Contact, Keyspace, connect
 from model.schema import Schema
 from repair.ports import Tables
 from tests.support.keyspaces import created, dropped
+from tests.support.servers import CassandraServer
 from tests.support.tables import ALL, micros
 
 
 @pytest.fixture(scope="session")
-def cluster(cassandra: Contact) -> Iterator[CassandraCluster]:
+def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
     """A session on the real server."""
-    with connect(cassandra) as cluster:
+    with connect(Contact((cassandra.host,), cassandra.port, cassandra.local_dc)) as cluster:
         yield cluster
 
 

@@ -19,6 +19,7 @@ from model.table import Column
 from repair.ports import NodeClocks
 from tests.support.clock import uuid_at
 from tests.support.keyspaces import created, dropped
+from tests.support.servers import CassandraServer
 from tests.support.tables import ALL, CELLS, MARKS, micros
 
 pytestmark = pytest.mark.cassandra
@@ -29,9 +30,15 @@ SCHEMA = Schema(MAIL_TYPES, (*ALL, MAILBOX, MESSAGE_V3))
 
 
 @pytest.fixture(scope="module")
-def cluster(cassandra: Contact) -> Iterator[CassandraCluster]:
+def contact(cassandra: CassandraServer) -> Contact:
+    """Where the server is."""
+    return Contact((cassandra.host,), cassandra.port, cassandra.local_dc)
+
+
+@pytest.fixture(scope="module")
+def cluster(contact: Contact) -> Iterator[CassandraCluster]:
     """A session; its contact has travelled, as it does to executors."""
-    with connect(pickle.loads(pickle.dumps(cassandra))) as cluster:
+    with connect(pickle.loads(pickle.dumps(contact))) as cluster:
         yield cluster
 
 
@@ -88,15 +95,15 @@ class TestCluster:
         with pytest.raises(WrongUse):
             cluster.execute_ddl(text)
 
-    def test_a_data_centre_that_is_not_there_is_named(self, cassandra: Contact) -> None:
+    def test_a_data_centre_that_is_not_there_is_named(self, contact: Contact) -> None:
         """With its option."""
         with pytest.raises(CannotReach, match="'nowhere'") as caught:
-            connect(replace(cassandra, local_dc="nowhere"))
+            connect(replace(contact, local_dc="nowhere"))
         assert "--local-dc" in caught.value.mend
 
-    def test_credentials_that_nobody_asks_for_do_no_harm(self, cassandra: Contact) -> None:
+    def test_credentials_that_nobody_asks_for_do_no_harm(self, contact: Contact) -> None:
         """A cluster without authentication lets anybody in."""
-        with connect(replace(cassandra, username="me", password="secret")) as cluster:
+        with connect(replace(contact, username="me", password="secret")) as cluster:
             assert cluster.release_version
 
 
