@@ -1,0 +1,313 @@
+"""Schemas on a real server: created, created again, verified, broken, recognised, completed."""
+
+import json
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from admin.cli import run
+from cql.applying import Step, apply_schema, ensure_ledger, plan_apply, verify_schema
+from cql.contact import Contact
+from cql.introspect import keyspace_exists, live_schema
+from cql.replication import in_every_data_centre, parse_replication
+from cql.session import CassandraCluster, connect
+from model.binding import bind
+from model.catalog import FAMILIES, MAIL_TABLES, SCHEMA, CompactionChoice
+from model.difference import Aspect, differences
+from model.errors import SchemaMismatch, UnknownKeyspace, WrongUse
+from model.generations import AUGUST_2026, JAMES_3_8, JAMES_3_9, NEWEST
+from model.ledger_tables import LEDGER_TABLES
+from model.operations import Level, Read, Scan
+from tests.support.james import SCHEMA_FILE, james_families, james_rows, james_schema, load_james
+from tests.support.servers import CassandraServer
+
+pytestmark = pytest.mark.cassandra
+
+BIG_TABLES = 6
+"""The steps of a plan up to the three big tables: the keyspace, two types, the tables."""
+
+OTHER_TYPE = "(mailboxid timeuuid, recent_mesage_uid int, PRIMARY KEY (mailboxid, recent_mesage_uid))"
+OTHER_ORDER = "(mailboxid timeuuid, uid bigint, PRIMARY KEY (mailboxid, uid)) WITH CLUSTERING ORDER BY (uid DESC)"
+
+
+@pytest.fixture(scope="module")
+def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
+    """One connection for the module."""
+    with connect(Contact((cassandra.host,), cassandra.port)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def keyspace(cassandra: CassandraServer, cluster: CassandraCluster) -> Iterator[str]:
+    """A name that no keyspace has; dropped afterwards."""
+    name = cassandra.keyspace()
+    yield name
+    cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {name}")
+
+
+@pytest.fixture(scope="module")
+def james(cassandra: CassandraServer, cluster: CassandraCluster) -> Iterator[str]:
+    """The whole keyspace of James 3.8.1, created by its own statements; not to be changed by a test."""
+    name = cassandra.keyspace()
+    for statement in SCHEMA_FILE.read_text(encoding="utf-8").split(";"):
+        if statement.strip():
+            cluster.execute_ddl(statement.replace("apache_james", name))
+    yield name
+    cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {name}")
+
+
+def create(cluster: CassandraCluster, steps: Iterable[Step]) -> None:
+    """Carry out some of a plan's steps: each creation costs a tenth of a second."""
+    for step in steps:
+        cluster.execute_ddl(step.cql)
+
+
+def test_apply_creates_everything_once(cluster: CassandraCluster, keyspace: str) -> None:
+    """Then it finds nothing missing, verify finds nothing wrong to the last option, and the families bind whole."""
+    first = apply_schema(cluster, keyspace)
+    again = apply_schema(cluster, keyspace)
+    assert len(first.created) == 1 + len(SCHEMA.types) + len(SCHEMA.tables)
+    assert again.created == ()
+    for recognition in (first.recognition, again.recognition, verify_schema(cluster, keyspace)):
+        assert recognition.generation is NEWEST
+        assert recognition.made_here
+        assert recognition.drift == recognition.notes == ()
+    live = live_schema(cluster, keyspace)
+    assert differences(SCHEMA, live) == ()
+    assert {table.name for table in live.tables} == {table.name for table in SCHEMA.tables}
+    assert bind(keyspace, live) == FAMILIES
+
+
+@pytest.mark.parametrize("choice", CompactionChoice)
+def test_the_choice_of_compaction_is_kept(cluster: CassandraCluster, keyspace: str, choice: CompactionChoice) -> None:
+    """The server takes each, and verify takes each for right."""
+    create(cluster, plan_apply(cluster, keyspace, compaction=choice).steps[:BIG_TABLES])
+    truth = live_schema(cluster, keyspace).table("imapuidtable")
+    assert truth is not None
+    assert truth.compaction is not None
+    strategies = {"twcs": "TimeWindow", "unified": "Unified", "leveled": "Leveled"}
+    assert truth.compaction.strategy == f"{strategies[choice.value]}CompactionStrategy"
+    assert verify_schema(cluster, keyspace).notes == ()
+
+
+def test_an_interrupted_apply_goes_on_where_it_stopped(cluster: CassandraCluster, keyspace: str) -> None:
+    """Half of the statements ran; the next apply creates the other half, and leaves the replication as it is."""
+    steps = plan_apply(cluster, keyspace, parse_replication("SimpleStrategy=2")).steps
+    half = len(steps) // 2
+    create(cluster, steps[:half])
+    applied = apply_schema(cluster, keyspace, in_every_data_centre(1))
+    assert applied.created == tuple(step.creates for step in steps[half:])
+    assert applied.recognition.agrees
+    assert cluster.replication_of(keyspace)["replication_factor"] == "2"
+
+
+def test_a_plan_carries_nothing_out(cluster: CassandraCluster, keyspace: str) -> None:
+    """It only reads."""
+    assert plan_apply(cluster, keyspace).steps
+    assert not keyspace_exists(cluster, keyspace)
+
+
+def test_drift_is_found(cluster: CassandraCluster, keyspace: str) -> None:
+    """A dropped column, an added one, another type, another order, a dropped table, a changed option."""
+    apply_schema(cluster, keyspace)
+    for statement in (
+        "ALTER TABLE {}.messageidtable DROP save_date",
+        "ALTER TABLE {}.modseq ADD label text",
+        "DROP TABLE {}.mailboxrecents",
+        f"CREATE TABLE {{}}.mailboxrecents {OTHER_TYPE}",
+        "DROP TABLE {}.messagedeleted",
+        f"CREATE TABLE {{}}.messagedeleted {OTHER_ORDER}",
+        "DROP TABLE {}.firstunseen",
+        "ALTER TABLE {}.mailbox WITH caching = {{'keys': 'NONE'}}",
+    ):
+        cluster.execute_ddl(statement.format(keyspace))
+    found = verify_schema(cluster, keyspace)
+    assert {(one.aspect, one.owner, one.subject) for one in found.drift} == {
+        (Aspect.MISSING_COLUMN, "messageIdTable", "save_date"),
+        (Aspect.UNEXPECTED_COLUMN, "modseq", "label"),
+        (Aspect.DIFFERENT_COLUMN, "mailboxRecents", "recent_mesage_uid"),
+        (Aspect.DIFFERENT_ORDER, "messageDeleted", ""),
+        (Aspect.MISSING_TABLE, "firstUnseen", ""),
+    }
+    assert (Aspect.DIFFERENT_OPTION, "mailbox", "caching") in {
+        (one.aspect, one.owner, one.subject) for one in found.notes
+    }
+
+
+def test_an_older_server_takes_the_same_schema(cassandra41: CassandraServer) -> None:
+    """Cassandra 4.1: everything but the compaction that it does not know, which is refused before anything is made."""
+    name = cassandra41.keyspace()
+    with connect(Contact((cassandra41.host,), cassandra41.port)) as older:
+        with pytest.raises(WrongUse, match="--compaction leveled"):
+            apply_schema(older, name, compaction=CompactionChoice.UNIFIED)
+        assert not keyspace_exists(older, name)
+        applied = apply_schema(older, name)
+        assert applied.recognition.generation is NEWEST
+        assert applied.recognition.drift == applied.recognition.notes == ()
+        assert ensure_ledger(older, f"{name}_ledger", name)
+        assert ensure_ledger(older, f"{name}_ledger", name) == ()
+
+
+def test_verify_of_no_keyspace_says_so(cluster: CassandraCluster) -> None:
+    """With the command that makes one."""
+    with pytest.raises(UnknownKeyspace, match="mailmend schema apply"):
+        verify_schema(cluster, "it_schema_nowhere")
+
+
+def test_each_generation_is_recognised_on_a_server(cluster: CassandraCluster, keyspace: str) -> None:
+    """Step by step from the newest to the oldest, by the columns that James dropped since."""
+    create(cluster, plan_apply(cluster, keyspace).steps[:BIG_TABLES])
+    newer = NEWEST
+    assert verify_schema(cluster, keyspace).generation is NEWEST
+    for generation in (AUGUST_2026, JAMES_3_9):
+        for table in generation.schema.tables[:3]:
+            before = newer.schema.table(table.name)
+            assert before is not None
+            added = ", ".join(f"{one.name} {one.type}" for one in table.columns if one.name not in before)
+            if added:
+                cluster.execute_ddl(f"ALTER TABLE {keyspace}.{table.name} ADD ({added})")
+        assert verify_schema(cluster, keyspace).generation is generation
+        newer = generation
+
+
+def test_the_keyspace_of_james_is_recognised_and_right(cluster: CassandraCluster, james: str) -> None:
+    """3.8.1, nothing wrong; what it runs without, and what is not ours, is noted."""
+    found = verify_schema(cluster, james)
+    assert found.generation is JAMES_3_8
+    assert not found.made_here
+    assert found.drift == ()
+    assert {one.aspect for one in found.notes} == {
+        Aspect.DIFFERENT_OPTION,
+        Aspect.MISSING_TABLE,
+        Aspect.UNEXPECTED_TABLE,
+    }
+    assert "messagev2" in {one.owner for one in found.notes}
+
+
+def test_the_keyspace_of_james_binds_as_its_generation(cluster: CassandraCluster, james: str) -> None:
+    """The same families as the test rows' own, whatever order the server lists columns in."""
+    for bound, expected in zip(bind(james, live_schema(cluster, james)), james_families(), strict=True):
+        assert [one.name for one in bound.projections] == [one.name for one in expected.projections]
+        assert {column.name for column in bound.mirror.compared} == {one.name for one in expected.mirror.compared}
+        assert [set(table.names) for table in bound.tables] == [set(table.names) for table in expected.tables]
+    assert "flaguser" in {column.name for column in bind(james, live_schema(cluster, james))[0].mirror.compared}
+
+
+def test_nothing_is_created_in_a_keyspace_of_james(cluster: CassandraCluster, james: str) -> None:
+    """It lacks nothing that mailmend needs, so there is nothing to withhold either."""
+    before = live_schema(cluster, james)
+    applied = apply_schema(cluster, james)
+    assert applied.created == applied.withheld == ()
+    assert live_schema(cluster, james) == before
+
+
+def test_what_a_keyspace_of_james_lacks_is_created_only_on_request(cluster: CassandraCluster, keyspace: str) -> None:
+    """First it is told, then, with `complete`, created: what mailmend needs, in the form of that generation."""
+    create(cluster, plan_apply(cluster, keyspace).steps[:BIG_TABLES])
+    cluster.execute_ddl(f"ALTER TABLE {keyspace}.imapuidtable WITH comment = 'James'' own'")
+    wanted = tuple(f"table {table.spelling}" for table in MAIL_TABLES[3:])
+    assert apply_schema(cluster, keyspace).withheld == wanted
+    assert len(live_schema(cluster, keyspace).tables) == 3
+    completed = apply_schema(cluster, keyspace, complete=True)
+    assert completed.created == wanted
+    assert completed.withheld == ()
+    assert completed.recognition.agrees
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_the_rows_of_james_are_loaded_as_of_the_past(
+    cluster: CassandraCluster, keyspace: str, *, damaged: bool
+) -> None:
+    """Every row of every table, as it is recorded; no cell younger than it should be."""
+    tables = load_james(cluster, keyspace, damaged=damaged, age_seconds=3600)
+    youngest = max(cluster.node_micros()) - 3599 * 1_000_000
+    for table in james_schema().tables:
+        wanted = {table.key_of(row): row for row in james_rows(table.name, damaged=damaged)}
+        found = {table.key_of(row): row for row in tables.scan(Scan(table, table.names))}
+        assert found.keys() == wanted.keys(), table.name
+        for key, row in wanted.items():
+            assert {name: cell for name, cell in found[key].items() if cell not in (None, frozenset(), ())} == {
+                name: cell for name, cell in row.items() if cell not in (None, frozenset(), ())
+            }
+    truth = james_families()[0].truth
+    for row in james_rows("imapuidtable", damaged=damaged)[:50]:
+        (seen,) = tables.read(Read(truth, truth.key_of(row), Level.QUORUM, times=True))
+        assert seen.newest is not None
+        assert seen.newest < youngest
+
+
+def test_the_ledger_is_created_like_the_mail_keyspace(cluster: CassandraCluster, keyspace: str) -> None:
+    """Same replication, expiring tables in windows; a second time nothing is created."""
+    ledger = f"{keyspace}_ledger"
+    cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {ledger}")
+    create(cluster, plan_apply(cluster, keyspace, parse_replication("SimpleStrategy=3")).steps[:1])
+    try:
+        created = ensure_ledger(cluster, ledger, keyspace)
+        assert len(created) == 1 + len(LEDGER_TABLES)
+        assert ensure_ledger(cluster, ledger, keyspace) == ()
+        assert cluster.replication_of(ledger) == cluster.replication_of(keyspace)
+        findings = live_schema(cluster, ledger).table("repair_finding")
+        assert findings is not None
+        assert findings.options["default_time_to_live"] == str(30 * 24 * 3600)
+        assert findings.compaction is not None
+        assert findings.compaction.strategy == "TimeWindowCompactionStrategy"
+    finally:
+        cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {ledger}")
+
+
+def test_a_ledger_that_does_not_fit_is_refused(cluster: CassandraCluster, keyspace: str) -> None:
+    """Somebody else's table of that name is not written to; the error names what is otherwise."""
+    create(cluster, plan_apply(cluster, keyspace).steps[:1])
+    cluster.execute_ddl(f"CREATE TABLE {keyspace}.repair_run (day text PRIMARY KEY, run uuid)")
+    with pytest.raises(SchemaMismatch, match="repair_run"):
+        ensure_ledger(cluster, keyspace, keyspace)
+
+
+def test_a_ledger_beside_no_keyspace_is_refused(cluster: CassandraCluster) -> None:
+    """There is nothing to copy the replication from, and nothing to keep a ledger of."""
+    with pytest.raises(UnknownKeyspace):
+        ensure_ledger(cluster, "it_schema_no_ledger", "it_schema_nowhere")
+    assert not keyspace_exists(cluster, "it_schema_no_ledger")
+
+
+def test_the_command_applies_verifies_and_names_the_mend(
+    cluster: CassandraCluster, keyspace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole way as an operator types it, with the exit codes that scripts rely on."""
+    contact = cluster.contact
+    at = ["--host", contact.hosts[0], "--port", str(contact.port), "--keyspace", keyspace]
+
+    assert run(["schema", "verify", *at]) == 2
+    assert "mailmend schema apply" in capsys.readouterr().err
+
+    assert run(["schema", "apply", *at, "--dry-run"]) == 0
+    assert "CREATE TABLE IF NOT EXISTS" in capsys.readouterr().out
+    assert not keyspace_exists(cluster, keyspace)
+
+    assert run(["schema", "apply", *at, "--compaction", "leveled", "--json"]) == 0
+    applied = json.loads(capsys.readouterr().out)
+    assert "table imapUidTable" in applied["created"]
+    assert applied["drift"] == applied["notes"] == []
+
+    cluster.execute_ddl(f"DROP TABLE {keyspace}.firstunseen")
+    assert run(["schema", "verify", *at, "--json"]) == 1
+    (drift,) = json.loads(capsys.readouterr().out)["drift"]
+    assert drift["mend"] == f"mailmend schema apply --keyspace {keyspace}"
+
+    assert run(["schema", *drift["mend"].split()[2:], *at]) == 0
+    assert "created table firstUnseen" in capsys.readouterr().out
+    assert run(["schema", "verify", *at]) == 0
+    assert "as expected" in capsys.readouterr().out
+
+
+def test_the_command_tells_what_it_leaves_to_james(
+    cluster: CassandraCluster, james: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Generation, notes, no drift: exit code 0."""
+    contact = cluster.contact
+    at = ["--host", contact.hosts[0], "--port", str(contact.port), "--keyspace", james]
+    assert run(["schema", "verify", *at]) == 0
+    told = capsys.readouterr().out
+    assert "generation 3.8.1, not made by mailmend" in told
+    assert "Noted, not wrong" in told
+    assert AUGUST_2026.name not in told
