@@ -1,0 +1,177 @@
+"""The ledger and the leases on a real Cassandra: what only a server can confirm of stamps, expiry and conditions."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cql.session import CassandraCluster, Contact, Keyspace, connect
+from model.errors import LeaseHeld, LeaseLost
+from model.ledger_tables import REPAIR_LEASE
+from model.operations import Seen
+from repair.clock import SystemClock
+from repair.decide import Verdict
+from repair.findings import Outcome, Suspect
+from repair.leases import Lease, Leases
+from repair.runs import Ledger, RunState
+from tests.support.keyspaces import LEDGER, created, dropped
+from tests.support.servers import CassandraServer
+
+pytestmark = pytest.mark.cassandra
+
+NAME = "d_ledger"
+FIXES = 10_000
+CLOCK = SystemClock()
+
+
+@pytest.fixture(scope="module")
+def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
+    """A session."""
+    with connect(Contact((cassandra.host,), cassandra.port, cassandra.local_dc)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def tables(cluster: CassandraCluster) -> Iterator[Keyspace]:
+    """The ledger keyspace."""
+    yield created(cluster, NAME, LEDGER)
+    dropped(cluster, (NAME,))
+
+
+@pytest.fixture
+def ledger(tables: Keyspace) -> Ledger:
+    """A ledger with the system's clock."""
+    return Ledger(tables, CLOCK)
+
+
+def finding(number: int, flags: str = "seen", at: int = 1) -> Outcome:
+    """A stale row of a mirror."""
+    row = {"uid": number, "flags": flags, "headercontent": f"1_628_{number}" * 4}
+    suspect = Suspect("messageIdTable", (CLOCK.new_uuid() if flags == "new" else None, number), Verdict.AMEND)
+    return Outcome(suspect, Verdict.AMEND, truths=(Seen(row, {"flags": 5}),), projected=Seen(row, {"flags": at}))
+
+
+def test_a_run_goes_through_its_states(ledger: Ledger) -> None:
+    """Written, read back, listed."""
+    run = ledger.start("mail", "repair messages", 1, {"delay": 60}, owner="me")
+    assert ledger.get(run.id) == run
+    done = ledger.finish(run, {"fixed": {"AMEND": 1}})
+    assert ledger.get(run.id) == done
+    assert done in ledger.runs("mail")
+    stopped = ledger.interrupt(ledger.start("mail", "repair messages", 1, {}), {})
+    assert ledger.get(stopped.id).state is RunState.INTERRUPTED
+
+
+def test_ten_thousand_fixes_are_recorded_and_settled_in_seconds(ledger: Ledger) -> None:
+    """Batches of 200, as the fixer sends them; before-images must not be what a repair waits for."""
+    as_of = CLOCK.micros()
+    run = ledger.start("mail", "repair messages", as_of, {}).id
+    started = time.monotonic()
+    for first in range(0, FIXES, 200):
+        outcomes = [finding(number) for number in range(first, first + 200)]
+        assert not any(ledger.record(run, as_of, outcomes))
+        assert not any(ledger.settle(run, [replace(one, result=Verdict.FIXED) for one in outcomes]))
+    written = time.monotonic() - started
+    found = list(ledger.findings(run))
+    print(
+        f"{FIXES} fixes recorded and settled in {written:.1f} s, read in {time.monotonic() - started - written:.1f} s"
+    )
+    assert len({one.suspect.key for one in found}) == FIXES
+    assert {one.result for one in found} == {Verdict.FIXED}
+    assert written < 60
+
+
+def test_the_earliest_attempt_wins_on_a_server_too(ledger: Ledger) -> None:
+    """Stamps that fall as time goes on."""
+    as_of = CLOCK.micros() - 30_000_000
+    run = ledger.start("mail", "repair messages", as_of, {}).id
+    for attempt in ("first", "second", "third"):
+        ledger.record(run, as_of, [finding(1, attempt)])
+    (kept,) = ledger.findings(run)
+    assert kept == finding(1, "first")
+
+
+def test_what_is_kept_expires_when_it_was_said_to(tables: Keyspace, cluster: CassandraCluster) -> None:
+    """Counted from the write, though its stamp lies before it."""
+    as_of = CLOCK.micros() - 3600 * 1_000_000
+    book = Ledger(tables, CLOCK, keep=timedelta(hours=1))
+    run = book.start("mail", "repair messages", as_of, {}).id
+    book.record(run, as_of, [finding(1)])
+    text = f"SELECT ttl(before) AS t FROM {NAME}.repair_finding WHERE run = ? ALLOW FILTERING"
+    (row,) = cluster.query(text, (run,))
+    assert 3500 < row["t"] <= 3600
+    (row,) = cluster.query(f"SELECT ttl(state) AS t FROM {NAME}.repair_run WHERE run = ? ALLOW FILTERING", (run,))
+    assert 3500 < row["t"] <= 3600
+
+
+def test_contenders_hear_who_holds_a_lease(tables: Keyspace) -> None:
+    """A refused insert brings the whole row along."""
+    ours, theirs = Leases(tables, CLOCK, "us"), Leases(tables, CLOCK, "them")
+    lease = ours.acquire("contended", "repair messages")
+    with pytest.raises(LeaseHeld, match="held by us for repair messages"):
+        theirs.acquire("contended", "repair messages")
+    assert theirs.holder("contended") == lease
+    ours.release(lease)
+    theirs.release(theirs.acquire("contended", "repair messages"))
+
+
+def test_one_of_ten_contenders_wins_on_a_server_too(tables: Keyspace) -> None:
+    """All at once."""
+    won: list[Lease] = []
+    lost: list[LeaseHeld] = []
+
+    def contend(number: int) -> None:
+        try:
+            won.append(Leases(tables, CLOCK, str(number)).acquire("crowded", "x"))
+        except LeaseHeld as held:
+            lost.append(held)
+
+    threads = [threading.Thread(target=contend, args=(number,)) for number in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(won), len(lost)) == (1, 9)
+
+
+def until(wanted: Any, seconds: float = 20) -> Any:
+    """Wait for a server's own clock: the one thing that no virtual clock turns."""
+    end = time.monotonic() + seconds
+    while not (answer := wanted()) and time.monotonic() < end:
+        time.sleep(0.1)
+    return answer
+
+
+def test_a_heartbeat_outlives_the_time_to_live_and_a_killed_holder_does_not(
+    tables: Keyspace, cluster: CassandraCluster
+) -> None:
+    """Every cell is renewed; once the heart stops, the server itself frees the lease."""
+    leases = Leases(tables, CLOCK, "us", ttl_seconds=3)
+    lease = leases.acquire("beating", "repair messages")
+    columns = [column.name for column in REPAIR_LEASE.regular]
+    lives = ", ".join(f"ttl({name}) AS {name}" for name in columns)
+    for _ in range(5):
+        time.sleep(1)
+        lease = leases.renew(lease)
+        (row,) = cluster.query(f"SELECT {lives} FROM {NAME}.repair_lease WHERE name = ?", ("beating",))
+        assert all(row[name] is not None and row[name] > 1 for name in columns)
+    assert until(lambda: leases.holder("beating") is None)
+    with pytest.raises(LeaseLost, match="held by nobody"):
+        leases.renew(lease)
+    assert Leases(tables, CLOCK, "them").acquire("beating", "x").owner == "them"
+
+
+def test_a_lost_lease_is_noticed_at_the_next_heartbeat(tables: Keyspace) -> None:
+    """A refused update brings only the condition's column along; the holder is read apart."""
+    ours, theirs = Leases(tables, CLOCK, "us"), Leases(tables, CLOCK, "them")
+    lease = ours.acquire("forced", "repair messages")
+    assert theirs.force_release("forced", "the host is gone") is not None
+    newer = theirs.acquire("forced", "repair messages")
+    with pytest.raises(LeaseLost, match="held by them"):
+        ours.renew(lease)
+    ours.release(lease)
+    assert ours.holder("forced") == newer
