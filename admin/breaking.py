@@ -119,10 +119,10 @@ class Breaker:
         return self._damage("undeletable mail", "an index delete was lost", (deleted.name, Verdict.WITHDRAW), put)
 
     def counter(self, truth: Row) -> Damage:
-        """A mailbox that counts one message too many."""
+        """A mailbox that counts a batch twice: further off than its messages in doubt can explain."""
         counts = self.family.counts[0]
-        count = Count(counts.table, counts.key_of(truth), {"count": 1})
-        return self._damage("wrong counter", "an increment was repeated", (counts.name, Verdict.AMEND), count)
+        count = Count(counts.table, counts.key_of(truth), {"count": 50})
+        return self._damage("wrong counter", "a batch was counted twice", (counts.name, Verdict.AMEND), count)
 
     def leak(self, truth: Row) -> Damage:
         """Content that nobody names any more."""
