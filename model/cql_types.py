@@ -6,6 +6,7 @@ tuples, which are always frozen. Two spellings of one type must not look like dr
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from model.errors import BadIdentifier
 
@@ -38,6 +39,7 @@ def parse_type(text: str) -> CqlType:
     return _thawed(parsed, frozen=False)
 
 
+@lru_cache(maxsize=1024)
 def normal_type(text: str) -> str:
     """The type's text in its one form: lower case, no spaces, no `frozen` that says nothing new."""
     return str(parse_type(text))

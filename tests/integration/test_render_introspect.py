@@ -114,6 +114,7 @@ def test_a_table_reads_back_as_it_was_declared(cluster: CassandraCluster, table:
     """Keys and their order, columns and their types, comment, compaction and options."""
     cluster.execute_ddl(table_cql(KEYSPACE, table, parse_version(cluster.release_version)))
     found = live_schema(cluster, KEYSPACE).table(table.name)
+    cluster.execute_ddl(f"DROP TABLE {KEYSPACE}.{table.spelling}")
     assert found is not None
     assert list(table_differences(table, found)) == []
     assert [_told(column) for column in found.key] == [_told(column) for column in table.key]
