@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from cql.session import Contact
+from cql.contact import Contact
 from model.operations import Level
 from model.table import Table
 
 _FORMAT = "org.apache.spark.sql.cassandra"
 _PAGE_ROWS_MAX = 1000
+_SHUFFLED_PER_SCANNED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,12 @@ class Source:
         reader = self.session.read.format(_FORMAT).options(**read_options(self))
         rows = reader.options(keyspace=self.keyspace, table=table.name).load()
         return rows.select(*(sf.col(name).alias(name) for name in columns))
+
+    def size_shuffles(self, rows: DataFrame) -> None:
+        """As many parts in a shuffle as the scan of the largest table calls for; Spark's own guess is 200 for any."""
+        scanned = rows.rdd.getNumPartitions()
+        parts = _SHUFFLED_PER_SCANNED * max(scanned, self.session.sparkContext.defaultParallelism)
+        self.session.conf.set("spark.sql.shuffle.partitions", str(parts))
 
 
 def read_options(source: Source) -> dict[str, str]:

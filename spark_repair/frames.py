@@ -12,8 +12,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from model.projections import Condition, Counts, Family, Filter, Mirror, Projection
+from model.projections import Condition, Family, Filter, Mirror
 from model.table import Canonical, Column, Table
+from repair.records import conditions_of, projection_columns, truth_columns
 
 ONE, TWO, BITS, TRUTHS, TRUTH_ID = "fingerprint_one", "fingerprint_two", "bits", "truths", "truth_id"
 _SEEDS = (1, 2)
@@ -83,13 +84,6 @@ class Layout:
     family: Family
 
     @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """Every condition that a filter or a counter depends on, each once."""
-        wanted = [filtered.when for filtered in self.family.filters]
-        counted = [when for counts in self.family.counts for _, when in counts.counters if when]
-        return tuple(dict.fromkeys([*wanted, *counted]))
-
-    @property
     def torn(self) -> int:
         """The truth row lacks what every insert writes."""
         return 0
@@ -101,12 +95,12 @@ class Layout:
 
     def holds(self, condition: Condition) -> int:
         """The truth row satisfies the condition."""
-        return 2 + self.conditions.index(condition)
+        return 2 + conditions_of(self.family).index(condition)
 
     def present(self, projection: Mirror | Filter) -> int:
         """The projection has the row."""
         placed: tuple[Mirror | Filter, ...] = (self.family.mirror, *self.family.filters)
-        return 2 + len(self.conditions) + placed.index(projection)
+        return 2 + len(conditions_of(self.family)) + placed.index(projection)
 
 
 def bit(place: int) -> Expression:
@@ -116,33 +110,8 @@ def bit(place: int) -> Expression:
 
 def columns_read(family: Family) -> dict[str, tuple[Table, tuple[str, ...]]]:
     """What a check reads: for each table's spelling the table, and the columns in declared order."""
-    read = {family.truth.spelling: (family.truth, _truth_columns(family))}
-    for projection in family.projections:
-        read[projection.name] = (projection.table, _projection_columns(projection))
-    return read
-
-
-def _truth_columns(family: Family) -> tuple[str, ...]:
-    mirror = family.mirror
-    names = {column.name for column in family.truth.partition} | set(_sources(mirror).values())
-    names |= {theirs for projection in family.projections for _, theirs in projection.key}
-    names |= set(mirror.required) | {condition.column for condition in Layout(family).conditions}
-    names |= {union.column for union in family.unions}
-    return tuple(name for name in family.truth.names if name in names)
-
-
-def _projection_columns(projection: Projection) -> tuple[str, ...]:
-    key = tuple(column.name for column in projection.table.key)
-    match projection:
-        case Mirror(compared=compared):
-            return tuple(dict.fromkeys([*key, *(column.name for column in compared)]))
-        case Counts(counters=counters):
-            return (*key, *(name for name, _ in counters))
-        case Filter():
-            return key
-        case _:
-            column = getattr(projection, "column", None)
-            return (*key, column) if column else key
+    read = {family.truth.spelling: (family.truth, truth_columns(family))}
+    return read | {one.name: (one.table, projection_columns(one)) for one in family.projections}
 
 
 def _sources(mirror: Mirror) -> dict[str, str]:
@@ -153,11 +122,11 @@ def _sources(mirror: Mirror) -> dict[str, str]:
 
 def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFrame:
     """The truth, compact: the columns that keys are made of, its sets for unions, bits and fingerprint."""
-    layout, mirror = Layout(family), family.mirror
+    mirror = family.mirror
     kept = {column.name for column in family.truth.partition} | {union.column for union in family.unions}
     kept |= {theirs for projection in family.projections for _, theirs in projection.key}
     torn = [sf.lit(False)] if accept_torn else [_lacks(mirror)]  # noqa: FBT003 - a literal of SQL
-    held = [sf.coalesce(cell_of(when.column), sf.lit(False)) == when.value for when in layout.conditions]  # noqa: FBT003
+    held = [sf.coalesce(cell_of(when.column), sf.lit(False)) == when.value for when in conditions_of(family)]  # noqa: FBT003
     one, two = fingerprints(mirror.compared, _sources(mirror))
     return rows.select(
         *(cell_of(name) for name in family.truth.names if name in kept),

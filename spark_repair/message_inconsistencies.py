@@ -4,40 +4,166 @@ Implements `repair.findings.Engine`. The truth's compact form is kept by the exe
 contents, places and groups are decided from it; the suspects are kept on disk, counted there, and streamed.
 """
 
-import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import reduce
-from typing import Any
-from uuid import UUID
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Observation, Row, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
-from cql.rows import decode
-from cql.session import Contact
-from model.projections import Family, Filter, Mirror, Projection
+from cql.contact import Contact
+from model.ledger_tables import KEEP
+from model.projections import Counts, Family, Filter, Mirror, Projection
 from repair.decide import Verdict
 from repair.findings import Errand, Outcome, Progress, Survey, Suspect
+from spark_repair import fixing
 from spark_repair import suspects as native
 from spark_repair.connector import Source
+from spark_repair.failures import translated
 from spark_repair.frames import columns_read, filter_frame, mirror_frame, truth_frame
-from spark_repair.session import translated
+from spark_repair.watching import rows_read, share_of_tasks, watched
 
-_STREAMED_ROWS = 50_000
+_PART_ROWS = 20_000
+"""Suspects that come to this process at once, at most, roughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEngine:
+    """Scans a keyspace through the Cassandra connector.
+
+    Args:
+        ledger: the keyspace where fixes are recorded; a check needs none.
+        keep: how long the ledger keeps what is recorded.
+    """
+
+    session: SparkSession
+    contact: Contact
+    keyspace: str
+    ledger: str | None = None
+    keep: timedelta = KEEP
+
+    def detect(self, survey: Survey, progress: Progress) -> "SparkDetection":
+        """Read every table of the families once and find the suspects."""
+        detection = SparkDetection(self, survey)
+        try:
+            for family in survey.families:
+                detection.check(family, progress)
+        except BaseException:
+            detection.close()
+            raise
+        return detection
+
+
+class SparkDetection:
+    """The suspects of one scan, kept by the executors. Implements `repair.findings.Detection`."""
+
+    def __init__(self, engine: SparkEngine, survey: Survey) -> None:
+        self._engine = engine
+        self._survey = survey
+        self._frames: list[DataFrame] = []
+        self._counts: dict[str, Counter[Verdict]] = {}
+        self._scanned: dict[str, int] = {}
+
+    def check(self, family: Family, progress: Progress) -> None:
+        """Read a family's tables and keep the suspects."""
+        tables = _Counted(self._source(), family)
+        check = _FamilyCheck(family, tables, accept_torn=self._survey.accept_torn)
+        progress.stage(f"check {family.truth.spelling}")
+        try:
+            with self._translated(), watched(rows_read(self._engine.session), progress):
+                self._keep(check.suspects().persist(StorageLevel.DISK_ONLY), progress)
+                self._scanned |= tables.rows
+        finally:
+            check.close()
+
+    def _source(self) -> Source:
+        engine, survey = self._engine, self._survey
+        return Source(engine.session, engine.contact, engine.keyspace, survey.level, survey.rows_per_second)
+
+    def _keep(self, found: DataFrame, progress: Progress) -> None:
+        self._frames.append(found)
+        for row in found.groupBy(native.PROJECTION, native.VERDICT).count().collect():
+            self._counts.setdefault(row[0], Counter())[Verdict(row[1])] += row[2]
+            progress.advance(0, row[2])
+
+    @property
+    def scanned(self) -> Mapping[str, int]:
+        """Rows read, per table in James's spelling."""
+        return self._scanned
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
+        """Suspects per projection and verdict."""
+        return self._counts
+
+    def suspects(self) -> Iterator[Suspect]:
+        """Every suspect, streamed: never more than a part of them in this process at once."""
+        projections = {one.name: one for family in self._survey.families for one in family.projections}
+        with self._translated():
+            for family, frame in zip(self._survey.families, self._frames, strict=True):
+                parts = 1 + self._number(family.projections) // _PART_ROWS
+                for row in frame.repartition(parts).toLocalIterator():
+                    yield fixing.suspect_of(row.asDict(), projections)
+
+    def _number(self, projections: tuple[Projection, ...]) -> int:
+        return sum(sum(self._counts.get(one.name, {}).values()) for one in projections)
+
+    def revisit(self, errand: Errand, progress: Progress) -> Iterator[Outcome]:
+        """Look at every row-wise suspect again on the executors, and mend what the errand allows."""
+        place = self._workplace(errand)
+        for family, frame in zip(self._survey.families, self._frames, strict=True):
+            row_wise = tuple(one for one in family.projections if not isinstance(one, Counts))
+            number = self._number(row_wise)
+            if number:
+                progress.stage(f"look again at {family.truth.spelling}", number)
+                yield from self._outcomes(fixing.revisited(frame, number, place), number, progress)
+
+    def _workplace(self, errand: Errand) -> fixing.Workplace:
+        engine = self._engine
+        return fixing.Workplace(
+            contact=engine.contact,
+            keyspace=engine.keyspace,
+            ledger=engine.ledger if errand.run else None,
+            keep=engine.keep,
+            families=self._survey.families,
+            errand=errand,
+            workers=engine.session.sparkContext.defaultParallelism,
+        )
+
+    def _outcomes(self, outcomes: DataFrame, number: int, progress: Progress) -> Iterator[Outcome]:
+        try:
+            with self._translated():
+                with watched(share_of_tasks(self._engine.session, number), progress):
+                    outcomes.count()  # all tasks side by side; the iterator alone would run one after the other
+                for row in outcomes.toLocalIterator():
+                    yield fixing.outcome_from(row[0])
+        finally:
+            outcomes.unpersist()
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self._engine.contact, self._engine.keyspace)
+
+    def close(self) -> None:
+        """Let go of what the executors keep."""
+        for frame in self._frames:
+            frame.unpersist()
 
 
 @dataclass(slots=True)
 class _Counted:
-    """Scans whose rows are counted while they pass, without a second look."""
+    """A family's scans, whose rows are counted while they pass, without a second look."""
 
     source: Source
+    family: Family
     observed: dict[str, Observation] = field(default_factory=dict)
 
-    def scan(self, family: Family, name: str) -> DataFrame:
+    def scan(self, name: str) -> DataFrame:
         """The table's rows, counted under its spelling."""
-        table, columns = columns_read(family)[name]
+        table, columns = columns_read(self.family)[name]
         self.observed[name] = Observation(name)
         return self.source.scan(table, columns).observe(self.observed[name], sf.count(sf.lit(1)).alias("rows"))
 
@@ -47,27 +173,9 @@ class _Counted:
         return {name: int(seen.get["rows"]) for name, seen in self.observed.items()}
 
 
-class SparkEngine:
-    """Scans a keyspace through the Cassandra connector."""
-
-    def __init__(self, session: SparkSession, contact: Contact, keyspace: str) -> None:
-        self._session = session
-        self._contact = contact
-        self._keyspace = keyspace
-
-    def detect(self, survey: Survey, progress: Progress) -> "SparkDetection":
-        """Read every table of the families once and find the suspects."""
-        source = Source(self._session, self._contact, self._keyspace, survey.level, survey.rows_per_second)
-        detection = SparkDetection(source, survey.families)
-        with translated(self._keyspace):
-            for family in survey.families:
-                detection.add(_FamilyCheck(family, _Counted(source), accept_torn=survey.accept_torn), progress)
-        return detection
-
-
 @dataclass(slots=True)
 class _FamilyCheck:
-    """One family's frames, in the order in which they are decided."""
+    """One family's frames, in the order in which they are decided: contents, places, groups."""
 
     family: Family
     tables: _Counted
@@ -76,50 +184,43 @@ class _FamilyCheck:
 
     def suspects(self) -> DataFrame:
         """Every suspect of the family, in one frame."""
-        truth = self._hold(self._truth(), StorageLevel.MEMORY_AND_DISK)
-        found: list[DataFrame] = []
-        if self.family.content:
-            content = self.family.content
-            rows = self.tables.scan(self.family, content.name)
-            alone = self._hold(native.contents(content, truth, rows), StorageLevel.MEMORY_AND_DISK)
-            if alone.count():
-                truth = native.mark_lost(self.family, truth, alone)
-            found.append(native.content_suspects(content, alone))
-        found += self._place_suspects(truth)
-        found += self._group_suspects(truth)
+        rows = self.tables.scan(self.family.truth.spelling)
+        self.tables.source.size_shuffles(rows)
+        truth = self._hold(truth_frame(self.family, rows, accept_torn=self.accept_torn), StorageLevel.MEMORY_AND_DISK)
+        leaks, truth = self._content_suspects(truth)
+        found = [*leaks, *self._place_suspects(truth), *self._group_suspects(truth)]
         return reduce(DataFrame.unionByName, found)
 
-    def _truth(self) -> DataFrame:
-        rows = self.tables.scan(self.family, self.family.truth.spelling)
-        return truth_frame(self.family, rows, accept_torn=self.accept_torn)
+    def _content_suspects(self, truth: DataFrame) -> tuple[list[DataFrame], DataFrame]:
+        """The leaks; and the truth, marked where its content is lost."""
+        content = self.family.content
+        if content is None:
+            return [], truth
+        alone = native.contents(content, truth, self.tables.scan(content.name))
+        alone = self._hold(alone, StorageLevel.MEMORY_AND_DISK)
+        marked = native.mark_lost(self.family, truth, alone) if alone.count() else truth
+        return [native.content_suspects(content, alone)], marked
 
     def _place_suspects(self, truth: DataFrame) -> list[DataFrame]:
         found: list[DataFrame] = []
         for place, projections in _by_place(self.family).items():
-            projected = [self._placed(projection) for projection in projections]
-            known = native.places(place, truth, projected)
+            known = native.places(place, truth, [self._placed(projection) for projection in projections])
             wrong = self._hold(native.place_suspects(self.family, projections, known), StorageLevel.DISK_ONLY)
             truth_id = _truth_id(self.family) if wrong.count() else None
-            found += native.spread(projections, native.with_truth_ids(place, wrong, truth, truth_id))
+            found.append(native.spread(projections, native.with_truth_ids(place, wrong, truth, truth_id)))
         return found
 
     def _placed(self, projection: Mirror | Filter) -> DataFrame:
-        rows = self.tables.scan(self.family, projection.name)
+        rows = self.tables.scan(projection.name)
         if isinstance(projection, Mirror):
             return mirror_frame(self.family, rows)
         return filter_frame(self.family, projection, rows)
 
-    def _group_suspects(self, truth: DataFrame) -> list[DataFrame]:
-        counts = [
-            native.counts_suspects(self.family, counts, truth, self.tables.scan(self.family, counts.name))
-            for counts in self.family.counts
-        ]
-        truth_id = _truth_id(self.family)
-        unions = [
-            native.union_suspects(union, truth, self.tables.scan(self.family, union.name), truth_id)
-            for union in self.family.unions
-        ]
-        return counts + unions
+    def _group_suspects(self, truth: DataFrame) -> Iterator[DataFrame]:
+        for counts in self.family.counts:
+            yield native.counts_suspects(self.family, counts, truth, self.tables.scan(counts.name))
+        for union in self.family.unions:
+            yield native.union_suspects(union, truth, self.tables.scan(union.name), _truth_id(self.family))
 
     def _hold(self, frame: DataFrame, level: StorageLevel) -> DataFrame:
         kept = frame.persist(level)
@@ -146,71 +247,3 @@ def _truth_id(family: Family) -> str | None:
     partition = family.truth.partition
     single = len(partition) == 1 and partition[0].type in ("uuid", "timeuuid")
     return partition[0].name if single else None
-
-
-class SparkDetection:
-    """The suspects of one scan, kept by the executors. Implements `repair.findings.Detection`."""
-
-    def __init__(self, source: Source, families: tuple[Family, ...]) -> None:
-        self._source = source
-        self._families = families
-        self._frames: list[DataFrame] = []
-        self._checks: list[_FamilyCheck] = []
-        self._counts: dict[str, dict[Verdict, int]] = {}
-        self._scanned: dict[str, int] = {}
-
-    def add(self, check: _FamilyCheck, progress: Progress) -> None:
-        """Carry out a family's check and keep what it finds."""
-        progress.stage(f"check {check.family.truth.spelling}")
-        self._checks.append(check)
-        frame = check.suspects().persist(StorageLevel.DISK_ONLY)
-        self._frames.append(frame)
-        for row in frame.groupBy(native.PROJECTION, native.VERDICT).count().collect():
-            self._counts.setdefault(row[0], {})[Verdict(row[1])] = row[2]
-        self._scanned |= check.tables.rows
-        check.close()
-        found = sum(sum(counts.values()) for counts in self._counts.values())
-        progress.advance(sum(check.tables.rows.values()), found)
-
-    @property
-    def scanned(self) -> Mapping[str, int]:
-        """Rows read, per table in James's spelling."""
-        return self._scanned
-
-    @property
-    def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
-        """Suspects per projection and verdict."""
-        return self._counts
-
-    def suspects(self) -> Iterator[Suspect]:
-        """Every suspect, streamed: never more than a part of them in this process at once."""
-        projections = {one.name: one for family in self._families for one in family.projections}
-        with translated(self._source.keyspace):
-            for frame in self._frames:
-                for row in frame.toLocalIterator():
-                    yield suspect_of(row, projections)
-
-    def revisit(self, errand: Errand, progress: Progress) -> Iterator[Outcome]:
-        """Look at every row-wise suspect again on the executors, and mend what the errand allows."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Let go of what the executors keep."""
-        for frame in self._frames:
-            frame.unpersist()
-
-
-def suspect_of(row: Row, projections: Mapping[str, Projection]) -> Suspect:
-    """A suspect as the executors tell it, as the rest of mailmend knows it."""
-    projection = projections[row[native.PROJECTION]]
-    columns = projection.table.key
-    key = tuple(decode(column.type, text) for column, text in zip(columns, row[native.KEY], strict=True))
-    ids = tuple(UUID(text) for text in row[native.TRUTH_IDS])
-    return Suspect(projection.name, key, Verdict(row[native.VERDICT]), ids, _wanted(projection, row[native.WANTED]))
-
-
-def _wanted(projection: Projection, text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    cells: dict[str, Any] = json.loads(text)
-    return {name: decode(projection.table.column(name).type, value) for name, value in cells.items()}

@@ -13,15 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
-from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from model.errors import CannotReach, JavaMissing, MailmendError, WrongUse
+from model.errors import CannotReach, JavaMissing, WrongUse
 
 CONNECTOR_CLASS: Final = "com.datastax.spark.connector.datasource.CassandraCatalog"
 CONNECTORS: Final[Mapping[str, str]] = {
@@ -44,6 +42,7 @@ _SQL: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",
     "spark.sql.adaptive.enabled": "true",
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",  # small results in few parts, kept ones too
     # An empty result would be cut out of the plan, and the row counts of its scans with it.
     "spark.sql.adaptive.optimizer.excludedRules": ("org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"),
 }
@@ -136,12 +135,18 @@ def _launched(settings: SparkSettings) -> SparkSession:
     settings.folder.mkdir(parents=True, exist_ok=True)
     with _environment(settings), settings.log.open("ab") as log:
         try:
-            gateway = SparkContext._gateway or launch_gateway(conf, {"stdout": log, "stderr": log})
+            gateway = _gateway(conf, log)
             session = SparkSession(SparkContext(conf=conf, gateway=gateway))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever kept Spark from starting, in Python or in Java
             raise _start_failure(settings, error) from None
     _remember_jars(session, settings)
     return session
+
+
+def _gateway(conf: SparkConf, log: IO[bytes]) -> Any:
+    """The JVM: one for the life of this process; what it prints goes to the log, for stdout is the report's."""
+    launch: Any = launch_gateway
+    return SparkContext._gateway or launch(conf, {"stdout": log, "stderr": log})  # noqa: SLF001 - no public name
 
 
 @contextmanager
@@ -212,7 +217,7 @@ def _remember_jars(session: SparkSession, settings: SparkSettings) -> None:
 
 
 def _check_connector(session: SparkSession) -> None:
-    jvm: Any = session.sparkContext._jvm
+    jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - no public name
     try:
         jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(CONNECTOR_CLASS)
     except Exception:  # noqa: BLE001 - py4j has one error for whatever Java throws
@@ -220,17 +225,3 @@ def _check_connector(session: SparkSession) -> None:
             "the running Spark session has no Cassandra connector",
             mend=f"Give it to spark-submit: --packages {connector_coordinates(version('pyspark'))}",
         ) from None
-
-
-@contextmanager
-def translated(keyspace: str) -> Iterator[None]:
-    """Spark's and the connector's failures as mailmend's own, without a trace of Java."""
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        raise failure_of(str(error), keyspace) from None
-
-
-def failure_of(text: str, keyspace: str) -> MailmendError:
-    """What a failure inside of Spark means, told from what it says."""
-    return CannotReach(text)

@@ -112,12 +112,23 @@ def with_truth_ids(place: Sequence[str], wrong: DataFrame, truth: DataFrame, tru
     return wrong.join(ids, list(place), "left").withColumn(TRUTH_IDS, found)
 
 
-def spread(projections: Sequence[Mirror | Filter], wrong: DataFrame) -> list[DataFrame]:
+def spread(projections: Sequence[Mirror | Filter], wrong: DataFrame) -> DataFrame:
     """A suspect for each projection that does not agree at a suspect place."""
-    return [
-        _suspects(wrong.where(~_agrees(_verdict_of(one))), one, cell_of(_verdict_of(one)), cell_of(TRUTH_IDS))
-        for one in projections
-    ]
+    each = sf.array(*(_told(one) for one in projections))
+    nothing = sf.lit(None).cast("string").alias(WANTED)
+    found = wrong.select(sf.inline(each), TRUTH_IDS, nothing)
+    return found.where(~_agrees(VERDICT))
+
+
+def _told(projection: Mirror | Filter) -> Expression:
+    verdict = cell_of(_verdict_of(projection)).alias(VERDICT)
+    return sf.struct(sf.lit(projection.name).alias(PROJECTION), verdict, _key(projection).alias(KEY))
+
+
+def _key(projection: Projection) -> Expression:
+    """The primary key of a projection's row as text, in its order, from the truth's columns."""
+    theirs = dict(projection.key)
+    return sf.array(*(cell_of(theirs[column.name]).cast("string") for column in projection.table.key))
 
 
 def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: DataFrame) -> DataFrame:
@@ -180,11 +191,10 @@ def _suspects(
     rows: DataFrame, projection: Projection, verdict: Expression, ids: Expression, wanted: Expression | None = None
 ) -> DataFrame:
     """The one shape of suspects. Keys travel as text, in the order of the projection's primary key."""
-    theirs = dict(projection.key)
     return rows.select(
         sf.lit(projection.name).alias(PROJECTION),
         verdict.alias(VERDICT),
-        sf.array(*(cell_of(theirs[column.name]).cast("string") for column in projection.table.key)).alias(KEY),
+        _key(projection).alias(KEY),
         ids.alias(TRUTH_IDS),
         (sf.lit(None).cast("string") if wanted is None else wanted).alias(WANTED),
     )

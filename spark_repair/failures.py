@@ -1,0 +1,70 @@
+"""What goes wrong inside of Spark, said as mailmend says it: what, where, how to mend it; never a trace of Java."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from cql.contact import Contact
+from model.errors import (
+    AccessDenied,
+    CannotReach,
+    MailmendError,
+    NotEnoughReplicas,
+    SchemaMismatch,
+    TimedOut,
+    UnknownKeyspace,
+)
+
+_NO_KEYSPACE: Final = re.compile(r"Couldn't find (\S+) or any similarly named keyspaces")
+_NO_TABLE: Final = re.compile(r"Couldn't find table (\S+) in|Couldn't find (\S+)\.(\S+)|unconfigured table (\S+)")
+_DENIED: Final = re.compile(r"AuthenticationException|UnauthorizedException|Provided username .* incorrect")
+_FEW: Final = re.compile(r"UnavailableException|Not enough replicas")
+_LATE: Final = re.compile(r"ReadTimeoutException|DriverTimeoutException|ReadFailureException")
+_UNREACHED: Final = re.compile(r"AllNodesFailedException|Failed to open native connection|NoNodeAvailableException")
+_OURS: Final = re.compile(r"model\.errors\.(\w+): (.+)")
+_MEND_NODES: Final = "See which nodes are up with: nodetool status. Then run the same command again."
+
+
+@contextmanager
+def translated(contact: Contact, keyspace: str) -> Iterator[None]:
+    """Spark's and the connector's failures as mailmend's own."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise failure_of(_text_of(error), contact, keyspace) from None
+
+
+def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # noqa: PLR0911 - one for each kind
+    """What a failure inside of Spark means, told from what it says."""
+    if _NO_KEYSPACE.search(text):
+        return UnknownKeyspace(keyspace)
+    if found := _NO_TABLE.search(text):
+        return SchemaMismatch(keyspace, (next(group for group in reversed(found.groups()) if group),))
+    if _DENIED.search(text):
+        return AccessDenied(
+            f"the cluster at {contact.address} refused Spark", mend="Check the user name, password and permissions."
+        )
+    if _FEW.search(text):
+        return NotEnoughReplicas(f"too few replicas of {keyspace} were alive for a scan", mend=_MEND_NODES)
+    if _LATE.search(text):
+        return TimedOut(f"a scan of {keyspace} got no answer in time", mend=_MEND_NODES)
+    if _UNREACHED.search(text):
+        return CannotReach(f"Spark reached no node at {contact.address}", mend=_MEND_NODES)
+    return MailmendError(f"Spark failed: {_first_sentence(text)}", mend="Its log says more (spark.log).")
+
+
+def _text_of(error: Exception) -> str:
+    """Everything that the error says, causes and all; a Java error says it only when it is asked."""
+    java = getattr(error, "java_exception", None)
+    return f"{error}\n{java}" if java is not None else str(error)
+
+
+def _first_sentence(text: str) -> str:
+    """The last cause is the one that says what happened; of that one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("at ", "..."))]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines or ["it gave no reason"])[-1 if causes else 0][:300]

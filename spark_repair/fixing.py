@@ -1,0 +1,138 @@
+"""The second look and the fixes, on the executors: the same write path as everywhere, many times side by side.
+
+Each Python worker keeps one driver session from task to task. Suspects arrive ordered by partition and leave as one
+outcome each. A task may be run twice (a lost executor): its fixes carry the same T and its before-images are recorded
+once, so the second time finds them FIXED.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from cql.contact import Contact
+from cql.memory import MemoryTables
+from cql.rows import decode
+from cql.session import CassandraCluster, connect
+from model.projections import Family, Projection
+from repair.clock import SystemClock
+from repair.decide import Verdict
+from repair.findings import Errand, Outcome, Suspect
+from repair.fixer import Fixer
+from repair.images import image_from, image_text
+from repair.pace import Pace, share
+from repair.runs import Ledger
+from spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
+
+SUSPECTS_PER_TASK = 2_000
+TASKS_MAX = 2_000
+_OUTCOMES_PER_BATCH = 200
+_OUTCOME = "outcome"
+_SCHEMA = pa.schema([(_OUTCOME, pa.string())])
+
+_clusters: dict[Contact, CassandraCluster] = {}
+"""The open clusters of this worker process; they end with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """All that an executor needs to look again and mend; plain data.
+
+    Attributes:
+        ledger: the keyspace of before-images; None where nothing may be written.
+        keep: how long the ledger keeps what is recorded.
+        workers: how many of them share the errand's pace.
+    """
+
+    contact: Contact
+    keyspace: str
+    ledger: str | None
+    keep: timedelta
+    families: tuple[Family, ...]
+    errand: Errand
+    workers: int
+
+    @property
+    def projections(self) -> dict[str, Projection]:
+        """Every projection by its name in findings."""
+        return {one.name: one for family in self.families for one in family.projections}
+
+
+def revisited(suspects: DataFrame, number: int, place: Workplace) -> DataFrame:
+    """One outcome for each row-wise suspect, as text; kept on the executors' disks, for nothing is to be done twice."""
+    counters = [one.name for family in place.families for one in family.counts]
+    row_wise = suspects.where(~sf.col(PROJECTION).isin(counters)) if counters else suspects
+    tasks = tasks_for(number, place.workers)
+    side_by_side = row_wise.repartitionByRange(tasks, sf.get(KEY, sf.lit(0)), sf.get(KEY, sf.lit(1)))
+
+    def visit(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        return outcomes_of(place, batches)
+
+    return side_by_side.mapInArrow(visit, f"{_OUTCOME} string").persist(StorageLevel.DISK_ONLY)
+
+
+def tasks_for(suspects: int, workers: int) -> int:
+    """Tasks enough for every worker, and small enough that progress shows and a retry costs little."""
+    return max(workers, min(TASKS_MAX, -(-suspects // SUSPECTS_PER_TASK)))
+
+
+def outcomes_of(place: Workplace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What one task does, on an executor."""
+    projections = place.projections
+    rows = (row for batch in batches for row in batch.to_pylist())
+    suspects = (suspect_of(row, projections) for row in rows)
+    lines = (outcome_text(outcome) for outcome in _fixer(place).revisit(suspects))
+    while some := list(islice(lines, _OUTCOMES_PER_BATCH)):
+        yield pa.RecordBatch.from_arrays([pa.array(some, pa.string())], schema=_SCHEMA)
+
+
+def _fixer(place: Workplace) -> Fixer:
+    clock = SystemClock()
+    cluster = _cluster(place.contact)
+    tables = cluster.keyspace(place.ledger) if place.ledger else MemoryTables(clock.micros)
+    pace = Pace(share(place.errand.rows_per_second, place.workers), clock)
+    journal = Ledger(tables, clock, place.keep)
+    return Fixer(cluster.keyspace(place.keyspace), journal, clock, place.families, place.errand, pace)
+
+
+def _cluster(contact: Contact) -> CassandraCluster:
+    if contact not in _clusters:
+        _clusters[contact] = connect(contact)
+    return _clusters[contact]
+
+
+def suspect_of(row: Mapping[str, Any], projections: Mapping[str, Projection]) -> Suspect:
+    """A suspect as the executors tell it, as the rest of mailmend knows it."""
+    projection = projections[row[PROJECTION]]
+    columns = projection.table.key
+    key = tuple(decode(column.type, text) for column, text in zip(columns, row[KEY], strict=True))
+    ids = tuple(UUID(text) for text in row[TRUTH_IDS])
+    return Suspect(projection.name, key, Verdict(row[VERDICT]), ids, _wanted(projection, row[WANTED]))
+
+
+def _wanted(projection: Projection, text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    cells: dict[str, Any] = json.loads(text)
+    return {name: decode(projection.table.column(name).type, value) for name, value in cells.items()}
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """An outcome as one line: what was seen, and what became of it."""
+    result = outcome.result.value if outcome.result else None
+    return json.dumps([image_text(outcome), result, outcome.error, outcome.due])
+
+
+def outcome_from(text: str) -> Outcome:
+    """The outcome in such a line."""
+    image, result, error, due = json.loads(text)
+    seen = image_from(image, result=Verdict(result) if result else None, error=error)
+    return replace(seen, due=due)

@@ -1,0 +1,80 @@
+"""How far Spark is, told while it works; a figure that it cannot give just now is given the next time."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from repair.findings import Progress
+
+EVERY_SECONDS = 0.5
+
+Measure = Callable[[], int]
+"""How much is done since the measure was made."""
+
+
+@contextmanager
+def watched(measure: Measure, progress: Progress) -> Iterator[None]:
+    """Advance the progress by what is measured, for as long as the block lasts."""
+    told = _Told(measure, progress)
+    done = threading.Event()
+    thread = threading.Thread(target=told.until, args=(done,), name="mailmend-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        told.tell()
+
+
+class _Told:
+    """What was told already, so that only what is new is told."""
+
+    def __init__(self, measure: Measure, progress: Progress) -> None:
+        self._measure = measure
+        self._progress = progress
+        self._steps = 0
+
+    def until(self, done: threading.Event) -> None:
+        """Tell every now and then."""
+        while not done.wait(EVERY_SECONDS):
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell what is new; progress never goes back."""
+        with suppress(Exception):
+            steps = self._measure()
+            if steps > self._steps:
+                self._progress.advance(steps - self._steps)
+                self._steps = steps
+
+
+def rows_read(session: SparkSession) -> Measure:
+    """Rows that executors have read, those of kept frames too, by their own last report."""
+    context: Any = session.sparkContext._jsc  # noqa: SLF001 - PySpark has no public name for the rows read so far
+    store = context.sc().statusStore()
+    stages: dict[int, int] = {}
+
+    def measure() -> int:
+        running = store.activeStages()
+        now = {stage.stageId(): stage.inputRecords() for stage in map(running.apply, range(running.size()))}
+        ended = {number: store.lastStageAttempt(number).inputRecords() for number in stages.keys() - now.keys()}
+        stages.update(now | ended)
+        return sum(stages.values())
+
+    return measure
+
+
+def share_of_tasks(session: SparkSession, steps: int) -> Measure:
+    """So much of the steps as the share of finished tasks in the largest running stage."""
+    tracker = session.sparkContext.statusTracker()
+
+    def measure() -> int:
+        stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+        largest = max((stage for stage in stages if stage), key=lambda stage: stage.numTasks, default=None)
+        return steps * largest.numCompletedTasks // largest.numTasks if largest else 0
+
+    return measure
