@@ -77,9 +77,6 @@ def test_ten_thousand_fixes_are_recorded_and_settled_in_seconds(ledger: Ledger) 
         assert not any(ledger.settle(run, [replace(one, result=Verdict.FIXED) for one in outcomes]))
     written = time.monotonic() - started
     found = list(ledger.findings(run))
-    print(
-        f"{FIXES} fixes recorded and settled in {written:.1f} s, read in {time.monotonic() - started - written:.1f} s"
-    )
     assert len({one.suspect.key for one in found}) == FIXES
     assert {one.result for one in found} == {Verdict.FIXED}
     assert written < 60

@@ -1,0 +1,149 @@
+"""The rule of two looks against writers in every phase of a change: a counter is never made wrong (asof-model C8, C11).
+
+Each change reaches the truth, then its mirror, then the counters, each at a time of its own but none later than A after
+the first; the mender's reads fall anywhere in between. When everything has arrived, the counters are either right, or
+as wrong as they were before the mender came.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from cql.memory import MemoryTables
+from cql.statements import Operation
+from model.catalog import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.operations import Count, Put, Read, Remove
+from repair.clock import MICROS, Timing
+from repair.counters import CounterMender
+from repair.decide import Verdict
+from repair.findings import Suspect
+from repair.leases import Leases
+from tests.support.clock import START, VirtualClock
+from tests.support.repairing import MAILBOX, World, content_row, mirror_row, truth_row
+
+A = 20.0
+STANDING = 3
+SUSPECT = Suspect("mailboxCounters", (MAILBOX,), Verdict.AMEND)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A message that comes or goes: when its truth changes, in seconds after the first look; the rest is later."""
+
+    comes: bool
+    at: float
+    mirror_after: float
+    counters_after: float
+
+
+moves = st.builds(Move, st.booleans(), st.floats(-30, 50), st.floats(0, A), st.floats(0, A))
+
+
+class TravellingClock(VirtualClock):
+    """Whatever is due happens while time passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.due: list[tuple[int, Callable[[], None]]] = []
+
+    def sleep(self, seconds: float) -> None:
+        """Pass the time, and let happen what falls into it, in order."""
+        end = self.micros() + round(seconds * MICROS)
+        while self.due and self.due[0][0] <= end:
+            at, happen = self.due.pop(0)
+            self.advance((at - self.micros()) / MICROS)
+            happen()
+        self.advance((end - self.micros()) / MICROS)
+
+
+@dataclass(slots=True)
+class Mailbox(World):
+    """A mailbox with a few messages, writers on their way, and counters that may be wrong."""
+
+    clock: TravellingClock = field(default_factory=TravellingClock)
+
+    def begin(self, drift: int, changes: Sequence[Move]) -> None:
+        """Messages, counters that are off by `drift`, and every step of every change in the order of time."""
+        numbers = range(1, STANDING + 1)
+        for number in numbers:
+            self.message(truth_row(number))
+        count = STANDING + drift
+        self.mail.write(Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": count, "unseen": count}))
+        steps = [step for number, move in enumerate(changes) for step in self._steps(number, move)]
+        self.clock.due = sorted(((START + round(at * MICROS), happen) for at, happen in steps), key=lambda one: one[0])
+        self.clock.advance(-40)
+        self.clock.sleep(40)
+
+    def _steps(self, number: int, move: Move) -> list[tuple[float, Callable[[], None]]]:
+        row = truth_row(100 + number) if move.comes else truth_row(1 + number % STANDING)
+        if not move.comes and number >= STANDING:
+            return []
+        sign = 1 if move.comes else -1
+        delta = Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": sign, "unseen": sign})
+
+        def truth() -> None:
+            if move.comes:
+                self.mail.write(Put(MESSAGE_V3, content_row(row["messageid"])))
+            self.mail.write(Put(IMAP_UID, row) if move.comes else Remove(IMAP_UID, IMAP_UID.key_of(row)))
+
+        def mirror() -> None:
+            gone = Remove(MESSAGE_ID, MESSAGES.mirror.key_of(row))
+            self.mail.write(Put(MESSAGE_ID, mirror_row(row)) if move.comes else gone)
+
+        return [
+            (move.at, truth),
+            (move.at + move.mirror_after, mirror),
+            (move.at + move.counters_after, lambda: self.mail.write(delta)),
+        ]
+
+    def mend(self, timing: Timing, seconds_per_read: float) -> None:
+        """One round of the mender; every read takes a while, in which the writers go on."""
+        leases = Leases(self.ledger.tables, self.clock, "us")
+        mender = CounterMender(self.mail, "mail", (MESSAGES,), self.clock, timing, self.ledger, leases)
+
+        def slowly(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, Read):
+                self.clock.sleep(seconds_per_read)
+            return carry_out()
+
+        cast("MemoryTables", self.mail).surround = slowly
+        list(mender.revisit(lambda: [SUSPECT], self.errand()))
+        self.clock.sleep(1000)
+
+    def error(self) -> tuple[int, int]:
+        """How far the counters are from the truth, once everything has arrived."""
+        (row,) = self.mail.read(Read(MAILBOX_COUNTERS, (MAILBOX,)))
+        shown = len(self.mail.read(Read(MESSAGE_ID, (MAILBOX,))))
+        return row.row["count"] - shown, row.row["unseen"] - shown
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(-2, 2), st.lists(moves, max_size=4), st.sampled_from([0.0, 0.01, 0.5]))
+@example(0, [Move(comes=True, at=-0.1, mirror_after=0, counters_after=A)], 0.0)
+@example(1, [Move(comes=False, at=-0.1, mirror_after=A, counters_after=A)], 0.0)
+def test_counters_are_never_made_wrong(drift: int, changes: list[Move], seconds_per_read: float) -> None:
+    """Right in the end, or off by exactly what they were off before."""
+    mailbox = Mailbox()
+    mailbox.begin(drift, changes)
+    mailbox.mend(Timing(), seconds_per_read)
+    assert mailbox.error() in {(0, 0), (drift, drift)}
+
+
+def test_in_a_quiet_mailbox_they_are_made_right() -> None:
+    """The rule does not win by never doing anything."""
+    for drift in (-2, 1):
+        mailbox = Mailbox()
+        mailbox.begin(drift, [])
+        mailbox.mend(Timing(), 0.01)
+        assert mailbox.error() == (0, 0)
+
+
+def test_two_looks_at_once_would_make_them_wrong() -> None:
+    """What the wait is for: a change in flight, and a keyspace that was falsely declared quiet."""
+    mailbox = Mailbox()
+    mailbox.begin(0, [Move(comes=True, at=-0.1, mirror_after=0, counters_after=A)])
+    mailbox.mend(Timing(no_writers=True), 0.0)
+    assert mailbox.error() == (1, 1)
