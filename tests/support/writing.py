@@ -1,0 +1,141 @@
+"""A store over tables in memory, with faults on demand: what every test of writing begins with."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from cql.memory import MemoryTables
+from cql.statements import Operation
+from model.catalog import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
+from model.errors import MailmendError
+from model.flags import parse_flags
+from model.ids import MailboxId
+from model.messages import Mail, Place
+from model.operations import Read, Scan
+from model.table import Row, Table
+from repair.blobs import MemoryBlobs
+from repair.findings import Suspect
+from repair.writer import DEFAULTS, MessageStore, WriterSettings
+from tests.support.clock import VirtualClock
+from tests.support.mending import Workplace
+
+Fits = Callable[[Operation], bool]
+
+
+@dataclass(slots=True)
+class Fault:
+    """Something that goes wrong with the next operations that fit."""
+
+    fits: Fits
+    error: MailmendError
+    times: int
+    done_first: bool = False  # it happens, and its answer is lost
+    then: Callable[[], object] = lambda: None
+
+
+class Faults:
+    """Wrapped around every operation of the tables; remembers what was asked of them."""
+
+    def __init__(self) -> None:
+        self.pending: list[Fault] = []
+        self.seen: list[Operation] = []
+
+    def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        """Carry the operation out, unless a fault says otherwise."""
+        self.seen.append(operation)
+        fault = next((one for one in self.pending if one.times and one.fits(operation)), None)
+        if fault is None:
+            return carry_out()
+        fault.times -= 1
+        if fault.done_first:
+            carry_out()
+        fault.then()
+        raise fault.error
+
+    def fail(self, fits: Fits, error: MailmendError, times: int = 1) -> None:
+        """Let the next that fit fail without effect."""
+        self.pending.append(Fault(fits, error, times))
+
+    def doubt(self, fits: Fits, error: MailmendError, *, done: bool, then: Callable[[], object] = lambda: None) -> None:
+        """Let the next that fits time out: done or not, nobody says; `then` happens before the error arrives."""
+        self.pending.append(Fault(fits, error, 1, done_first=done, then=then))
+
+
+class LagList:
+    """Lags in a list."""
+
+    def __init__(self) -> None:
+        self.suspects: list[Suspect] = []
+        self.causes: list[str] = []
+
+    def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
+        """Keep them."""
+        self.suspects += suspects
+        self.causes.append(cause)
+
+    @property
+    def names(self) -> set[str]:
+        """The projections that lag."""
+        return {suspect.projection for suspect in self.suspects}
+
+
+@dataclass(slots=True)
+class Desk:
+    """A store, its tables and its clock, two mailboxes."""
+
+    settings: WriterSettings = DEFAULTS
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    faults: Faults = field(default_factory=Faults)
+    lags: LagList = field(default_factory=LagList)
+    tables: MemoryTables = field(init=False)
+    store: MessageStore = field(init=False)
+    inbox: MailboxId = field(init=False)
+    archive: MailboxId = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tables = MemoryTables(self.clock.micros, self.faults)
+        self.store = MessageStore(self.tables, MemoryBlobs(), self.lags, self.clock, settings=self.settings)
+        self.inbox, self.archive = MailboxId(self.clock.new_uuid()), MailboxId(self.clock.new_uuid())
+
+    def rows(self, table: Table) -> list[Row]:
+        """Every row of a table."""
+        return list(self.tables.scan(Scan(table, table.names)))
+
+    def truth(self, place: Place) -> Row | None:
+        """The truth at a place."""
+        seen = self.tables.read(Read(IMAP_UID, place.key))
+        return seen[0].row if seen else None
+
+    def mirror(self, place: Place) -> Row | None:
+        """The mirror at a place."""
+        seen = self.tables.read(Read(MESSAGE_ID, (place.mailbox_id, place.uid)))
+        return seen[0].row if seen else None
+
+    def counters(self, mailbox: MailboxId) -> tuple[int, int]:
+        """Messages and unseen messages of a mailbox, as counted."""
+        seen = self.tables.read(Read(MAILBOX_COUNTERS, (mailbox,)))
+        return (seen[0].row["count"] or 0, seen[0].row["unseen"] or 0) if seen else (0, 0)
+
+    def drift(self) -> list[str]:
+        """What a check finds, in words."""
+        self.clock.advance(1)
+        ledger = MemoryTables(self.clock.micros)
+        found = Workplace(self.tables, ledger, self.clock, self.tables).drift()
+        return [f"{one.suspect.projection} {one.verdict.value}" for one in found]
+
+
+def on(table: Table, *kinds: type) -> Fits:
+    """Operations on a table, of these kinds (or of any but reads)."""
+
+    def fits(operation: Operation) -> bool:
+        of_kind = isinstance(operation, kinds) if kinds else not isinstance(operation, Read | Scan)
+        return operation.table.name == table.name and of_kind
+
+    return fits
+
+
+def mail(subject: str = "hello", *flags: str) -> Mail:
+    """A small mail."""
+    header = f"Subject: {subject}\r\n\r\n".encode()
+    return Mail(header, b"body\r\n", datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC), flags=parse_flags(flags))

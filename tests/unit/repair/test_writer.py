@@ -1,0 +1,560 @@
+"""The store over tables in memory: what each operation writes, and what becomes of it when the world misbehaves."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from model.catalog import (
+    APPLICABLE_FLAG,
+    FIRST_UNSEEN,
+    IMAP_UID,
+    MAILBOX_COUNTERS,
+    MAILBOX_RECENTS,
+    MESSAGE_COUNTER,
+    MESSAGE_DELETED,
+    MESSAGE_ID,
+    MESSAGE_V3,
+    MESSAGES,
+    MODSEQ,
+)
+from model.errors import AccessDenied, CannotReach, Contended, DoubtfulWrite, MailmendError, TimedOut, UnknownMessage
+from model.flags import FlagsChange, FlagsMode, parse_flags
+from model.ids import MessageId, ModSeq, Uid
+from model.messages import Attachment, Place, Stored
+from model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf
+from repair.truths import StampSource
+from repair.writer import WriterSettings
+from tests.support.clock import START
+from tests.support.writing import Desk, mail, on
+
+SILENCE = TimedOut("no answer")
+DOUBT = DoubtfulWrite("no answer to a conditional write")
+SEEN = FlagsChange(FlagsMode.ADD, parse_flags([r"\Seen"]))
+PLAIN = WriterSettings(strong=False)
+BY_CLOCK = WriterSettings(stamp=StampSource.CLOCK)
+WAYS = pytest.mark.parametrize("settings", [WriterSettings(), BY_CLOCK, PLAIN], ids=["strong", "by clock", "plain"])
+
+
+def change(mode: str, *words: str) -> FlagsChange:
+    """A change of flags."""
+    return FlagsChange(FlagsMode(mode), parse_flags(words))
+
+
+@WAYS
+def test_an_added_message_is_everywhere(settings: WriterSettings) -> None:
+    """Truth, mirror, filters, union, counters and content agree; the first uid and modseq are 1."""
+    desk = Desk(settings)
+    stored = desk.store.add(desk.inbox, mail("hi", r"\Recent", r"\Deleted", "work"))
+    assert (stored.uid, stored.modseq, stored.lagged) == (1, 1, False)
+    assert desk.drift() == []
+    for table in (IMAP_UID, MESSAGE_ID, MESSAGE_V3, FIRST_UNSEEN, MAILBOX_RECENTS, MESSAGE_DELETED, APPLICABLE_FLAG):
+        assert len(desk.rows(table)) == 1, table.spelling
+    assert desk.counters(desk.inbox) == (1, 1)
+    assert desk.store.content(stored.message_id) == b"Subject: hi\r\n\r\nbody\r\n"
+
+
+@WAYS
+def test_a_life_of_changes_leaves_no_drift(settings: WriterSettings) -> None:
+    """Add, flag, copy, move and delete, one after the other: everything follows each time."""
+    desk = Desk(settings)
+    first = desk.store.add(desk.inbox, mail("one", "work"))
+    for what in (SEEN, change("replace", r"\Flagged", "later"), change("remove", "later"), change("add", r"\Deleted")):
+        desk.store.set_flags(first.place, what)
+        assert desk.drift() == []
+    copied = desk.store.copy(first.place, desk.archive)
+    moved = desk.store.move(first.place, desk.archive)
+    assert desk.drift() == []
+    assert desk.counters(desk.inbox) == (0, 0)
+    assert desk.counters(desk.archive) == (2, 2)
+    for stored in (copied, moved):
+        desk.store.delete(stored.place)
+    assert desk.rows(IMAP_UID) == desk.rows(MESSAGE_ID) == desk.rows(FIRST_UNSEEN) == []
+    assert desk.counters(desk.archive) == (0, 0)
+    assert len(desk.rows(MESSAGE_V3)) == 1, "content is left to the collection of leaks"
+
+
+def test_numbers_go_up_and_modseqs_too() -> None:
+    """Every message gets the next uid; every change of flags the mailbox's next modseq."""
+    desk = Desk()
+    one, two = desk.store.add(desk.inbox, mail()), desk.store.add(desk.inbox, mail())
+    flagged = desk.store.set_flags(one.place, SEEN)
+    assert (one.uid, two.uid) == (1, 2)
+    assert (one.modseq, two.modseq, flagged.modseq) == (1, 2, 3)
+
+
+def test_a_batch_gets_consecutive_uids_and_one_modseq() -> None:
+    """Many messages cost one uid write, one modseq write and one count."""
+    desk = Desk()
+    stored = desk.store.add_all(desk.inbox, [mail(str(number)) for number in range(20)])
+    assert [one.uid for one in stored] == list(range(1, 21))
+    assert {one.modseq for one in stored} == {1}
+    assert desk.drift() == []
+    asked = [operation.table.name for operation in desk.faults.seen]
+    counts = [operation for operation in desk.faults.seen if isinstance(operation, Count)]
+    assert len(counts) == 1
+    assert asked.count(MESSAGE_COUNTER.name) == 2  # read, insert
+    assert desk.store.add_all(desk.inbox, []) == []
+
+
+def test_a_copy_is_recent_and_saved_now() -> None:
+    r"""A copy keeps message, content and flags, gains \Recent, its own uid and its own save date."""
+    desk = Desk()
+    original = desk.store.add(desk.inbox, mail("one", r"\Seen"))
+    desk.clock.advance(60)
+    copied = desk.store.copy(original.place, desk.archive)
+    old, new = desk.truth(original.place), desk.truth(copied.place)
+    assert old is not None
+    assert new is not None
+    assert new["flagrecent"]
+    assert new["flagseen"]
+    assert new["save_date"] - old["save_date"] >= timedelta(seconds=60)
+    assert (new["headercontent"], new["threadid"]) == (old["headercontent"], old["threadid"])
+    assert len(desk.rows(MESSAGE_V3)) == 1
+
+
+def test_a_change_of_nothing_writes_nothing() -> None:
+    """Setting what is set costs a read, no modseq."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail("one", r"\Seen"))
+    desk.faults.seen.clear()
+    again = desk.store.set_flags(stored.place, SEEN)
+    assert again == stored
+    assert [type(operation) for operation in desk.faults.seen] == [Read]
+
+
+def test_attachments_are_assigned_whole() -> None:
+    """Storing the same mail twice under one id does not double its attachments."""
+    desk = Desk()
+    whole = replace(mail(), attachments=(Attachment("a1", "x.pdf"),), message_id=MessageId(desk.clock.new_uuid()))
+    for _ in range(2):
+        desk.store.add(desk.inbox, whole)
+    (content,) = desk.rows(MESSAGE_V3)
+    assert len(content["attachments"]) == 1
+
+
+def test_what_is_not_there_cannot_be_changed() -> None:
+    """Flags, copies, moves and deletes of an absent message say so."""
+    desk = Desk()
+    nowhere = Place(MessageId(desk.clock.new_uuid()), desk.inbox, Uid(1))
+    for attempt in (
+        lambda: desk.store.set_flags(nowhere, SEEN),
+        lambda: desk.store.copy(nowhere, desk.archive),
+        lambda: desk.store.move(nowhere, desk.archive),
+        lambda: desk.store.delete(nowhere),
+        lambda: desk.store.content(nowhere.message_id),
+    ):
+        with pytest.raises(UnknownMessage):
+            attempt()
+
+
+def test_a_message_is_found_by_its_number() -> None:
+    """IMAP knows mailbox and uid; the mirror leads to the rest."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    assert desk.store.find(desk.inbox, stored.uid) == stored.place
+    assert desk.store.find(desk.inbox, Uid(9)) is None
+
+
+def test_a_delete_takes_exactly_one_of_two_copies() -> None:
+    """A message that sits twice in one mailbox loses only the copy that was named."""
+    desk = Desk()
+    one = desk.store.add(desk.inbox, mail())
+    two = desk.store.copy(one.place, desk.inbox)
+    desk.store.delete(one.place)
+    assert desk.truth(one.place) is None
+    assert desk.truth(two.place) is not None
+    assert desk.drift() == []
+
+
+@pytest.mark.parametrize(
+    "table", [MESSAGE_ID, FIRST_UNSEEN, MAILBOX_RECENTS, MESSAGE_DELETED, APPLICABLE_FLAG], ids=lambda one: one.spelling
+)
+def test_a_passing_failure_is_retried(table: object) -> None:
+    """Five failures in a row of any projection are overcome, with waits from 10 ms to 1 s."""
+    desk = Desk()
+    desk.faults.fail(lambda one: one.table is table, SILENCE, times=5)
+    stored = desk.store.add(desk.inbox, mail("one", r"\Recent", r"\Deleted", "work"))
+    assert not stored.lagged
+    assert desk.drift() == []
+    assert len(desk.clock.slept) == 5
+    assert all(0.010 <= wait <= 1.0 for wait in desk.clock.slept)
+
+
+def test_flag_updates_and_deletes_are_retried_too() -> None:
+    """James retries inserts only; here every projection write is."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    desk.faults.fail(on(MESSAGE_ID, Put), SILENCE, times=3)
+    assert not desk.store.set_flags(stored.place, SEEN).lagged
+    desk.faults.fail(on(MESSAGE_ID, Remove), SILENCE, times=3)
+    assert not desk.store.delete(stored.place).lagged
+    assert desk.drift() == []
+
+
+def test_what_outlives_its_retries_is_a_lag() -> None:
+    """The caller succeeds, is told so, and exactly what is missing is journalled."""
+    desk = Desk()
+    desk.faults.fail(on(MESSAGE_ID), SILENCE, times=6)
+    stored = desk.store.add(desk.inbox, mail())
+    assert stored.lagged
+    (suspect,) = desk.lags.suspects
+    assert (suspect.projection, suspect.key) == ("messageIdTable", (desk.inbox, stored.uid))
+    assert suspect.truth_ids == (stored.message_id,)
+    assert desk.lags.causes == [SILENCE.what]
+    assert desk.drift() == ["messageIdTable PROJECT"]
+
+
+def test_a_refused_projection_is_a_lag_at_once() -> None:
+    """An error that no retry cures is not retried."""
+    desk = Desk()
+    desk.faults.fail(on(FIRST_UNSEEN), AccessDenied("not yours"))
+    assert desk.store.add(desk.inbox, mail()).lagged
+    assert desk.clock.slept == []
+    assert desk.lags.names == {"firstUnseen"}
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["it happened", "it did not"])
+def test_a_count_is_sent_once(*, done: bool) -> None:
+    """A count without an answer is never repeated: the mailbox is journalled for a recount."""
+    desk = Desk()
+    desk.faults.doubt(on(MAILBOX_COUNTERS, Count), DOUBT, done=done)
+    stored = desk.store.add(desk.inbox, mail())
+    assert stored.lagged
+    assert [(one.projection, one.key) for one in desk.lags.suspects] == [("mailboxCounters", (desk.inbox,))]
+    assert sum(isinstance(one, Count) for one in desk.faults.seen) == 1
+    assert desk.counters(desk.inbox) == ((1, 1) if done else (0, 0))
+
+
+def test_a_batch_that_cannot_be_counted_lags_as_a_whole() -> None:
+    """One count stands for all messages of a batch; without its answer each of them lags."""
+    desk = Desk()
+    desk.faults.doubt(on(MAILBOX_COUNTERS, Count), DOUBT, done=False)
+    assert all(one.lagged for one in desk.store.add_all(desk.inbox, [mail(), mail()]))
+
+
+def test_a_failure_in_a_batch_keeps_the_others() -> None:
+    """When one truth write fails, those that were stored are projected all the same, and the error is raised."""
+    desk = Desk(WriterSettings(threads=1))
+    desk.faults.fail(on(IMAP_UID, PutIfAbsent), AccessDenied("not yours"))
+    with pytest.raises(AccessDenied):
+        desk.store.add_all(desk.inbox, [mail("one"), mail("two"), mail("three")])
+    assert len(desk.rows(IMAP_UID)) == 2
+    assert desk.drift() == []
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["it happened", "it did not"])
+def test_a_doubtful_insert_is_settled(*, done: bool) -> None:
+    """A timed-out insert is asked about at SERIAL: there it is, or a new uid is taken; never twice in the mailbox."""
+    desk = Desk()
+    desk.faults.doubt(on(IMAP_UID, PutIfAbsent), DOUBT, done=done)
+    stored = desk.store.add(desk.inbox, mail())
+    assert stored.uid == (1 if done else 2)
+    assert len(desk.rows(IMAP_UID)) == 1
+    assert desk.drift() == []
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["it happened", "it did not"])
+def test_a_doubtful_flag_change_is_settled(*, done: bool) -> None:
+    """A timed-out change of flags is found done by its modseq, or made again; it is counted once."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    desk.faults.doubt(on(IMAP_UID, ChangeIf), DOUBT, done=done)
+    flagged = desk.store.set_flags(stored.place, SEEN)
+    assert flagged.modseq == (2 if done else 3)
+    assert not flagged.lagged
+    assert desk.counters(desk.inbox) == (1, 0)
+    assert desk.drift() == []
+
+
+def test_an_overtaken_doubtful_change_is_recounted() -> None:
+    """When another writer changed the row meanwhile nobody knows who was first: a recount is journalled."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    other = Desk(clock=desk.clock)
+    other.store._tables = other.tables = desk.tables
+
+    def overtake() -> None:
+        current = desk.truth(stored.place)
+        assert current is not None
+        desk.tables.attempt(ChangeIf(IMAP_UID, stored.place.key, {"modseq": current["modseq"]}, {"modseq": 77}))
+
+    desk.faults.doubt(on(IMAP_UID, ChangeIf), DOUBT, done=True, then=overtake)
+    flagged = desk.store.set_flags(stored.place, SEEN)
+    assert flagged.lagged
+    assert desk.lags.names == {"mailboxCounters"}
+    assert not any(word.startswith(("messageIdTable", "firstUnseen")) for word in desk.drift())
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["it happened", "it did not"])
+def test_a_doubtful_delete_is_settled(*, done: bool) -> None:
+    """A timed-out delete is found done, and recounted since another may have done it; or it is made again."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    desk.faults.doubt(on(IMAP_UID, RemoveIf), DOUBT, done=done)
+    deleted = desk.store.delete(stored.place)
+    assert deleted.lagged is done
+    assert desk.rows(IMAP_UID) == desk.rows(MESSAGE_ID) == desk.rows(FIRST_UNSEEN) == []
+    assert desk.lags.names == ({"mailboxCounters"} if done else set())
+
+
+def test_a_truth_write_without_any_answer_is_looked_at_later() -> None:
+    """When not even the SERIAL read answers, the caller gets the error, and every place is journalled."""
+    desk = Desk()
+    desk.faults.doubt(on(IMAP_UID, PutIfAbsent), DOUBT, done=True)
+    desk.faults.fail(lambda one: isinstance(one, Read) and one.table is IMAP_UID, SILENCE, times=6)
+    with pytest.raises(CannotReach):
+        desk.store.add(desk.inbox, mail())
+    assert {"messageIdTable", "firstUnseen", "mailboxCounters"} <= desk.lags.names
+
+
+def test_an_unreadable_stamp_makes_a_lag() -> None:
+    """The truth is written, its time cannot be read back: nothing is projected under a guess, all of it lags."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+
+    def fail_reads() -> None:
+        desk.faults.fail(lambda one: isinstance(one, Read) and one.table.name == IMAP_UID.name, SILENCE, times=6)
+
+    def starts(operation: object) -> bool:
+        if isinstance(operation, ChangeIf) and operation.table.name == IMAP_UID.name and not desk.faults.pending:
+            fail_reads()
+        return False
+
+    desk.faults.pending.clear()
+    original = desk.faults.__call__
+    desk.tables.surround = lambda operation, carry_out: (starts(operation), original(operation, carry_out))[1]
+    flagged = desk.store.set_flags(stored.place, SEEN)
+    assert flagged.lagged
+    assert desk.lags.names == {"messageIdTable", "firstUnseen", "mailboxCounters"}
+    mirrored = desk.mirror(stored.place)
+    assert mirrored is not None
+    assert not mirrored["flagseen"]
+
+
+def test_a_stamp_that_grew_old_is_never_sent() -> None:
+    """A writer that was held up past A journals a lag instead of writing under its old stamp (DESIGN idea 4)."""
+    desk = Desk()
+
+    def held_up(operation: object, carry_out: object) -> object:
+        answer = desk.faults(operation, carry_out)  # type: ignore[arg-type]
+        if isinstance(operation, PutIfAbsent) and operation.table.name == IMAP_UID.name:
+            desk.clock.advance(30)
+        return answer
+
+    desk.tables.surround = held_up
+    stored = desk.store.add(desk.inbox, mail())
+    assert stored.lagged
+    assert desk.rows(MESSAGE_ID) == []
+    assert "messageIdTable" in desk.lags.names
+
+
+def test_retries_end_before_the_stamp_is_too_old() -> None:
+    """However often it may be tried, no write is sent later than A allows."""
+    desk = Desk(WriterSettings(stamp_age_seconds=10.1, write_seconds=10.0))
+    desk.faults.fail(on(MESSAGE_ID), SILENCE, times=50)
+    assert desk.store.add(desk.inbox, mail()).lagged
+    assert desk.clock.micros() - START < 200_000
+
+
+@WAYS
+def test_a_later_writer_wins(settings: WriterSettings) -> None:
+    """Two changes of one message: a projection write of the first that arrives last changes nothing."""
+    desk = Desk(settings)
+    stored = desk.store.add(desk.inbox, mail())
+    late: list[Put | Change] = []
+
+    def hold(operation: object, carry_out: object) -> object:
+        if isinstance(operation, Put | Change) and operation.table is MESSAGE_ID and not late:
+            late.append(operation)
+            return None
+        return carry_out()  # type: ignore[operator]
+
+    desk.tables.surround = hold
+    desk.store.set_flags(stored.place, SEEN)
+    desk.store.set_flags(stored.place, change("replace", r"\Flagged"))
+    desk.tables.write(late[0])
+    assert desk.drift() == []
+
+
+def test_another_writer_between_change_and_read_back_is_projected() -> None:
+    """The state that is read back is projected under its own time, whoever made it; nobody's change is lost."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    done: list[int] = []
+
+    def interfere(operation: object, carry_out: object) -> object:
+        answer = carry_out()  # type: ignore[operator]
+        if isinstance(operation, ChangeIf) and operation.table is IMAP_UID and not done:
+            done.append(1)
+            desk.store.set_flags(stored.place, change("add", r"\Deleted"))
+        return answer
+
+    desk.tables.surround = interfere
+    desk.store.set_flags(stored.place, SEEN)
+    row = desk.truth(stored.place)
+    assert row is not None
+    assert row["flagseen"]
+    assert row["flagdeleted"]
+    assert desk.drift() == []
+
+
+def test_a_delete_between_change_and_read_back_stays_a_delete() -> None:
+    """A message that is deleted while its flags are changed does not come back in any projection."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    done: list[int] = []
+
+    def interfere(operation: object, carry_out: object) -> object:
+        answer = carry_out()  # type: ignore[operator]
+        if isinstance(operation, ChangeIf) and operation.table is IMAP_UID and not done:
+            done.append(1)
+            desk.store.delete(stored.place)
+        return answer
+
+    desk.tables.surround = interfere
+    desk.store.set_flags(stored.place, SEEN)
+    assert desk.rows(MESSAGE_ID) == desk.rows(FIRST_UNSEEN) == []
+    assert desk.counters(desk.inbox) == (0, 0)
+
+
+def test_a_lost_race_is_run_again() -> None:
+    """A flag change that finds the row changed reads it again and applies itself to what is there now."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    done: list[int] = []
+
+    def interfere(operation: object, carry_out: object) -> object:
+        if isinstance(operation, ChangeIf) and operation.table is IMAP_UID and not done:
+            done.append(1)
+            desk.store.set_flags(stored.place, change("add", "work"))
+        return carry_out()  # type: ignore[operator]
+
+    desk.tables.surround = interfere
+    desk.store.set_flags(stored.place, SEEN)
+    row = desk.truth(stored.place)
+    assert row is not None
+    assert row["flagseen"]
+    assert row["userflags"] == {"work"}
+    assert desk.drift() == []
+
+
+def test_endless_races_end() -> None:
+    """A message that others change all the time makes an error, after a bounded number of rounds."""
+    desk = Desk(WriterSettings(rounds_max=4))
+    stored = desk.store.add(desk.inbox, mail())
+
+    def interfere(operation: object, carry_out: object) -> object:
+        if isinstance(operation, ChangeIf) and operation.table is IMAP_UID and operation.assign.get("modseq") != -1:
+            expected = operation.expected["modseq"]
+            desk.tables._attempt(ChangeIf(IMAP_UID, stored.place.key, {"modseq": expected}, {"modseq": expected + 100}))
+        return carry_out()  # type: ignore[operator]
+
+    desk.tables.surround = interfere
+    with pytest.raises(Contended):
+        desk.store.set_flags(stored.place, SEEN)
+
+
+def test_a_hidden_insert_takes_a_new_uid() -> None:
+    """A deletion from a fast clock hides the applied insert: it is noticed, and another uid is taken."""
+    desk = Desk()
+    whole = replace(mail(), message_id=MessageId(desk.clock.new_uuid()))
+    assert whole.message_id is not None
+    future = desk.clock.micros() + 3_600_000_000
+    desk.tables.write(Remove(IMAP_UID, (whole.message_id, desk.inbox, 1), at=future))
+    stored = desk.store.add(desk.inbox, whole)
+    assert stored.uid == 2
+    assert desk.drift() == []
+    assert desk.counters(desk.inbox) == (1, 1)
+
+
+def test_a_message_that_stays_hidden_is_said_so() -> None:
+    """James deletes all uids of a message in a mailbox at once; from the future, no uid helps, and that is said."""
+    desk = Desk()
+    whole = replace(mail(), message_id=MessageId(desk.clock.new_uuid()))
+    assert whole.message_id is not None
+    future = desk.clock.micros() + 3_600_000_000
+    desk.tables.write(Remove(IMAP_UID, (whole.message_id, desk.inbox), at=future))
+    with pytest.raises(Contended, match="does not show"):
+        desk.store.add(desk.inbox, whole)
+
+
+def test_a_delete_is_stamped_past_all_that_was_seen() -> None:
+    """Rows written by a clock that runs ahead are deleted from the projections all the same."""
+    desk = Desk()
+    ahead = Desk(clock=type(desk.clock)(desk.clock.micros() + 5_000_000))
+    stored = ahead.store.add(desk.inbox, mail())
+    ahead.tables._micros = desk.clock.micros  # the deleting client's clock is five seconds behind
+    ahead.store._truth.clock = desk.clock  # type: ignore[attr-defined]
+    ahead.store.delete(stored.place)
+    assert ahead.rows(MESSAGE_ID) == ahead.rows(FIRST_UNSEEN) == []
+
+
+def test_a_move_that_fails_half_way_says_where_the_message_is() -> None:
+    """The copy stands, the delete failed: the error's note tells of both places."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    desk.faults.fail(on(IMAP_UID, RemoveIf), AccessDenied("not yours"))
+    with pytest.raises(MailmendError) as caught:
+        desk.store.move(stored.place, desk.archive)
+    assert "both mailboxes" in caught.value.__notes__[0]
+    assert len(desk.rows(IMAP_UID)) == 2
+    assert desk.drift() == []
+
+
+def test_a_move_of_what_others_took_keeps_the_copy() -> None:
+    """When another client deletes the original meanwhile, the move has come true all the same."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    done: list[int] = []
+
+    def interfere(operation: object, carry_out: object) -> object:
+        if isinstance(operation, RemoveIf) and not done:
+            done.append(1)
+            desk.store.delete(stored.place)
+        return carry_out()  # type: ignore[operator]
+
+    desk.tables.surround = interfere
+    moved = desk.store.move(stored.place, desk.archive)
+    assert [row["mailboxid"] for row in desk.rows(IMAP_UID)] == [desk.archive]
+    assert moved.mailbox_id == desk.archive
+
+
+def test_rows_without_modseq_can_be_changed_and_not_brought_back() -> None:
+    """A row from James without a modseq is guarded by another column: once deleted it stays so."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    desk.tables.write(Change(IMAP_UID, stored.place.key, {"modseq": None}))
+    flagged = desk.store.set_flags(stored.place, SEEN)
+    assert flagged.modseq == ModSeq(2)
+    guards = [one for one in desk.faults.seen if isinstance(one, ChangeIf) and one.table is IMAP_UID]
+    assert len(guards[-1].expected) == 2
+    assert desk.drift() == []
+
+
+def test_completing_an_add_journals_what_may_be_missing() -> None:
+    """A message whose writer was interrupted is recognised, and all that should follow is looked at."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    assert desk.store.complete(stored.message_id, desk.inbox)
+    assert {"messageIdTable", "mailboxCounters"} <= desk.lags.names
+    assert not desk.store.complete(stored.message_id, desk.archive)
+
+
+def test_the_store_is_reexported() -> None:
+    """A service imports the store from the package itself."""
+    import repair  # noqa: PLC0415 what is tested
+
+    assert repair.MessageStore is type(Desk().store)
+    with pytest.raises(AttributeError):
+        _ = repair.nothing
+
+
+def test_a_stored_answer_knows_its_place() -> None:
+    """The answer of every operation can be given to the next."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    assert isinstance(stored, Stored)
+    assert stored.place.key == MESSAGES.truth.key_of(desk.rows(IMAP_UID)[0])
+    assert desk.rows(MODSEQ)[0]["nextmodseq"] == stored.modseq
+    desk.store.close()
