@@ -1,0 +1,371 @@
+"""A real Cassandra of one's own: up, down, killed, refused, cleaned; nothing of anybody else's is touched.
+
+One node is shared by most of these tests. Each leaves it running.
+"""
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.policies import WhiteListRoundRobinPolicy
+
+from admin.cli import run
+from admin.local import ClusterState, LocalCluster, NodeState, Wishes, readiness
+from admin.local.clock import SystemClock
+from admin.local.ports import free_port
+from admin.local.processes import ProcessId, look
+from admin.local.state import State, read_state, write_state
+from model.errors import ExitCode, LocalServerError, UnsafeRequest, WrongUse
+from tests.support.servers import CassandraServer, ThreeNodes, local_node, sweep, throwaway_cluster
+
+OFFLINE = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=1"
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """The node that these tests share."""
+
+    cluster: LocalCluster
+    port: int
+
+    @property
+    def pid(self) -> int | None:
+        """The number of its process, if it answers."""
+        return self.cluster.status().nodes[0].pid
+
+    def options(self) -> list[str]:
+        """What the command line has to be told to find it."""
+        return ["--dir", str(self.cluster.layout.root)]
+
+
+@pytest.fixture(scope="module")
+def one(cassandra: CassandraServer) -> Iterator[One]:
+    """A node of its own beside the session's, whose start has fetched the jars; started with no way to any network."""
+    with throwaway_cluster() as cluster:
+        offline = replace(cluster, environment={**os.environ, "JAVA_TOOL_OPTIONS": OFFLINE})
+        offline = replace(offline, store=replace(cluster.store, environment=offline.environment))
+        port = free_port(["127.0.0.1"], os.getpid() + 2)
+        offline.up(Wishes(native_port=port, heap_mib=400))
+        yield One(offline, port)
+
+
+def ask(host: str, port: int, *statements: str) -> list[Any]:
+    """Run statements on exactly this node; the rows of the last one."""
+    profile = ExecutionProfile(load_balancing_policy=WhiteListRoundRobinPolicy([host]), request_timeout=30)
+    cluster = Cluster([host], port=port, execution_profiles={EXEC_PROFILE_DEFAULT: profile})
+    try:
+        session = cluster.connect()
+        return [list(session.execute(statement)) for statement in statements][-1]
+    finally:
+        cluster.shutdown()
+
+
+def _make_table(port: int, keyspace: str, value: str) -> None:
+    ask(
+        "127.0.0.1",
+        port,
+        f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}",
+        f"CREATE TABLE {keyspace}.kept (id int PRIMARY KEY, value text)",
+        f"INSERT INTO {keyspace}.kept (id, value) VALUES (1, '{value}')",
+    )
+
+
+def _kept(port: int, keyspace: str) -> str:
+    return str(ask("127.0.0.1", port, f"SELECT value FROM {keyspace}.kept WHERE id = 1")[0].value)
+
+
+def test_up_starts_the_release_offline(one: One) -> None:
+    """With the jars on the disk no network is needed."""
+    row = ask("127.0.0.1", one.port, "SELECT release_version, data_center FROM system.local")[0]
+    assert (row.release_version, row.data_center) == ("5.0.9", "datacenter1")
+
+
+def test_up_again_changes_nothing(one: One) -> None:
+    """Twice is fine: the same process answers."""
+    # Given a running node
+    before = one.pid
+    # When it is started again, with and without repeating its settings
+    again = one.cluster.up(Wishes())
+    repeated = one.cluster.up(Wishes(native_port=one.port, nodes=1, version="5.0", heap_mib=400))
+    # Then it is the same one
+    assert before is not None
+    assert again.nodes[0].pid == repeated.nodes[0].pid == before
+
+
+@pytest.mark.parametrize(
+    "wishes", [Wishes(native_port=1), Wishes(heap_mib=999), Wishes(nodes=2), Wishes(version="4.1")]
+)
+def test_a_running_node_is_not_changed_behind_its_clients(one: One, wishes: Wishes) -> None:
+    """Other settings need a stop first, and the error says so."""
+    before = one.pid
+    with pytest.raises(WrongUse):
+        one.cluster.up(wishes)
+    assert one.pid == before
+    assert one.cluster.status().settings == read_state(one.cluster.layout.state).settings
+
+
+def test_a_running_node_is_not_cleaned_away(one: One) -> None:
+    """Data under a running server are never removed."""
+    with pytest.raises(UnsafeRequest, match="mailmend local down"):
+        one.cluster.clean()
+    assert one.cluster.status().state is ClusterState.UP
+
+
+def test_nothing_but_loopback_is_listened_on(one: One) -> None:
+    """No address of this machine but 127.0.0.1 has the node's port."""
+    for host in ("127.0.0.2", "127.0.0.3"):
+        assert not readiness.answers(host, one.port)
+    assert readiness.answers("127.0.0.1", one.port)
+
+
+def test_the_command_tells_the_status(one: One, capsys: pytest.CaptureFixture[str]) -> None:
+    """One JSON object on stdout and exit code 0 while every node answers."""
+    # When a script asks
+    code = run(["local", "status", "--json", *one.options()])
+    # Then it reads where and how
+    document = json.loads(capsys.readouterr().out)
+    assert code == ExitCode.FINE
+    assert (document["state"], document["nodes"][0]["port"]) == ("up", one.port)
+
+
+def test_the_command_tells_a_person_where_to_connect(one: One, capsys: pytest.CaptureFixture[str]) -> None:
+    """The options to copy stand in the answer; progress is on stderr."""
+    assert run(["local", "up", *one.options()]) == ExitCode.FINE
+    said = capsys.readouterr()
+    assert f"--host 127.0.0.1 --port {one.port}" in said.out
+    assert "runs already" in said.err
+
+
+def test_the_command_refuses_with_the_right_code(one: One, capsys: pytest.CaptureFixture[str]) -> None:
+    """Wrong use is 2, for a guard as for a bad option."""
+    assert run(["local", "clean", *one.options()]) == ExitCode.WRONG_USE
+    assert run(["local", "up", "--heap", "tiny", *one.options()]) == ExitCode.WRONG_USE
+    assert run(["local", "up", "--nodes", "4", *one.options()]) == ExitCode.WRONG_USE
+    assert run(["local", "up", "--version", "3.11", *one.options()]) == ExitCode.WRONG_USE
+    assert "mailmend local down" in capsys.readouterr().err
+
+
+def test_down_drains_and_up_finds_the_data(one: One, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything is flushed at the end, so that the next start replays nothing and finds every row."""
+    # Given a row
+    _make_table(one.port, "kept_over_down", "drained")
+    log = one.cluster.status().nodes[0].log
+    # When the node is taken down
+    assert run(["local", "down", *one.options()]) == ExitCode.FINE
+    # Then it has drained, and the status says that it is stopped
+    assert "Reason: DRAIN" in log.read_text(encoding="utf-8")
+    assert one.cluster.status().nodes[0].state is NodeState.STOPPED
+    capsys.readouterr()
+    assert run(["local", "status", "--json", *one.options()]) == ExitCode.CANNOT_REACH
+    assert json.loads(capsys.readouterr().out)["state"] == "down"
+    # And when it is started again, without repeating any setting, the row is there
+    one.cluster.up(Wishes())
+    assert _kept(one.port, "kept_over_down") == "drained"
+
+
+def test_a_killed_node_is_seen_dead_and_comes_back(one: One) -> None:
+    """After kill -9 the status tells the truth, and the next start replays what was acknowledged."""
+    # Given a row, older than the tenth of a second that a crash may cost
+    _make_table(one.port, "kept_over_kill", "replayed")
+    time.sleep(0.5)  # Cassandra's own clock decides when its commit log is safe: nothing can be asked for it
+    before = one.pid
+    assert before is not None
+    # When the process is killed from outside
+    os.kill(before, signal.SIGKILL)
+    while look(before) is not None:
+        SystemClock().pause(0.05)
+    # Then it is known to be dead
+    assert one.cluster.status().nodes[0].state is NodeState.DEAD
+    # And when it is started again, another process has the row
+    one.cluster.up(Wishes())
+    assert one.pid not in {None, before}
+    assert _kept(one.port, "kept_over_kill") == "replayed"
+
+
+def test_a_reused_number_is_neither_running_nor_stopped(one: One) -> None:
+    """A process that has our number by chance is not taken for the node and gets no signal."""
+    # Given a state that names this very test's process, once with a wrong start and once with the right one
+    path = one.cluster.layout.state
+    state = read_state(path)
+    own = look(os.getpid())
+    assert own is not None
+    for impostor in (ProcessId(os.getpid(), "1"), own.id):
+        write_state(path, State(state.settings, {1: impostor}))
+        # When it is looked at, taken down and killed
+        assert one.cluster.status().nodes[0].state is NodeState.DEAD
+        one.cluster.kill(1)
+        one.cluster.down()
+        # Then this test still lives
+        assert look(os.getpid()) == own
+    # And the node, which was never meant, still answers
+    write_state(path, state)
+    assert one.cluster.status().state is ClusterState.UP
+
+
+def test_a_broken_configuration_names_the_reason_and_the_log() -> None:
+    """Cassandra's own words, and where to read on; nothing is left running."""
+    with throwaway_cluster() as cluster:
+        # Given a setting that Cassandra does not know
+        wishes = Wishes(native_port=free_port(["127.0.0.1"], 1), yaml={"no_such_setting": 1})
+        # When the node is started
+        with pytest.raises(LocalServerError, match="no_such_setting") as caught:
+            cluster.up(wishes)
+        # Then the log is named, and no process is left
+        assert str(cluster.layout.node(1).system_log) in str(caught.value)
+        assert caught.value.exit_code is ExitCode.CANNOT_REACH
+        assert cluster.status().nodes[0].state is NodeState.STOPPED
+
+
+def test_a_taken_port_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is started, and the error says which port and which option."""
+    with throwaway_cluster() as cluster, socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        code = run(["local", "up", "--port", port, "--dir", str(cluster.layout.root)])
+        said = capsys.readouterr().err
+        assert code == ExitCode.CANNOT_REACH
+        assert f"port {port} on 127.0.0.1 is taken" in said
+        assert "--port" in said
+        assert cluster.status().state is ClusterState.DOWN
+
+
+def test_a_node_that_does_not_answer_in_time_is_ended() -> None:
+    """A bound on the wait, a reason, and no process left behind."""
+    with throwaway_cluster() as cluster:
+        impatient = replace(cluster, ready_seconds_max=0.0)
+        with pytest.raises(LocalServerError, match="did not answer within 0 s"):
+            impatient.up(Wishes(native_port=free_port(["127.0.0.1"], 2)))
+        assert not read_state(cluster.layout.state).processes
+
+
+class _Interrupted(SystemClock):
+    """The moment at which a person presses Ctrl-C: the first pause."""
+
+    def pause(self, seconds: float) -> None:
+        """Interrupted instead."""
+        raise KeyboardInterrupt(seconds)
+
+
+def test_ctrl_c_while_it_starts_leaves_no_process() -> None:
+    """What this command started, it ends."""
+    with throwaway_cluster() as cluster:
+        # When the wait for the node is interrupted
+        with pytest.raises(KeyboardInterrupt):
+            replace(cluster, clock=_Interrupted()).up(Wishes(native_port=free_port(["127.0.0.1"], 3)))
+        # Then the next look finds nothing running under this folder
+        cluster.down()
+        assert cluster.status().state is ClusterState.DOWN
+
+
+def test_clean_removes_the_data_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder that holds other things too keeps them; twice is fine."""
+    # Given a folder with somebody's file, in which a start has failed
+    kept = tmp_path / "letter.txt"
+    kept.write_text("dear all", encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        run(["local", "up", "--port", str(other.getsockname()[1]), "--dir", str(tmp_path)])
+    assert (tmp_path / "state.json").exists()
+    # When it is cleaned twice
+    codes = [run(["local", "clean", "--json", "--dir", str(tmp_path)]) for _ in range(2)]
+    # Then ours is gone, theirs is not
+    removed = [json.loads(line)["removed"] for line in capsys.readouterr().out.splitlines()]
+    assert codes == [ExitCode.FINE, ExitCode.FINE]
+    assert removed == [True, False]
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_state_that_is_not_ours_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of that name with something else in it is neither used nor overwritten."""
+    state = tmp_path / "state.json"
+    for text in ("", "[]", '{"settings": 1}', '{"processes": {}, "settings": {"release": "9.9"}}'):
+        state.write_text(text, encoding="utf-8")
+        code = run(["local", "up", "--dir", str(tmp_path)])
+        assert code in {ExitCode.CANNOT_REACH, ExitCode.WRONG_USE}
+        assert state.read_text(encoding="utf-8") == text
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_down_where_nothing_is_is_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script may always tidy up; the status of nothing is 4."""
+    assert run(["local", "down", "--dir", str(tmp_path / "none")]) == ExitCode.FINE
+    assert run(["local", "status", "--dir", str(tmp_path / "none")]) == ExitCode.CANNOT_REACH
+    assert "mailmend local up" in capsys.readouterr().out
+
+
+def test_passwords_are_asked_for_where_wished() -> None:
+    """The first role exists as soon as the node is said to be up."""
+    with local_node(Wishes(heap_mib=400, authenticator="PasswordAuthenticator")) as server:
+        assert readiness.logs_in(server.host, server.port, "cassandra", "cassandra")
+        assert not readiness.logs_in(server.host, server.port, "cassandra", "wrong")
+        assert not readiness.reaches_all(server.host, server.port)
+
+
+def test_three_nodes_know_each_other(three_nodes: ThreeNodes) -> None:
+    """Each of them names the two others."""
+    for host in three_nodes.hosts:
+        peers = {str(row.peer) for row in ask(host, three_nodes.port, "SELECT peer FROM system.peers")}
+        assert peers == set(three_nodes.hosts) - {host}
+
+
+def test_a_killed_node_of_three_comes_back(three_nodes: ThreeNodes) -> None:
+    """Two go on without the third; when it is back, all reach each other again."""
+    # When one is killed
+    three_nodes.kill(3)
+    # Then the others serve and the whole is only partly there
+    status = three_nodes.cluster.status()
+    assert [node.state for node in status.nodes] == [NodeState.UP, NodeState.UP, NodeState.DEAD]
+    assert status.state is ClusterState.PARTLY
+    # And when it is started again, everything is whole
+    three_nodes.start(3)
+    assert all(readiness.reaches_all(host, three_nodes.port) for host in three_nodes.hosts)
+
+
+def test_a_node_that_does_not_exist_is_refused(three_nodes: ThreeNodes) -> None:
+    """There are three."""
+    with pytest.raises(WrongUse, match="no node 4"):
+        three_nodes.start(4)
+
+
+def test_cassandra_4_1_runs_too(cassandra41: CassandraServer) -> None:
+    """The older release on the same Java, conditional writes and sets included."""
+    keyspace = cassandra41.keyspace()
+    _make_table(cassandra41.port, keyspace, "older")
+    rows = ask(
+        cassandra41.host,
+        cassandra41.port,
+        f"UPDATE {keyspace}.kept SET value = 'newer' WHERE id = 1 IF value = 'older'",
+        f"SELECT value FROM {keyspace}.kept",
+        "SELECT release_version FROM system.local",
+    )
+    assert rows[0].release_version == "4.1.10"
+    assert _kept(cassandra41.port, keyspace) == "newer"
+
+
+def test_the_sessions_server_gives_every_test_its_own_keyspace(cassandra: CassandraServer) -> None:
+    """Names never meet, and CQL takes them unquoted."""
+    names = {cassandra.keyspace() for _ in range(100)}
+    assert len(names) == 100
+    assert all(name.isidentifier() and name.islower() for name in names)
+
+
+def test_what_a_killed_test_run_left_is_swept(tmp_path: Path) -> None:
+    """Its folder is removed; that of a living run is not."""
+    # Given the folder of a run that is gone, that of a living one, and one that is being made
+    own = look(os.getpid())
+    assert own is not None
+    for name, owner in (("gone", ProcessId(own.id.pid, "0")), ("alive", own.id)):
+        folder = tmp_path / f"mailmend-test-{name}"
+        folder.mkdir()
+        folder.joinpath("owner.json").write_text(json.dumps({"pid": owner.pid, "started": owner.started}))
+    (tmp_path / "mailmend-test-new").mkdir()
+    # When the next run sweeps
+    sweep(tmp_path)
+    # Then only the first one is removed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mailmend-test-alive", "mailmend-test-new"]
