@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from model.errors import MailmendError
 from model.flags import FlagsChange, SystemFlag, flags_of
 from model.ids import MessageId, ModSeq, Uid
 from model.messages import Mail, Place
@@ -111,9 +112,18 @@ def change_between(truth: Table, before: Row, after: Row) -> Change:
 
 
 def guarded_change(truth: Table, before: Row, after: Row) -> ChangeIf:
-    """The same change, on condition that the row is still as it was seen."""
-    plain = change_between(truth, before, after)
-    return ChangeIf(truth, plain.key, guard_of(truth, before), plain.assign, plain.add, plain.take)
+    """The same change, on condition that the row is still as it was seen.
+
+    Raises:
+        MailmendError: the row has no cell by which it could be recognised.
+    """
+    plain, guard = change_between(truth, before, after), guard_of(truth, before)
+    if all(cell is None for cell in guard.values()):
+        raise MailmendError(
+            f"the row of {truth.spelling} at {plain.key} is torn: it has no cell by which it could be recognised",
+            mend="Delete it: nothing but its key is left. `mailmend check messages` lists such rows as TORN.",
+        )
+    return ChangeIf(truth, plain.key, guard, plain.assign, plain.add, plain.take)
 
 
 def guarded_removal(truth: Table, seen: Row) -> RemoveIf:

@@ -1,0 +1,165 @@
+"""Truth rows as values: which cells an insert, a change and a copy write, and on what condition."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.catalog import IMAP_UID, MESSAGE_V3
+from model.errors import MailmendError
+from model.flags import Flags, FlagsChange, FlagsMode, SystemFlag, flags_of, parse_flags
+from model.ids import MailboxId, MessageId, ModSeq, Uid
+from model.messages import Place, split_mail
+from model.operations import Seen
+from model.table import Column
+from repair.truth_rows import (
+    BlobIds,
+    Position,
+    change_between,
+    content_row,
+    copied_row,
+    flagged_row,
+    guard_of,
+    guarded_change,
+    guarded_removal,
+    insert_of,
+    place_of,
+    renumbered_row,
+    stamp_after,
+    truth_row,
+)
+from tests.support import repairing
+from tests.support.clock import uuid_at
+from tests.support.writing import mail
+
+NOW = datetime(2026, 5, 6, tzinfo=UTC)
+PLACE = Place(MessageId(uuid_at(0, 1)), MailboxId(uuid_at(0, 2)), Uid(3))
+POSITION = Position(PLACE, ModSeq(4), NOW)
+BLOBS = BlobIds("header blob", "body blob")
+
+flags = st.builds(
+    Flags,
+    st.frozensets(st.sampled_from(list(SystemFlag))),
+    st.frozensets(st.sampled_from(("a", "b", "c"))),
+)
+changes = st.builds(FlagsChange, st.sampled_from(FlagsMode), flags)
+
+
+def test_a_truth_row_has_what_every_insert_writes() -> None:
+    """Every column of the newest generation, whole."""
+    row = truth_row(IMAP_UID, mail("x", r"\Seen", "work"), BLOBS, POSITION)
+    assert set(row) == set(IMAP_UID.names)
+    assert None not in row.values()
+    assert place_of(row) == PLACE
+    assert flags_of(row) == parse_flags([r"\Seen", "work"])
+
+
+def test_columns_that_the_live_table_lacks_are_not_written() -> None:
+    """An older or newer generation of the schema is respected."""
+    older = IMAP_UID.with_columns((*IMAP_UID.columns, Column("flagUser", "boolean")))
+    newer = IMAP_UID.with_columns(column for column in IMAP_UID.columns if column.name != "save_date")
+    assert truth_row(older, mail(), BLOBS, POSITION)["flaguser"] is False
+    assert "save_date" not in truth_row(newer, mail(), BLOBS, POSITION)
+    wide = MESSAGE_V3.with_columns((*MESSAGE_V3.columns, Column("bodyOctets", "bigint")))
+    assert content_row(wide, PLACE.message_id, mail(), BLOBS)["bodyoctets"] == len(mail().body)
+
+
+def test_an_empty_set_is_left_unset() -> None:
+    """Writing an empty set would leave a tombstone in every row."""
+    row = truth_row(IMAP_UID, mail(), BLOBS, POSITION)
+    assert insert_of(IMAP_UID, row).row["userflags"] is None
+
+
+def test_a_copy_differs_in_its_place_only() -> None:
+    r"""Mailbox, uid, modseq, save date and \Recent; everything else stays."""
+    row = truth_row(IMAP_UID, mail("x", r"\Seen"), BLOBS, POSITION)
+    there = Position(
+        Place(PLACE.message_id, MailboxId(uuid_at(0, 9)), Uid(7)), ModSeq(8), datetime(2027, 1, 1, tzinfo=UTC)
+    )
+    copied = copied_row(row, there)
+    assert {name for name in row if row[name] != copied[name]} == {
+        "mailboxid",
+        "uid",
+        "modseq",
+        "save_date",
+        "flagrecent",
+    }
+    assert renumbered_row(copied, Uid(9))["uid"] == 9
+
+
+@settings(deadline=None)
+@given(flags, changes)
+def test_a_change_makes_of_the_row_what_the_algebra_says(before: Flags, change: FlagsChange) -> None:
+    """Applying the planned cells and elements to the old row gives the flags that the change demands."""
+    row = {**repairing.truth_row(1), **before.as_row()}
+    after = flagged_row(row, change, ModSeq(9))
+    wanted = change.applied_to(before)
+    if after is None:
+        assert wanted == before
+        return
+    assert flags_of(after) == wanted
+    planned = change_between(IMAP_UID, row, after)
+    cells = {**row, **planned.assign}
+    sets = (cells["userflags"] | planned.add.get("userflags", frozenset())) - planned.take.get("userflags", frozenset())
+    assert flags_of({**cells, "userflags": sets}) == wanted
+
+
+@settings(deadline=None)
+@given(flags, changes)
+def test_only_cells_that_differ_are_written(before: Flags, change: FlagsChange) -> None:
+    """The time of each cell stays the time of its own last change."""
+    row = {**repairing.truth_row(1), **before.as_row()}
+    after = flagged_row(row, change, ModSeq(9))
+    if after is not None:
+        planned = change_between(IMAP_UID, row, after)
+        assert all(row[name] != value for name, value in planned.assign.items())
+        assert "userflags" not in planned.assign
+
+
+def test_a_change_is_guarded_by_the_modseq_that_was_seen() -> None:
+    """Exactly this row, as it was seen."""
+    row = repairing.truth_row(1, modseq=5)
+    after = {**row, "flagseen": True, "modseq": 6}
+    assert guarded_change(IMAP_UID, row, after).expected == {"modseq": 5}
+    assert guarded_removal(IMAP_UID, row).key == IMAP_UID.key_of(row)
+    assert guarded_removal(IMAP_UID, row).expected == {"modseq": 5}
+
+
+def test_a_null_modseq_is_guarded_by_another_column_too() -> None:
+    """`IF modseq = null` alone would also hold for a row that is gone."""
+    guard = guard_of(IMAP_UID, repairing.truth_row(1, modseq=None))
+    assert guard["modseq"] is None
+    assert [name for name in guard if guard[name] is not None] != []
+
+
+def test_a_row_of_nulls_cannot_be_guarded() -> None:
+    """Nothing tells such a row from one that is gone: a change would make half a row of a deleted one."""
+    row = dict.fromkeys(IMAP_UID.names) | {"messageid": PLACE.message_id, "mailboxid": PLACE.mailbox_id}
+    row |= {"uid": 3}
+    with pytest.raises(MailmendError, match="torn"):
+        guarded_change(IMAP_UID, row, {**row, "flagseen": True, "modseq": 1})
+    assert guarded_removal(IMAP_UID, row).expected == {"modseq": None}
+
+
+def test_a_stamp_lies_after_all_that_was_seen() -> None:
+    """Now, or just above the newest cell where that lies ahead."""
+    assert stamp_after(100, Seen({}, {})) == 100
+    assert stamp_after(100, Seen({}, {"modseq": 50, "flagseen": 90})) == 100
+    assert stamp_after(100, Seen({}, {"modseq": 500, "flagseen": 90})) == 501
+
+
+def test_a_mail_is_split_where_its_body_begins() -> None:
+    """The empty line belongs to the header; a mail without one is header alone."""
+    assert split_mail(b"A: b\r\n\r\nbody") == (b"A: b\r\n\r\n", b"body")
+    assert split_mail(b"A: b\n\nbody\r\n\r\nmore") == (b"A: b\n\n", b"body\r\n\r\nmore")
+    assert split_mail(b"A: b\r\n") == (b"A: b\r\n", b"")
+    assert split_mail(b"\nbody\n\n") == (b"\n", b"body\n\n")
+    assert split_mail(b"") == (b"", b"")
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+def test_splitting_loses_nothing(content: bytes) -> None:
+    """Header and body together are the mail."""
+    assert b"".join(split_mail(content)) == content
