@@ -1,0 +1,134 @@
+"""The protocol of repairs, explored: no order of events lets a repair harm what users wrote, unless a rule is broken.
+
+The model (`tests.support.protocol`) runs the product's own code for writing, looking again, mending and undoing. Each
+rule is shown to be needed: without the margin, with the recheck in the wrong order, or without reading back, the same
+explorations find a story that goes wrong.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from repair.decide import Verdict
+from repair.mending import Attempt, Mending
+from tests.support.protocol import Setting, Story, every_story, stories
+
+STORIES = 250
+"""Random stories of each setting: a few seconds for all of them."""
+
+DAMAGES = ("absent", "sound", "not projected", "amended", "stale", "filter missing", "filter stale")
+FUTURE = ("hidden", "filter ahead", "mirror ahead")
+
+RULES = Setting(users=("ours", "james"), skew=3, stamp_age=1, margin=5, delay=0)
+"""B = 5 > S + A = 4, and no delay at all: safety must not come from waiting."""
+
+DELETE = Setting(
+    users=("james",), changes=("delete",), damages=("sound",), skew=1, stamp_age=0, margin=2, horizon=0, filters=False
+)
+"""Somebody deletes as James does, the truth and its projection in parallel, while a repair looks."""
+
+INSERT = replace(DELETE, users=("ours",), changes=("insert",), damages=("absent",), margin=0)
+"""Somebody inserts; only one change, so that the order of the recheck is all that protects it."""
+
+SETTINGS = {
+    "whole and absent": RULES,
+    "both of us": replace(RULES, users=("ours", "ours")),
+    "both of James": replace(RULES, users=("james", "james")),
+    "damaged": replace(RULES, damages=DAMAGES),
+    "stamps grow old": replace(RULES, stamp_age=4, margin=8, damages=DAMAGES),
+    "clocks far ahead": replace(RULES, damages=FUTURE),
+    "two repairs": replace(RULES, repairs=2, damages=DAMAGES),
+    "with a delay": replace(RULES, delay=4, damages=DAMAGES),
+    "three changes": replace(RULES, users=("ours", "james", "ours"), damages=("sound",)),
+}
+
+
+def harmed(told: Iterable[Story]) -> Story | None:
+    """The first story in which a repair did harm."""
+    return next((story for story in told if story.harm), None)
+
+
+def text(story: Story | None) -> str:
+    """A story that can be read in a failure."""
+    return "" if story is None else "\n".join(story.log)
+
+
+class TestRules:
+    """With every rule kept."""
+
+    @pytest.mark.parametrize("name", SETTINGS)
+    def test_no_story_at_random_ends_badly(self, name: str) -> None:
+        """No harm, nothing said to be fixed that is not, and one quiet repair converges."""
+        for story in stories(SETTINGS[name], STORIES):
+            assert not story.harm, text(story)
+            assert not story.false_fixed, text(story)
+            assert not story.unsettled, text(story)
+            assert not [one.error for one in story.outcomes if one.error], text(story)
+
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            replace(RULES, lossy=True, damages=DAMAGES),
+            replace(RULES, undo=True, repairs=2, users=("ours", "ours"), damages=DAMAGES),
+        ],
+        ids=["writes get lost or come twice", "repairs are taken back"],
+    )
+    def test_what_is_lost_or_taken_back_is_mended_by_a_quiet_run(self, setting: Setting) -> None:
+        """Such writes leave drift by themselves; the next run says the truth about it and mends it."""
+        for story in stories(setting, STORIES):
+            assert not story.false_fixed, text(story)
+            assert not story.unsettled, text(story)
+
+    @pytest.mark.parametrize("setting", [DELETE, INSERT], ids=["delete", "insert"])
+    def test_every_order_of_one_change_and_one_repair_is_harmless(self, setting: Setting) -> None:
+        """Exhaustively: all orders of a small story."""
+        told = list(every_story(setting, most=6000))
+
+        assert text(harmed(told)) == ""
+        assert len(told) > 100
+
+    def test_the_stories_are_worth_telling(self) -> None:
+        """Every kind of fix and of restraint occurs in them."""
+        seen = {
+            (one.verdict, one.result)
+            for setting in (SETTINGS["damaged"], SETTINGS["clocks far ahead"])
+            for story in stories(setting, STORIES)
+            for one in story.outcomes
+        }
+
+        kinds = {(verdict, Verdict.FIXED) for verdict in (Verdict.PROJECT, Verdict.AMEND, Verdict.WITHDRAW)}
+        kinds |= {
+            (Verdict.PROJECT, Verdict.MOVED),
+            (Verdict.WITHDRAW, Verdict.AHEAD),
+            (Verdict.WITHDRAW, Verdict.HIDDEN),
+        }
+        assert kinds <= seen
+
+
+class TestBrokenRules:
+    """With one rule broken, the same explorations find what it protects from."""
+
+    def test_without_the_margin_a_deleted_message_comes_back(self) -> None:
+        """T as of the scan by a fast clock: the projection outlives its truth."""
+        story = harmed(every_story(replace(DELETE, margin=0), most=6000))
+
+        assert story is not None
+        assert story.harm == {"messageIdTable": Verdict.WITHDRAW}
+
+    def test_with_the_truth_read_first_an_insert_is_withdrawn(self) -> None:
+        """The truth appears between the two reads, and its projection seems to have none."""
+        story = harmed(every_story(replace(INSERT, variant="truth first"), most=6000))
+
+        assert story is not None
+        assert story.harm == {"messageIdTable": Verdict.PROJECT}
+
+    def test_without_reading_back_hidden_fixes_pass_for_fixed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A tombstone or a key-only row from the future shows no time."""
+
+        def believe(_: Mending, attempts: list[Attempt]) -> list[Attempt]:
+            return attempts
+
+        monkeypatch.setattr(Mending, "_read_back", believe)
+
+        assert any(story.false_fixed for story in stories(SETTINGS["clocks far ahead"], STORIES))
