@@ -58,8 +58,10 @@ class FileBlobs:
     def _path(self, blob_id: str) -> Path:
         try:
             name = b64decode(blob_id, validate=True).hex()
-        except NotBase64:
-            raise KeyError(blob_id) from None
+        except (NotBase64, ValueError):
+            name = ""
+        if len(name) != 2 * sha256().digest_size:
+            raise KeyError(blob_id)
         return self._root / name[:2] / name[2:]
 
     def _write(self, path: Path, data: bytes) -> None:

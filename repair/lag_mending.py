@@ -95,7 +95,7 @@ def mend_lags(lags: LagJournal, mail: Tables, order: Order, means: Means, sink: 
     assert means.ledger is not None, "mending needs a ledger"
     if not order.dry_run:
         lags.drain()
-    due = list(islice(lags.due(means.clock.micros()), LAGS_MAX))
+    due = list(islice(lags.due(means.clock.micros() + 1), LAGS_MAX))
     _wait(due, order, means)
     engine = JournalledLags(mail, means.ledger, means.clock, due)
     settled: set[tuple[str, Key]] = set()

@@ -1,0 +1,297 @@
+"""Lags: journalled in the ledger, in a local file when that refuses, and mended one by one without any scan."""
+
+import json
+import logging
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from cql.memory import MemoryTables
+from model.catalog import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
+from model.errors import CannotReach, DoubtfulWrite, TimedOut
+from model.ledger_tables import REPAIR_LAG
+from model.operations import Count, Put, Read, Remove, Scan
+from repair.blobs import MemoryBlobs
+from repair.clock import MICROS, Timing
+from repair.decide import Verdict
+from repair.findings import Outcome, Suspect
+from repair.lag_mending import LAGS_MAX, JournalledLags, mend_lags, merged
+from repair.lags import Lag, LagJournal, Spool
+from repair.writer import MessageStore
+from tests.support.clock import VirtualClock, uuid_at
+from tests.support.mending import Silent, Workplace
+from tests.support.writing import Desk, Faults, mail, on
+
+SUSPECT = Suspect("messageIdTable", (uuid_at(0, 1), 7), Verdict.PROJECT, (uuid_at(0, 2),))
+UNION = Suspect("applicableFlag", (uuid_at(0, 1),), Verdict.AMEND, (), {"userflags": frozenset({"wörk"})})
+
+
+class Ledger:
+    """A ledger keyspace in memory that can refuse, its journal and its spool."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self.clock, self.faults = VirtualClock(), Faults()
+        self.tables = MemoryTables(self.clock.micros, self.faults)
+        self.spool = Spool(directory, "mail") if directory else None
+        self.journal = LagJournal(self.tables, "mail", self.clock, self.spool)
+
+    def due(self) -> list[Suspect]:
+        """What is journalled until now."""
+        self.clock.advance(1)
+        return [lag.suspect for lag in self.journal.due(self.clock.micros())]
+
+    def refuse(self, times: int = 1) -> None:
+        """Let the next writes of lags fail."""
+        self.faults.fail(on(REPAIR_LAG, Put), CannotReach("the ledger is away"), times)
+
+
+def test_a_lag_comes_back_as_it_was() -> None:
+    """Suspects of every kind, with their cause and the moment they were noticed."""
+    ledger = Ledger(None)
+    ledger.journal.journal([SUSPECT, UNION], "no answer")
+    assert sorted(ledger.due(), key=lambda one: one.projection) == [UNION, SUSPECT]
+    lag = next(ledger.journal.due(ledger.clock.micros()))
+    assert lag.cause == "no answer"
+    assert ledger.clock.micros() - lag.noticed_micros == 1 * MICROS
+
+
+def test_younger_lags_are_not_due() -> None:
+    """Only what was noticed before the moment that is asked about."""
+    ledger = Ledger(None)
+    ledger.journal.journal([SUSPECT], "")
+    noticed = ledger.clock.micros()
+    assert list(ledger.journal.due(noticed)) == []
+    assert len(list(ledger.journal.due(noticed + 1))) == 1
+
+
+def test_lags_of_many_days_are_found_and_forgotten() -> None:
+    """The oldest day first; a lag that is removed does not come again."""
+    ledger = Ledger(None)
+    ledger.journal.journal([SUSPECT], "old")
+    ledger.clock.advance(3 * 86_400)
+    ledger.journal.journal([UNION], "new")
+    ledger.clock.advance(1)
+    lags = list(ledger.journal.due(ledger.clock.micros()))
+    assert [lag.cause for lag in lags] == ["old", "new"]
+    ledger.journal.remove(lags[:1])
+    assert ledger.due() == [UNION]
+
+
+def test_keyspaces_do_not_see_each_others_lags() -> None:
+    """One ledger serves several mail keyspaces."""
+    ledger = Ledger(None)
+    ledger.journal.journal([SUSPECT], "")
+    ledger.clock.advance(1)
+    assert list(LagJournal(ledger.tables, "other", ledger.clock).due(ledger.clock.micros())) == []
+
+
+def test_an_unreadable_journal_is_said() -> None:
+    """Better no answer than half of the lags."""
+    ledger = Ledger(None)
+    ledger.faults.fail(lambda one: isinstance(one, Read), TimedOut("no answer"))
+    with pytest.raises(TimedOut):
+        ledger.due()
+
+
+def test_a_refused_lag_goes_to_a_local_file_and_comes_back(tmp_path: Path) -> None:
+    """Written down before the writer goes on; drained into the ledger once it answers again; the file is gone then."""
+    ledger = Ledger(tmp_path / "spool")
+    assert ledger.spool is not None
+    ledger.refuse(2)
+    ledger.journal.journal([SUSPECT, UNION], "no answer")
+    assert ledger.due() == []
+    (path,) = ledger.spool.files()
+    assert len(path.read_text().split()) > 2
+    assert ledger.journal.drain() == 2
+    assert {one.projection for one in ledger.due()} == {"applicableFlag", "messageIdTable"}
+    assert ledger.spool.files() == []
+    assert ledger.journal.drain() == 0
+
+
+def test_what_cannot_be_drained_stays(tmp_path: Path) -> None:
+    """When the ledger refuses again the file is as it was."""
+    ledger = Ledger(tmp_path)
+    assert ledger.spool is not None
+    ledger.refuse(2)
+    ledger.journal.journal([SUSPECT], "")
+    with pytest.raises(CannotReach):
+        ledger.journal.drain()
+    assert len(ledger.spool.files()) == 1
+    ledger.faults.pending.clear()
+    assert ledger.journal.drain() == 1
+
+
+def test_a_line_cut_short_by_a_kill_costs_only_itself(tmp_path: Path) -> None:
+    """A torn line in the middle or at the end is left out; the whole ones are kept."""
+    ledger = Ledger(tmp_path)
+    assert ledger.spool is not None
+    ledger.refuse(2)
+    ledger.journal.journal([SUSPECT], "")
+    (path,) = ledger.spool.files()
+    with path.open("ab") as file:
+        file.write(b'\n{"keyspacename": "mai')
+    ledger.journal.journal([UNION], "")
+    assert ledger.journal.drain() == 2
+
+
+def _append(directory: Path, number: int) -> None:
+    for line in range(20):
+        Spool(directory, "mail").append([json.dumps({"process": number, "line": line})])
+
+
+def test_processes_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """Each has a file of its own; one that is drained while it is written to loses nothing."""
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_append, args=(tmp_path, number)) for number in range(2)]
+    for process in processes:
+        process.start()
+    spool, lines = Spool(tmp_path, "mail"), list[str]()
+    while any(process.is_alive() for process in processes) or spool.files():
+        for path in spool.files():
+            with spool.drained(path) as some:
+                lines += some
+    assert len(lines) == len(set(lines)) == 40
+
+
+def test_a_lag_that_nobody_takes_is_logged(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """Neither ledger nor disk: the truth is written all the same, so nothing is raised, but it is said."""
+    (tmp_path / "file").write_text("")
+    for directory in (None, tmp_path / "file" / "spool"):
+        ledger = Ledger(directory)
+        ledger.refuse()
+        with caplog.at_level(logging.ERROR, "mailmend.lags"):
+            ledger.journal.journal([SUSPECT], "")
+        assert "could not be journalled" in caplog.text
+        caplog.clear()
+
+
+class Shop(Desk):
+    """A desk whose lags are journalled for real."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ledger = MemoryTables(self.clock.micros)
+        self.journal = LagJournal(self.ledger, "mail", self.clock)
+        self.store = MessageStore(self.tables, MemoryBlobs(), self.journal, self.clock)
+        self.place = Workplace(self.tables, self.ledger, self.clock, self.tables)
+
+    def mend(self, timing: Timing | None = None) -> tuple[list[Outcome], int]:
+        """Mend what lags; the outcomes, and the number of lags left."""
+        found: list[Outcome] = []
+        timing = timing or Timing()
+        order, means = self.place.order(timing, 60.0), self.place.means(timing)
+        summary = mend_lags(self.journal, self.tables, order, means, found.append)
+        assert summary.command == "repair lags"
+        assert summary.scanned == {}
+        self.clock.advance(1)
+        return found, len(list(self.journal.due(self.clock.micros())))
+
+
+def test_lags_are_mended_without_a_scan() -> None:
+    """Whatever outlived its retries, of any projection: one call mends exactly it, and forgets it."""
+    shop = Shop()
+    for table in (MESSAGE_ID, FIRST_UNSEEN):
+        shop.faults.fail(on(table), TimedOut("no answer"), times=6)
+    shop.faults.doubt(on(MAILBOX_COUNTERS, Count), DoubtfulWrite("no answer"), done=False)
+    shop.faults.fail(lambda one: one.table.spelling == "applicableFlag", TimedOut("no answer"), times=6)
+    assert shop.store.add(shop.inbox, mail("one", "work")).lagged
+    assert len(shop.drift()) == 4
+    shop.faults.seen.clear()
+    outcomes, left = shop.mend()
+    assert {one.result for one in outcomes} == {Verdict.FIXED}
+    assert left == 0
+    assert not any(isinstance(one, Scan) for one in shop.faults.seen)
+    assert shop.drift() == []
+
+
+def test_lagging_deletes_are_mended() -> None:
+    """Rows that should be gone go."""
+    shop = Shop()
+    stored = shop.store.add(shop.inbox, mail())
+    for table in (MESSAGE_ID, FIRST_UNSEEN):
+        shop.faults.fail(on(table, Remove), TimedOut("no answer"), times=6)
+    assert shop.store.delete(stored.place).lagged
+    _, left = shop.mend()
+    assert left == 0
+    assert shop.rows(MESSAGE_ID) == shop.rows(FIRST_UNSEEN) == []
+
+
+def test_a_lag_that_has_settled_is_forgotten() -> None:
+    """A projection that agrees by now needs nothing but to be struck off."""
+    shop = Shop()
+    stored = shop.store.add(shop.inbox, mail())
+    key = (shop.inbox, stored.uid)
+    shop.journal.journal([Suspect("messageIdTable", key, Verdict.PROJECT, (stored.message_id,))], "")
+    outcomes, left = shop.mend()
+    assert [one.verdict for one in outcomes] == [Verdict.AGREE]
+    assert left == 0
+
+
+def test_a_lag_that_cannot_be_mended_yet_stays() -> None:
+    """What fails again is there for the next call."""
+    shop = Shop()
+    shop.faults.fail(on(MESSAGE_ID), TimedOut("no answer"), times=7)
+    shop.store.add(shop.inbox, mail())
+    outcomes, left = shop.mend()
+    assert outcomes[0].error
+    assert left == 1
+    _, left = shop.mend()
+    assert left == 0
+    assert shop.drift() == []
+
+
+def test_mending_waits_until_the_youngest_is_ripe() -> None:
+    """The delay counts from when the youngest lag was noticed, and T must lie after it: or all of it had MOVED."""
+    shop = Shop()
+    shop.faults.fail(on(MESSAGE_ID), TimedOut("no answer"), times=6)
+    shop.store.add(shop.inbox, mail())
+    shop.clock.advance(20)
+    shop.clock.slept.clear()
+    shop.mend()
+    assert 39.0 <= shop.clock.slept[0] <= 40.0
+    shop.clock.slept.clear()
+    shop.mend()
+    assert shop.clock.slept == [], "nothing lags, nothing to wait for"
+
+
+def test_declared_quiet_nothing_is_waited_for() -> None:
+    """Where nobody writes there is no delay."""
+    shop = Shop()
+    shop.faults.fail(on(MESSAGE_ID), TimedOut("no answer"), times=6)
+    shop.store.add(shop.inbox, mail())
+    shop.clock.advance(1)
+    shop.clock.slept.clear()
+    _, left = shop.mend(Timing(no_writers=True))
+    assert left == 0
+    assert shop.clock.slept == []
+
+
+def test_a_newer_change_is_never_undone_by_mending() -> None:
+    """A lag of an old change: by the time it is mended the message says something else, and keeps saying it."""
+    shop = Shop()
+    shop.faults.fail(on(MESSAGE_ID), TimedOut("no answer"), times=6)
+    stored = shop.store.add(shop.inbox, mail())
+    shop.store.delete(stored.place)
+    _, left = shop.mend()
+    assert left == 0
+    assert shop.rows(MESSAGE_ID) == shop.rows(IMAP_UID) == []
+
+
+def test_lags_of_one_place_are_one_suspect() -> None:
+    """With every truth and every element that any of them knows of."""
+    other = Suspect("applicableFlag", UNION.key, Verdict.AMEND, (uuid_at(0, 5),), {"userflags": frozenset({"b"})})
+    lags = [Lag(one, "", (0, uuid_at(0, 1))) for one in (UNION, SUSPECT, other, SUSPECT)]
+    first, second = merged(lags)
+    assert first.wanted == {"userflags": frozenset({"wörk", "b"})}
+    assert first.truth_ids == (uuid_at(0, 5),)
+    assert second == SUSPECT
+
+
+def test_a_run_is_bounded() -> None:
+    """So many lags are held at once; the rest waits."""
+    assert LAGS_MAX == 100_000
+    engine = JournalledLags(Desk().tables, Workplace.__new__(Workplace), VirtualClock(), [])  # type: ignore[arg-type]
+    detection = engine.detect(Shop().place.order(Timing()).survey, Silent())
+    assert (list(detection.suspects()), detection.counts, detection.scanned) == ([], {}, {})
+    assert MESSAGES.mirror.name == SUSPECT.projection
