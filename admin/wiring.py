@@ -154,6 +154,17 @@ def means_to_mend(
         yield Means(engine, place.clock, place.cluster, progress, recount, ledger, leases)
 
 
+def means_for_lags(place: Place, order: Order, progress: Progress, keep: timedelta = KEEP) -> tuple[LagJournal, Means]:
+    """The journal of lags, and what mending them works with; a dry run creates and writes nothing."""
+    nowhere = MemoryTables(place.clock.micros)
+    ledger = (place.existing_ledger() or Ledger(nowhere, place.clock)) if order.dry_run else place.ledger(keep)
+    leases = None if order.dry_run else place.leases()
+    journal = LagJournal(ledger.tables, place.mail.name, place.clock, Spool(state_folders().spool, place.mail.name))
+    engine = LocalEngine(place.mail, ledger, place.clock)
+    recount = _recount(place, order, order.timing, ledger, leases or Leases(nowhere, place.clock, owner_name()))
+    return journal, Means(engine, place.clock, place.cluster, progress, recount, ledger, leases)
+
+
 def means_to_undo(
     place: Place, families: tuple[Family, ...], progress: Progress, *, no_writers: bool = False
 ) -> UndoMeans:

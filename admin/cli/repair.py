@@ -17,12 +17,22 @@ from admin.cli.results import Wanted, gathering, present, result_options
 from admin.output import stderr_console
 from admin.progress import progress_on
 from admin.settings import ConnectionSettings
-from admin.wiring import EngineWanted, families_named, means_to_look, means_to_mend, open_place, owner_name, target_of
+from admin.wiring import (
+    EngineWanted,
+    families_named,
+    means_for_lags,
+    means_to_look,
+    means_to_mend,
+    open_place,
+    owner_name,
+    target_of,
+)
 from model.errors import UnsafeRequest
 from model.ledger_tables import KEEP as KEEP_DEFAULT
 from model.operations import Level
 from repair.clock import Timing
 from repair.decide import MENDABLE, Verdict
+from repair.lag_mending import mend_lags
 from repair.orders import Order
 from repair.runner import repair as repair_keyspace
 
@@ -138,6 +148,61 @@ def messages(  # noqa: PLR0917 - click passes by name
         summary = repair_keyspace(order, means, gatherer)
     if (mailboxes_named or users_named) and not options["scan"]:
         click.echo(PARTLY_SEEN, err=True)
+    return present(summary, gatherer.samples, wanted, place.clock)
+
+
+_LAGS_EPILOG = f"""\b
+Examples:
+  mailmend repair lags --dry-run      how many there are, and which
+  mailmend repair lags                mend exactly them; safe to schedule every few minutes
+
+{_EXIT_CODES}"""
+
+
+@repair.command(epilog=_LAGS_EPILOG)
+@timing_options
+@click.option("--dry-run", is_flag=True, help="Look at them, say what would be mended, write nothing.")
+@writing_options
+@click.option(
+    "--keep", type=KEEP, default=duration_text(KEEP_DEFAULT), show_default=True, help="How long before-images stay."
+)
+@click.option("--rows-per-second", type=click.IntRange(min=1), metavar="N", help="Look and write no faster.")
+@result_options
+@connection_options
+def lags(  # noqa: PLR0917 - click passes by name
+    connection: ConnectionSettings,
+    delay: timedelta,
+    clock_skew: timedelta,
+    margin: timedelta,
+    keep: timedelta,
+    rows_per_second: int | None,
+    report: Path | None,
+    findings: Path | None,
+    **switches: Any,
+) -> int:
+    """Mend the projections whose writes outlived their retries, without any scan.
+
+    Writers journal such lags themselves. What agrees by now is forgotten; what cannot be mended yet stays for the next
+    run.
+    """
+    wanted = Wanted(switches["as_json"], report, findings)
+    timing = Timing(margin.total_seconds(), clock_skew.total_seconds(), no_writers=switches["no_writers"])
+    with ExitStack() as stack:
+        gatherer = stack.enter_context(gathering(wanted))
+        place = stack.enter_context(open_place(connection))
+        order = Order(
+            keyspace=place.mail.name,
+            families=place.families(families_named("messages")),
+            delay_seconds=delay.total_seconds(),
+            timing=timing,
+            dry_run=switches["dry_run"],
+            rows_per_second=rows_per_second,
+            owner=owner_name(),
+            options={"lags": True, "delay": duration_text(delay), "margin": duration_text(margin)},
+        )
+        progress = stack.enter_context(progress_on(stderr_console(), place.clock))
+        journal, means = means_for_lags(place, order, progress, keep)
+        summary = mend_lags(journal, place.mail, order, means, gatherer)
     return present(summary, gatherer.samples, wanted, place.clock)
 
 

@@ -1,0 +1,173 @@
+"""Every command of every runbook page, typed as it stands, against a keyspace in exactly the state it describes.
+
+A page is walked from top to bottom: Check, Do, Verify, Undo; each command must end with the exit code that the page
+promises. `$RUN` is what a person would read from `mailmend runs list` at that point.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+import pytest
+
+from admin.runbook import Page, page_named, pages
+from cql.session import connect
+from model.catalog import IMAP_UID
+from repair.clock import SystemClock
+from repair.decide import Verdict
+from repair.lags import LagJournal
+from repair.runs import Ledger
+from tests.support.commands import CommandLine, Ended, command_line, contact_of
+from tests.support.keyspaces import LEDGER, created, dropped
+from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
+from tests.support.repairing import mirror_suspect
+from tests.support.servers import CassandraServer
+
+pytestmark = pytest.mark.cassandra
+
+SMALL: Mapping[str, str] = {
+    **QUIET,
+    "MAILMEND_CHECK_ENGINE": "local",
+    "MAILMEND_REPAIR_MESSAGES_ENGINE": "local",
+    "MAILMEND_CHECK_DELAY": "0",
+    "MAILMEND_REPAIR_MESSAGES_DELAY": "0",
+    "MAILMEND_REPAIR_LAGS_DELAY": "0",
+}
+"""What makes a page's commands quick here: no wait, no Spark. The commands themselves stay as they are written."""
+
+_PROMISED = re.compile(r"#\s*exit (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A keyspace, its ledger, and a shell that knows both."""
+
+    mail: MailKeyspace
+    ledger: Ledger
+    mailmend: CommandLine
+
+    def run_of(self, verdict: str) -> str:
+        """The run that a person would pick: the newest repair that mended this, or the newest of all."""
+        repairs = [run for run in self.ledger.runs(self.mail.name) if run.command == "repair"]
+        mended = [run for run in repairs if verdict in run.summary.get("fixed", ())]
+        return next((str(run.id) for run in (*mended, *repairs)), "")
+
+
+State = Callable[[Scene], None]
+
+
+def _message_lost_its_projection(scene: Scene) -> None:
+    for truth in scene.mail.truths[:2]:
+        scene.mail.lose_projection(truth)
+
+
+def _flag_update_was_lost(scene: Scene) -> None:
+    scene.mail.lose_flag_update(scene.mail.truths[0])
+
+
+def _repair_was_interrupted(scene: Scene) -> None:
+    """One message was mended before somebody pressed Ctrl-C; another is still broken."""
+    first, second = scene.mail.truths[:2]
+    scene.mail.lose_projection(first)
+    one = ("--message", str(first["messageid"]), "--keyspace", scene.mail.name)
+    mended = scene.mailmend("repair", "messages", *one, "--json")
+    scene.mail.lose_projection(second)
+    run = scene.ledger.get(scene.ledger.runs(scene.mail.name)[0].id)
+    assert mended.code == 0, mended.err
+    scene.ledger.interrupt(run, mended.json)
+
+
+def _projection_lags(scene: Scene) -> None:
+    """A writer journalled what its retries could not write."""
+    truth = scene.mail.truths[0]
+    scene.mail.lose_flag_update(truth)
+    journal = LagJournal(scene.ledger.tables, scene.mail.name, SystemClock())
+    journal.journal([mirror_suspect(truth, Verdict.AMEND)], "no node answered")
+
+
+def _content_is_lost(scene: Scene) -> None:
+    scene.mail.lose_content(scene.mail.truths[0])
+
+
+STATES: Mapping[str, State] = {
+    "message-in-jmap-not-in-imap": _message_lost_its_projection,
+    "flags-differ": _flag_update_was_lost,
+    "repair-was-interrupted": _repair_was_interrupted,
+    "projection-lags": _projection_lags,
+    "content-is-lost": _content_is_lost,
+}
+
+
+@pytest.fixture(scope="module")
+def scene(cassandra: CassandraServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """One keyspace and ledger for all pages."""
+    name, home = f"g_runbooks_{uuid4().hex[:8]}", tmp_path_factory.mktemp("home")
+    with connect(contact_of(cassandra)) as cluster:
+        mail = mail_keyspace(cluster, name)
+        ledger = Ledger(created(cluster, f"{name}_ledger", LEDGER), SystemClock())
+        shell = command_line(home, cassandra, MAILMEND_LEDGER_KEYSPACE=f"{name}_ledger", **SMALL)
+        yield Scene(mail, ledger, shell)
+        dropped(cluster, (name, f"{name}_ledger"))
+
+
+def test_every_page_has_its_state() -> None:
+    """A new page needs a state here, or it would go unexecuted."""
+    assert {page.name for page in pages()} == set(STATES)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_every_command_does_what_its_page_says(scene: Scene, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Walked from top to bottom, each command ends with the code that the page promises."""
+    monkeypatch.chdir(scene.mailmend.home)
+    scene.mail.refill()
+    STATES[page.name](scene)
+
+    for command in page.commands():
+        ended = _typed(scene, page, command)
+        promised = _PROMISED.search(command)
+        assert ended.code == int(promised[1] if promised else 0), f"{command}\n{ended.out}\n{ended.err}"
+
+
+def test_undoing_a_page_brings_the_damage_back(scene: Scene) -> None:
+    """The last command of the first page is real: what was mended is broken again."""
+    scene.mail.refill()
+    _message_lost_its_projection(scene)
+
+    page = page_named("message-in-jmap-not-in-imap")
+    for command in page.commands():
+        _typed(scene, page, command)
+
+    assert [scene.mail.mirror(truth) is None for truth in scene.mail.truths] == [False, True, False, False]
+
+
+def test_quarantine_takes_the_row_out_and_undo_brings_it_back(scene: Scene) -> None:
+    """Section by section: gone after Do, back after Undo."""
+    scene.mail.refill()
+    _content_is_lost(scene)
+    page, truth = page_named("content-is-lost"), scene.mail.truths[0]
+
+    for command in page.commands("Do"):
+        _typed(scene, page, command)
+    assert scene.mail.get(IMAP_UID, IMAP_UID.key_of(truth)) is None
+    assert scene.mail.mirror(truth) is None
+
+    for command in page.commands("Undo"):
+        _typed(scene, page, command)
+    assert scene.mail.get(IMAP_UID, IMAP_UID.key_of(truth)) is not None
+
+
+def _typed(scene: Scene, page: Page, command: str) -> Ended:
+    """The command as a person types it, the placeholders filled in."""
+    filled = {
+        "$KEYSPACE": scene.mail.name,
+        "$MAILBOX": str(scene.mail.mailbox),
+        "$MESSAGE": str(scene.mail.truths[0]["messageid"]),
+        "$RUN": scene.run_of("LOST_CONTENT" if "content" in page.name else ""),
+    }
+    for placeholder, value in filled.items():
+        command = command.replace(placeholder, value)
+    words = shlex.split(command, comments=True)
+    assert words[0] == "mailmend"
+    return scene.mailmend(*words[1:])
