@@ -12,6 +12,7 @@ from model.catalog import APPLICABLE_FLAG, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MES
 from model.errors import TimedOut
 from model.ids import RunId
 from model.operations import Change, Put, Read, Remove, Scan, Seen
+from model.projections import Family
 from model.table import Key, Row, Table
 from repair.clock import MICROS
 from repair.decide import MENDABLE, Verdict
@@ -60,20 +61,25 @@ def mirror_row(truth: Row, **columns: Any) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class World:
-    """A mail keyspace with its ledger, and the clock that both and the fixer follow."""
+    """A mail keyspace with its ledger, and the clock of both and of the fixer; in memory unless tables are given."""
 
     clock: VirtualClock = field(default_factory=VirtualClock)
+    real_mail: Tables | None = None
+    real_kept: Tables | None = None
+    families: tuple[Family, ...] = (MESSAGES,)
     memory: MemoryTables = field(init=False)
     mail: Tables = field(init=False)
     kept: MemoryTables = field(init=False)
     ledger: Ledger = field(init=False)
+    as_of: int = field(init=False)
     run: RunId = field(init=False)
 
     def __post_init__(self) -> None:
-        self.mail = self.memory = MemoryTables(self.clock.micros)
-        self.kept = MemoryTables(self.clock.micros)
-        self.ledger = Ledger(self.kept, self.clock)
-        self.run = self.ledger.start("mail", "repair", T, {}).id
+        self.memory, self.kept = MemoryTables(self.clock.micros), MemoryTables(self.clock.micros)
+        self.mail = self.real_mail or self.memory
+        self.ledger = Ledger(self.real_kept or self.kept, self.clock)
+        self.as_of = self.clock.micros() - 30 * MICROS
+        self.run = self.ledger.start("mail", "repair", self.as_of, {}).id
 
     def put(self, table: Table, row: Row, at: int = LONG_AGO) -> None:
         """A row, as if written then."""
@@ -142,11 +148,12 @@ class World:
 
     def errand(self, **changes: Any) -> Errand:
         """An errand that may write, as of T."""
-        return replace(Errand(self.run, T, skew_seconds=5.0, only=MENDABLE), **changes)
+        return replace(Errand(self.run, self.as_of, skew_seconds=5.0, only=MENDABLE), **changes)
 
     def revisit(self, suspects: Iterable[Suspect], **changes: Any) -> list[Outcome]:
         """What the fixer makes of the suspects."""
-        fixer = Fixer(self.mail, self.ledger, self.clock, (MESSAGES,), self.errand(**changes), Pace(None, self.clock))
+        pace = Pace(None, self.clock)
+        fixer = Fixer(self.mail, self.ledger, self.clock, self.families, self.errand(**changes), pace)
         return list(fixer.revisit(suspects))
 
 

@@ -1,0 +1,233 @@
+"""The write path for fixes on a real Cassandra: its tombstones, its stamps, its conditional writes."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from cql.contact import Contact
+from cql.introspect import live_schema
+from cql.session import CassandraCluster, connect
+from model.binding import bind
+from model.catalog import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.operations import Change
+from model.projections import Family
+from model.table import Row
+from repair.clock import MICROS
+from repair.decide import Verdict
+from repair.findings import Outcome, Suspect
+from repair.undo import UndoMeans, UndoOrder, undo
+from tests.support.clock import VirtualClock
+from tests.support.keyspaces import LEDGER, MAIL, created, dropped
+from tests.support.progress import SilentProgress
+from tests.support.repairing import (
+    DAY_SECONDS,
+    LONG_AGO,
+    MAILBOX,
+    World,
+    content_row,
+    message,
+    mirror_row,
+    mirror_suspect,
+    place,
+    truth_row,
+)
+from tests.support.servers import CassandraServer
+
+_MAIL, _KEPT = "t_fixing", "t_fixing_ledger"
+
+
+@pytest.fixture(scope="module")
+def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
+    """A cluster with a mail keyspace (one column in it that nobody declared) and a ledger."""
+    with connect(Contact((cassandra.host,), cassandra.port, cassandra.local_dc)) as opened:
+        created(opened, _MAIL, MAIL)
+        created(opened, _KEPT, LEDGER)
+        opened.execute_ddl(f"ALTER TABLE {_MAIL}.messageidtable ADD nickname text")
+        yield opened
+        dropped(opened, (_MAIL, _KEPT))
+
+
+@pytest.fixture(scope="module")
+def family(cluster: CassandraCluster) -> Family:
+    """The messages as the live keyspace has them."""
+    (bound,) = bind(_MAIL, live_schema(cluster, _MAIL), (MESSAGES,))
+    return bound
+
+
+@pytest.fixture
+def world(cluster: CassandraCluster, family: Family) -> World:
+    """The keyspace as it is now, and a run of now."""
+    clock = VirtualClock(time.time_ns() // 1000)
+    return World(clock, cluster.keyspace(_MAIL), cluster.keyspace(_KEPT), (family,))
+
+
+def mirrored(world: World, truth: Row) -> Row | None:
+    """The projection's row at a truth row's place."""
+    seen = world.get(world.families[0].mirror.table, place(truth))
+    return seen.row if seen else None
+
+
+def undone(world: World) -> list[Outcome]:
+    """The world's run, taken back."""
+    outcomes: list[Outcome] = []
+    means = UndoMeans(world.mail, world.ledger, world.clock, SilentProgress())
+    undo(UndoOrder(world.run, "mail", world.families), means, outcomes.append)
+    return outcomes
+
+
+def test_each_verdict_is_mended_as_of_t(world: World) -> None:
+    """PROJECT, AMEND and WITHDRAW, sets and nulls too."""
+    missing, wrong, stale = (truth_row(number, userflags=frozenset({"a"})) for number in (1, 2, 3))
+    world.message(missing, projected=False)
+    world.message(wrong, projected=False)
+    world.put(MESSAGE_ID, mirror_row(wrong, userflags=frozenset({"b"}), flagseen=True, save_date=wrong["internaldate"]))
+    world.project(stale)
+
+    outcomes = world.revisit(
+        [
+            mirror_suspect(missing, Verdict.PROJECT),
+            mirror_suspect(wrong, Verdict.AMEND),
+            mirror_suspect(stale, Verdict.WITHDRAW, known=False),
+        ]
+    )
+
+    assert {one.result for one in outcomes} == {Verdict.FIXED}
+    for truth in (missing, wrong):
+        seen = world.get(MESSAGE_ID, place(truth))
+        assert seen is not None
+        assert MESSAGES.mirror.agree(truth, seen.row)
+        assert set(seen.written_at.values()) == {world.as_of}
+    assert mirrored(world, stale) is None
+
+
+def test_running_a_fix_twice_is_like_running_it_once(world: World) -> None:
+    """A task that Spark retries."""
+    truth = world.message(truth_row(4), projected=False)
+    suspects = [mirror_suspect(truth, Verdict.PROJECT)]
+
+    outcomes = world.revisit(suspects) + world.revisit(suspects)
+
+    assert [(one.verdict, one.result) for one in outcomes] == [(Verdict.PROJECT, Verdict.FIXED)] * 2
+    assert len(list(world.ledger.findings(world.run))) == 1
+
+
+def test_a_fix_under_a_later_tombstone_is_hidden(world: World) -> None:
+    """Nothing shows a tombstone but reading back."""
+    truth = world.message(truth_row(5), projected=False)
+    world.remove(MESSAGE_ID, place(truth), at=world.as_of + 1)
+
+    (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+
+    assert (outcome.verdict, outcome.result) == (Verdict.PROJECT, Verdict.HIDDEN)
+
+
+def test_what_users_changed_since_stays(world: World) -> None:
+    """MOVED, AHEAD, and AHEAD beaten on demand."""
+    moved, ahead = truth_row(6), truth_row(7)
+    world.message(moved, projected=False, at=world.as_of + 1)
+    world.message(ahead, projected=False)
+    future = world.clock.micros() + 60 * MICROS
+    world.put(MESSAGE_ID, mirror_row(ahead, modseq=99), at=future)
+    suspects = [mirror_suspect(moved, Verdict.PROJECT), mirror_suspect(ahead, Verdict.AMEND)]
+
+    outcomes = world.revisit(suspects)
+    (beaten,) = world.revisit(suspects[1:], beat_ahead=True)
+
+    assert {one.suspect.key[1]: one.result for one in outcomes} == {6: Verdict.MOVED, 7: Verdict.AHEAD}
+    assert (beaten.verdict, beaten.result) == (Verdict.AMEND, Verdict.FIXED)
+    assert mirrored(world, moved) is None
+
+
+def test_a_before_image_holds_columns_that_nobody_declared_and_undo_brings_them_back(world: World) -> None:
+    """An amended row keeps them, a removed one gets them back."""
+    table = world.families[0].mirror.table
+    wrong, stale = truth_row(8), truth_row(9)
+    world.message(wrong, projected=False)
+    for row in (wrong, stale):
+        world.put(table, {**mirror_row(row, modseq=0), "nickname": "Bob"})
+    before = [mirrored(world, row) for row in (wrong, stale)]
+
+    world.revisit([mirror_suspect(wrong, Verdict.AMEND), mirror_suspect(stale, Verdict.WITHDRAW, known=False)])
+    amended = mirrored(world, wrong)
+    outcomes = undone(world)
+
+    assert amended is not None
+    assert (amended["nickname"], amended["modseq"]) == ("Bob", 1)
+    assert {one.result for one in outcomes} == {Verdict.FIXED}
+    assert [mirrored(world, row) for row in (wrong, stale)] == before
+
+
+def test_filters_and_unions(world: World) -> None:
+    """Rows of key columns, and elements of a set."""
+    truth = world.message(truth_row(10))
+    world.remove(FIRST_UNSEEN, place(truth), at=LONG_AGO + 1)
+    world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row((MAILBOX, 1010)))
+    world.mail.write(Change(APPLICABLE_FLAG, (MAILBOX,), add={"userflags": frozenset({"now"})}))
+    wanted = {"userflags": frozenset({"now", "lost"})}
+
+    outcomes = world.revisit(
+        [
+            Suspect("firstUnseen", place(truth), Verdict.PROJECT),
+            Suspect("firstUnseen", (MAILBOX, 1010), Verdict.WITHDRAW),
+            Suspect("applicableFlag", (MAILBOX,), Verdict.AMEND, wanted=wanted),
+        ]
+    )
+
+    assert {one.result for one in outcomes} == {Verdict.FIXED}
+    assert world.get(FIRST_UNSEEN, place(truth)) is not None
+    assert world.get(FIRST_UNSEEN, (MAILBOX, 1010)) is None
+    seen = world.get(APPLICABLE_FLAG, (MAILBOX,))
+    assert seen is not None
+    assert seen.row["userflags"] == {"now", "lost"}
+
+
+def test_an_orphan_is_quarantined_unless_it_is_young_and_returns(world: World) -> None:
+    """The truth row goes by a conditional delete and comes back by IF NOT EXISTS."""
+    old = world.message(truth_row(11, userflags=frozenset({"x"})), content=False)
+    young = truth_row(12, born=world.clock.micros() - (DAY_SECONDS - 60) * MICROS)
+    world.message(young, content=False)
+    suspects = [mirror_suspect(row, Verdict.LOST_CONTENT) for row in (old, young)]
+
+    outcomes = world.revisit(suspects, orphans="quarantine")
+    gone = world.get(IMAP_UID, IMAP_UID.key_of(old))
+    undone(world)
+
+    assert {one.suspect.key[1]: one.result for one in outcomes} == {11: Verdict.FIXED, 12: None}
+    assert gone is None
+    assert world.get(IMAP_UID, IMAP_UID.key_of(young)) is not None
+    returned = world.get(IMAP_UID, IMAP_UID.key_of(old))
+    assert returned is not None
+    assert MESSAGES.mirror.agree(returned.row, mirror_row(old))
+    assert world.get(MESSAGE_ID, place(old)) is not None
+    assert world.get(FIRST_UNSEEN, place(old)) is not None
+
+
+def test_a_last_trace_is_restored(world: World) -> None:
+    """--dangling restore: the truth returns whole, where none is."""
+    truth = world.message(truth_row(13, userflags=frozenset({"x"})))
+    world.remove(IMAP_UID, IMAP_UID.key_of(truth), at=LONG_AGO + 1)
+
+    (outcome,) = world.revisit([mirror_suspect(truth, Verdict.WITHDRAW, known=False)], dangling="restore")
+
+    assert (outcome.result, outcome.last_trace) == (Verdict.FIXED, True)
+    seen = world.get(IMAP_UID, IMAP_UID.key_of(truth))
+    assert seen is not None
+    assert MESSAGES.mirror.agree(seen.row, mirror_row(truth))
+
+
+def test_a_leak_is_collected_and_returns(world: World) -> None:
+    """--leaks collect keeps the whole row, its list of a user type too."""
+    attachment = {"id": "a1", "name": "n", "cid": None, "isinline": False}
+    world.put(MESSAGE_V3, {**content_row(message(14)), "attachments": (attachment,)})
+    before = world.get(MESSAGE_V3, (message(14),))
+
+    (outcome,) = world.revisit([Suspect("messageV3", (message(14),), Verdict.LEAK)], leaks="collect")
+    gone = world.get(MESSAGE_V3, (message(14),))
+    undone(world)
+
+    after = world.get(MESSAGE_V3, (message(14),))
+    assert (outcome.result, gone) == (Verdict.FIXED, None)
+    assert before is not None
+    assert after is not None
+    assert after.row == before.row
