@@ -1,0 +1,227 @@
+"""One message or mailbox at once, without any scan by Spark: over tables in memory."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from model.catalog import (
+    APPLICABLE_FLAG,
+    FIRST_UNSEEN,
+    IMAP_UID,
+    MAILBOX_COUNTERS,
+    MAILBOX_PATH,
+    MESSAGE_DELETED,
+    MESSAGE_ID,
+    MESSAGE_V3,
+    MESSAGES,
+    PATHS,
+)
+from model.errors import TimedOut, WrongUse
+from model.ids import MailboxId, MessageId
+from model.operations import Count
+from repair.decide import Verdict
+from repair.findings import Survey
+from repair.online import Found, Mailboxes, Messages, Target, Targeted, mailboxes_of
+from tests.support.clock import uuid_at
+from tests.support.progress import SilentProgress
+from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, message, mirror_row, place, truth_row
+
+HERE = Mailboxes((MailboxId(MAILBOX),))
+SCANNED = Mailboxes((MailboxId(MAILBOX),), scan=True)
+ELSEWHERE = uuid_at(77, 77)
+
+
+@pytest.fixture
+def world() -> World:
+    """An empty mail keyspace with a run under way."""
+    return World()
+
+
+def found(world: World, target: Target) -> Found:
+    """What a look at the target finds."""
+    engine = Targeted(world.mail, world.ledger, world.clock, target)
+    return engine.detect(Survey((MESSAGES, PATHS)), SilentProgress())
+
+
+def told(detection: Found) -> set[tuple[str, Any, Verdict]]:
+    """Suspects as (projection, last part of the key, verdict)."""
+    return {(one.projection, one.key[-1], one.verdict) for one in detection.suspects()}
+
+
+def only(*numbers: int) -> Messages:
+    """Some messages by their numbers."""
+    return Messages(tuple(MessageId(message(number)) for number in numbers))
+
+
+class TestMessages:
+    """A message is exact: the truth is keyed by it."""
+
+    def test_everything_that_follows_from_its_truths_is_found(self, world: World) -> None:
+        """Mirror, filters and user flags, in every mailbox that holds it."""
+        truth = world.message(truth_row(1, userflags=frozenset({"x"}), flagdeleted=True), projected=False)
+        world.message({**truth_row(1, uid=5), "mailboxid": ELSEWHERE})
+
+        detection = found(world, only(1))
+
+        assert told(detection) == {
+            ("messageIdTable", 1, Verdict.PROJECT),
+            ("firstUnseen", 1, Verdict.PROJECT),
+            ("messageDeleted", 1, Verdict.PROJECT),
+            ("applicableFlag", MAILBOX, Verdict.PROJECT),
+        }
+        assert detection.counts["messageIdTable"] == {Verdict.PROJECT: 1}
+        assert truth["messageid"] in next(detection.suspects()).truth_ids
+
+    def test_a_sound_message_gives_nothing(self, world: World) -> None:
+        """Nor does anybody else's."""
+        world.message(truth_row(1))
+        world.message(truth_row(2), projected=False)
+
+        assert told(found(world, only(1))) == set()
+
+    def test_a_message_without_truth_is_a_leak(self, world: World) -> None:
+        """Its content row is all that is left."""
+        world.put(MESSAGE_V3, content_row(message(1)))
+
+        assert told(found(world, only(1))) == {("messageV3", message(1), Verdict.LEAK)}
+
+    def test_what_is_found_is_mended_like_any_suspect(self, world: World) -> None:
+        """The detection's second look is the fixer's."""
+        truth = world.message(truth_row(1, userflags=frozenset({"x"})), projected=False)
+
+        outcomes = list(found(world, only(1)).revisit(world.errand(), SilentProgress()))
+
+        assert {one.result for one in outcomes} == {Verdict.FIXED}
+        assert world.get(MESSAGE_ID, place(truth)) is not None
+        assert told(found(world, only(1))) == set()
+
+    def test_a_read_that_fails_ends_the_look(self, world: World) -> None:
+        """A scan that saw only a part would call it whole."""
+        world.message(truth_row(1))
+        world.fail_in_mail(lambda operation: operation.table.name == MESSAGE_ID.name)
+
+        with pytest.raises(TimedOut):
+            found(world, only(1))
+
+
+class TestMailboxes:
+    """A mailbox shows what its own partitions show."""
+
+    def test_different_and_superfluous_rows_are_found_missing_ones_are_not(self, world: World) -> None:
+        """AMEND and WITHDRAW; a truth that is not projected takes a scan."""
+        damage(world)
+
+        assert told(found(world, HERE)) == {
+            ("messageIdTable", 2, Verdict.AMEND),
+            ("messageIdTable", 3, Verdict.WITHDRAW),
+        }
+
+    def test_with_a_scan_missing_rows_are_found_too(self, world: World) -> None:
+        """The whole truth is paged for them; the counters can be judged then."""
+        damage(world)
+        world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row((MAILBOX, 99)))
+
+        assert told(found(world, SCANNED)) == {
+            ("messageIdTable", 1, Verdict.PROJECT),
+            ("firstUnseen", 1, Verdict.PROJECT),
+            ("messageIdTable", 2, Verdict.AMEND),
+            ("messageIdTable", 3, Verdict.WITHDRAW),
+            ("firstUnseen", 3, Verdict.WITHDRAW),
+            ("firstUnseen", 99, Verdict.WITHDRAW),
+            ("mailboxCounters", MAILBOX, Verdict.PROJECT),
+        }
+
+    def test_counters_that_fit_are_no_suspects(self, world: World) -> None:
+        """With a scan, and only then, they are looked at."""
+        world.message(truth_row(1))
+        world.mail.write(Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": 1, "unseen": 1}))
+
+        assert told(found(world, SCANNED)) == set()
+
+    def test_filters_follow_a_truth_that_was_found(self, world: World) -> None:
+        """A filter's row beside a mirror row without truth may belong to another truth: it is not judged."""
+        wrong = world.message(truth_row(1, flagseen=True))
+        world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row(place(wrong)))
+        world.remove(MESSAGE_DELETED, place(wrong), at=LONG_AGO + 1)
+        stale = truth_row(2)
+        world.project(stale)
+
+        assert told(found(world, HERE)) == {
+            ("firstUnseen", 1, Verdict.WITHDRAW),
+            ("messageIdTable", 2, Verdict.WITHDRAW),
+        }
+
+    def test_a_truth_under_another_projection_is_found_by_a_scan(self, world: World) -> None:
+        """The mirror names one message, the truth is another's: amended, never withdrawn."""
+        world.message(truth_row(1, uid=5))
+        world.put(MESSAGE_ID, mirror_row(truth_row(2, uid=5)), at=LONG_AGO + 1)
+
+        assert ("messageIdTable", 5, Verdict.AMEND) in told(found(world, SCANNED))
+        assert not [one for one in told(found(world, SCANNED)) if one[2] is Verdict.WITHDRAW]
+
+    def test_two_truths_of_one_place_clash(self, world: World) -> None:
+        """Whichever of them is projected."""
+        world.message(truth_row(1, uid=5))
+        world.message(truth_row(2, uid=5), projected=False)
+
+        verdicts = {one[2] for one in told(found(world, SCANNED)) if one[0] == "messageIdTable"}
+        assert verdicts == {Verdict.CLASH}
+
+    def test_user_flags_of_all_messages_are_wanted_together(self, world: World) -> None:
+        """A union is one row for the whole mailbox."""
+        for number in (1, 2):
+            world.message(truth_row(number, userflags=frozenset({f"f{number}"})))
+
+        (suspect,) = (one for one in found(world, HERE).suspects() if one.projection == APPLICABLE_FLAG.spelling)
+
+        assert suspect.wanted == {"userflags": {"f1", "f2"}}
+
+    def test_half_a_row_names_no_truth_and_is_left_without_a_scan(self, world: World) -> None:
+        """A flag update that outlived its row: where its truth is, only a scan can say."""
+        truth = world.message(truth_row(1), projected=False)
+        world.put(MESSAGE_ID, {"mailboxid": MAILBOX, "uid": 1, "flagseen": True})
+        world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row(place(truth)))
+        world.mail.write(Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": 1, "unseen": 1}))
+
+        assert told(found(world, HERE)) == set()
+        assert told(found(world, SCANNED)) == {("messageIdTable", 1, Verdict.AMEND)}
+
+    def test_what_was_read_is_counted(self, world: World) -> None:
+        """In James's spelling of the tables."""
+        world.message(truth_row(1))
+
+        assert found(world, HERE).scanned == {"messageIdTable": 1}
+        assert found(world, SCANNED).scanned["imapUidTable"] == 1
+
+
+class TestUsers:
+    """A user's mailboxes are those registered under the user's paths."""
+
+    def test_all_mailboxes_of_a_user_are_named(self, world: World) -> None:
+        """And nobody else's."""
+        register(world, "bob", ["INBOX", "Sent"])
+        register(world, "eve", ["INBOX"])
+
+        assert len(mailboxes_of(world.mail, "bob")) == 2
+
+    def test_a_user_without_any_is_refused(self, world: World) -> None:
+        """A misspelt name must not look like a sound mailbox."""
+        with pytest.raises(WrongUse, match="bobb"):
+            mailboxes_of(world.mail, "bobb")
+
+
+def damage(world: World) -> None:
+    """One message not projected, one projected wrongly, one projected without truth; one sound elsewhere."""
+    world.message(truth_row(1), projected=False)
+    wrong = world.message(truth_row(2))
+    world.put(MESSAGE_ID, mirror_row(wrong, modseq=9), at=LONG_AGO + 1)
+    world.project(truth_row(3))
+    world.put(IMAP_UID, {**truth_row(4), "mailboxid": ELSEWHERE})
+
+
+def register(world: World, user: str, names: Iterable[str]) -> None:
+    """Paths of a user."""
+    for number, name in enumerate(names):
+        row = {"namespace": "#private", "user": user, "mailboxname": name, "mailboxid": uuid_at(5, number)}
+        world.put(MAILBOX_PATH, row)
