@@ -149,7 +149,7 @@ def means_to_mend(
 ) -> Iterator[Means]:
     """What a repair works with: the ledger, whose keyspace is created if need be, and its leases."""
     ledger, leases = place.ledger(keep), place.leases()
-    with _engine(place, wanted, ledger) as engine:
+    with _engine(place, wanted, ledger, writes=True) as engine:
         recount = _recount(place, order, order.timing, ledger, leases)
         yield Means(engine, place.clock, place.cluster, progress, recount, ledger, leases)
 
@@ -176,7 +176,7 @@ def means_to_undo(
 
 
 @contextmanager
-def _engine(place: Place, wanted: EngineWanted, ledger: Ledger) -> Iterator[Engine]:
+def _engine(place: Place, wanted: EngineWanted, ledger: Ledger, *, writes: bool = False) -> Iterator[Engine]:
     if wanted.target is not None:
         yield Targeted(place.mail, ledger, place.clock, wanted.target)
         return
@@ -186,11 +186,9 @@ def _engine(place: Place, wanted: EngineWanted, ledger: Ledger) -> Iterator[Engi
     session = import_or_name_extra("spark_repair.session")
     spark = import_or_name_extra("spark_repair.message_inconsistencies")
     settings = session.SparkSettings(master=wanted.master) if wanted.master else session.SparkSettings()
-    opened = session.open_session(settings)
-    try:
-        yield spark.SparkEngine(opened, contact_of(place.connection), place.connection.keyspace)
-    finally:
-        opened.stop()
+    ledger_keyspace = place.connection.ledger_keyspace if writes else None
+    with session.session_for_a_command(settings) as opened:
+        yield spark.SparkEngine(opened, contact_of(place.connection), place.mail.name, ledger_keyspace, ledger.keep)
 
 
 def _recount(place: Place, order: Order, timing: Timing, ledger: Ledger, leases: Leases) -> Recount:

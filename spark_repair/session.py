@@ -122,6 +122,18 @@ def open_session(settings: SparkSettings) -> SparkSession:
     return session
 
 
+@contextmanager
+def session_for_a_command(settings: SparkSettings) -> Iterator[SparkSession]:
+    """A session that is stopped at the end of the block, unless it was running before."""
+    before = SparkSession.getActiveSession()
+    session = open_session(settings)
+    try:
+        yield session
+    finally:
+        if before is None:
+            session.stop()
+
+
 def _submitted() -> SparkSession:
     """Inside of spark-submit the JVM runs and the master is decided."""
     builder = SparkSession.builder
