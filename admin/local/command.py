@@ -54,6 +54,7 @@ def node_command(java: Java, jars: tuple[Path, ...], settings: Settings, folders
         *_modules(),
         *_machine(java, settings),
         f"-javaagent:{_agent(jars)}",
+        *settings.java_options,
         *(f"-D{name}={value}" for name, value in properties_of(settings, folders).items()),
         "-cp",
         os.pathsep.join([str(folders.conf), *map(str, jars)]),

@@ -31,6 +31,7 @@ class Settings:
         authenticator: `AllowAllAuthenticator`, or `PasswordAuthenticator` for cassandra/cassandra.
         yaml: settings of cassandra.yaml that override ours.
         properties: Java system properties that override ours.
+        java_options: more words for the java command, after ours.
     """
 
     release: Release
@@ -41,6 +42,7 @@ class Settings:
     authenticator: str = "AllowAllAuthenticator"
     yaml: Mapping[str, Any] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    java_options: tuple[str, ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -54,7 +56,8 @@ class Settings:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Settings":
         """The settings that `as_json` wrote."""
-        return cls(**{**document, "release": release_named(document["release"])})
+        known = {"release": release_named(document["release"]), "java_options": tuple(document["java_options"])}
+        return cls(**{**document, **known})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class Wishes:
     authenticator: str | None = None
     yaml: Mapping[str, Any] | None = None
     properties: Mapping[str, str] | None = None
+    java_options: tuple[str, ...] | None = None
 
 
 def hosts_of(nodes: int) -> tuple[str, ...]:
@@ -105,6 +109,7 @@ def first_settings(wishes: Wishes, storage_port: int) -> Settings:
         authenticator=wishes.authenticator or "AllowAllAuthenticator",
         yaml=wishes.yaml or {},
         properties=wishes.properties or {},
+        java_options=wishes.java_options or (),
     )
 
 
@@ -120,7 +125,7 @@ def later_settings(known: Settings, wishes: Wishes) -> Settings:
         raise _fixed_by_data(f"Cassandra {known.release.version}, not {wishes.version}")
     changes = {
         name: value
-        for name in ("native_port", "heap_mib", "authenticator", "yaml", "properties")
+        for name in ("native_port", "heap_mib", "authenticator", "yaml", "properties", "java_options")
         if (value := getattr(wishes, name)) is not None
     }
     return replace(known, **changes)

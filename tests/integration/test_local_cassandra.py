@@ -53,7 +53,7 @@ def one(cassandra: CassandraServer) -> Iterator[One]:
         offline = replace(cluster, environment={**os.environ, "JAVA_TOOL_OPTIONS": OFFLINE})
         offline = replace(offline, store=replace(cluster.store, environment=offline.environment))
         port = free_port(["127.0.0.1"], os.getpid() + 2)
-        offline.up(Wishes(native_port=port, heap_mib=400))
+        offline.up(Wishes(native_port=port, heap_mib=400, java_options=("-XX:TieredStopAtLevel=1",)))
         yield One(offline, port)
 
 

@@ -132,6 +132,12 @@ def test_properties_of_the_caller_come_last() -> None:
     assert properties["cassandra.ring_delay_ms"] == "1"
 
 
+def test_java_options_of_the_caller_come_after_ours() -> None:
+    """Java takes the last word for an answer."""
+    command = _command(java_options=("-Xmx333m",))
+    assert [option for option in command if option.startswith("-Xmx")] == ["-Xmx768m", "-Xmx333m"]
+
+
 def test_one_node_waits_less_than_three() -> None:
     """There is nobody to hear from."""
     alone, together = (properties_of(_settings(nodes=nodes), FOLDERS)["cassandra.ring_delay_ms"] for nodes in (1, 3))

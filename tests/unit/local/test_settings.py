@@ -1,5 +1,7 @@
 """What a cluster is: defaults, what a second start may change, what its data forbid."""
 
+import json
+
 import pytest
 
 from admin.local.releases import NEWEST, RELEASES, release_named
@@ -53,7 +55,7 @@ def test_who_wishes_nothing_gets_one_small_node_of_the_newest_release() -> None:
 def test_every_wish_is_heard() -> None:
     """All that can be asked for is found in the settings."""
     # Given every wish
-    wishes = Wishes("4.1", 3, 9142, 512, "PasswordAuthenticator", {"num_tokens": 1}, {"a": "b"})
+    wishes = Wishes("4.1", 3, 9142, 512, "PasswordAuthenticator", {"num_tokens": 1}, {"a": "b"}, ("-Xint",))
     # When a cluster is first planned
     settings = first_settings(wishes, STORAGE_PORT)
     # Then it is as wished
@@ -61,6 +63,7 @@ def test_every_wish_is_heard() -> None:
     assert (settings.nodes, settings.native_port, settings.heap_mib) == (3, 9142, 512)
     assert settings.authenticator == "PasswordAuthenticator"
     assert (settings.yaml, settings.properties) == ({"num_tokens": 1}, {"a": "b"})
+    assert settings.java_options == ("-Xint",)
 
 
 def test_a_later_start_without_wishes_changes_nothing() -> None:
@@ -95,7 +98,8 @@ def test_what_the_data_fix_is_not_changed_in_silence(wishes: Wishes) -> None:
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_settings_survive_being_written_down(nodes: int) -> None:
     """What was read is what was written."""
-    assert Settings.from_json(_known(nodes).as_json()) == _known(nodes)
+    settings = later_settings(_known(nodes), Wishes(java_options=("-Xint",), yaml={"a": [1]}))
+    assert Settings.from_json(json.loads(json.dumps(settings.as_json()))) == settings
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.line)

@@ -1,0 +1,289 @@
+"""The pieces under a local cluster that touch the machine: ports, locks, files, processes, sockets."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from admin.local import local_cluster, processes, readiness
+from admin.local.clock import SystemClock
+from admin.local.cluster import running_contact
+from admin.local.java import ask_version, candidates, wheel_home
+from admin.local.locks import locked
+from admin.local.ports import free_port, require_free
+from admin.local.processes import ProcessId
+from admin.local.settings import Settings, Wishes, first_settings
+from admin.local.state import State, read_state, write_state
+from model.errors import LocalServerError, WrongUse
+
+SETTINGS: Settings = first_settings(Wishes(native_port=9142), 17_001)
+
+
+class HandClock:
+    """A clock whose hand moves only when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """Where the hand is."""
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        """The hand moves at once."""
+        self.now += seconds
+
+
+def test_a_free_port_is_free_on_every_address() -> None:
+    """And another seed finds another one."""
+    hosts = ("127.0.0.1", "127.0.0.2")
+    port = free_port(hosts, 1)
+    for host in hosts:
+        require_free(host, port)
+    assert free_port(hosts, 500) != port
+
+
+def test_a_port_that_is_taken_on_one_address_is_passed_over() -> None:
+    """All nodes share the number, so it has to be free for all of them."""
+    first = free_port(["127.0.0.1"], 7)
+    with socket.create_server(("127.0.0.2", first)):
+        assert free_port(["127.0.0.1", "127.0.0.2"], 7) != first
+
+
+def test_a_taken_port_says_which_and_how_to_choose_another() -> None:
+    """The number, the address, the option."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(LocalServerError, match=rf"port {port} on 127\.0\.0\.1 is taken"):
+            require_free("127.0.0.1", port)
+
+
+def test_an_address_that_is_not_here_says_how_to_add_it() -> None:
+    """On macOS only the first loopback address exists."""
+    with pytest.raises(LocalServerError, match=r"no address 192\.0\.2\.1"):
+        require_free("192.0.2.1", 17_000)
+
+
+def test_a_lock_is_free_again_after_its_block(tmp_path: Path) -> None:
+    """Even when the block failed."""
+    path = tmp_path / "deep" / "lock"
+    with pytest.raises(KeyError), locked(path, HandClock(), 1):
+        raise KeyError
+    with locked(path, HandClock(), 1):
+        assert path.exists()
+
+
+def test_a_held_lock_is_waited_for_and_not_for_ever(tmp_path: Path) -> None:
+    """The message names the file, so that its holder can be found."""
+    # Given a lock that somebody holds
+    path, clock = tmp_path / "lock", HandClock()
+    with locked(path, clock, 1):
+        # When another one wants it
+        with pytest.raises(LocalServerError, match=str(path)), locked(path, clock, 30):
+            pass
+        # Then it has waited as long as it was allowed to
+        assert 30 <= clock.now < 31
+
+
+def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
+    """The kernel drops it with the process."""
+    # Given another process that holds the lock
+    path = tmp_path / "lock"
+    code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print('held'); input()"
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(LocalServerError), locked(path, HandClock(), 1):
+            pass
+        # When it is killed
+        holder.kill()
+    # Then the lock is ours
+    with locked(path, HandClock(), 1):
+        pass
+
+
+def test_no_state_is_an_empty_state(tmp_path: Path) -> None:
+    """Before the first start there is nothing."""
+    assert read_state(tmp_path / "state.json") == State()
+
+
+def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Settings and processes, node by node."""
+    # Given a state of two nodes, one of which was stopped
+    state = State(SETTINGS).with_process(1, ProcessId(11, "a")).with_process(2, ProcessId(22, "b")).without(1)
+    # When it is written over an older one
+    path = tmp_path / "deep" / "state.json"
+    write_state(path, State(SETTINGS))
+    write_state(path, state)
+    # Then it is read back whole, and nothing else lies there
+    assert read_state(path) == state
+    assert [found.name for found in path.parent.iterdir()] == ["state.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"settings": {}, "processes": {"x": 1}}', "\x00"])
+def test_a_state_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+    """With what to do about it."""
+    path = tmp_path / "state.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(LocalServerError, match=str(path)) as caught:
+        read_state(path)
+    assert caught.value.mend
+
+
+def _sleeper(folder: Path, mark: str) -> ProcessId:
+    """A process that waits until it is ended; the mark stands in its command line."""
+    script = "import threading; threading.Event().wait()"
+    return processes.launch([sys.executable, "-c", script, mark], folder, folder / "console")
+
+
+def test_a_launched_process_is_ours_until_it_ends(tmp_path: Path) -> None:
+    """From its first moment, and no longer than its last."""
+    clock = SystemClock()
+    process = _sleeper(tmp_path, "our-mark")
+    assert processes.is_ours(process, processes.look(process.pid), "our-mark")
+    processes.ask_to_end(process, "our-mark")
+    assert processes.wait_end(process, "our-mark", clock, 20)
+    assert processes.look(process.pid) is None
+
+
+def test_a_process_that_is_not_ours_gets_no_signal(tmp_path: Path) -> None:
+    """Neither under another mark nor under another start."""
+    # Given a process
+    process = _sleeper(tmp_path, "our-mark")
+    # When it is ended under a wrong mark, and under a wrong start
+    processes.kill(process, "another-mark")
+    processes.kill(ProcessId(process.pid, "1"), "our-mark")
+    # Then it lives
+    assert processes.is_ours(process, processes.look(process.pid), "our-mark")
+    processes.kill(process, "our-mark")
+    assert processes.wait_end(process, "our-mark", SystemClock(), 20)
+
+
+def test_a_process_that_does_not_end_is_waited_for_in_bounds(tmp_path: Path) -> None:
+    """False tells the caller to use force."""
+    process = _sleeper(tmp_path, "our-mark")
+    assert not processes.wait_end(process, "our-mark", HandClock(), 5)
+    processes.kill(process, "our-mark")
+    assert processes.wait_end(process, "our-mark", SystemClock(), 20)
+
+
+def test_a_launched_process_writes_to_its_console_and_has_its_own_session(tmp_path: Path) -> None:
+    """A Ctrl-C in our terminal does not reach it."""
+    command = [sys.executable, "-c", "import os; print(os.getsid(0) == os.getpid(), os.getcwd())"]
+    process = processes.launch(command, tmp_path, tmp_path / "console")
+    processes.wait_end(process, "print", SystemClock(), 20)
+    assert tmp_path.joinpath("console").read_text(encoding="utf-8").split() == ["True", str(tmp_path)]
+
+
+def test_there_is_no_process_of_an_impossible_number() -> None:
+    """Larger than any that the system gives out."""
+    assert processes.look(2**22 + 1) is None
+
+
+@contextmanager
+def _server(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A server that treats one visitor; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def visit() -> None:
+            connection, _ = server.accept()
+            with connection:
+                answer(connection)
+
+        visitor = threading.Thread(target=visit)
+        visitor.start()
+        yield int(server.getsockname()[1])
+        visitor.join()
+
+
+def _saying(answer: bytes) -> Callable[[socket.socket], None]:
+    def say(connection: socket.socket) -> None:
+        connection.recv(100)
+        connection.sendall(answer)
+
+    return say
+
+
+@pytest.mark.parametrize(
+    ("answer", "ready"),
+    [
+        (bytes([0x84, 0, 0, 0, 0x06, 0, 0, 0, 2]) + b"\0\0", True),
+        (bytes([0x84, 0, 0, 0, 0x00, 0, 0, 0, 2]) + b"\0\0", False),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", False),
+        (b"SSH-2.0", False),
+        (b"", False),
+    ],
+    ids=["supported", "error", "web", "short", "silent"],
+)
+def test_only_an_answer_of_the_protocol_counts(answer: bytes, ready: bool) -> None:
+    """Another program on the port is not Cassandra."""
+    with _server(_saying(answer)) as port:
+        assert readiness.answers("127.0.0.1", port) is ready
+
+
+def test_an_answer_in_pieces_is_read_whole() -> None:
+    """TCP cuts where it likes."""
+
+    def dribble(connection: socket.socket) -> None:
+        connection.recv(100)
+        for byte in bytes([0x84, 0, 0, 0, 0x06, 0, 0, 0, 1, 7]):
+            connection.sendall(bytes([byte]))
+
+    with _server(dribble) as port:
+        assert readiness.answers("127.0.0.1", port)
+
+
+def test_a_closed_port_is_not_ready() -> None:
+    """Nobody is there yet, so nothing about it is true."""
+    port = free_port(["127.0.0.1"], 11)
+    assert not readiness.answers("127.0.0.1", port)
+    assert not readiness.logs_in("127.0.0.1", port, "a", "b")
+    assert not readiness.reaches_all("127.0.0.1", port)
+
+
+def test_this_machines_java_says_its_version() -> None:
+    """The one that every other integration test runs on."""
+    versions = [ask_version(path) for path in candidates(os.environ)]
+    if not versions:
+        pytest.skip("there is no Java")
+    assert all(version is None or version >= 8 for version in versions)
+
+
+def test_what_is_not_java_has_no_version(tmp_path: Path) -> None:
+    """A missing file, a folder, and a program that says something else."""
+    assert ask_version(tmp_path / "none") is None
+    assert ask_version(tmp_path) is None
+    assert ask_version(Path("/bin/true")) is None
+
+
+def test_the_wheel_is_found_when_it_is_installed() -> None:
+    """The extra `mailmend[java]`."""
+    home = wheel_home()
+    assert home is None or (home / "bin" / "java").exists()
+
+
+def test_where_nothing_runs_there_is_no_contact(tmp_path: Path) -> None:
+    """Commands then fall back to their own default."""
+    assert running_contact({"XDG_DATA_HOME": str(tmp_path)}) is None
+
+
+def test_a_broken_state_is_no_contact(tmp_path: Path) -> None:
+    """A command that was not about the local cluster does not fail because of it."""
+    state = local_cluster(environment={"XDG_DATA_HOME": str(tmp_path)}).layout.state
+    state.parent.mkdir(parents=True)
+    state.write_text("nonsense", encoding="utf-8")
+    assert running_contact({"XDG_DATA_HOME": str(tmp_path)}) is None
+
+
+def test_one_node_of_a_cluster_that_never_was_cannot_be_started(tmp_path: Path) -> None:
+    """The error names the first command."""
+    with pytest.raises(WrongUse, match="mailmend local up"):
+        local_cluster(tmp_path).start(1)
