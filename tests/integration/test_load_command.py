@@ -1,0 +1,104 @@
+"""`mailmend load` and `repair lags`: real files in, the sums out, and nothing twice."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from cql.session import connect
+from repair.clock import SystemClock
+from repair.decide import Verdict
+from repair.lags import LagJournal
+from repair.runs import Ledger
+from tests.support.commands import CommandLine, command_line, contact_of
+from tests.support.keyspaces import LEDGER, created, dropped
+from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
+from tests.support.repairing import mirror_suspect
+from tests.support.servers import CassandraServer
+
+pytestmark = pytest.mark.cassandra
+
+LETTER = "From ann Thu Jan  1 00:00:00 2026\nSubject: one\n\nhello\n\n"
+TO_INBOX = ("--user", "ann", "--mailbox", "INBOX")
+QUICK = ("--engine", "local", "--delay", "0")
+
+
+@pytest.fixture(scope="module")
+def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
+    """One keyspace for all tests, and one for their ledger."""
+    name = f"g_load_{uuid4().hex[:8]}"
+    with connect(contact_of(cassandra)) as cluster:
+        created(cluster, f"{name}_ledger", LEDGER)
+        yield mail_keyspace(cluster, name)
+        dropped(cluster, (name, f"{name}_ledger"))
+
+
+@pytest.fixture
+def mailmend(cassandra: CassandraServer, keyspace: MailKeyspace, tmp_path: Path) -> CommandLine:
+    """A shell that knows the cluster and both keyspaces, with a home of its own."""
+    names = {"MAILMEND_KEYSPACE": keyspace.name, "MAILMEND_LEDGER_KEYSPACE": f"{keyspace.name}_ledger"}
+    return command_line(tmp_path, cassandra, **names, **QUIET)
+
+
+def test_an_mbox_is_loaded_once(mailmend: CommandLine, tmp_path: Path) -> None:
+    """Stored, clean at once, refused the second time, a second copy only on request."""
+    mbox = tmp_path / "archive.mbox"
+    mbox.write_text(LETTER * 3)
+
+    first = mailmend("load", str(mbox), *TO_INBOX, "--json")
+    assert (first.code, first.json["stored"], first.json["lagged"]) == (0, 3, 0), first.err
+    assert mailmend("check", *QUICK).code == 0
+
+    second = mailmend("load", str(mbox), *TO_INBOX)
+    assert (second.code, "already" in second.err) == (2, True)
+    assert mailmend("load", str(mbox), *TO_INBOX, "--again", "--json").json["stored"] == 3
+
+
+def test_a_refused_message_is_named_and_the_rest_stored(mailmend: CommandLine, tmp_path: Path) -> None:
+    """Exit 3: partly failed, and which."""
+    folder = tmp_path / "letters"
+    folder.mkdir()
+    (folder / "good.eml").write_text("Subject: x\n\nhello\n")
+    (folder / "gone.eml").symlink_to(tmp_path / "nowhere")
+
+    ended = mailmend("load", str(folder), *TO_INBOX, "--json")
+
+    assert (ended.code, ended.json["stored"], ended.json["refused"]) == (3, 1, 1)
+    assert "gone.eml" in ended.err
+
+
+@pytest.mark.parametrize("content", [b"root:x:0:0:root\n", b"\x00\x01\x02"], ids=["text", "binary"])
+def test_an_mbox_that_is_not_one(mailmend: CommandLine, tmp_path: Path, content: bytes) -> None:
+    """Refused before the cluster is asked, naming the file."""
+    (tmp_path / "not.mbox").write_bytes(content)
+
+    ended = mailmend("load", str(tmp_path / "not.mbox"), *TO_INBOX, MAILMEND_PORT="1")
+
+    assert (ended.code, "not.mbox" in ended.err, "Traceback" in ended.err) == (2, True, False), ended
+
+
+def test_a_path_that_is_not_there(mailmend: CommandLine, tmp_path: Path) -> None:
+    """Exit 2; so is a folder without mail."""
+    assert mailmend("load", str(tmp_path / "no"), *TO_INBOX).code == 2
+    (tmp_path / "empty").mkdir()
+    assert mailmend("load", str(tmp_path / "empty"), *TO_INBOX).code == 2
+
+
+def test_lags_are_mended_without_a_scan_and_forgotten(mailmend: CommandLine, keyspace: MailKeyspace) -> None:
+    """A dry run tells them and keeps them; the repair mends exactly them; afterwards none is left."""
+    keyspace.refill()
+    lagging, other = keyspace.truths[:2]
+    keyspace.lose_projection(lagging)
+    keyspace.lose_projection(other)
+    with_ledger = Ledger(keyspace.tables.cluster.keyspace(f"{keyspace.name}_ledger"), SystemClock())
+    journal = LagJournal(with_ledger.tables, keyspace.name, SystemClock())
+    journal.journal([mirror_suspect(lagging, Verdict.PROJECT)], "no node answered")
+
+    dry = mailmend("repair", "lags", "--delay", "0", "--dry-run", "--json")
+    assert (dry.code, dry.json["due"], keyspace.mirror(lagging)) == (1, {"PROJECT": 1}, None), dry.err
+
+    mended = mailmend("repair", "lags", "--delay", "0", "--json")
+    assert (mended.code, mended.json["fixed"], mended.json["scanned"]) == (0, {"PROJECT": 1}, {}), mended.err
+    assert (keyspace.mirror(lagging) is None, keyspace.mirror(other) is None) == (False, True)
+    assert mailmend("repair", "lags", "--delay", "0", "--dry-run", "--json").json["suspects"] == 0
