@@ -26,26 +26,30 @@ from cassandra import (
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.connection import ConnectionBusy, ConnectionException, ProtocolError
-from cassandra.policies import DCAwareRoundRobinPolicy, FallthroughRetryPolicy, RoundRobinPolicy, TokenAwarePolicy
+from cassandra.policies import (
+    DCAwareRoundRobinPolicy,
+    FallthroughRetryPolicy,
+    RetryPolicy,
+    RoundRobinPolicy,
+    TokenAwarePolicy,
+)
 from cassandra.pool import NoConnectionsAvailable
 from cassandra.protocol import ErrorMessage
 from cassandra.protocol import RequestValidationException as RefusedMessage
 from cassandra.query import UNSET_VALUE, SimpleStatement, tuple_factory
 
+from cql.answers import answer_of
 from cql.contact import Contact, tls_context
 from cql.failures import Purpose, Trouble, failure_of, no_contact, purpose_of
-from cql.rows import Conversion, adaptation_of, normalised, row_reader, seen_reader
-from cql.statements import Operation, render, selection_of, shape_of, values_of
+from cql.rows import Conversion, adaptation_of, normalised
+from cql.statements import Operation, render, shape_of, values_of
 from model.errors import BadSettings, MailmendError, UnknownKeyspace, WrongUse
 from model.ids import micros_of
 from model.operations import (
     Applied,
-    ChangeIf,
     Conditional,
     Level,
-    PutIfAbsent,
     Read,
-    RemoveIf,
     Scan,
     Seen,
     Write,
@@ -102,8 +106,19 @@ def _cluster(contact: Contact, tls: Any) -> Any:
 
 def _profile(contact: Contact, balancing: Any) -> Any:
     return ExecutionProfile(
-        load_balancing_policy=balancing, row_factory=tuple_factory, request_timeout=contact.request_seconds
+        load_balancing_policy=balancing,
+        retry_policy=_AskAgain(),
+        row_factory=tuple_factory,
+        request_timeout=contact.request_seconds,
     )
+
+
+class _AskAgain(RetryPolicy):  # type: ignore[misc] # the driver has no types
+    """What is idempotent is sent to the next node when one fails; too few replicas are told at once, as they are."""
+
+    def on_unavailable(self, *_: Any, **__: Any) -> tuple[Any, None]:
+        """The driver would ask the nodes that are down, and tell that nobody answered."""
+        return self.RETHROW, None
 
 
 class CassandraCluster:
@@ -320,7 +335,7 @@ class Keyspace:
         statement.retry_policy = FallthroughRetryPolicy() if purpose is Purpose.ONCE else None
         adaptations = [adaptation_of(column.type) for column in statement.column_metadata]
         adapted = tuple((index, adapt) for index, adapt in enumerate(adaptations) if adapt)
-        return _Ready(operation.table, statement, purpose, _answer(operation, collection_times=times), adapted)
+        return _Ready(operation.table, statement, purpose, answer_of(operation, collection_times=times), adapted)
 
     def _bound(self, ready: _Ready, operation: Operation) -> Any:
         values = values_of(operation, UNSET_VALUE)
@@ -341,29 +356,6 @@ class Keyspace:
 def _level(operation: Operation) -> int:
     level = operation.level if isinstance(operation, Read | Scan) else Level.QUORUM
     return int(getattr(ConsistencyLevel, level.name))
-
-
-def _answer(operation: Operation, *, collection_times: bool) -> Callable[[Any], Any]:
-    """What makes our own answer of the driver's: rows with times, a scan's row, whether it applied, nothing."""
-    match operation:
-        case Read():
-            selection = selection_of(operation, collection_times=collection_times)
-            see = seen_reader(selection.columns, selection.timed)
-            return lambda rows: [see(values) for values in rows]
-        case Scan():
-            return row_reader(selection_of(operation, collection_times=False).columns)
-        case PutIfAbsent() | ChangeIf() | RemoveIf():
-            return _applied
-        case _:
-            return lambda _: None
-
-
-def _applied(answer: Any) -> Applied:
-    """The server adds what stood there when it refused, and nothing where there was no row."""
-    (applied, *found), names = answer.one(), answer.column_names[1:]
-    if applied or not names:
-        return Applied(bool(applied))
-    return Applied(applied=False, current=dict(zip(names, map(normalised, found), strict=True)))
 
 
 def _adapted(values: tuple[Any, ...], adapted: Iterable[tuple[int, Conversion]]) -> tuple[Any, ...]:
