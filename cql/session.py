@@ -45,15 +45,7 @@ from cql.rows import Conversion, adaptation_of, normalised
 from cql.statements import Operation, render, shape_of, values_of
 from model.errors import BadSettings, MailmendError, UnknownKeyspace, WrongUse
 from model.ids import micros_of
-from model.operations import (
-    Applied,
-    Conditional,
-    Level,
-    Read,
-    Scan,
-    Seen,
-    Write,
-)
+from model.operations import Applied, Conditional, Level, Read, Scan, Seen, Write
 from model.table import Row, Table, identifier
 
 __all__ = ["CassandraCluster", "Contact", "Keyspace", "connect"]
