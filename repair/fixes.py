@@ -71,6 +71,8 @@ class Fix:
 def rule(sight: Sight, moment: Moment, errand: Errand) -> Outcome | Fix:
     """What a second look leads to: a fix, where one is asked for and may be written; else only an outcome."""
     verdict, judged = verdict_of(sight.look), judge(sight.look, moment)
+    if judged is Verdict.FIXED and errand.run is None:
+        judged = Verdict.AGREE  # somebody's write bears that stamp, but not ours: nothing was written
     outcome = _outcome(sight, verdict, judged)
     fix = _fix_asked_for(sight, outcome, errand, moment)
     if fix is None:

@@ -12,7 +12,8 @@ import pytest
 
 from repair.decide import Verdict
 from repair.mending import Attempt, Mending
-from tests.support.protocol import Setting, Story, every_story, stories
+from tests.support.protocol import Setting, Story
+from tests.support.protocol_stories import every_story, stories
 
 STORIES = 250
 """Random stories of each setting: a few seconds for all of them."""

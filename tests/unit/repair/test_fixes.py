@@ -1,0 +1,260 @@
+"""What a second look leads to, as laws: fixes are idempotent, converge in any order, and never beat a newer change."""
+
+import pickle
+from itertools import chain
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cql.memory import MemoryTables
+from model.catalog import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGES, PATHS
+from model.operations import Change, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
+from model.projections import Mirror
+from model.table import Row
+from repair.decide import MENDABLE, Verdict
+from repair.findings import Errand, Outcome
+from repair.fixes import Fix, Sight, exactly, fixed_at, mirrored, older_than_a_day, restored, rule, shows
+from repair.recheck import Look, Moment
+from tests.support.clock import START, uuid_at
+from tests.support.repairing import LONG_AGO, MAILBOX, T, World, mirror_row, mirror_suspect, place, truth_row
+
+RUN = World().run
+ERRAND = Errand(RUN, T, 5.0, MENDABLE)
+MOMENT = Moment(T, START, 5_000_000)
+
+flags = st.fixed_dictionaries(
+    {
+        "flagseen": st.booleans(),
+        "flagdeleted": st.booleans(),
+        "modseq": st.integers(1, 9),
+        "userflags": st.frozensets(st.sampled_from("abc")),
+        "save_date": st.sampled_from([None, truth_row()["internaldate"]]),
+    }
+)
+truths = flags.map(lambda columns: truth_row(1, **columns))
+projections = st.one_of(st.none(), flags.map(lambda columns: mirror_row(truth_row(1), **columns)))
+
+
+def seen(row: Row, at: int = LONG_AGO) -> Seen:
+    """A row whose cells were all written then."""
+    return Seen(row, {name: at for name, cell in row.items() if cell is not None and name not in {"mailboxid", "uid"}})
+
+
+def sight(truth: Row | None, projected: Row | None, *, at: int = LONG_AGO) -> Sight:
+    """A mirror suspect as it was looked at again."""
+    look = Look(
+        MESSAGES.mirror,
+        (MAILBOX, 1),
+        (seen(truth, at),) if truth else (),
+        seen(projected, at) if projected else None,
+    )
+    return Sight(mirror_suspect(truth or truth_row(1), Verdict.AMEND), MESSAGES, look)
+
+
+def fix_of(truth: Row | None, projected: Row | None) -> Fix | None:
+    """The fix that a look leads to, if any."""
+    ruled = rule(sight(truth, projected), MOMENT, ERRAND)
+    return ruled if isinstance(ruled, Fix) else None
+
+
+def applied(*writes: Write) -> Seen | None:
+    """The mirror's row after those writes, in that order."""
+    mail = MemoryTables(lambda: START)
+    for write in writes:
+        mail.write(write)
+    rows = mail.read(Read(MESSAGE_ID, (MAILBOX, 1), times=True))
+    return rows[0] if rows else None
+
+
+class TestConvergence:
+    """Whatever was there, and in whatever order it arrives."""
+
+    @given(truths, projections, st.integers(1, 3))
+    def test_a_fix_makes_the_pair_agree_however_often_it_is_applied(
+        self, truth: Row, projected: Row | None, times: int
+    ) -> None:
+        """Running it twice is like running it once."""
+        fix = fix_of(truth, projected)
+        old = [Put(MESSAGE_ID, projected, at=LONG_AGO)] if projected else []
+
+        row = applied(*old, *(fix.writes * times if fix else ()))
+
+        assert row is not None
+        assert MESSAGES.mirror.agree(truth, row.row)
+        assert all(shows(write, row) for write in (fix.writes if fix else ()))
+
+    @given(truths, st.lists(projections, min_size=1, max_size=4), st.randoms())
+    def test_late_older_writes_never_show_through_a_fix(
+        self, truth: Row, late: list[Row | None], random: object
+    ) -> None:
+        """Retries that arrive out of order, before or after the fix."""
+        fix = fix_of(truth, None)
+        assert fix is not None
+        older: list[Write] = [
+            Put(MESSAGE_ID, row, at=LONG_AGO + number) for number, row in enumerate(late) if row is not None
+        ]
+        writes = [*older, *fix.writes]
+        random.shuffle(writes)  # type: ignore[attr-defined]
+
+        row = applied(*writes)
+
+        assert row is not None
+        assert MESSAGES.mirror.agree(truth, row.row)
+
+    @given(truths, truths, projections, st.permutations([0, 1, 2]))
+    def test_a_newer_change_wins_in_any_order(
+        self, truth: Row, newer: Row, projected: Row | None, order: list[int]
+    ) -> None:
+        """The fix is stamped T, the user's write later."""
+        fix = fix_of(truth, projected)
+        users = Put(MESSAGE_ID, mirror_row(newer), at=T + 1, clear=True)
+        old = Put(MESSAGE_ID, projected or mirror_row(truth), at=LONG_AGO)
+        writes: list[list[Write]] = [[old], [users], list(fix.writes) if fix else []]
+
+        row = applied(*chain.from_iterable(writes[number] for number in order))
+
+        assert row is not None
+        assert MESSAGES.mirror.agree(newer, row.row)
+
+    @given(projections)
+    def test_a_withdrawn_row_is_gone_in_any_order(self, projected: Row | None) -> None:
+        """Older writes that arrive after the delete stay hidden."""
+        fix = fix_of(None, projected)
+        if projected is None:
+            assert fix is None
+            return
+        assert fix is not None
+
+        assert applied(*fix.writes, Put(MESSAGE_ID, projected, at=LONG_AGO)) is None
+
+    @settings(max_examples=30)
+    @given(st.lists(st.tuples(truths, projections), min_size=1, max_size=5))
+    def test_the_fixer_converges_whatever_the_state(self, pairs: list[tuple[Row, Row | None]]) -> None:
+        """A second visit finds that everything agrees."""
+        world = World()
+        rows = [{**truth, **_identity(number)} for number, (truth, _) in enumerate(pairs, start=1)]
+        for row, (_, projected) in zip(rows, pairs, strict=True):
+            world.message(row, projected=False)
+            if projected is not None:
+                world.put(MESSAGE_ID, {**projected, **_mirror_identity(row)})
+        suspects = [mirror_suspect(row, Verdict.AMEND) for row in rows]
+
+        world.revisit(suspects)
+        again = world.revisit(suspects, run=None)
+
+        assert {one.verdict for one in again} == {Verdict.AGREE}
+
+
+def _identity(number: int) -> Row:
+    row = truth_row(number)
+    return {name: row[name] for name in ("messageid", "uid")}
+
+
+def _mirror_identity(row: Row) -> Row:
+    return {name: row[name] for name in ("messageid", "uid", "mailboxid")}
+
+
+class TestRestraint:
+    """What no look may lead to."""
+
+    @given(truths, projections, st.integers(T + 1, START + 10_000_000))
+    def test_nothing_is_written_over_a_change_after_t(self, truth: Row, projected: Row | None, at: int) -> None:
+        """MOVED or AHEAD, unless nothing is wrong."""
+        ruled = rule(sight(truth, projected, at=at), MOMENT, ERRAND)
+
+        assert isinstance(ruled, Outcome)
+        assert ruled.result in {None, Verdict.MOVED, Verdict.AHEAD}
+        assert (ruled.result is None) == (ruled.verdict is Verdict.AGREE)
+
+    @given(truths, projections)
+    def test_every_write_of_a_fix_is_stamped_t(self, truth: Row, projected: Row | None) -> None:
+        """None is left to the driver's clock."""
+        for other in (truth, None):
+            fix = fix_of(other, projected)
+            assert all(write.at == T for write in (fix.writes if fix else ()) if write is not None)
+
+    def test_a_mirror_that_is_only_reported_gives_no_fix(self) -> None:
+        """Paths of mailboxes."""
+        mirror = PATHS.mirror
+        path = {"namespace": "#private", "user": "u", "mailboxname": "INBOX", "mailboxid": MAILBOX, "uidvalidity": 1}
+        look = Look(mirror, (MAILBOX,), (Seen(path),), None)
+
+        ruled = rule(Sight(mirror_suspect(truth_row(), Verdict.PROJECT), PATHS, look), MOMENT, ERRAND)
+
+        assert isinstance(ruled, Outcome)
+        assert (ruled.verdict, ruled.due) == (Verdict.PROJECT, False)
+
+    def test_a_truth_of_keys_alone_is_never_removed(self) -> None:
+        """Its removal could be conditional on nothing."""
+        bare = {name: cell if name in {"messageid", "mailboxid", "uid"} else None for name, cell in truth_row().items()}
+        look = Look(MESSAGES.mirror, (MAILBOX, 1), (Seen(bare),), None, has_content=False)
+        errand = Errand(RUN, T, 5.0, MENDABLE, orphans="quarantine")
+
+        ruled = rule(Sight(mirror_suspect(truth_row(), Verdict.LOST_CONTENT), MESSAGES, look), MOMENT, errand)
+
+        assert isinstance(ruled, Outcome)
+
+
+class TestPieces:
+    """The small rules that fixes are made of."""
+
+    @given(truths)
+    def test_the_truth_returns_from_its_mirror(self, truth: Row) -> None:
+        """Restoring is the inverse of mirroring."""
+        assert restored(MESSAGES.mirror, mirrored(MESSAGES.mirror, truth)) == truth
+
+    def test_a_column_that_the_truth_lacks_is_left_alone(self) -> None:
+        """An amended row keeps what nobody can rebuild."""
+        wide = MESSAGE_ID.with_columns((*MESSAGE_ID.columns, FIRST_UNSEEN.column("uid").__class__("extra", "text")))
+        mirror = Mirror(IMAP_UID, wide, MESSAGES.mirror.key, MESSAGES.mirror.compared)
+
+        assert "extra" not in mirrored(mirror, truth_row())
+
+    @pytest.mark.parametrize(("newest", "at"), [(LONG_AGO, T), (T, T), (T + 7, T + 8)])
+    def test_the_stamp_of_a_fix_follows_from_its_image(self, newest: int, at: int) -> None:
+        """T, or just above what lay ahead: an undo must know."""
+        image = Outcome(
+            mirror_suspect(truth_row(), Verdict.AMEND), Verdict.AMEND, projected=seen(mirror_row(truth_row()), newest)
+        )
+
+        assert fixed_at(image, T) == at
+
+    def test_a_key_tells_its_age_by_version_1_uuids_alone(self) -> None:
+        """What tells no time is never old enough."""
+        day = 24 * 3600 * 1_000_000
+
+        assert older_than_a_day((uuid_at(START - day - 1),), START)
+        assert not older_than_a_day((uuid_at(START - day + 1),), START)
+        assert not older_than_a_day((uuid_at(LONG_AGO), uuid_at(START)), START)
+        assert not older_than_a_day(("text", 5), START)
+
+    def test_an_exact_removal_expects_every_plain_column(self) -> None:
+        """Nulls too; sets follow the modseq."""
+        removal = exactly(IMAP_UID, truth_row())
+
+        assert removal.key == IMAP_UID.key_of(truth_row())
+        assert removal.expected["modseq"] == 1
+        assert removal.expected["save_date"] is None
+        assert "userflags" not in removal.expected
+
+    def test_what_shows_and_what_does_not(self) -> None:
+        """Each kind of change, read back."""
+        row = mirror_row(truth_row())
+        elements = frozenset({"a"})
+
+        assert shows(Remove(MESSAGE_ID, place(row)), None)
+        assert not shows(Remove(MESSAGE_ID, place(row)), Seen(row))
+        assert shows(RemoveIf(MESSAGE_ID, place(row), {}), None)
+        assert shows(Put(MESSAGE_ID, row), Seen(row))
+        assert not shows(Put(MESSAGE_ID, row), Seen({**row, "flagseen": True}))
+        assert not shows(PutIfAbsent(MESSAGE_ID, row), None)
+        assert shows(Change(MESSAGE_ID, place(row), add={"userflags": elements}), Seen({"userflags": frozenset("ab")}))
+        assert not shows(Change(MESSAGE_ID, place(row), add={"userflags": elements}), None)
+        assert not shows(Change(MESSAGE_ID, place(row), take={"userflags": elements}), Seen({"userflags": elements}))
+
+    def test_an_errand_and_a_suspect_travel_to_executors(self) -> None:
+        """Plain values, whole again on the other side."""
+        suspect = mirror_suspect(truth_row(), Verdict.PROJECT)
+
+        assert pickle.loads(pickle.dumps((ERRAND, suspect, MESSAGES))) == (ERRAND, suspect, MESSAGES)
