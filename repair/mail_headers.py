@@ -17,9 +17,9 @@ from model.messages import Mail, split_mail
 from repair.mail_files import Found
 
 _HEADER_OCTETS_MAX = 2**20
-_EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 _AHEAD_MAX = timedelta(days=1)
-_KEYWORD = re.compile(r"[^\s(){%*\"\\\]\x00-\x1f\x7f]{1,200}")
+_KEYWORD = re.compile(r"[^\s,(){%*\"\\\]\x00-\x1f\x7f]{1,200}")
 _ASCTIME = re.compile(r"([A-Z][a-z]{2}) (\d{1,2}) (\d\d?:\d\d(?::\d\d)?)(?: ([A-Z]{3,4}|[+-]\d{4}))? (\d{4})")
 _STATUS = {"R": SystemFlag.SEEN}
 _X_STATUS = {
@@ -55,10 +55,8 @@ def internal_date_of(found: Found, fields: Message, now: datetime) -> datetime:
         _envelope_date(found.envelope),
         _text(fields, "Date"),
     )
-    dates = [date for source in sources if (date := _parsed(source)) and _EARLIEST <= date <= now + _AHEAD_MAX]
-    if dates:
-        return dates[0]
-    return datetime.fromtimestamp(found.touched_at, UTC) if found.touched_at is not None else now
+    dates = (*map(_parsed, sources), _from_seconds(found.touched_at))
+    return next((date for date in dates if date and _EARLIEST <= date <= now + _AHEAD_MAX), now)
 
 
 def _flags_of(found: Found, fields: Message) -> Flags:
@@ -103,6 +101,13 @@ def _envelope_date(line: bytes) -> str:
         return ""
     month, day, time, zone, year = found.groups()
     return f"{day} {month} {year} {time} {zone or '+0000'}"
+
+
+def _from_seconds(seconds: float | None) -> datetime | None:
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _parsed(text: str) -> datetime | None:

@@ -13,16 +13,7 @@ from repair.orders import Means, Order
 from repair.ports import Clock, NodeClocks, Tables
 from repair.runner import check, repair
 from repair.runs import Ledger
-
-
-class Silent:
-    """Progress that nobody watches."""
-
-    def stage(self, name: str, total: int | None = None) -> None:
-        """A new stage begins."""
-
-    def advance(self, steps: int, suspects: int = 0) -> None:
-        """So many more steps are done."""
+from tests.support.progress import SilentProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +34,7 @@ class Workplace:
         ledger, leases = Ledger(self.ledger, self.clock), Leases(self.ledger, self.clock, "a test")
         counters = CounterMender(self.mail, "mail", (MESSAGES,), self.clock, timing, ledger, leases)
         engine = LocalEngine(self.mail, ledger, self.clock)
-        return Means(engine, self.clock, self.nodes, Silent(), counters, ledger, leases)
+        return Means(engine, self.clock, self.nodes, SilentProgress(), counters, ledger, leases)
 
     def repair(self) -> Summary:
         """Mend everything, while nobody writes."""

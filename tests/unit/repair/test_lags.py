@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cql.memory import MemoryTables
-from model.catalog import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
+from model.catalog import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.errors import CannotReach, DoubtfulWrite, TimedOut
 from model.ledger_tables import REPAIR_LAG
 from model.operations import Count, Put, Read, Remove, Scan
@@ -20,7 +20,8 @@ from repair.lag_mending import LAGS_MAX, JournalledLags, mend_lags, merged
 from repair.lags import Lag, LagJournal, Spool
 from repair.writer import MessageStore
 from tests.support.clock import VirtualClock, uuid_at
-from tests.support.mending import Silent, Workplace
+from tests.support.mending import Workplace
+from tests.support.progress import SilentProgress
 from tests.support.writing import Desk, Faults, mail, on
 
 SUSPECT = Suspect("messageIdTable", (uuid_at(0, 1), 7), Verdict.PROJECT, (uuid_at(0, 2),))
@@ -292,6 +293,5 @@ def test_a_run_is_bounded() -> None:
     """So many lags are held at once; the rest waits."""
     assert LAGS_MAX == 100_000
     engine = JournalledLags(Desk().tables, Workplace.__new__(Workplace), VirtualClock(), [])  # type: ignore[arg-type]
-    detection = engine.detect(Shop().place.order(Timing()).survey, Silent())
+    detection = engine.detect(Shop().place.order(Timing()).survey, SilentProgress())
     assert (list(detection.suspects()), detection.counts, detection.scanned) == ([], {}, {})
-    assert MESSAGES.mirror.name == SUSPECT.projection

@@ -1,0 +1,233 @@
+"""The store, the journal of lags and the loader on a real Cassandra."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cql.session import Contact, Keyspace, connect
+from model.catalog import IMAP_UID, MAILBOX, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3
+from model.errors import TimedOut
+from model.flags import FlagsChange, FlagsMode, flags_of, parse_flags
+from model.ids import MailboxId, MessageId
+from model.messages import Attachment
+from model.operations import Change, Read, Remove, Scan
+from repair.blobs import FileBlobs
+from repair.clock import SystemClock, Timing
+from repair.decide import Verdict
+from repair.findings import Outcome
+from repair.lag_mending import mend_lags
+from repair.lags import LagJournal, Spool
+from repair.load_journal import Folder
+from repair.loading import Loader
+from repair.mail_files import kind_of
+from repair.mailboxes import Mailboxes
+from repair.truths import StampSource
+from repair.writer import MessageStore, WriterSettings
+from tests.support.awkward import AWKWARD, mbox_of
+from tests.support.keyspaces import LEDGER, MAIL, created, dropped
+from tests.support.mending import Workplace
+from tests.support.progress import SilentProgress
+from tests.support.servers import CassandraServer
+from tests.support.writing import LagList, mail
+
+SETTINGS = (WriterSettings(), WriterSettings(stamp=StampSource.CLOCK), WriterSettings(strong=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """A mail keyspace, its ledger, and what works on them."""
+
+    mail: Keyspace
+    ledger: Keyspace
+    clock: SystemClock
+    place: Workplace
+    blobs: FileBlobs
+    lags: LagList
+
+    def store(self, settings: WriterSettings = SETTINGS[0], tables: Any = None) -> MessageStore:
+        """A store whose lags are listed."""
+        return MessageStore(tables or self.mail, self.blobs, self.lags, self.clock, settings=settings)
+
+    def mailbox(self) -> MailboxId:
+        """A mailbox of nobody else's."""
+        return MailboxId(self.clock.new_uuid())
+
+    def rows(self, table: Any, mailbox: MailboxId) -> list[Any]:
+        """The rows of a mailbox."""
+        return [row for row in self.mail.scan(Scan(table, table.names)) if row["mailboxid"] == mailbox]
+
+
+@pytest.fixture(scope="module")
+def office(cassandra: CassandraServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    """Fresh keyspaces for this file."""
+    names = (cassandra.keyspace(), cassandra.keyspace())
+    with connect(Contact(hosts=(cassandra.host,), port=cassandra.port)) as cluster:
+        tables, ledger = created(cluster, names[0], MAIL), created(cluster, names[1], LEDGER)
+        clock = SystemClock()
+        place = Workplace(tables, ledger, clock, cluster)
+        yield Office(tables, ledger, clock, place, FileBlobs(tmp_path_factory.mktemp("blobs")), LagList())
+        dropped(cluster, names)
+
+
+def change(mode: str, *words: str) -> FlagsChange:
+    """A change of flags."""
+    return FlagsChange(FlagsMode(mode), parse_flags(words))
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=["strong", "by clock", "plain"])
+def test_a_life_of_changes_leaves_no_drift(office: Office, settings: WriterSettings) -> None:
+    """Everything that a message goes through, on real tables, agrees in every projection."""
+    inbox, archive = office.mailbox(), office.mailbox()
+    with office.store(settings) as store:
+        first = store.add(inbox, mail("one", r"\Recent", "work"))
+        store.set_flags(first.place, change("add", r"\Seen", "später"))
+        store.set_flags(first.place, change("replace", r"\Deleted", "später", "urgent"))
+        store.set_flags(first.place, change("remove", "später"))
+        copied = store.copy(first.place, archive)
+        moved = store.move(first.place, archive)
+        store.delete(copied.place)
+        many = store.add_all(inbox, [mail(str(number), r"\Seen") for number in range(30)])
+    assert office.place.drift() == []
+    (row,) = office.rows(IMAP_UID, archive)
+    assert row["uid"] == moved.uid
+    assert flags_of(row) == parse_flags([r"\Deleted", r"\Recent", "urgent"])
+    assert [one.uid for one in many] == list(range(2, 32))
+    assert office.lags.suspects == []
+
+
+def test_projections_carry_the_truths_own_time(office: Office) -> None:
+    """Every cell of the mirror has the WRITETIME of the truth's modseq, after an insert and after a change."""
+    inbox = office.mailbox()
+    with office.store() as store:
+        stored = store.add(inbox, mail("one", "work"))
+        for words in ((r"\Seen",), ("other",)):
+            truth = office.mail.read(Read(IMAP_UID, stored.place.key, times=True))[0]
+            mirrored = office.mail.read(Read(MESSAGE_ID, (inbox, stored.uid), times=True))[0]
+            assert set(mirrored.written_at.values()) == {truth.written_at["modseq"]}
+            store.set_flags(stored.place, change("add", *words))
+
+
+def test_many_threads_on_one_mailbox(office: Office) -> None:
+    """Adds and flags from all sides: every uid once, every change kept, no drift."""
+    inbox = office.mailbox()
+    with office.store() as store, ThreadPoolExecutor(8) as pool:
+        stored = list(pool.map(lambda number: store.add(inbox, mail(str(number))), range(48)))
+        target = stored[0].place
+        list(pool.map(lambda word: store.set_flags(target, change("add", word)), [f"k{n}" for n in range(12)]))
+        list(pool.map(lambda one: store.set_flags(one.place, change("add", r"\Seen")), stored))
+        list(pool.map(lambda one: store.delete(one.place), stored[40:]))
+    assert sorted(one.uid for one in stored) == list(range(1, 49))
+    rows = {row["uid"]: row for row in office.rows(IMAP_UID, inbox)}
+    assert len(rows) == 40
+    assert all(row["flagseen"] for row in rows.values())
+    assert rows[target.uid]["userflags"] == {f"k{n}" for n in range(12)}
+    assert office.place.drift() == []
+
+
+def test_two_stores_do_not_know_of_each_other(office: Office) -> None:
+    """Two processes on one mailbox: what each remembers of its numbers is corrected by the condition."""
+    inbox = office.mailbox()
+    with office.store() as one, office.store() as other, ThreadPoolExecutor(4) as pool:
+        stored = list(pool.map(lambda number: (one, other)[number % 2].add(inbox, mail()), range(24)))
+    assert sorted(message.uid for message in stored) == list(range(1, 25))
+    assert office.mail.read(Read(MESSAGE_COUNTER, (inbox,)))[0].row["nextuid"] >= 24
+    assert office.place.drift() == []
+
+
+def test_a_replayed_add_does_not_double_its_attachments(office: Office) -> None:
+    """The list is assigned whole, as frozen user types."""
+    whole = replace(mail(), attachments=(Attachment("a1", "x.pdf", "cid", is_inline=True),))
+    whole = replace(whole, message_id=MessageId(office.clock.new_uuid()))
+    assert whole.message_id is not None
+    inbox = office.mailbox()
+    with office.store() as store:
+        store.add(inbox, whole)
+        store.add(inbox, whole)
+        assert store.content(whole.message_id) == whole.header + whole.body
+    (seen,) = office.mail.read(Read(MESSAGE_V3, (whole.message_id,)))
+    assert len(seen.row["attachments"]) == 1
+
+
+def test_a_tombstone_from_the_future_is_noticed(office: Office) -> None:
+    """The insert is applied and does not show: a new uid is taken."""
+    inbox, message_id = office.mailbox(), MessageId(office.clock.new_uuid())
+    office.mail.write(Remove(IMAP_UID, (message_id, inbox, 1), at=office.clock.micros() + 3_600_000_000))
+    with office.store() as store:
+        stored = store.add(inbox, replace(mail(), message_id=message_id))
+    assert stored.uid == 2
+    assert len(office.rows(IMAP_UID, inbox)) == 1
+
+
+def test_a_row_without_modseq_is_changed_on_its_other_columns(office: Office) -> None:
+    """`IF modseq = null AND …` works on a real server, and a gone row does not come back."""
+    inbox = office.mailbox()
+    with office.store() as store:
+        stored = store.add(inbox, mail())
+        office.mail.write(Change(IMAP_UID, stored.place.key, {"modseq": None}))
+        assert store.set_flags(stored.place, change("add", r"\Seen")).modseq == 2
+
+
+class Cut:
+    """Tables whose writes to the mirror fail."""
+
+    def __init__(self, tables: Keyspace) -> None:
+        self._tables = tables
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tables, name)
+
+    def write_all(self, writes: Any) -> Any:
+        """Refuse the mirror's, carry out the others."""
+        answers = iter(self._tables.write_all([one for one in writes if one.table is not MESSAGE_ID]))
+        return [TimedOut("cut") if one.table is MESSAGE_ID else next(answers) for one in writes]
+
+
+def test_lags_are_journalled_spooled_and_mended(office: Office, tmp_path: Path) -> None:
+    """In the ledger and in a local file: one call drains, mends exactly them, and forgets them."""
+    inbox, spool = office.mailbox(), Spool(tmp_path, "mail")
+    journal = LagJournal(office.ledger, "mail", office.clock, spool)
+    with MessageStore(Cut(office.mail), office.blobs, journal, office.clock) as store:
+        stored = store.add(inbox, mail("lags", "work"))
+        assert stored.lagged
+        spool.append([])
+        assert store.set_flags(stored.place, change("add", r"\Seen")).lagged
+    found: list[Outcome] = []
+    timing = Timing(no_writers=True)
+    summary = mend_lags(journal, office.mail, office.place.order(timing), office.place.means(timing), found.append)
+    assert [one.result for one in found] == [Verdict.FIXED]
+    assert summary.fixed[Verdict.PROJECT] == 1
+    assert list(journal.due(office.clock.micros())) == []
+    assert spool.files() == []
+    assert office.place.drift() == []
+
+
+def test_an_mbox_is_loaded(office: Office, tmp_path: Path) -> None:
+    """Awkward mail from a file into a mailbox that is made for it; the bytes come back, nothing drifts."""
+    mails = {name: content for name, content in AWKWARD.items() if b"\r" not in content.replace(b"\r\n", b"")}
+    (tmp_path / "mbox").write_bytes(mbox_of(mails))
+    folder = Folder(tmp_path / "mbox", kind_of(tmp_path / "mbox"), office.mail.name, "bob@peer.example", "INBOX")
+    mailboxes = Mailboxes(office.mail, office.clock)
+    inbox = mailboxes.ensure("bob@peer.example", "INBOX")
+    assert mailboxes.ensure("bob@peer.example", "INBOX") == inbox
+    assert office.mail.read(Read(MAILBOX, (inbox,)))[0].row["name"] == "INBOX"
+    with office.store() as store:
+        loaded = Loader(store, office.clock, tmp_path / "state", SilentProgress(), lambda _: None).load(folder, inbox)
+        contents = [store.content(row["messageid"]) for row in office.rows(IMAP_UID, inbox)]
+    assert loaded.stored == len(mails) == len(contents)
+    assert sum(map(len, contents)) == loaded.octets
+    assert office.place.drift() == []
+
+
+def test_dates_are_kept_to_the_millisecond(office: Office) -> None:
+    """What a real server keeps of a date is the same in truth, mirror and content."""
+    inbox, date = office.mailbox(), datetime(1999, 12, 31, 23, 59, 59, 123_000, tzinfo=UTC)
+    with office.store() as store:
+        stored = store.add(inbox, replace(mail(), internal_date=date))
+    (content,) = office.mail.read(Read(MESSAGE_V3, (stored.message_id,)))
+    assert {office.rows(table, inbox)[0]["internaldate"] for table in (IMAP_UID, MESSAGE_ID)} == {date}
+    assert content.row["internaldate"] == date

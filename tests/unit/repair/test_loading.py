@@ -1,0 +1,295 @@
+"""Loading folders: everything stored or named, never twice, and after a kill it goes on where it was."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.catalog import IMAP_UID
+from model.errors import AccessDenied, MailmendError, UnsafeRequest, WrongUse
+from model.flags import SystemFlag, flags_of
+from model.operations import PutIfAbsent
+from repair.load_journal import Folder, LoadJournal, message_id_of
+from repair.loading import Loaded, Loader, LoadLimits
+from repair.mail_files import Refused, kind_of
+from tests.support.awkward import AWKWARD, mbox_of
+from tests.support.clock import uuid_at
+from tests.support.progress import SilentProgress
+from tests.support.writing import Desk
+
+NOTHING_LEFT = "already, all of it"
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing in the loader catches it."""
+
+
+@dataclass(slots=True)
+class Bench:
+    """A desk, a state directory, and loads into its inbox."""
+
+    directory: Path
+    desk: Desk = field(default_factory=Desk)
+    refused: list[Refused] = field(default_factory=list)
+    progress: SilentProgress = field(default_factory=SilentProgress)
+    limits: LoadLimits = field(default_factory=lambda: LoadLimits(batch_messages=4))
+
+    def load(self, path: Path, mailbox: str = "INBOX", *, again: bool = False) -> Loaded:
+        """Load a path into a mailbox of that name."""
+        folder = Folder(path, kind_of(path), "mail", "bob", mailbox)
+        target = self.desk.inbox if mailbox == "INBOX" else self.desk.archive
+        return self.loader().load(folder, target, again=again)
+
+    def loader(self) -> Loader:
+        """A loader, as a new process has it."""
+        return Loader(
+            self.desk.store,
+            self.desk.clock,
+            self.directory / "state",
+            self.progress,
+            self.refused.append,
+            limits=self.limits,
+        )
+
+    @property
+    def uids(self) -> list[int]:
+        """The uids in the inbox."""
+        return sorted(row["uid"] for row in self.desk.rows(IMAP_UID) if row["mailboxid"] == self.desk.inbox)
+
+    def subjects(self) -> list[bytes]:
+        """The content of everything that is stored, sorted."""
+        return sorted(self.desk.store.content(row["messageid"]) for row in self.desk.rows(IMAP_UID))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """A fresh bench."""
+    return Bench(tmp_path)
+
+
+def numbered(count: int, first: int = 0) -> dict[str, bytes]:
+    """Small mails that differ."""
+    return {str(n): f"Subject: mail {n}\n\nbody {n}\n".encode() for n in range(first, first + count)}
+
+
+def an_mbox(directory: Path, mails: dict[str, bytes]) -> Path:
+    """An mbox of the mails."""
+    path = directory / "mbox"
+    path.write_bytes(mbox_of(mails))
+    return path
+
+
+def a_maildir(directory: Path, mails: dict[str, bytes]) -> Path:
+    """A Maildir of the mails, all of them read."""
+    path = directory / "Maildir"
+    for name in ("cur", "new", "tmp"):
+        (path / name).mkdir(parents=True, exist_ok=True)
+    for name, content in mails.items():
+        (path / "cur" / f"17000{name:>05}.x.host:2,S").write_bytes(content)
+    return path
+
+
+def eml_files(directory: Path, mails: dict[str, bytes]) -> Path:
+    """A directory of .eml files."""
+    path = directory / "emls"
+    path.mkdir(exist_ok=True)
+    for name, content in mails.items():
+        (path / f"{name}.eml").write_bytes(content)
+    return path
+
+
+FOLDERS = pytest.mark.parametrize("make", [an_mbox, a_maildir, eml_files])
+Make = Callable[[Path, dict[str, bytes]], Path]
+
+
+@FOLDERS
+def test_everything_is_stored_once(bench: Bench, tmp_path: Path, make: Make) -> None:
+    """All messages, projected, counted; progress tells of each."""
+    loaded = bench.load(make(tmp_path, numbered(10)))
+    assert (loaded.stored, loaded.already, loaded.refused, loaded.lagged) == (10, 0, 0, 0)
+    assert bench.subjects() == sorted(numbered(10).values())
+    assert bench.uids == list(range(1, 11))
+    assert bench.desk.drift() == []
+    assert bench.progress.steps == 10
+    assert loaded.octets == sum(map(len, numbered(10).values()))
+
+
+@FOLDERS
+def test_a_second_load_is_refused(bench: Bench, tmp_path: Path, make: Make) -> None:
+    """Unless a second copy is asked for; another mailbox is another load."""
+    path = make(tmp_path, numbered(5))
+    bench.load(path)
+    with pytest.raises(UnsafeRequest, match=NOTHING_LEFT):
+        bench.load(path)
+    assert bench.load(path, "Archive").stored == 5
+    assert bench.load(path, again=True).stored == 5
+    assert len(bench.uids) == 10
+    with pytest.raises(UnsafeRequest, match=NOTHING_LEFT):
+        bench.load(path)
+
+
+@FOLDERS
+def test_mail_that_came_since_is_loaded_alone(bench: Bench, tmp_path: Path, make: Make) -> None:
+    """An mbox that grew, a directory with new files: only what is new."""
+    path = make(tmp_path, numbered(5))
+    bench.load(path)
+    make(tmp_path, numbered(8))
+    assert bench.load(path).stored == 3
+    assert bench.subjects() == sorted(numbered(8).values())
+
+
+@FOLDERS
+@pytest.mark.parametrize("writes", range(0, 60, 3))
+def test_a_kill_anywhere_is_resumed_without_doubles(bench: Bench, tmp_path: Path, make: Make, writes: int) -> None:
+    """Killed after any number of operations on the tables: the next load completes it, each message once."""
+    # Given a load that is killed in the middle of a batch
+    path = make(tmp_path, numbered(6))
+    left = [writes]
+
+    def kill(operation: object, carry_out: Callable[[], Any]) -> Any:
+        if left[0] == 0:
+            raise Killed
+        left[0] -= 1
+        return carry_out()
+
+    bench.desk.tables.surround = kill
+    with suppress(Killed):
+        bench.load(path)
+    # When it is run again
+    bench.desk.tables.surround = bench.desk.faults
+    try:
+        bench.load(path)
+    except UnsafeRequest:
+        assert left[0] > 0, "the first load was not killed"
+    # Then each message is there once, and what may lack a projection is journalled
+    assert bench.subjects() == sorted(numbered(6).values())
+    lagging = {suspect.key for suspect in bench.desk.lags.suspects if suspect.projection == "messageIdTable"}
+    missing = [word for word in bench.desk.drift() if word.startswith("messageIdTable")]
+    assert len(missing) <= len(lagging)
+
+
+def test_a_failure_in_the_middle_is_resumed(bench: Bench, tmp_path: Path) -> None:
+    """The error is raised, what was stored stays, and the same command goes on."""
+    path = an_mbox(tmp_path, numbered(10))
+    stored: list[int] = []
+
+    def fail_sixth(operation: object, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, PutIfAbsent) and operation.table is IMAP_UID:
+            stored.append(1)
+            if len(stored) == 6:
+                raise AccessDenied("not yours")
+        return carry_out()
+
+    bench.desk.tables.surround = fail_sixth
+    with pytest.raises(AccessDenied):
+        bench.load(path)
+    loaded = bench.load(path)
+    assert loaded.already >= 1
+    assert bench.subjects() == sorted(numbered(10).values())
+
+
+def test_awkward_mail_is_stored_as_it_is(bench: Bench, tmp_path: Path) -> None:
+    """Malformed or not: the bytes of every mail come back."""
+    loaded = bench.load(eml_files(tmp_path, dict(AWKWARD)))
+    assert loaded.stored == len(AWKWARD)
+    assert bench.subjects() == sorted(AWKWARD.values())
+    assert bench.desk.drift() == []
+
+
+def test_what_cannot_be_taken_is_named(bench: Bench, tmp_path: Path) -> None:
+    """A mail too large is refused by name and counted; another file is only named. Both are named each time."""
+    bench.limits = LoadLimits(batch_messages=4, octets_max=1000)
+    path = eml_files(tmp_path, {**numbered(3), "large": b"x" * 2000})
+    (path / "readme.txt").write_text("no mail")
+    loaded = bench.load(path)
+    assert (loaded.stored, loaded.refused) == (3, 1)
+    assert sorted(Path(one.name).name for one in bench.refused) == ["large.eml", "readme.txt"]
+    assert bench.load(path) == Loaded(refused=1)
+
+
+def test_batches_are_bounded_in_bytes(bench: Bench, tmp_path: Path) -> None:
+    """A batch is full after so many messages, or so many bytes."""
+    bench.limits = LoadLimits(batch_messages=100, batch_octets=3000)
+    bench.load(an_mbox(tmp_path, {str(n): b"Subject: x\n\n" + b"y" * 1000 + b"\n" for n in range(9)}))
+    assert len({row["modseq"] for row in bench.desk.rows(IMAP_UID)}) == 3
+
+
+def test_flags_and_dates_come_along(bench: Bench, tmp_path: Path) -> None:
+    """Read mail of a Maildir is seen."""
+    bench.load(a_maildir(tmp_path, numbered(2)))
+    assert {flags_of(row).system for row in bench.desk.rows(IMAP_UID)} == {frozenset({SystemFlag.SEEN})}
+
+
+def test_another_file_of_the_same_name_is_not_resumed(bench: Bench, tmp_path: Path) -> None:
+    """An mbox that was replaced or shortened is refused rather than read from its middle."""
+    path = an_mbox(tmp_path, numbered(5))
+    bench.load(path)
+    for other in (numbered(4), numbered(9, first=100)):
+        an_mbox(tmp_path, other)
+        with pytest.raises(WrongUse, match="not the file"):
+            bench.load(path)
+    assert bench.load(path, again=True).stored == 9
+
+
+def test_an_mbox_that_was_empty_may_fill(bench: Bench, tmp_path: Path) -> None:
+    """Nothing is loaded of an empty one; later all of it is."""
+    path = an_mbox(tmp_path, {})
+    assert bench.load(path) == Loaded()
+    an_mbox(tmp_path, numbered(2))
+    assert bench.load(path).stored == 2
+
+
+def test_two_processes_do_not_load_the_same(bench: Bench, tmp_path: Path) -> None:
+    """The second is refused while the first is at work."""
+    path = an_mbox(tmp_path, numbered(2))
+    folder = Folder(path, kind_of(path), "mail", "bob", "INBOX")
+    with LoadJournal(tmp_path / "state", folder), pytest.raises(UnsafeRequest, match="another process"):
+        bench.load(path)
+    assert bench.load(path).stored == 2
+
+
+def test_torn_lines_of_the_journal_are_passed_over(bench: Bench, tmp_path: Path) -> None:
+    """A kill may leave half a line; the next load begins a line of its own."""
+    path = an_mbox(tmp_path, numbered(3))
+    bench.load(path)
+    (journal,) = (tmp_path / "state").iterdir()
+    with journal.open("ab") as file:
+        file.write(b'\n{"begin": ["12')
+    an_mbox(tmp_path, numbered(5))
+    assert bench.load(path).stored == 2
+    with pytest.raises(UnsafeRequest, match=NOTHING_LEFT):
+        bench.load(path)
+
+
+def test_ids_are_made_of_the_load_and_the_key() -> None:
+    """The same at every try, of the load's own time, different for every message and load."""
+    load, other = uuid_at(1_000_000, 1), uuid_at(2_000_000, 2)
+    ids = {message_id_of(one, key) for one in (load, other) for key in ("0", "1", "caf\udce9")}
+    assert len(ids) == 6
+    assert message_id_of(load, "0") == message_id_of(load, "0")
+    assert {one.version for one in ids} == {1}
+    assert {one.time for one in ids} == {load.time, other.time}
+
+
+def test_lagging_messages_are_counted(bench: Bench, tmp_path: Path) -> None:
+    """The sums say how many wait for `repair lags`."""
+    bench.desk.faults.fail(lambda one: one.table.spelling == "messageIdTable", AccessDenied("no"), times=2)
+    assert bench.load(an_mbox(tmp_path, numbered(3))).lagged == 2
+
+
+def test_a_full_disk_for_blobs_stops_the_load(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error, nothing half done, and the same command goes on."""
+
+    def full(_: bytes) -> str:
+        raise MailmendError("no room")
+
+    path = an_mbox(tmp_path, numbered(3))
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.desk.store._blobs, "put", full)
+        with pytest.raises(MailmendError, match="no room"):
+            bench.load(path)
+    assert bench.desk.rows(IMAP_UID) == []
+    assert bench.load(path).stored == 3
