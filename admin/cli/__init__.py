@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import click
 
-from admin.cli.endings import PipeClosed, ending_of, heed_termination
+from admin.cli.endings import PipeClosed, ending_of, heed_termination, quiet_libraries
 from admin.cli.groups import Later, LazyGroup
 from admin.cli.options import config_option
 
@@ -79,4 +79,5 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def main() -> NoReturn:
     """The entry point of the installed command."""
     heed_termination()
+    quiet_libraries()
     sys.exit(run())

@@ -3,6 +3,7 @@
 No traceback ever reaches the terminal; one that nobody foresaw goes to a file, which the message names.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -41,15 +42,16 @@ def ending_of(command: Callable[[], object]) -> int:
     except (BrokenPipeError, PipeClosed):
         return _pipe_closed()
     except MailmendError as error:
+        if _while_interrupted(error):
+            return _interrupted()
         say(f"mailmend: {error}")
         return int(error.exit_code)
     except click.ClickException as error:
         return _wrong_use(error)
     except (click.Abort, KeyboardInterrupt):
-        say(GO_ON)
-        return INTERRUPTED
+        return _interrupted()
     except Exception as error:  # noqa: BLE001 - the last door: whatever nobody foresaw ends here
-        return _unforeseen(error)
+        return _interrupted() if _while_interrupted(error) else _unforeseen(error)
     return code if isinstance(code, int) else int(ExitCode.FINE)
 
 
@@ -68,6 +70,26 @@ def heed_termination() -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
+
+
+def _interrupted() -> int:
+    say(GO_ON)
+    return INTERRUPTED
+
+
+def _while_interrupted(error: BaseException | None) -> bool:
+    """Whether the error came of letting go after an interruption: Spark, for example, may have been interrupted too."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
+
+
+def quiet_libraries() -> None:
+    """What libraries log about failures is raised as well; on the terminal it would stand beside our own message."""
+    for name in ("py4j", "pyspark"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
 
 
 def _wrong_use(error: click.ClickException) -> int:

@@ -48,6 +48,22 @@ def test_an_interruption_says_how_to_go_on(error: BaseException, capsys: pytest.
     assert GO_ON in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("later", [RuntimeError("the JVM is gone"), CannotReach("gone")])
+def test_what_fails_while_letting_go_after_an_interruption_is_the_interruption(
+    later: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C reaches Spark's own processes too; that is no crash of ours."""
+
+    def command() -> object:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise later
+
+    assert ending_of(command) == INTERRUPTED
+    assert GO_ON in capsys.readouterr().err
+
+
 def test_what_nobody_foresaw_is_one_line_and_a_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
