@@ -35,7 +35,7 @@ class PipeClosed(Exception):
     """Whoever read our output went away; not an OSError, or click would end with 1, which means drift."""
 
 
-def ending_of(command: Callable[[], object]) -> int:
+def ending_of(command: Callable[[], object]) -> int:  # noqa: PLR0911 - one return for each kind of ending
     """Run the command and say how it ended: its exit code, after the message where one is due."""
     try:
         code = command()
