@@ -89,7 +89,7 @@ def demo(messages: int, engine: str, *, keep: bool) -> None:
     layout = default_layout(os.environ, Path.home(), "demo")
     cluster = local_cluster(layout.root, progress=progress_for(sys.stderr))
     _remove(cluster)
-    port = free_port([HOST], os.getpid() + 1)  # the cluster looks for its own second port from our pid on
+    port = free_port([HOST], os.getpid())
     try:
         _say(1, "A real Cassandra, of its own")
         cluster.up(Wishes(native_port=port))

@@ -25,9 +25,8 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
 GO_ON: Final = (
-    "Interrupted. Every row is either as it was or mended, and each before-image was kept before its write.\n"
-    "To go on, type the same command again: it looks anew and mends what is left. "
-    "What was written so far: mailmend runs list"
+    "Interrupted. To go on, type the same command again: it looks anew and does what is left.\n"
+    "A repair leaves every row as it was or mended, its before-image kept first: mailmend runs list"
 )
 
 

@@ -24,7 +24,7 @@ from admin.local.nodes import READY_SECONDS_MAX, Node
 from admin.local.ports import free_port
 from admin.local.processes import ProcessId
 from admin.local.progress import Progress, Silent
-from admin.local.settings import Settings, Wishes, first_settings, hosts_of, later_settings
+from admin.local.settings import NATIVE_PORT_DEFAULT, Settings, Wishes, first_settings, hosts_of, later_settings
 from admin.local.state import State, read_state, write_state
 from admin.local.status import ClusterState, ClusterStatus, NodeState, NodeStatus
 from model.errors import LocalServerError, UnsafeRequest, WrongUse
@@ -123,7 +123,8 @@ class LocalCluster:
         state = read_state(self.layout.state)
         if state.settings is None:
             hosts = hosts_of(1 if wishes.nodes is None else wishes.nodes)
-            state = State(first_settings(wishes, free_port(hosts, os.getpid())))
+            native = wishes.native_port or NATIVE_PORT_DEFAULT
+            state = State(first_settings(wishes, free_port(hosts, os.getpid(), besides={native})))
         else:
             wanted = later_settings(state.settings, wishes)
             if wanted != state.settings and self._running(state):

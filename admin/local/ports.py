@@ -2,7 +2,7 @@
 
 import errno
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from model.errors import LocalServerError
@@ -13,8 +13,10 @@ _LAST: Final = 32_000
 _STRIDE: Final = 7
 
 
-def free_port(hosts: Sequence[str], seed: int) -> int:
-    """A port that is free on every one of the addresses; another seed begins the search elsewhere.
+def free_port(hosts: Sequence[str], seed: int, besides: Collection[int] = ()) -> int:
+    """A port that is free on every one of the addresses, and none of `besides`, which are promised already.
+
+    Another seed begins the search elsewhere.
 
     Raises:
         LocalServerError: none is free.
@@ -22,7 +24,7 @@ def free_port(hosts: Sequence[str], seed: int) -> int:
     count = _LAST - _FIRST
     for step in range(count):
         port = _FIRST + (seed * _STRIDE + step) % count
-        if all(_failure(host, port) is None for host in hosts):
+        if port not in besides and all(_failure(host, port) is None for host in hosts):
             return port
     raise LocalServerError(f"no port between {_FIRST} and {_LAST} is free on {', '.join(hosts)}")
 

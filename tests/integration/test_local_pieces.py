@@ -49,6 +49,12 @@ def test_a_free_port_is_free_on_every_address() -> None:
     assert free_port(hosts, 500) != port
 
 
+def test_a_port_that_is_promised_already_is_not_given_again() -> None:
+    """A node's second port never is its first, though nobody listens on either yet."""
+    first = free_port(["127.0.0.1"], 7)
+    assert free_port(["127.0.0.1"], 7, besides={first}) != first
+
+
 def test_a_port_that_is_taken_on_one_address_is_passed_over() -> None:
     """All nodes share the number, so it has to be free for all of them."""
     first = free_port(["127.0.0.1"], 7)
