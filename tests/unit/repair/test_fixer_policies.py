@@ -1,0 +1,159 @@
+"""What a repair does only when it is asked to: restore, quarantine, collect; each with its guards, in memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cql.statements import Operation
+from model.catalog import (
+    FIRST_UNSEEN,
+    IMAP_UID,
+    MESSAGE_ID,
+    MESSAGE_V3,
+)
+from model.operations import RemoveIf
+from repair.clock import MICROS
+from repair.decide import Verdict
+from repair.findings import Suspect
+from tests.support.clock import START
+from tests.support.repairing import (
+    DAY_SECONDS,
+    LONG_AGO,
+    World,
+    content_row,
+    message,
+    mirror_suspect,
+    place,
+    truth_row,
+)
+
+
+@pytest.fixture
+def world() -> World:
+    """An empty mail keyspace with a run under way."""
+    return World()
+
+
+class TestLastTraces:
+    """Projections without truth: withdrawn, restored or reported."""
+
+    def test_a_last_trace_is_told_apart(self, world: World) -> None:
+        """The content stands, and no truth row of the message does."""
+        lost, moved = truth_row(1), truth_row(2)
+        for row in (lost, moved):
+            world.message(row)
+        world.remove(IMAP_UID, IMAP_UID.key_of(lost), at=LONG_AGO + 1)
+        world.remove(IMAP_UID, IMAP_UID.key_of(moved), at=LONG_AGO + 1)
+        world.put(IMAP_UID, {**moved, "uid": 77})
+
+        outcomes = world.revisit(
+            [mirror_suspect(row, Verdict.WITHDRAW, known=False) for row in (lost, moved)], dangling="report"
+        )
+
+        assert {one.suspect.key[1]: one.last_trace for one in outcomes} == {1: True, 2: False}
+        assert {one.result for one in outcomes} == {None}
+
+    def test_a_last_trace_is_restored_whole(self, world: World) -> None:
+        """--dangling restore gives the truth back with every column, if none is there."""
+        truth = world.message(truth_row(flagseen=True, userflags=frozenset({"x"})))
+        world.remove(IMAP_UID, IMAP_UID.key_of(truth), at=LONG_AGO + 1)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.WITHDRAW, known=False)], dangling="restore")
+
+        assert (outcome.verdict, outcome.result, outcome.last_trace) == (Verdict.WITHDRAW, Verdict.FIXED, True)
+        seen = world.get(IMAP_UID, IMAP_UID.key_of(truth))
+        assert seen is not None
+        assert {name: cell for name, cell in seen.row.items() if cell is not None} == {
+            name: cell for name, cell in truth.items() if cell is not None
+        }
+
+    def test_what_is_no_last_trace_is_withdrawn_even_then(self, world: World) -> None:
+        """A projection whose content is gone can restore nothing."""
+        truth = world.message(truth_row(), content=False)
+        world.remove(IMAP_UID, IMAP_UID.key_of(truth), at=LONG_AGO + 1)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.WITHDRAW, known=False)], dangling="restore")
+
+        assert outcome.result is Verdict.FIXED
+        assert world.get(MESSAGE_ID, place(truth)) is None
+
+
+class TestQuarantine:
+    """Truth rows whose content is lost."""
+
+    def test_an_orphan_goes_with_its_projections(self, world: World) -> None:
+        """The truth row first, conditionally; then the mirror's and the filters' rows; each with a before-image."""
+        truth = world.message(truth_row(flagdeleted=True), content=False)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.LOST_CONTENT)], orphans="quarantine")
+
+        assert (outcome.verdict, outcome.result) == (Verdict.LOST_CONTENT, Verdict.FIXED)
+        assert world.get(IMAP_UID, IMAP_UID.key_of(truth)) is None
+        assert world.get(MESSAGE_ID, place(truth)) is None
+        assert world.get(FIRST_UNSEEN, place(truth)) is None
+        recorded = {one.suspect.projection for one in world.ledger.findings(world.run)}
+        assert recorded == {"messageIdTable", "firstUnseen", "messageDeleted"}
+
+    def test_nothing_younger_than_a_day_is_quarantined(self, world: World) -> None:
+        """Its birth stands in the message id."""
+        young = truth_row(born=START - (DAY_SECONDS - 1) * MICROS)
+        world.message(young, content=False)
+
+        (outcome,) = world.revisit([mirror_suspect(young, Verdict.LOST_CONTENT)], orphans="quarantine")
+
+        assert (outcome.verdict, outcome.result) == (Verdict.LOST_CONTENT, None)
+        assert world.get(IMAP_UID, IMAP_UID.key_of(young)) is not None
+
+    def test_an_orphan_that_changed_meanwhile_stays(self, world: World) -> None:
+        """The removal is conditional on what was seen."""
+        truth = world.message(truth_row(), content=False)
+
+        def user_is_faster(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, RemoveIf):
+                world.memory.surround = lambda _, plain: plain()
+                world.put(IMAP_UID, {**truth, "modseq": 2}, at=START)
+            return carry_out()
+
+        world.memory.surround = user_is_faster
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.LOST_CONTENT)], orphans="quarantine")
+
+        assert outcome.result is Verdict.MOVED
+        assert world.get(MESSAGE_ID, place(truth)) is not None
+
+
+class TestLeaks:
+    """Content that no truth names."""
+
+    def test_a_leak_is_reported_and_collected_on_demand(self, world: World) -> None:
+        """--leaks collect removes the row, with a before-image."""
+        world.put(MESSAGE_V3, content_row(message(1)))
+        suspect = Suspect("messageV3", (message(1),), Verdict.LEAK)
+
+        (reported,) = world.revisit([suspect])
+        (collected,) = world.revisit([suspect], leaks="collect")
+
+        assert (reported.verdict, reported.result) == (Verdict.LEAK, None)
+        assert (collected.verdict, collected.result) == (Verdict.LEAK, Verdict.FIXED)
+        assert world.get(MESSAGE_V3, (message(1),)) is None
+
+    def test_content_that_a_truth_names_by_now_is_kept(self, world: World) -> None:
+        """The second look finds the truth by the content's own key."""
+        world.message(truth_row())
+
+        (outcome,) = world.revisit([Suspect("messageV3", (message(1),), Verdict.LEAK)], leaks="collect")
+
+        assert (outcome.verdict, outcome.result) == (Verdict.AGREE, None)
+
+    @pytest.mark.parametrize(
+        ("born", "written"), [(START - 3600 * MICROS, LONG_AGO), (LONG_AGO, START - 3600 * MICROS)]
+    )
+    def test_nothing_younger_than_a_day_is_collected(self, world: World, born: int, written: int) -> None:
+        """Neither by the message's birth nor by the row's own time."""
+        world.put(MESSAGE_V3, content_row(message(1, born)), at=written)
+
+        (outcome,) = world.revisit([Suspect("messageV3", (message(1, born),), Verdict.LEAK)], leaks="collect")
+
+        assert (outcome.verdict, outcome.result) == (Verdict.LEAK, None)
+        assert world.get(MESSAGE_V3, (message(1, born),)) is not None
