@@ -1,0 +1,110 @@
+"""Two engines, one answer: what Spark finds in a keyspace and what the local engine finds are the same suspects.
+
+The keyspace is that of James with its recorded damages, and every other kind of damage besides: clashes, torn rows,
+lost content, wrong filters, unions and counters, paths without mailboxes.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from cql.memory import MemoryTables
+from cql.session import CassandraCluster, Contact, connect
+from model.operations import Change, Count, Put, Remove, Write
+from model.projections import Family
+from repair.clock import SystemClock
+from repair.decide import DETECTED
+from repair.findings import Engine, Survey, Suspect
+from repair.local_engine import LocalEngine
+from repair.ports import Tables
+from repair.runs import Ledger
+from tests.support.james import james_families, james_rows, load_james
+from tests.support.keyspaces import dropped
+from tests.support.progress import SilentProgress
+from tests.support.servers import CassandraServer
+
+pyspark = pytest.importorskip("pyspark")
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.spark]
+
+NAME = "d_engines"
+CLOCK = SystemClock()
+MESSAGES, PATHS = james_families()
+
+
+@pytest.fixture(scope="module")
+def contact(cassandra: CassandraServer) -> Contact:
+    """Where the server is."""
+    return Contact((cassandra.host,), cassandra.port, cassandra.local_dc)
+
+
+@pytest.fixture(scope="module")
+def cluster(contact: Contact) -> Iterator[CassandraCluster]:
+    """A session of the driver."""
+    with connect(contact) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def mail(cluster: CassandraCluster) -> Iterator[Tables]:
+    """The keyspace with damage of every kind."""
+    dropped(cluster, (NAME,))
+    tables = load_james(cluster, NAME, damaged=True)
+    assert not any(tables.write_all(further_damage(random.Random(7))))
+    yield tables
+    dropped(cluster, (NAME,))
+
+
+def further_damage(chance: random.Random) -> list[Write]:
+    """What the recorded damages lack."""
+    truths = james_rows("imapuidtable", damaged=True)
+    writes: list[Write] = []
+    for one in MESSAGES.filters:
+        for row in chance.sample(truths, 30):
+            key = one.key_of(row)
+            there: Sequence[Write] = (Put(one.table, one.table.key_row(key)), Remove(one.table, key))
+            writes.append(chance.choice(there))
+        strangers = [(row["mailboxid"], row["uid"] + 100_000) for row in chance.sample(truths, 5)]
+        writes += [Put(one.table, one.table.key_row(key)) for key in strangers]
+    for row in chance.sample(truths, 8):
+        added = {"userflags": frozenset({"odd", "with, comma", 'with "quote"'})}
+        writes.append(Change(MESSAGES.truth, MESSAGES.truth.key_of(row), add=added))
+        writes += [Remove(union.table, union.key_of(row)) for union in MESSAGES.unions]
+    torn, clashing = chance.sample(truths, 10), chance.sample(truths, 10)
+    writes += [Change(MESSAGES.truth, MESSAGES.truth.key_of(row), assign={"headercontent": None}) for row in torn]
+    writes += [Put(MESSAGES.truth, {**row, "messageid": chance.choice(truths)["messageid"]}) for row in clashing]
+    assert MESSAGES.content is not None
+    writes += [Remove(MESSAGES.content.table, (row["messageid"],)) for row in chance.sample(truths, 10)]
+    for counts in MESSAGES.counts:
+        deltas = [{"count": chance.randint(-2, 2), "unseen": chance.randint(-2, 2)} for _ in range(6)]
+        pairs = zip(chance.sample(truths, 6), deltas, strict=True)
+        writes += [Count(counts.table, counts.key_of(row), delta) for row, delta in pairs]
+    writes += [Remove(PATHS.truth, PATHS.truth.key_of(row)) for row in chance.sample(james_rows("mailboxpathv3"), 5)]
+    return writes
+
+
+def found(engine: Engine, families: tuple[Family, ...], **survey: Any) -> tuple[list[Suspect], dict[str, int]]:
+    """Every suspect in an order of its own, and the rows read."""
+    detection = engine.detect(Survey(families, **survey), SilentProgress())
+    suspects = sorted(detection.suspects(), key=lambda one: (one.projection, str(one.key)))
+    scanned = dict(detection.scanned)
+    counts = {name: dict(sums) for name, sums in detection.counts.items()}
+    detection.close()
+    assert sum(sum(sums.values()) for sums in counts.values()) == len(suspects)
+    return suspects, scanned
+
+
+@pytest.mark.parametrize("accept_torn", [False, True])
+def test_both_engines_find_the_same(mail: Tables, contact: Contact, spark: Any, *, accept_torn: bool) -> None:
+    """Key by key: verdicts, the truths that were seen, what is wanted; and the same rows were read for it."""
+    spark_engine = pytest.importorskip("spark_repair.message_inconsistencies").SparkEngine(spark, contact, NAME)
+    ledger = Ledger(MemoryTables(CLOCK.micros), CLOCK)
+    families = (MESSAGES, PATHS)
+    local, rows = found(LocalEngine(mail, ledger, CLOCK), families, accept_torn=accept_torn)
+    distributed, rows_of_spark = found(spark_engine, families, accept_torn=accept_torn)
+    assert distributed == local
+    assert rows_of_spark == rows
+    if not accept_torn:
+        assert {suspect.verdict for suspect in local} == set(DETECTED)
