@@ -19,8 +19,8 @@ from model.errors import (
     UnknownKeyspace,
 )
 
-_NO_KEYSPACE: Final = re.compile(r"Couldn't find (\S+) or any similarly named keyspaces")
-_NO_TABLE: Final = re.compile(r"Couldn't find table (\S+) in|Couldn't find (\S+)\.(\S+)|unconfigured table (\S+)")
+_NO_KEYSPACE: Final = re.compile(r"Couldn't find keyspace|or any similarly named keyspaces")
+_NO_TABLE: Final = re.compile(r"Couldn't find table (\w+)|Couldn't find (\w+) or any similarly|unconfigured table (\w+)")
 _DENIED: Final = re.compile(r"AuthenticationException|UnauthorizedException|Provided username .* incorrect")
 _FEW: Final = re.compile(r"UnavailableException|Not enough replicas")
 _LATE: Final = re.compile(r"ReadTimeoutException|DriverTimeoutException|ReadFailureException")

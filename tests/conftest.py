@@ -6,6 +6,9 @@ import pytest
 
 from admin.local import Wishes
 from tests.support.servers import CassandraServer, ThreeNodes, local_node, one_node, three_local_nodes
+from tests.support.spark import spark
+
+__all__ = ["spark"]
 
 _NEED_CASSANDRA = {"cassandra", "cassandra41", "three_nodes", "throwaway"}
 

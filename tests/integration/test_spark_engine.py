@@ -1,0 +1,141 @@
+"""The Spark engine on a real Cassandra: it finds what the local engine finds, and mends it on its executors."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cql.contact import Contact
+from cql.session import CassandraCluster, connect
+from model.errors import AccessDenied, CannotReach, MailmendError, SchemaMismatch, UnknownKeyspace
+from repair.clock import SystemClock, Timing, take_as_of
+from repair.decide import MENDABLE, Verdict
+from repair.findings import Errand, Survey, Suspect
+from repair.local_engine import LocalEngine
+from repair.ports import Tables
+from repair.runs import Ledger
+from spark_repair.message_inconsistencies import SparkEngine
+from tests.support.james import james_families, james_rows, load_james
+from tests.support.keyspaces import LEDGER, created, dropped
+from tests.support.progress import SilentProgress
+from tests.support.servers import CassandraServer
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.spark]
+
+MAIL, HEALTHY, BOOK = "d_spark_mail", "d_spark_healthy", "d_spark_ledger"
+CLOCK = SystemClock()
+SURVEY = Survey(james_families())
+
+
+@pytest.fixture(scope="module")
+def contact(cassandra: CassandraServer) -> Contact:
+    """Where the server is."""
+    return Contact((cassandra.host,), cassandra.port, cassandra.local_dc)
+
+
+@pytest.fixture(scope="module")
+def cluster(contact: Contact) -> Iterator[CassandraCluster]:
+    """A session of the driver."""
+    with connect(contact) as cluster:
+        yield cluster
+        dropped(cluster, (MAIL, HEALTHY, BOOK))
+
+
+@pytest.fixture(scope="module")
+def mail(cluster: CassandraCluster) -> Tables:
+    """The keyspace of James with its 200 damages."""
+    dropped(cluster, (MAIL,))
+    return load_james(cluster, MAIL, damaged=True)
+
+
+@pytest.fixture(scope="module")
+def ledger(cluster: CassandraCluster) -> Ledger:
+    """A ledger beside it."""
+    return Ledger(created(cluster, BOOK, LEDGER), CLOCK)
+
+
+@pytest.fixture(scope="module")
+def engine(spark: SparkSession, contact: Contact) -> SparkEngine:
+    """Spark over the damaged keyspace."""
+    return SparkEngine(spark, contact, MAIL, BOOK)
+
+
+def found(engine: SparkEngine | LocalEngine) -> list[Suspect]:
+    """What a check finds, in one order."""
+    detection = engine.detect(SURVEY, SilentProgress())
+    suspects = sorted(detection.suspects(), key=lambda one: (one.projection, str(one.key)))
+    assert sum(sum(sums.values()) for sums in detection.counts.values()) == len(suspects)
+    detection.close()
+    return suspects
+
+
+def test_a_healthy_keyspace_has_leaks_and_nothing_else(
+    spark: SparkSession, contact: Contact, cluster: CassandraCluster
+) -> None:
+    """What James wrote agrees with itself; 83 contents of deleted messages stayed. Every row is counted."""
+    dropped(cluster, (HEALTHY,))
+    load_james(cluster, HEALTHY)
+    detection = SparkEngine(spark, contact, HEALTHY).detect(SURVEY, SilentProgress())
+    assert detection.counts == {"messageV3": {Verdict.LEAK: 83}}
+    assert detection.scanned == {
+        table.spelling: len(james_rows(table.name)) for family in james_families() for table in family.tables
+    }
+    detection.close()
+
+
+def test_both_engines_find_the_same_and_spark_mends_it(
+    engine: SparkEngine, mail: Tables, ledger: Ledger, cluster: CassandraCluster
+) -> None:
+    """Suspect by suspect, truth ids and all; then 182 mended, 18 lost contents and 83 leaks left, nothing else."""
+    suspects = found(engine)
+    assert suspects == found(LocalEngine(mail, ledger, CLOCK))
+    detection = engine.detect(SURVEY, SilentProgress())
+    progress = SilentProgress()
+    outcomes = list(detection.revisit(errand(cluster, ledger), progress))
+    again = list(detection.revisit(errand(cluster, None), SilentProgress()))
+    detection.close()
+    assert [one.error for one in outcomes if one.error] == []
+    assert sorted(map(_name, outcomes)) == sorted((one.projection, str(one.key)) for one in suspects)
+    assert Counter(one.result for one in outcomes if one.suspect.projection == "messageIdTable")[Verdict.FIXED] == 182
+    assert Counter(one.verdict for one in again if one.verdict is not Verdict.AGREE) == {
+        Verdict.LOST_CONTENT: 18,
+        Verdict.LEAK: 83,
+    }
+    left = Counter((one.projection, one.verdict) for one in found(engine))
+    assert left == {("messageIdTable", Verdict.LOST_CONTENT): 18, ("messageV3", Verdict.LEAK): 83}
+
+
+def _name(outcome: object) -> tuple[str, str]:
+    suspect: Suspect = getattr(outcome, "suspect")  # noqa: B009
+    return suspect.projection, str(suspect.key)
+
+
+def errand(cluster: CassandraCluster, ledger: Ledger | None) -> Errand:
+    """A repair that may write; without a ledger, one that only looks."""
+    as_of = take_as_of(CLOCK, cluster, Timing(no_writers=True))
+    run = ledger.start(MAIL, "repair messages", as_of, {}).id if ledger else None
+    return Errand(run, as_of, 5.0, MENDABLE)
+
+
+def test_a_pace_is_kept_by_all_readers_together(spark: SparkSession, contact: Contact, mail: Tables) -> None:
+    """A slow survey still reads everything."""
+    survey = Survey(james_families()[:1], rows_per_second=100_000)
+    detection = SparkEngine(spark, contact, MAIL).detect(survey, SilentProgress())
+    assert detection.scanned["imapUidTable"] == len(james_rows("imapuidtable", damaged=True))
+    detection.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [({"keyspace": "d_nobody"}, UnknownKeyspace), ({"contact": Contact(("127.0.0.1",), 1)}, CannotReach)],
+)
+def test_what_is_not_there_is_said_plainly(
+    engine: SparkEngine, change: dict[str, object], kind: type[MailmendError]
+) -> None:
+    """No such keyspace, nobody at that port: one sentence, and nothing of Java."""
+    wrong = {"session": engine.session, "contact": engine.contact, "keyspace": engine.keyspace} | change
+    with pytest.raises(kind) as told:
+        SparkEngine(**wrong).detect(SURVEY, SilentProgress())  # type: ignore[arg-type]
+    assert "java" not in str(told.value).lower()
+    assert "Exception" not in str(told.value)
