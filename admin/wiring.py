@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from admin.cli.groups import import_or_name_extra
+from admin.local.java import SPARK, find_java
 from admin.local.layout import data_home
 from admin.settings import ConnectionSettings
 from cql.applying import ensure_ledger
@@ -185,10 +186,16 @@ def _engine(place: Place, wanted: EngineWanted, ledger: Ledger, *, writes: bool 
         return
     session = import_or_name_extra("spark_repair.session")
     spark = import_or_name_extra("spark_repair.message_inconsistencies")
-    settings = session.SparkSettings(master=wanted.master) if wanted.master else session.SparkSettings()
+    settings = session.SparkSettings(master=wanted.master or "local[*]", java_home=_java_home_of_spark())
     ledger_keyspace = place.connection.ledger_keyspace if writes else None
     with session.session_for_a_command(settings) as opened:
         yield spark.SparkEngine(opened, contact_of(place.connection), place.mail.name, ledger_keyspace, ledger.keep)
+
+
+def _java_home_of_spark() -> str | None:
+    """The same search as for Cassandra; inside of spark-submit the JVM runs already."""
+    inside = "PYSPARK_GATEWAY_PORT" in os.environ
+    return None if inside else str(find_java(SPARK, os.environ).home)
 
 
 def _recount(place: Place, order: Order, timing: Timing, ledger: Ledger, leases: Leases) -> Recount:

@@ -1,7 +1,7 @@
-"""Finding a Java that runs Cassandra, and saying what to install when there is none.
+"""Finding a Java that runs Cassandra or Spark, and saying what to install when there is none.
 
 Looked at in this order: `JAVA_HOME`, the `PATH`, the wheel that the extra `mailmend[java]` brings. The first one whose
-version the release prefers is taken; a Java of a wrong version is passed over, and named in the error if none serves.
+version the program prefers is taken; a Java of a wrong version is passed over, and named in the error if none serves.
 """
 
 import re
@@ -11,13 +11,36 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from admin.local.releases import Release
 from model.errors import JavaMissing
 
 VERSION_SECONDS_MAX: Final = 30.0
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+class Program(Protocol):
+    """What a Java is wanted for: its name in messages, and the versions that run it, the preferred one first."""
+
+    @property
+    def name(self) -> str:
+        """Such as `Cassandra 5.0.9`."""
+
+    @property
+    def java_majors(self) -> tuple[int, ...]:
+        """Such as (17, 21)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """A program that is no release of Cassandra."""
+
+    name: str
+    java_majors: tuple[int, ...]
+
+
+SPARK: Final = Runtime("Spark", (17, 21))
+"""Either lane of Spark runs on both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,33 +91,33 @@ def ask_version(executable: Path) -> int | None:
     return major_version(answer.stderr + answer.stdout)
 
 
-def choose(found: Iterable[Java], release: Release) -> Java | None:
-    """The Java that the release likes best; among equals the one found first."""
-    fitting = [java for java in found if java.major in release.java_majors]
-    return min(fitting, key=lambda java: release.java_majors.index(java.major), default=None)
+def choose(found: Iterable[Java], program: Program) -> Java | None:
+    """The Java that the program likes best; among equals the one found first."""
+    fitting = [java for java in found if java.major in program.java_majors]
+    return min(fitting, key=lambda java: program.java_majors.index(java.major), default=None)
 
 
 def find_java(
-    release: Release,
+    program: Program,
     environment: Mapping[str, str],
     ask: Callable[[Path], int | None] = ask_version,
 ) -> Java:
-    """The Java to run a release with.
+    """The Java to run a program with.
 
     Raises:
         JavaMissing: none of a version that serves; the message names those that were found.
     """
     found = [Java(path, major) for path in candidates(environment) if (major := ask(path)) is not None]
-    chosen = choose(found, release)
+    chosen = choose(found, program)
     if chosen is None:
-        raise _missing(release, found)
+        raise _missing(program, found)
     return chosen
 
 
-def _missing(release: Release, found: list[Java]) -> JavaMissing:
-    wanted = " or ".join(str(major) for major in sorted(release.java_majors))
+def _missing(program: Program, found: list[Java]) -> JavaMissing:
+    wanted = " or ".join(str(major) for major in sorted(program.java_majors))
     seen = ", ".join(f"{java.executable} is Java {java.major}" for java in found) or "there is no Java at all"
     return JavaMissing(
-        f"Cassandra {release.version} needs Java {wanted}; {seen}",
+        f"{program.name} needs Java {wanted}; {seen}",
         mend="Install a Java 17 (Debian: openjdk-17-jre-headless) and set JAVA_HOME, or: pip install 'mailmend[java]'",
     )

@@ -23,6 +23,11 @@ class Release:
     java_majors: tuple[int, ...]
 
     @property
+    def name(self) -> str:
+        """The release in messages."""
+        return f"Cassandra {self.version}"
+
+    @property
     def coordinate(self) -> tuple[str, str, str]:
         """The Maven organisation, module and revision that every jar is resolved from."""
         return ("org.apache.cassandra", "cassandra-all", self.version)

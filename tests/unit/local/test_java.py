@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.local.java import Java, candidates, choose, find_java, major_version
+from admin.local.java import SPARK, Java, candidates, choose, find_java, major_version
 from admin.local.releases import Release, release_named
 from model.errors import ExitCode, JavaMissing
 
@@ -103,3 +103,15 @@ def test_a_found_java_knows_its_home() -> None:
 def test_java_17_serves_every_release(line: str) -> None:
     """One Java is enough for all that mailmend starts."""
     assert release_named(line).java_majors[0] == 17
+
+
+def test_spark_is_given_a_java_in_the_same_way() -> None:
+    """Whoever installed `mailmend[java]` for Cassandra needs nothing more for Spark."""
+    java = find_java(SPARK, {"JAVA_HOME": "/opt/jdk", "PATH": ""}, ask=lambda _: 21)
+    assert java.home == Path("/opt/jdk")
+
+
+def test_what_is_missing_is_said_in_the_name_of_who_needs_it() -> None:
+    """Spark's lack is not told as Cassandra's."""
+    with pytest.raises(JavaMissing, match="Spark needs Java 17 or 21"):
+        find_java(SPARK, {"JAVA_HOME": "/nowhere", "PATH": ""}, ask=lambda _: None)
