@@ -5,7 +5,7 @@ outcome. The names of `Summary` are a contract with scripts (DESIGN section 5).
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -112,6 +112,16 @@ class Progress(Protocol):
     def advance(self, steps: int, suspects: int = 0) -> None:
         """So many more rows (or keys) are done, so many more suspects found."""
         ...
+
+
+def told(
+    outcomes: Iterable[Outcome], progress: Progress, counts: Mapping[str, Mapping[Verdict, int]]
+) -> Iterator[Outcome]:
+    """The outcomes of a second look as they come, and how far it is; `counts` says how many suspects there are."""
+    progress.stage("look again", sum(sum(verdicts.values()) for verdicts in counts.values()))
+    for outcome in outcomes:
+        progress.advance(1)
+        yield outcome
 
 
 class Detection(Protocol):

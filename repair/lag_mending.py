@@ -12,7 +12,7 @@ from itertools import islice
 from model.table import Key
 from repair.clock import MICROS
 from repair.decide import Verdict
-from repair.findings import Detection, Errand, Outcome, Progress, Summary, Survey, Suspect
+from repair.findings import Detection, Errand, Outcome, Progress, Summary, Survey, Suspect, told
 from repair.fixer import Fixer
 from repair.journal import Journal
 from repair.lags import Lag, LagJournal
@@ -70,9 +70,8 @@ class DetectedLags(Detection):
 
     def revisit(self, errand: Errand, progress: Progress) -> Iterator[Outcome]:
         """Look at every suspect again, and mend what the errand allows."""
-        for outcome in self._engine.fixer(self._survey, errand).revisit(self.suspects()):
-            progress.advance(1)
-            yield outcome
+        fixer = self._engine.fixer(self._survey, errand)
+        return told(fixer.revisit(self.suspects()), progress, self.counts)
 
     def close(self) -> None:
         """Nothing is held."""

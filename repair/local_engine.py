@@ -14,7 +14,7 @@ from model.operations import Scan
 from model.projections import Content, Counts, Family, Filter, Mirror, Projection, Union
 from model.table import Row, Table
 from repair.decide import Verdict
-from repair.findings import Detection, Errand, Outcome, Progress, Survey, Suspect
+from repair.findings import Detection, Errand, Outcome, Progress, Survey, Suspect, told
 from repair.fixer import Fixer
 from repair.joins import (
     Tag,
@@ -95,9 +95,7 @@ class LocalDetection(Detection):
         engine = self._engine
         pace = Pace(share(errand.rows_per_second, 1), engine.clock)
         fixer = Fixer(engine.mail, engine.journal, engine.clock, self._survey.families, errand, pace)
-        for outcome in fixer.revisit(self.suspects()):
-            progress.advance(1)
-            yield outcome
+        return told(fixer.revisit(self.suspects()), progress, self.counts)
 
     def close(self) -> None:
         """Remove what is on disk."""

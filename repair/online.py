@@ -19,7 +19,7 @@ from model.projections import Family, Filter, Mirror, Union
 from model.table import Key, Row, Table
 from repair.counters import truths_beside
 from repair.decide import Verdict
-from repair.findings import Detection, Errand, Outcome, Progress, Survey, Suspect
+from repair.findings import Detection, Errand, Outcome, Progress, Survey, Suspect, told
 from repair.fixer import BATCH_SUSPECTS, Fixer
 from repair.fixes import Sight, restored
 from repair.journal import Journal
@@ -220,9 +220,7 @@ class Found(Detection):
         engine = self._engine
         pace = Pace(errand.rows_per_second, engine.clock)
         fixer = Fixer(engine.mail, engine.journal, engine.clock, self._survey.families, errand, pace)
-        for outcome in fixer.revisit(self.suspects()):
-            progress.advance(1)
-            yield outcome
+        return told(fixer.revisit(self.suspects()), progress, self.counts)
 
     def close(self) -> None:
         """Nothing is held."""
