@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -17,6 +18,9 @@ from admin.samples import Samples
 from model.errors import ExitCode
 from repair.decide import DETECTED, MENDABLE, Verdict
 from repair.findings import Summary
+
+PAPER_COLUMNS = 120
+"""The width of tables that go to a file or a mail, where nobody's terminal sets it."""
 
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.AGREE: "nothing to mend",
@@ -37,7 +41,8 @@ MEANINGS: Mapping[Verdict, str] = {
 
 def stdout_console() -> Console:
     """Where results go."""
-    return Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
+    terminal = sys.stdout.isatty()
+    return Console(file=sys.stdout, highlight=False, soft_wrap=not terminal, width=None if terminal else PAPER_COLUMNS)
 
 
 def stderr_console() -> Console:
@@ -196,9 +201,9 @@ def _style(verdict: Verdict) -> str:
 
 
 def _grid(title: str, *columns: str) -> Grid:
-    grid = Grid(title=title, title_justify="left", header_style="bold")
+    grid = Grid(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         numeric = column in {"count", "fixed", "left", "rows"}
-        whole = numeric or column in {"run", "verdict"}
-        grid.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=whole)
+        prose = column in {"meaning", "how it came about", "why"}
+        grid.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=not prose)
     return grid
