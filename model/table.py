@@ -68,21 +68,18 @@ class Column:
     kind: Kind = Kind.REGULAR
     canonical: Canonical = Canonical.PLAIN
     descending: bool = False
+    name: str = field(init=False, repr=False, compare=False)
+    """The name as the server knows it: lower case."""
+    in_key: bool = field(init=False, repr=False, compare=False)
+    """Whether the column is part of the primary key."""
+    is_collection: bool = field(init=False, repr=False, compare=False)
+    """Whether the column is a non-frozen collection, whose cells are written one by one."""
 
-    @property
-    def name(self) -> str:
-        """The name as the server knows it: lower case."""
-        return self.spelling.lower()
-
-    @property
-    def in_key(self) -> bool:
-        """Whether the column is part of the primary key."""
-        return self.kind in (Kind.PARTITION, Kind.CLUSTERING)
-
-    @property
-    def is_collection(self) -> bool:
-        """Whether the column is a non-frozen collection, whose cells are written one by one."""
-        return self.type.startswith(("set<", "list<", "map<"))
+    def __post_init__(self) -> None:
+        """Work out once what is asked for with every row."""
+        object.__setattr__(self, "name", self.spelling.lower())
+        object.__setattr__(self, "in_key", self.kind in (Kind.PARTITION, Kind.CLUSTERING))
+        object.__setattr__(self, "is_collection", self.type.startswith(("set<", "list<", "map<")))
 
     @property
     def is_counter(self) -> bool:
@@ -120,36 +117,29 @@ class Table:
     comment: str = ""
     compaction: Compaction | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    name: str = field(init=False, repr=False, compare=False)
+    """The name as the server knows it: lower case."""
+    partition: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """The partition key columns, in order."""
+    clustering: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """The clustering columns, in order."""
+    key: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """The primary key columns: partition first, then clustering."""
+    regular: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """Every column outside the primary key."""
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Every column's name, in declared order."""
 
-    @property
-    def name(self) -> str:
-        """The name as the server knows it: lower case."""
-        return self.spelling.lower()
-
-    @property
-    def partition(self) -> tuple[Column, ...]:
-        """The partition key columns, in order."""
-        return tuple(column for column in self.columns if column.kind is Kind.PARTITION)
-
-    @property
-    def clustering(self) -> tuple[Column, ...]:
-        """The clustering columns, in order."""
-        return tuple(column for column in self.columns if column.kind is Kind.CLUSTERING)
-
-    @property
-    def key(self) -> tuple[Column, ...]:
-        """The primary key columns: partition first, then clustering."""
-        return self.partition + self.clustering
-
-    @property
-    def regular(self) -> tuple[Column, ...]:
-        """Every column outside the primary key."""
-        return tuple(column for column in self.columns if not column.in_key)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Every column's name, in declared order."""
-        return tuple(column.name for column in self.columns)
+    def __post_init__(self) -> None:
+        """Work out once what is asked for with every row."""
+        partition = tuple(column for column in self.columns if column.kind is Kind.PARTITION)
+        clustering = tuple(column for column in self.columns if column.kind is Kind.CLUSTERING)
+        object.__setattr__(self, "name", self.spelling.lower())
+        object.__setattr__(self, "partition", partition)
+        object.__setattr__(self, "clustering", clustering)
+        object.__setattr__(self, "key", partition + clustering)
+        object.__setattr__(self, "regular", tuple(column for column in self.columns if not column.in_key))
+        object.__setattr__(self, "names", tuple(column.name for column in self.columns))
 
     def __contains__(self, name: object) -> bool:
         return any(column.name == name for column in self.columns)
