@@ -14,7 +14,7 @@ from admin.progress import progress_on
 from admin.settings import ConnectionSettings
 from admin.wiring import EngineWanted, families_named, means_to_look, open_place
 from model.operations import Level
-from repair.clock import Timing
+from repair.clock import STAMP_AGE_SECONDS, Timing
 from repair.orders import Order
 from repair.runner import check as check_keyspace
 
@@ -69,11 +69,15 @@ def check(  # noqa: PLR0917 - click passes by name
             accept_torn=torn == "accept",
             rows_per_second=rows_per_second,
         )
-        # Nothing is written, so nothing needs a date; only counters need to know whether somebody may be writing.
-        timing = Timing(skew_seconds=clock_skew.total_seconds(), no_writers=switches["no_writers"])
+        timing = timing_of_counters(clock_skew.total_seconds(), no_writers=switches["no_writers"])
         with (
             progress_on(stderr_console(), place.clock) as progress,
             means_to_look(place, EngineWanted(engine, master), order, progress, timing) as means,
         ):
             summary = check_keyspace(order, means, gatherer)
     return present(summary, gatherer.samples, wanted, place.clock)
+
+
+def timing_of_counters(skew_seconds: float, *, no_writers: bool) -> Timing:
+    """How far apart two looks at counters lie. Nothing is written, so any margin that covers the skew will do."""
+    return Timing(skew_seconds + STAMP_AGE_SECONDS + 1, skew_seconds, no_writers=no_writers)
