@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from admin.report import whole_file
+from admin.report import named_when_refused, whole_file
 from cql.rows import encode
 from model.catalog import FAMILIES
 from model.operations import Seen
@@ -28,7 +28,9 @@ def findings_file(file: Path) -> Iterator[Callable[[Outcome], None]]:
 
         def write(outcome: Outcome) -> None:
             if outcome.verdict is not Verdict.AGREE or outcome.error:
-                stream.write(json.dumps(finding_json(outcome), ensure_ascii=False) + "\n")
+                line = json.dumps(finding_json(outcome), ensure_ascii=False) + "\n"
+                with named_when_refused(file):
+                    stream.write(line)
 
         yield write
 

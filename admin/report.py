@@ -45,7 +45,7 @@ def write_report(file: Path, html: str) -> None:
     Raises:
         WrongUse: it cannot be written there; what lay there before is untouched.
     """
-    with whole_file(file) as stream:
+    with whole_file(file) as stream, named_when_refused(file):
         stream.write(html)
 
 
@@ -63,30 +63,45 @@ def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen) -> Iterat
         with _written_through(file) as stream:
             yield stream
         return
-    try:
+    with named_when_refused(file):
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".part")
-    except OSError as error:
-        raise _unwritable(file, error) from error
-    part = Path(name)
+    part, stream = Path(name), opener(handle, "w", encoding="utf-8")
     try:
-        with opener(handle, "w", encoding="utf-8") as stream:
-            yield stream
+        yield stream
+        with named_when_refused(file):
             stream.flush()
             os.fsync(stream.fileno())
-        part.chmod(0o644 & ~_mask())
-        part.replace(file)
-    except OSError as error:
-        raise _unwritable(file, error) from error
+            part.chmod(0o644 & ~_mask())
+            part.replace(file)
     finally:
+        with suppress(OSError):
+            stream.close()
         with suppress(FileNotFoundError):
             part.unlink()
 
 
 @contextmanager
 def _written_through(file: Path) -> Iterator[IO[str]]:
+    with named_when_refused(file):
+        stream = file.open("w", encoding="utf-8")
     try:
-        with file.open("w", encoding="utf-8") as stream:
-            yield stream
+        yield stream
+        with named_when_refused(file):
+            stream.flush()
+    finally:
+        with suppress(OSError):
+            stream.close()
+
+
+@contextmanager
+def named_when_refused(file: Path) -> Iterator[None]:
+    """Around what is written to the file, and nothing else: what fails elsewhere meanwhile is not this file's fault.
+
+    Raises:
+        WrongUse: the file refused it.
+    """
+    try:
+        yield
     except OSError as error:
         raise _unwritable(file, error) from error
 

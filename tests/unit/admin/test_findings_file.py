@@ -1,6 +1,7 @@
 """The findings file: every finding as a line of JSON, whole or not at all."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,30 @@ def test_a_folder_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
     """Before the scan, not after it."""
     with pytest.raises(WrongUse, match="cannot be written"), findings_file(tmp_path / "no" / "f.jsonl"):
         pytest.fail("work began all the same")
+
+
+def test_what_fails_elsewhere_meanwhile_is_not_this_files_fault(tmp_path: Path) -> None:
+    """The file is open for as long as the whole command: a broken connection must not read as a full disk."""
+
+    def work() -> None:
+        with findings_file(tmp_path / "f.jsonl") as write:
+            write(outcome())
+            raise ConnectionResetError("the gateway went away")
+
+    with pytest.raises(ConnectionResetError):
+        work()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="needs a device that is always full")
+def test_a_disk_that_fills_up_in_the_midst_is_named() -> None:
+    """As soon as a line does not fit, with the file's own name."""
+    full = Path("/dev/full")
+
+    def work() -> None:
+        with findings_file(full) as write:
+            for _ in range(10_000):
+                write(outcome())
+
+    with pytest.raises(WrongUse, match="/dev/full cannot be written: No space left"):
+        work()
