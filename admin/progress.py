@@ -141,7 +141,7 @@ def progress_on(console: Console, clock: Clock) -> Iterator[ProgressPort]:
 def _bars(console: Console) -> Progress:
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # a folder may be called [Gmail]
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[suspects]}"),

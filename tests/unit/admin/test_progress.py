@@ -95,3 +95,14 @@ def test_silence_takes_everything() -> None:
 
     silent.stage("scan")
     silent.advance(1)
+
+
+def test_a_stage_named_after_a_folder_is_shown_as_it_is() -> None:
+    """`mailmend load [Gmail]/All.mbox`: brackets are part of many a folder's name, and no markup."""
+    stream = io.StringIO()
+
+    with progress_on(Console(file=stream, force_terminal=True, width=100), _Clock()) as progress:
+        progress.stage("loading [Gmail]/[/x].mbox")
+        progress.advance(5)
+
+    assert "loading [Gmail]/[/x].mbox" in stream.getvalue()
