@@ -135,30 +135,49 @@ def closing_lines(summary: Summary) -> list[str]:
         lines.append(
             f"{summary.last_traces:,} of the WITHDRAW are the last trace of a message whose content still exists."
         )
+    if summary.moved:
+        lines.append(f"{summary.moved:,} were changed meanwhile, and left.")
+    if summary.failed:
+        lines.append(f"{summary.failed:,} failed: see the examples above, or all of them with --findings.")
     return [*lines, *next_lines(summary)]
 
 
 def next_lines(summary: Summary) -> list[str]:
     """What to type next, as the exit code and the counts suggest."""
     keyspace = f" --keyspace {summary.keyspace}"
-    mendable = sum(summary.left.get(verdict, 0) for verdict in MENDABLE)
-    lines = []
     if summary.command.startswith("check"):
-        found = sum((Counter(counts) for counts in summary.findings.values()), Counter[Verdict]())
-        if not any(found[verdict] for verdict in DETECTED if verdict is not Verdict.LEAK):
-            lines.append("No drift.")
-        elif any(found[verdict] for verdict in MENDABLE):
-            lines.append(f"Next: mailmend repair messages{keyspace} --dry-run")
-    elif summary.run is None:
-        lines.append(f"Nothing was written. A repair would mend {summary.due.total():,}.")
-        lines += [f"Next: mailmend repair messages{keyspace}"] if summary.due.total() else []
-    elif mendable or summary.moved or summary.left.get(Verdict.AHEAD):
-        lines.append(f"Next: mailmend repair messages{keyspace} (a second run mends what moved or was left)")
+        lines = _after_check(summary, keyspace)
+    elif summary.command == "undo":
+        lines = [] if summary.run else [f"Nothing was written. {summary.due.total():,} would be put back."]
+    else:
+        lines = _after_repair(summary, f"mailmend {_REPEATED.get(summary.command, 'repair messages')}{keyspace}")
     if summary.left.get(Verdict.LOST_CONTENT) or _found(summary, Verdict.LOST_CONTENT):
         lines.append("Content is lost: mailmend runbook show content-is-lost")
     if summary.run and summary.fixed:
         lines.append(f"To put it back: mailmend undo {summary.run}{keyspace}")
     return lines
+
+
+_REPEATED: Mapping[str, str] = {"repair lags": "repair lags"}
+"""What goes on with what a command left, where that is not a repair of everything."""
+
+
+def _after_check(summary: Summary, keyspace: str) -> list[str]:
+    found = sum((Counter(counts) for counts in summary.findings.values()), Counter[Verdict]())
+    if any(found[verdict] for verdict in MENDABLE):
+        return [f"Next: mailmend repair messages{keyspace} --dry-run"]
+    drift = any(found[verdict] for verdict in DETECTED if verdict is not Verdict.LEAK)
+    return [] if drift or summary.failed else ["No drift."]
+
+
+def _after_repair(summary: Summary, again: str) -> list[str]:
+    mendable = sum(summary.left.get(verdict, 0) for verdict in MENDABLE)
+    if summary.run is None:
+        nothing = f"Nothing was written. A repair would mend {summary.due.total():,}."
+        return [nothing, f"Next: {again}"] if summary.due.total() else [nothing]
+    if mendable or summary.moved or summary.left.get(Verdict.AHEAD):
+        return [f"Next: {again} (a second run mends what moved or was left)"]
+    return []
 
 
 def exit_meaning(code: int) -> str:

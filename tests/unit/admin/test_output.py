@@ -132,6 +132,42 @@ def test_a_check_without_drift_says_so() -> None:
     assert next_lines(summary) == ["No drift."]
 
 
+def test_lags_go_on_with_lags() -> None:
+    """A repair of everything would scan everything."""
+    summary = repair_summary()
+    summary.command = "repair lags"
+
+    assert any(line.startswith("Next: mailmend repair lags --keyspace") for line in next_lines(summary))
+    summary.run, summary.due[Verdict.PROJECT] = None, 2
+    assert next_lines(summary)[:2] == [
+        "Nothing was written. A repair would mend 2.",
+        "Next: mailmend repair lags --keyspace apache_james",
+    ]
+
+
+def test_an_undo_never_suggests_a_repair() -> None:
+    """It would mend anew what was just taken back; how to take the undo back is said."""
+    summary = repair_summary()
+    summary.command = "undo"
+
+    lines = closing_lines(summary)
+
+    assert not any("repair" in line for line in lines)
+    assert f"To put it back: mailmend undo {RUN} --keyspace apache_james" in lines
+
+
+def test_a_check_whose_looks_failed_does_not_say_that_there_is_no_drift() -> None:
+    """Nobody knows; how many failed is said instead."""
+    summary = check_summary(3)
+    summary.findings.clear()
+    summary.failed = 4
+
+    lines = closing_lines(summary)
+
+    assert "No drift." not in lines
+    assert "4 failed: see the examples above, or all of them with --findings." in lines
+
+
 def test_a_repair_names_how_to_go_on_and_how_to_undo() -> None:
     """Both may be wanted at three in the morning."""
     lines = closing_lines(repair_summary())
