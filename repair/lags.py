@@ -70,7 +70,7 @@ class Spool:
     def drained(self, path: Path) -> Iterator[list[str]]:
         """A file's whole lines (one may be cut short by a kill); the file is removed when the block ends well."""
         with self._owned(path) as file:
-            yield [line.decode() for line in file.read().splitlines() if line.endswith(b"}")]
+            yield [line.decode() for line in file.read().splitlines() if _is_whole(line)]
             path.unlink()
 
     @contextmanager
@@ -172,6 +172,14 @@ class LagJournal:
 
 def _lag_of(row: Row) -> Lag:
     return Lag(suspect_from(row["suspect"]), row["cause"] or "", REPAIR_LAG.key_of(row))
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether the line reads as what was written; one that was cut short may well end in a brace."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
 
 
 def _row_of(line: str) -> Row:

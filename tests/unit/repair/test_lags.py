@@ -4,8 +4,11 @@ import json
 import logging
 import multiprocessing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
 from model.catalog import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
@@ -134,6 +137,25 @@ def test_a_line_cut_short_by_a_kill_costs_only_itself(tmp_path: Path) -> None:
         file.write(b'\n{"keyspacename": "mai')
     ledger.journal.journal([UNION], "")
     assert ledger.journal.drain() == 2
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(min_value=1))
+def test_a_journal_cut_anywhere_is_drained_all_the_same(cut: int) -> None:
+    """A torn line may end in a brace, that of the suspect inside of it: it must not block every later `repair lags`."""
+    with TemporaryDirectory() as directory:
+        ledger = Ledger(Path(directory))
+        assert ledger.spool is not None
+        for suspect in (UNION, SUSPECT):
+            ledger.refuse()
+            ledger.journal.journal([suspect], "no answer")
+        (path,) = ledger.spool.files()
+        lines = path.read_bytes()
+        last = lines.rindex(b"\n") + 1
+        path.write_bytes(lines[: last + cut % (len(lines) - last)])
+
+        assert ledger.journal.drain() == 1
+        assert UNION in ledger.due()
 
 
 def _append(directory: Path, number: int) -> None:
