@@ -161,3 +161,12 @@ class UnknownMessage(WrongUse):
 
 class Contended(MailmendError):
     """Others kept changing the same row, round after round, until the limit was reached."""
+
+
+def came_of_interruption(error: BaseException | None) -> bool:
+    """Whether a person stopped it: what fails while letting go after Ctrl-C (Spark's own, say) is still the Ctrl-C."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
-from model.errors import FixLimit, MailmendError
+from model.errors import FixLimit, MailmendError, came_of_interruption
 from model.projections import Counts
 from repair.clock import MICROS, read_clocks, take_as_of
 from repair.decide import MENDABLE, Verdict
@@ -65,13 +65,13 @@ def recorded(ledger: Ledger, run: Run, summary: Summary) -> Iterator[None]:
     """Close the run in the ledger however it ends; what it did so far stays, and can be undone."""
     try:
         yield
-    except KeyboardInterrupt:
+    except BaseException as error:
+        sums = {name: value for name, value in summary_fields(summary).items() if name != "exit"}
         with suppress(MailmendError):
-            ledger.interrupt(run, summary_fields(summary))
-        raise
-    except BaseException:
-        with suppress(MailmendError):
-            ledger.finish(run, summary_fields(summary), RunState.FAILED)
+            if came_of_interruption(error):
+                ledger.interrupt(run, sums)
+            else:
+                ledger.finish(run, sums, RunState.FAILED)
         raise
     ledger.finish(run, summary_fields(summary))
 

@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 from admin.cli.groups import EXTRAS, missing_extra
 from admin.cli.options import place_of
-from model.errors import ExitCode, MailmendError
+from model.errors import ExitCode, MailmendError, came_of_interruption
 
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
@@ -41,7 +41,7 @@ def ending_of(command: Callable[[], object]) -> int:  # noqa: PLR0911 - one retu
     except (BrokenPipeError, PipeClosed):
         return _pipe_closed()
     except MailmendError as error:
-        if _while_interrupted(error):
+        if came_of_interruption(error):
             return _interrupted()
         say(f"mailmend: {error}")
         return int(error.exit_code)
@@ -50,7 +50,7 @@ def ending_of(command: Callable[[], object]) -> int:  # noqa: PLR0911 - one retu
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
     except Exception as error:  # noqa: BLE001 - the last door: whatever nobody foresaw ends here
-        return _interrupted() if _while_interrupted(error) else _unforeseen(error)
+        return _interrupted() if came_of_interruption(error) else _unforeseen(error)
     return code if isinstance(code, int) else int(ExitCode.FINE)
 
 
@@ -74,15 +74,6 @@ def heed_termination() -> None:
 def _interrupted() -> int:
     say(GO_ON)
     return INTERRUPTED
-
-
-def _while_interrupted(error: BaseException | None) -> bool:
-    """Whether the error came of letting go after an interruption: Spark, for example, may have been interrupted too."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__context__
-    return False
 
 
 def quiet_libraries() -> None:

@@ -269,6 +269,33 @@ class TestRepair:
         assert run.state is RunState.INTERRUPTED
         assert list(world.ledger.findings(run.id))
 
+    def test_ctrl_c_stays_ctrl_c_when_letting_go_fails_too(self, world: World) -> None:
+        """It reaches Spark's own processes as well, so closing what they hold goes wrong: the run is INTERRUPTED."""
+        damaged(world)
+        engine = _Closing(LocalEngine(world.mail, world.ledger, world.clock), [], broken=True)
+
+        def interrupt(_: Outcome) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(ConnectionError):
+            repair(ORDER, means(world, engine=engine), interrupt)
+
+        (run, *_) = world.ledger.runs("mail")
+        assert run.state is RunState.INTERRUPTED
+
+    def test_a_run_that_did_not_end_has_no_exit_code(self, world: World) -> None:
+        """A zero in the ledger would say that all was well."""
+        damaged(world)
+
+        with pytest.raises(FixLimit):
+            repair(replace(ORDER, max_fixes=0), means(world), no_sink)
+        ended = repair(ORDER, means(world), no_sink)
+
+        runs = {run.id: run.summary for run in world.ledger.runs("mail")}
+        assert ended.run is not None
+        assert runs.pop(ended.run)["exit"] == 0
+        assert all("exit" not in summary for summary in runs.values())
+
     def test_the_lease_keeps_two_repairs_apart(self, world: World) -> None:
         """The second one is refused, and the first one frees the lease at its end."""
         leases = Leases(world.kept, world.clock, "somebody")
@@ -335,8 +362,8 @@ class TestOrders:
 class _Closing:
     """An engine that tells when its detection was closed."""
 
-    def __init__(self, engine: LocalEngine, closed: list[bool]) -> None:
-        self._engine, self._closed = engine, closed
+    def __init__(self, engine: LocalEngine, closed: list[bool], *, broken: bool = False) -> None:
+        self._engine, self._closed, self._broken = engine, closed, broken
 
     def detect(self, survey: Any, progress: Any) -> Any:
         """What the engine detects, listening."""
@@ -346,6 +373,8 @@ class _Closing:
         def closing() -> None:
             self._closed.append(True)
             close()
+            if self._broken:
+                raise ConnectionError("the other process is gone")
 
         detection.close = closing  # type: ignore[method-assign]
         return detection
