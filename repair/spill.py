@@ -9,6 +9,7 @@ import marshal
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -125,14 +126,18 @@ class SuspectFile:
             raise _no_room(self._path.parent, error) from error
 
     def __iter__(self) -> Iterator[Suspect]:
-        self._file.flush()
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise _no_room(self._path.parent, error) from error
         with self._path.open(encoding="utf-8") as file:
             for line in file:
                 yield suspect_from(line)
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
+        """Let go of the file; what a full disk did not take of it is wanted no more."""
+        with suppress(OSError):
+            self._file.close()
 
 
 def _batches(path: Path) -> Iterator[list[Record]]:

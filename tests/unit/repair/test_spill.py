@@ -109,3 +109,15 @@ def test_suspects_come_back_in_order_as_often_as_asked_for() -> None:
         assert list(kept) == suspects
         assert list(kept) == suspects
         kept.close()
+
+
+@pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="needs a device that is always full")
+def test_suspects_that_do_not_fit_on_disk_are_named_and_let_go() -> None:
+    """A few suspects wait in memory until they are asked for: then the full disk is told, and closing still works."""
+    with Workshop() as workshop:
+        (workshop.path / "suspects").symlink_to("/dev/full")
+        kept = SuspectFile(workshop)
+        kept.add(Suspect("firstUnseen", (1,), Verdict.PROJECT))
+        with pytest.raises(MailmendError, match="No space left"):
+            list(kept)
+        kept.close()
