@@ -80,7 +80,7 @@ def _mailbox_of(path: Seen) -> Put:
     """The row that follows from a path, under the path's own time."""
     row = {
         "id": path.row["mailboxid"],
-        "mailboxbase": (path.row["namespace"], path.row["user"]),
+        "mailboxbase": {"namespace": path.row["namespace"], "user": path.row["user"]},
         "name": path.row["mailboxname"],
         "uidvalidity": path.row["uidvalidity"],
     }

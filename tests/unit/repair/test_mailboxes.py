@@ -34,7 +34,7 @@ def test_a_mailbox_is_created_once(place: Place) -> None:
     assert place.mailboxes.ensure("bob", "Sent") != inbox
     (row,) = place.tables.read(Read(MAILBOX, (inbox,)))
     (path,) = place.tables.read(Read(MAILBOX_PATH, (PRIVATE, "bob", "INBOX")))
-    assert row.row["mailboxbase"] == (PRIVATE, "bob")
+    assert row.row["mailboxbase"] == {"namespace": PRIVATE, "user": "bob"}
     assert row.row["name"] == "INBOX"
     assert row.row["uidvalidity"] == path.row["uidvalidity"] > 0
 
