@@ -78,12 +78,12 @@ class Place:
         ensure_ledger(self.cluster, self.connection.ledger_keyspace, self.connection.keyspace)
         return Ledger(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, keep)
 
-    def existing_ledger(self) -> Ledger | None:
+    def existing_ledger(self, keep: timedelta = KEEP) -> Ledger | None:
         """The ledger if there is one; reading it creates nothing."""
         name = self.connection.ledger_keyspace
         if not keyspace_exists(self.cluster, name):
             return None
-        return Ledger(self.cluster.keyspace(name), self.clock)
+        return Ledger(self.cluster.keyspace(name), self.clock, keep)
 
     def known_ledger(self, run: UUID) -> Ledger:
         """The ledger that is said to hold a run.

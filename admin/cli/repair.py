@@ -137,7 +137,8 @@ def messages(  # noqa: PLR0917 - click passes by name
         gatherer = stack.enter_context(gathering(wanted))
         place = stack.enter_context(open_place(connection))
         families = place.families(families_named("messages"))
-        order = order_of(place.mail.name, families, options, keep)
+        named_too = {"message": messages_named, "mailbox": mailboxes_named, "user": users_named, "engine": engine}
+        order = order_of(place.mail.name, families, options | named_too, keep)
         progress = stack.enter_context(progress_on(stderr_console(), place.clock))
         target = target_of(place, messages_named, mailboxes_named, users_named, scan=options["scan"])
         named = EngineWanted(engine, master, target)
@@ -259,4 +260,5 @@ def _kept(options: dict[str, Any], keep: timedelta) -> dict[str, Any]:
     if "only" in kept:
         kept["only"] = sorted(verdict.value for verdict in verdicts_wanted(kept["only"]))
     durations = {name: duration_text(value) for name, value in kept.items() if isinstance(value, timedelta)}
-    return kept | durations | {"keep": duration_text(keep)}
+    named = {name: [str(one) for one in value] for name, value in kept.items() if isinstance(value, tuple)}
+    return kept | durations | named | {"keep": duration_text(keep)}

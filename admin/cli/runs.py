@@ -1,16 +1,18 @@
 """`mailmend runs`: what ran, what it was asked for, what it found and changed."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 
+from admin.cli.kinds import KEEP, duration_text
 from admin.cli.options import connection_options
 from admin.findings_file import finding_json
 from admin.output import rows_grid, stdout_console, write_json
 from admin.samples import Samples
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
+from model.ledger_tables import KEEP as KEEP_DEFAULT
 from repair.runs import Ledger, Run
 
 FINDINGS_SHOWN = 20
@@ -30,12 +32,19 @@ def runs() -> None:
 
 @runs.command("list")
 @click.option("--all", "everything", is_flag=True, help="The runs of every mail keyspace, not only of --keyspace.")
+@click.option(
+    "--since",
+    type=KEEP,
+    default=duration_text(KEEP_DEFAULT),
+    show_default=True,
+    help="How far to look back; a repair's own --keep may be longer.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @connection_options
-def list_runs(connection: ConnectionSettings, *, everything: bool, as_json: bool) -> None:
+def list_runs(connection: ConnectionSettings, *, everything: bool, since: timedelta, as_json: bool) -> None:
     """List the runs, newest first."""
     with open_place(connection) as place:
-        ledger = place.existing_ledger()
+        ledger = place.existing_ledger(since)
         found = ledger.runs(None if everything else connection.keyspace) if ledger else []
     if as_json:
         write_json({"runs": [run_json(run) for run in found]})
