@@ -1,4 +1,4 @@
-"""Mail keyspaces on a real server in exactly the state that a test or a runbook page describes.
+"""Mail keyspaces, real or in memory, in exactly the state that a test or a runbook page describes.
 
 Creating a keyspace is slow and filling one is not: tests share one, and each begins with `refill`. Everything is
 written as of now, so the commands of a test declare the keyspace quiet (`QUIET`) or wait.

@@ -1,0 +1,61 @@
+"""A whole cluster in memory that every command reaches: schemas as a server tells them, tables as the twin keeps them.
+
+What the command line promises can so be tested in milliseconds, with a clock that stands still until it is told to go.
+"""
+
+from typing import Self
+
+import pytest
+
+from admin import wiring
+from cql import session
+from cql.memory import MemoryTables
+from model.errors import UnknownKeyspace
+from model.generations import AUGUST_2026
+from model.schema import Schema
+from tests.support.clock import VirtualClock
+from tests.support.schema_twin import SchemaTwin
+from tests.support.schemas import served
+
+
+class NamedTables(MemoryTables):
+    """The tables of one keyspace, which know its name."""
+
+    def __init__(self, name: str, clock: VirtualClock) -> None:
+        super().__init__(clock.micros)
+        self.name = name
+
+
+class ClusterTwin(SchemaTwin):
+    """A server with rows. Stands in for `cql.session.CassandraCluster`."""
+
+    def __init__(self, clock: VirtualClock, **keyspaces: Schema) -> None:
+        super().__init__("5.0.9", **keyspaces)
+        self.clock = clock
+        self.nodes_ahead_micros = 0
+        self._tables: dict[str, NamedTables] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held."""
+
+    def keyspace(self, name: str) -> NamedTables:
+        """The tables of a keyspace that is there."""
+        if name not in self.keyspaces:
+            raise UnknownKeyspace(name)
+        return self._tables.setdefault(name, NamedTables(name, self.clock))
+
+    def node_micros(self) -> list[int]:
+        """The clock of the only node."""
+        return [self.clock.micros() + self.nodes_ahead_micros]
+
+
+def cluster_in_memory(monkeypatch: pytest.MonkeyPatch, keyspace: str = "mail") -> ClusterTwin:
+    """A cluster with a mail keyspace of James, in place of any that a command would connect to."""
+    clock = VirtualClock()
+    twin = ClusterTwin(clock, **{keyspace: served(AUGUST_2026.schema)})
+    monkeypatch.setattr(session, "connect", lambda _contact: twin)
+    monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
+    return twin

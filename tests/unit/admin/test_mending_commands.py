@@ -1,0 +1,608 @@
+"""check, repair, undo and runs as a person types them, against a cluster in memory: every promise of their options."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from cql.session import Keyspace
+from cql.statements import Operation
+from model.catalog import IMAP_UID, MAILBOX, MAILBOX_COUNTERS, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
+from model.errors import ExitCode, TimedOut
+from model.operations import Change, Count, Put, Read, Remove, Scan
+from repair.clock import MICROS
+from tests.support.clock import START
+from tests.support.cluster_twin import ClusterTwin, cluster_in_memory
+from tests.support.commands import CommandLine, Ended, command_line
+from tests.support.mail_states import QUIET, MailKeyspace
+from tests.support.repairing import DAY_SECONDS, content_row, message, mirror_row
+
+QUICK = ("--engine", "local", "--delay", "0")
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> ClusterTwin:
+    """A cluster that holds one mail keyspace."""
+    return cluster_in_memory(monkeypatch)
+
+
+@pytest.fixture
+def mail(cluster: ClusterTwin) -> MailKeyspace:
+    """A healthy keyspace of four messages."""
+    keyspace = MailKeyspace("mail", cast("Keyspace", cluster.keyspace("mail")))
+    keyspace.refill()
+    cluster.clock.advance(1)
+    return keyspace
+
+
+@pytest.fixture
+def mailmend(mail: MailKeyspace, tmp_path: Path) -> CommandLine:
+    """A shell that knows the cluster."""
+    return command_line(tmp_path, None, MAILMEND_HOST="127.0.0.1", MAILMEND_KEYSPACE=mail.name, **QUIET)
+
+
+@pytest.fixture
+def mend(mailmend: CommandLine, cluster: ClusterTwin) -> Callable[..., Ended]:
+    """`repair messages` at once, a second after whatever happened before."""
+
+    def call(*arguments: str) -> Ended:
+        cluster.clock.advance(1)
+        return mailmend("repair", "messages", *QUICK, "--json", *arguments)
+
+    return call
+
+
+Mend = Callable[..., Ended]
+
+
+def fail_reads_of(cluster: ClusterTwin, key: tuple[object, ...]) -> None:
+    """Let reads by that key get no answer."""
+
+    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Read) and operation.key == key:
+            raise TimedOut("no answer in time")
+        return carry_out()
+
+    cluster.keyspace("mail").surround = surround
+
+
+class TestCheck:
+    """Find drift without writing anything."""
+
+    def test_nothing_is_created_or_written_anywhere(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        """No row, no ledger keyspace: a check may be pointed at production without a thought."""
+        mail.lose_projection(mail.truths[0])
+        asked: list[Operation] = []
+
+        def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            asked.append(operation)
+            return carry_out()
+
+        cluster.keyspace("mail").surround = watch
+
+        ended = mailmend("check", *QUICK, "--json")
+
+        assert (ended.code, ended.json["findings"]) == (1, {"messageIdTable": {"PROJECT": 1}})
+        assert all(isinstance(one, Read | Scan) for one in asked)
+        assert (cluster.carried_out, set(cluster.keyspaces)) == ([], {"mail"})
+
+    @pytest.mark.parametrize("skew", ["0s", "5s", "10s", "2m"])
+    def test_any_clock_skew_may_be_stated(self, mailmend: CommandLine, mail: MailKeyspace, skew: str) -> None:
+        """A check dates nothing, so no margin has to cover the skew; there is no option for one either."""
+        mail.lose_projection(mail.truths[0])
+
+        assert mailmend("check", *QUICK, "--clock-skew", skew, MAILMEND_CHECK_NO_WRITERS="0").code == 1
+
+    def test_a_look_that_failed_is_not_taken_for_no_drift(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        """Exit 3, the number of failures, the reason: and never the words of a clean keyspace."""
+        mail.lose_projection(mail.truths[0])
+        fail_reads_of(cluster, (mail.truths[0]["messageid"],))
+
+        ended = mailmend("check", "messages", *QUICK)
+
+        assert ended.code == ExitCode.PARTLY_FAILED
+        assert "1 failed" in ended.out
+        assert "no answer in time" in ended.out
+        assert "No drift" not in ended.out
+
+    def test_paths_of_mailboxes_are_checked_with_all_and_not_with_messages(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        """`mailbox` follows from mailboxPathV3: one row is missing, one says another name, one has no path."""
+        for number, name in enumerate(("missing", "renamed", "sound")):
+            register(mail, number, name, row_says={"missing": None, "renamed": "old name"}.get(name, name))
+        base = {"namespace": "#private", "user": "bob"}
+        mail.tables.write(Put(MAILBOX, {"id": message(9), "mailboxbase": base, "name": "stray"}))
+        cluster.clock.advance(1)
+
+        everything = mailmend("check", *QUICK, "--json")
+        messages = mailmend("check", "messages", *QUICK, "--json")
+
+        assert everything.json["findings"] == {"mailbox": {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1}}
+        assert (everything.code, everything.json["left"]) == (1, {"PROJECT": 1, "AMEND": 1, "WITHDRAW": 1})
+        assert (messages.code, messages.json["findings"]) == (0, {})
+
+    def test_paths_are_never_mended(self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend) -> None:
+        """Report only: a repair neither touches them nor fails for them."""
+        register(mail, 1, "INBOX", row_says=None)
+
+        assert mend().code == 0
+        assert mail.get(MAILBOX, (message(1),)) is None
+        assert mailmend("check", *QUICK).code == 1
+
+
+def register(mail: MailKeyspace, number: int, name: str, *, row_says: str | None) -> None:
+    """A mailbox path of bob's, and what the mailbox row says (None: there is none)."""
+    path = {"namespace": "#private", "user": "bob", "mailboxname": name, "mailboxid": message(number), "uidvalidity": 1}
+    mail.tables.write(Put(MAILBOX_PATH, path))
+    if row_says is not None:
+        row = {
+            "id": message(number),
+            "mailboxbase": {"namespace": "#private", "user": "bob"},
+            "name": row_says,
+            "uidvalidity": 1,
+        }
+        mail.tables.write(Put(MAILBOX, row))
+
+
+class TestLimits:
+    """What a repair may be kept from."""
+
+    def test_only_the_named_verdicts_are_mended(self, mail: MailKeyspace, mend: Mend) -> None:
+        """`--only`, repeated or with commas; the rest is left and makes the exit code 1."""
+        mail.lose_projection(mail.truths[0])
+        mail.lose_flag_update(mail.truths[1])
+        mail.tables.write(Put(MESSAGE_ID, mirror_row({**mail.truths[2], "uid": 99})))
+
+        ended = mend("--only", "amend,project", "--only", "PROJECT")
+
+        assert (ended.code, ended.json["fixed"], ended.json["left"]) == (1, {"PROJECT": 1, "AMEND": 1}, {"WITHDRAW": 1})
+        assert mend().json["fixed"] == {"WITHDRAW": 1}
+
+    def test_a_verdict_that_cannot_be_mended_is_refused_by_name(self, mend: Mend) -> None:
+        """CLASH is never guessed about."""
+        ended = mend("--only", "CLASH")
+
+        assert (ended.code, "'CLASH' is not a verdict that can be mended" in ended.err) == (2, True)
+
+    def test_the_limit_of_fixes_is_a_bound_and_not_an_off_by_one(self, mail: MailKeyspace, mend: Mend) -> None:
+        """Two are due: 1 refuses before the first write, 2 lets both through."""
+        mail.lose_projection(mail.truths[0])
+        mail.lose_projection(mail.truths[1])
+
+        refused = mend("--max-fixes", "1")
+        assert (refused.code, refused.out) == (ExitCode.DRIFT, "")
+        assert "2 suspects in mail could be mended, --max-fixes allows 1; nothing was written" in refused.err
+        assert mail.mirror(mail.truths[0]) is None
+
+        assert mend("--max-fixes", "2").json["fixed"] == {"PROJECT": 2}
+
+    def test_a_limit_does_not_hinder_a_dry_run(self, mail: MailKeyspace, mend: Mend) -> None:
+        """Which is how one finds out what the limit should be."""
+        mail.lose_projection(mail.truths[0])
+
+        assert mend("--dry-run", "--max-fixes", "0").json["due"] == {"PROJECT": 1}
+
+    def test_a_dry_run_makes_no_ledger(self, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin) -> None:
+        """It writes nothing at all, a keyspace neither."""
+        mail.lose_projection(mail.truths[0])
+
+        assert (mend("--dry-run").code, cluster.carried_out, mail.mirror(mail.truths[0])) == (1, [], None)
+
+    def test_what_was_asked_for_is_in_the_ledger(self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend) -> None:
+        """In the words that were typed, the target too: afterwards somebody wants to know why so little was mended."""
+        ended = mend("--only", "amend", "--mailbox", str(mail.mailbox), "--scan", "--keep", "90d")
+
+        options = mailmend("runs", "show", ended.json["run"], "--json").json["options"]
+
+        assert options["only"] == ["AMEND"]
+        assert (options["keep"], options["mailbox"], options["scan"]) == ("90d", [str(mail.mailbox)], True)
+
+    def test_clocks_that_differ_are_refused_and_said(
+        self, mailmend: CommandLine, mend: Mend, cluster: ClusterTwin
+    ) -> None:
+        """A node that is 12 s ahead is more than the margin covers, unless the keyspace is quiet."""
+        cluster.nodes_ahead_micros = 12 * MICROS
+
+        refused = mailmend("repair", "messages", *QUICK, MAILMEND_REPAIR_MESSAGES_NO_WRITERS="0")
+
+        assert (refused.code, "clocks" in refused.err) == (2, True)
+        assert mend().code == 0
+
+
+class TestAhead:
+    """Cells from the future."""
+
+    def test_they_are_left_until_they_are_to_be_beaten(
+        self, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin
+    ) -> None:
+        """`--beat-ahead` writes just above them, at once."""
+        truth = mail.truths[0]
+        future = cluster.clock.micros() + 3600 * MICROS
+        mail.tables.write(Put(MESSAGE_ID, mirror_row(truth, modseq=9), at=future))
+
+        left = mend()
+        assert (left.code, left.json["left"], left.json["fixed"]) == (1, {"AHEAD": 1}, {})
+
+        beaten = mend("--beat-ahead")
+        assert (beaten.code, beaten.json["fixed"]) == (0, {"AMEND": 1})
+        (seen,) = mail.tables.read(Read(MESSAGE_ID, (truth["mailboxid"], truth["uid"]), times=True))
+        assert (seen.row["modseq"], seen.newest) == (truth["modseq"], future + 1)
+
+    def test_time_heals_them_too(self, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin) -> None:
+        """Once T has passed the cell it is a difference like any other."""
+        future = cluster.clock.micros() + 60 * MICROS
+        mail.tables.write(Put(MESSAGE_ID, mirror_row(mail.truths[0], modseq=9), at=future))
+        assert mend().json["left"] == {"AHEAD": 1}
+
+        cluster.clock.advance(120)
+
+        assert mend().json["fixed"] == {"AMEND": 1}
+
+
+class TestDangling:
+    """Projections without truth."""
+
+    @pytest.fixture(autouse=True)
+    def _half_deleted(self, mail: MailKeyspace) -> None:
+        mail.lose_truth(mail.truths[0])
+
+    def is_back(self, mail: MailKeyspace) -> bool:
+        """Whether the truth stands again."""
+        return mail.get(IMAP_UID, IMAP_UID.key_of(mail.truths[0])) is not None
+
+    def test_withdrawn_they_are_counted_as_last_traces(self, mail: MailKeyspace, mend: Mend) -> None:
+        """The content still exists: a person may want to look before it is a leak."""
+        ended = mend()
+
+        assert (ended.json["last_traces"], mail.mirror(mail.truths[0])) == (1, None)
+        assert not self.is_back(mail)
+
+    def test_reported_they_stay(self, mail: MailKeyspace, mend: Mend) -> None:
+        """`--dangling report`."""
+        ended = mend("--dangling", "report", "--only", "WITHDRAW")
+
+        assert (ended.code, ended.json["left"].get("WITHDRAW", 0) >= 1) == (1, True)
+        assert mail.mirror(mail.truths[0]) is not None
+
+    def test_restoring_needs_a_person(self, mail: MailKeyspace, mend: Mend) -> None:
+        """Nobody at the terminal: refused before anything is dialled; a dry run and --yes are fine."""
+        refused = mend("--dangling", "restore")
+        assert (refused.code, "--yes" in refused.err, self.is_back(mail)) == (2, True, False)
+
+        assert mend("--dangling", "restore", "--dry-run").json["due"]["WITHDRAW"] >= 1
+        assert not self.is_back(mail)
+
+        assert mend("--dangling", "restore", "--yes").code in {0, 1}
+        assert self.is_back(mail)
+
+    @pytest.mark.parametrize(("answer", "code", "back"), [("n\n", 2, False), ("\n", 2, False), ("y\n", 0, True)])
+    def test_a_person_at_a_terminal_is_asked(  # noqa: PLR0917 - fixtures
+        self, mail: MailKeyspace, mend: Mend, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, back: bool
+    ) -> None:
+        """Enter means no."""
+
+        class Terminal:
+            def isatty(self) -> bool:
+                return True
+
+            def readline(self) -> str:
+                return answer
+
+        monkeypatch.setattr("sys.stdin", Terminal())
+        monkeypatch.setattr("click.termui.visible_prompt_func", lambda *_: answer.strip())
+
+        ended = mend("--dangling", "restore", "--only", "WITHDRAW")
+
+        assert (ended.code, self.is_back(mail)) == (code, back), ended.err
+
+
+class TestLeaks:
+    """Content that no truth names."""
+
+    def leak(self, mail: MailKeyspace, age_seconds: int) -> tuple[Any, ...]:
+        """Content of a message that nobody names, born and written so long ago."""
+        born = START - age_seconds * MICROS
+        row = content_row(message(77, born))
+        mail.tables.write(Put(MESSAGE_V3, row, at=born))
+        return (row["messageid"],)
+
+    def test_they_are_reported_and_never_fail_a_check(self, mailmend: CommandLine, mail: MailKeyspace) -> None:
+        """A leak costs space and nothing else."""
+        self.leak(mail, 10 * DAY_SECONDS)
+
+        ended = mailmend("check", *QUICK, "--json")
+
+        assert (ended.code, ended.json["findings"]) == (0, {"messageV3": {"LEAK": 1}})
+
+    def test_collected_they_go_and_can_be_brought_back(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend
+    ) -> None:
+        """Their before-image is the whole row."""
+        key = self.leak(mail, 10 * DAY_SECONDS)
+        before = mail.get(MESSAGE_V3, key)
+
+        ended = mend("--leaks", "collect")
+        assert (ended.json["fixed"], mail.get(MESSAGE_V3, key)) == ({"LEAK": 1}, None)
+
+        assert mailmend("undo", ended.json["run"]).code == 0
+        assert mail.get(MESSAGE_V3, key) == before
+
+    def test_young_ones_are_left(self, mail: MailKeyspace, mend: Mend) -> None:
+        """Somebody may be about to write the truth."""
+        key = self.leak(mail, DAY_SECONDS // 2)
+
+        ended = mend("--leaks", "collect")
+
+        assert (ended.json["fixed"], mail.get(MESSAGE_V3, key) is not None) == ({}, True)
+
+    def test_a_truth_that_comes_between_the_two_looks_saves_it(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        """A copy of an old message: its content is named again before the second look."""
+        key = self.leak(mail, 10 * DAY_SECONDS)
+        sleep = cluster.clock.sleep
+
+        def copied_meanwhile(seconds: float) -> None:
+            sleep(seconds)
+            copy = {**mail.truths[0], "messageid": key[0], "uid": 50}
+            mail.tables.write(Put(IMAP_UID, copy))
+
+        cluster.clock.sleep = copied_meanwhile  # type: ignore[method-assign]
+
+        ended = mailmend("repair", "messages", "--engine", "local", "--delay", "1", "--leaks", "collect", "--json")
+
+        assert ended.json["fixed"].get("LEAK") is None
+        assert mail.get(MESSAGE_V3, key) is not None
+
+
+class TestUndo:
+    """Taking a run back."""
+
+    def test_counters_return_unless_they_were_used_since(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin
+    ) -> None:
+        """The inverse delta, once; a message that came in between leaves them as they are."""
+        mail.tables.write(Count(MAILBOX_COUNTERS, (mail.mailbox,), {"count": 50}))
+        mended = mend()
+        assert (mended.json["fixed"], self.count(mail)) == ({"AMEND": 1}, 4)
+
+        undone = mailmend("undo", mended.json["run"], "--json")
+        assert (undone.code, undone.json["fixed"], self.count(mail)) == (0, {"AMEND": 1}, 54)
+
+        redone = mailmend("undo", undone.json["run"], "--json")
+        assert (redone.code, self.count(mail)) == (0, 4)
+        mail.tables.write(Count(MAILBOX_COUNTERS, (mail.mailbox,), {"count": 1}))
+        cluster.clock.advance(1)
+
+        late = mailmend("undo", redone.json["run"], "--json")
+        assert (late.code, late.json["moved"], self.count(mail)) == (ExitCode.DRIFT, 1, 5)
+
+    def count(self, mail: MailKeyspace) -> int:
+        """Messages, as counted."""
+        row = mail.get(MAILBOX_COUNTERS, (mail.mailbox,))
+        assert row is not None
+        return int(row["count"])
+
+    def test_a_dry_run_speaks_of_putting_back(self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend) -> None:
+        """Not of a repair, and it does not suggest one: that would be the contrary of what is wanted."""
+        mail.lose_projection(mail.truths[0])
+        run = mend().json["run"]
+
+        ended = mailmend("undo", run, "--dry-run")
+
+        assert "Nothing was written. 1 would be put back." in ended.out
+        assert "repair" not in ended.out
+        assert mail.mirror(mail.truths[0]) is not None
+
+    def test_what_was_used_since_is_said_and_no_repair_is_suggested(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin
+    ) -> None:
+        """A repair would mend anew what was just taken back."""
+        mail.lose_projection(mail.truths[0])
+        run = mend().json["run"]
+        cluster.clock.advance(1)
+        mail.lose_flag_update(mail.truths[0])
+
+        ended = mailmend("undo", run)
+
+        assert (ended.code, "1 were changed meanwhile, and left." in ended.out) == (1, True)
+        assert "Next: mailmend repair" not in ended.out
+
+    def test_an_unknown_run_is_named(self, mailmend: CommandLine, mend: Mend) -> None:
+        """Whether there is a ledger or not."""
+        unknown = str(message(1))
+
+        without = mailmend("undo", unknown)
+        mend()
+        with_ledger = mailmend("undo", unknown)
+
+        assert [(one.code, unknown in one.err) for one in (without, with_ledger)] == [(2, True)] * 2
+
+
+class TestRuns:
+    """The ledger as a person reads it."""
+
+    def test_a_run_that_is_kept_longer_is_found_later(
+        self, mailmend: CommandLine, mend: Mend, cluster: ClusterTwin
+    ) -> None:
+        """`--keep 365d`, looked for after two months: only `--since` reaches back so far."""
+        run = mend("--keep", "365d").json["run"]
+        cluster.clock.advance(60 * DAY_SECONDS)
+
+        assert mailmend("runs", "list", "--json").json == {"runs": []}
+        assert [one["run"] for one in mailmend("runs", "list", "--since", "90d", "--json").json["runs"]] == [run]
+
+    def test_other_keyspaces_are_listed_on_demand(self, mailmend: CommandLine, mend: Mend) -> None:
+        """One ledger serves several."""
+        run = mend().json["run"]
+
+        assert mailmend("runs", "list", "--json", "--keyspace", "other").json == {"runs": []}
+        every = mailmend("runs", "list", "--json", "--all", "--keyspace", "other").json["runs"]
+        assert [one["run"] for one in every] == [run]
+
+    def test_a_run_is_shown_with_examples_and_how_to_undo_it(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend
+    ) -> None:
+        """And each finding as a line of JSON, for scripts."""
+        mail.lose_projection(mail.truths[0])
+        run = mend().json["run"]
+
+        shown = mailmend("runs", "show", run)
+        lines = mailmend("runs", "show", run, "--findings").out.splitlines()
+
+        assert "PROJECT" in shown.out
+        assert f"mailmend undo {run} --keyspace mail" in shown.out
+        assert [(one["verdict"], one["result"]) for one in map(json.loads, lines)] == [("PROJECT", "FIXED")]
+
+
+class TestInterruption:
+    """Ctrl-C, wherever it comes."""
+
+    def test_during_the_second_look_it_leaves_a_ledger_that_says_so(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """Exit 130, the run INTERRUPTED without an exit code of its own, no half findings file, the lease free."""
+        mail.lose_projection(mail.truths[0])
+        files = set(tmp_path.iterdir())
+
+        def interrupt(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, Read) and operation.table.name == MESSAGE_V3.name:
+                raise KeyboardInterrupt
+            return carry_out()
+
+        cluster.keyspace("mail").surround = interrupt
+        ended = mend("--findings", str(tmp_path / "f.jsonl"), "--report", str(tmp_path / "r.html"))
+
+        assert (ended.code, "type the same command again" in ended.err, ended.out) == (130, True, "")
+        (run,) = mailmend("runs", "list", "--json").json["runs"]
+        assert (run["state"], run["summary"]["suspects"], "exit" in run["summary"]) == ("INTERRUPTED", 1, False)
+        assert set(tmp_path.iterdir()) == files
+
+        cluster.keyspace("mail").surround = lambda _, carry_out: carry_out()
+        assert mend().json["fixed"] == {"PROJECT": 1}
+
+    def test_what_was_mended_before_it_can_be_taken_back(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin
+    ) -> None:
+        """Interrupted between the write and its result: the before-image is there, so undo finds it."""
+        mail.lose_projection(mail.truths[0])
+        written: list[bool] = []
+
+        def interrupt(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if written:
+                raise KeyboardInterrupt
+            answer = carry_out()
+            if isinstance(operation, Put) and operation.table.name == MESSAGE_ID.name:
+                written.append(True)
+            return answer
+
+        cluster.keyspace("mail").surround = interrupt
+        assert mend().code == 130
+        cluster.keyspace("mail").surround = lambda _, carry_out: carry_out()
+        assert mail.mirror(mail.truths[0]) is not None
+
+        (run,) = mailmend("runs", "list", "--json").json["runs"]
+        undone = mailmend("undo", run["run"], "--json")
+
+        assert (undone.code, undone.json["fixed"], mail.mirror(mail.truths[0])) == (0, {"PROJECT": 1}, None)
+
+
+class TestTargets:
+    """Without a scan, and without Spark."""
+
+    def test_a_users_mailboxes_are_looked_at_and_what_cannot_be_seen_is_said(
+        self, mail: MailKeyspace, mend: Mend
+    ) -> None:
+        """A wrong row is mended; a missing one needs --scan, and the command says so on stderr."""
+        path = {"namespace": "#private", "user": "bob", "mailboxname": "INBOX", "mailboxid": mail.mailbox}
+        mail.tables.write(Put(MAILBOX_PATH, path))
+        mail.lose_projection(mail.truths[0])
+        mail.lose_flag_update(mail.truths[1])
+
+        seen = mend("--user", "bob")
+        assert (seen.json["fixed"], "--scan" in seen.err) == ({"AMEND": 1}, True)
+
+        scanned = mend("--user", "bob", "--scan")
+        assert (scanned.json["fixed"], "--scan" in scanned.err) == ({"PROJECT": 1}, False)
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("--message", str(message(1)), "--user", "bob"), "--message cannot be combined"),
+            (("--scan",), "--scan goes with"),
+            (("--user", "nobody"), "user 'nobody' has no mailbox"),
+            (("--leaks", "collect", "--dangling", "report"), "last trace"),
+        ],
+    )
+    def test_what_cannot_be_is_refused_and_leaves_no_run(
+        self, mailmend: CommandLine, mend: Mend, arguments: tuple[str, ...], said: str
+    ) -> None:
+        """Exit 2 before anything is written."""
+        ended = mend(*arguments)
+
+        assert (ended.code, said in ended.err) == (2, True), ended.err
+        assert mailmend("runs", "list", "--json").json == {"runs": []}
+
+    def test_one_mended_message_can_be_undone_like_any_run(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend
+    ) -> None:
+        """A targeted repair is a run of its own."""
+        mail.lose_projection(mail.truths[0])
+        mail.lose_projection(mail.truths[1])
+
+        mended = mend("--message", str(mail.truths[0]["messageid"]))
+        assert (mended.json["fixed"], mail.mirror(mail.truths[1])) == ({"PROJECT": 1}, None)
+
+        mailmend("undo", mended.json["run"])
+        assert mail.mirror(mail.truths[0]) is None
+
+
+class TestOrphans:
+    """Truth rows whose content is lost."""
+
+    def test_quarantine_takes_only_old_ones_and_undo_brings_them_back(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend
+    ) -> None:
+        """They leave truth, mirror and filters; each has its before-image."""
+        truth = mail.truths[0]
+        mail.lose_content(truth)
+        assert mend().json["left"] == {"LOST_CONTENT": 1}
+
+        ended = mend("--orphans", "quarantine")
+        assert ended.json["fixed"]["LOST_CONTENT"] == 1, ended.err
+        assert mail.get(IMAP_UID, IMAP_UID.key_of(truth)) is None
+        assert mail.mirror(truth) is None
+
+        assert mailmend("undo", ended.json["run"]).code == 0
+        assert mail.get(IMAP_UID, IMAP_UID.key_of(truth)) is not None
+
+    def test_torn_rows_are_reported_or_accepted(self, mailmend: CommandLine, mail: MailKeyspace) -> None:
+        """Rows of before James 3.7 lack columns lawfully."""
+        key = IMAP_UID.key_of(mail.truths[0])
+        mail.tables.write(Change(IMAP_UID, key, assign={"headercontent": None}))
+        mail.tables.write(Change(MESSAGE_ID, (mail.mailbox, 1), assign={"headercontent": None}))
+
+        torn = mailmend("check", "messages", *QUICK, "--json")
+        accepted = mailmend("check", "messages", *QUICK, "--json", "--torn", "accept")
+
+        assert torn.json["findings"].get("messageIdTable") == {"TORN": 1}
+        assert (accepted.code, accepted.json["findings"]) == (0, {})
+
+
+def test_a_lost_delete_is_withdrawn_with_its_filters(mail: MailKeyspace, mend: Mend) -> None:
+    """Everything that follows from one lost truth goes in one run."""
+    mail.lose_truth(mail.truths[0])
+    mail.tables.write(Remove(MESSAGE_V3, (mail.truths[0]["messageid"],)))
+
+    ended = mend()
+
+    assert ended.json["fixed"]["WITHDRAW"] == 2
+    assert ended.json["last_traces"] == 0
+    assert mend().json["suspects"] == 0
