@@ -12,7 +12,6 @@ from model.table import Table
 
 _FORMAT = "org.apache.spark.sql.cassandra"
 _PAGE_ROWS_MAX = 1000
-_SHUFFLED_PER_SCANNED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +34,11 @@ class Source:
         rows = reader.options(keyspace=self.keyspace, table=table.name).load()
         return rows.select(*(sf.col(name).alias(name) for name in columns))
 
-    def size_shuffles(self, rows: DataFrame) -> None:
-        """As many parts in a shuffle as the scan of the largest table calls for; Spark's own guess is 200 for any."""
-        scanned = rows.rdd.getNumPartitions()
-        parts = _SHUFFLED_PER_SCANNED * max(scanned, self.session.sparkContext.defaultParallelism)
+    def size_shuffles(self, rows: DataFrame) -> int:
+        """As many parts in a shuffle as the scan of the largest table has; Spark's own guess is 200 for any."""
+        parts = max(rows.rdd.getNumPartitions(), self.session.sparkContext.defaultParallelism)
         self.session.conf.set("spark.sql.shuffle.partitions", str(parts))
+        return parts
 
 
 def read_options(source: Source) -> dict[str, str]:

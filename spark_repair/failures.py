@@ -17,15 +17,18 @@ from model.errors import (
     SchemaMismatch,
     TimedOut,
     UnknownKeyspace,
+    WrongUse,
 )
 
 _NO_KEYSPACE: Final = re.compile(r"Couldn't find keyspace|or any similarly named keyspaces")
-_NO_TABLE: Final = re.compile(r"Couldn't find table (\w+)|Couldn't find (\w+) or any similarly|unconfigured table (\w+)")
+_NO_TABLE: Final = re.compile(r"Couldn't find table (\w+)|unconfigured table (\w+)")
+_NO_COLUMN: Final = re.compile(r"UNRESOLVED_COLUMN.* with name `(\w+)`")
+_NO_CENTRE: Final = re.compile(r"Could not determine suitable nodes in local DC")
 _DENIED: Final = re.compile(r"AuthenticationException|UnauthorizedException|Provided username .* incorrect")
 _FEW: Final = re.compile(r"UnavailableException|Not enough replicas")
 _LATE: Final = re.compile(r"ReadTimeoutException|DriverTimeoutException|ReadFailureException")
 _UNREACHED: Final = re.compile(r"AllNodesFailedException|Failed to open native connection|NoNodeAvailableException")
-_OURS: Final = re.compile(r"model\.errors\.(\w+): (.+)")
+_MEND_CENTRE: Final = "See what the data centres are called with: nodetool status; then name one with --local-dc."
 _MEND_NODES: Final = "See which nodes are up with: nodetool status. Then run the same command again."
 
 
@@ -42,12 +45,14 @@ def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # 
     """What a failure inside of Spark means, told from what it says."""
     if _NO_KEYSPACE.search(text):
         return UnknownKeyspace(keyspace)
-    if found := _NO_TABLE.search(text):
+    if found := _NO_TABLE.search(text) or _NO_COLUMN.search(text):
         return SchemaMismatch(keyspace, (next(group for group in reversed(found.groups()) if group),))
     if _DENIED.search(text):
         return AccessDenied(
             f"the cluster at {contact.address} refused Spark", mend="Check the user name, password and permissions."
         )
+    if _NO_CENTRE.search(text):
+        return WrongUse(f"no node at {contact.address} is in the data centre {contact.local_dc!r}", mend=_MEND_CENTRE)
     if _FEW.search(text):
         return NotEnoughReplicas(f"too few replicas of {keyspace} were alive for a scan", mend=_MEND_NODES)
     if _LATE.search(text):

@@ -185,11 +185,11 @@ class _FamilyCheck:
     def suspects(self) -> DataFrame:
         """Every suspect of the family, in one frame."""
         rows = self.tables.scan(self.family.truth.spelling)
-        self.tables.source.size_shuffles(rows)
+        parts = self.tables.source.size_shuffles(rows)
         truth = self._hold(truth_frame(self.family, rows, accept_torn=self.accept_torn), StorageLevel.MEMORY_AND_DISK)
         leaks, truth = self._content_suspects(truth)
         found = [*leaks, *self._place_suspects(truth), *self._group_suspects(truth)]
-        return reduce(DataFrame.unionByName, found)
+        return reduce(DataFrame.unionByName, found).coalesce(parts)
 
     def _content_suspects(self, truth: DataFrame) -> tuple[list[DataFrame], DataFrame]:
         """The leaks; and the truth, marked where its content is lost."""

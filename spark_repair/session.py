@@ -41,10 +41,9 @@ _FIXED: Final[Mapping[str, str]] = {
 _SQL: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",
-    "spark.sql.adaptive.enabled": "true",
-    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",  # small results in few parts, kept ones too
-    # An empty result would be cut out of the plan, and the row counts of its scans with it.
-    "spark.sql.adaptive.optimizer.excludedRules": ("org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"),
+    # Plans are few and sized by hand: replanning them on the way costs more than it brings, and would cut empty
+    # results out of a plan, with them the row counts of its scans.
+    "spark.sql.adaptive.enabled": "false",
 }
 
 

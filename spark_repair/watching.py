@@ -56,14 +56,18 @@ def rows_read(session: SparkSession) -> Measure:
     """Rows that executors have read, those of kept frames too, by their own last report."""
     context: Any = session.sparkContext._jsc  # noqa: SLF001 - PySpark has no public name for the rows read so far
     store = context.sc().statusStore()
-    stages: dict[int, int] = {}
+    running: dict[int, int] = {}
+    ended = 0
 
     def measure() -> int:
-        running = store.activeStages()
-        now = {stage.stageId(): stage.inputRecords() for stage in map(running.apply, range(running.size()))}
-        ended = {number: store.lastStageAttempt(number).inputRecords() for number in stages.keys() - now.keys()}
-        stages.update(now | ended)
-        return sum(stages.values())
+        nonlocal ended
+        stages = store.activeStages()
+        now = {stage.stageId(): stage.inputRecords() for stage in map(stages.apply, range(stages.size()))}
+        for number in running.keys() - now.keys():
+            ended += store.lastStageAttempt(number).inputRecords()
+            del running[number]
+        running.update(now)
+        return ended + sum(running.values())
 
     return measure
 
