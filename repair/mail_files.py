@@ -92,6 +92,13 @@ def mail_in(path: Path, kind: FolderKind, start: int = 0, octets_max: int = OCTE
     Raises:
         BadMail: the folder cannot be read.
     """
+    try:
+        yield from _items(path, kind, start, octets_max)
+    except OSError as error:
+        raise BadMail(f"{error.filename or path} cannot be read: {error.strerror}") from error
+
+
+def _items(path: Path, kind: FolderKind, start: int, octets_max: int) -> Iterator[Found | Refused]:
     match kind:
         case FolderKind.MBOX:
             yield from mbox_messages(path, start, octets_max)
@@ -105,21 +112,18 @@ def mail_in(path: Path, kind: FolderKind, start: int = 0, octets_max: int = OCTE
 
 def mbox_messages(path: Path, start: int = 0, octets_max: int = OCTETS_MAX) -> Iterator[Found | Refused]:
     """The messages of an mbox, from the offset of one of its `From ` lines on."""
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            offset, envelope = start, file.readline(_LINE_OCTETS_MAX)
-            while envelope:
-                content, next_envelope = _message(file, octets_max)
-                after = file.tell() - len(next_envelope)
-                name = f"{path} at byte {offset}"
-                if content is None:
-                    yield Refused(str(offset), name, f"larger than {octets_max} bytes", next_offset=after)
-                else:
-                    yield Found(str(offset), name, content, envelope, next_offset=after)
-                offset, envelope = after, next_envelope
-    except OSError as error:
-        raise BadMail(f"{path} cannot be read: {error.strerror}") from error
+    with path.open("rb") as file:
+        file.seek(start)
+        offset, envelope = start, file.readline(_LINE_OCTETS_MAX)
+        while envelope:
+            content, next_envelope = _message(file, octets_max)
+            after = file.tell() - len(next_envelope)
+            name = f"{path} at byte {offset}"
+            if content is None:
+                yield Refused(str(offset), name, f"larger than {octets_max} bytes", next_offset=after)
+            else:
+                yield Found(str(offset), name, content, envelope, next_offset=after)
+            offset, envelope = after, next_envelope
 
 
 def _message(file: IO[bytes], octets_max: int) -> tuple[bytes | None, bytes]:

@@ -164,3 +164,15 @@ def test_a_file_that_vanishes_or_cannot_be_read_is_refused_by_name(tmp_path: Pat
     items = list(mail_in(tmp_path, FolderKind.EML_FILES))
     assert [type(item) for item in items] == [Found, Refused]
     assert items[1].name.endswith("b.eml")
+
+
+def test_a_folder_that_goes_away_meanwhile_is_named(tmp_path: Path) -> None:
+    """Removed, unmounted, or no longer ours to read: one clear error with its name, whatever the kind."""
+    for name in ("cur", "new"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "new").rmdir()
+
+    with pytest.raises(BadMail, match="new cannot be read: No such file"):
+        list(mail_in(tmp_path, FolderKind.MAILDIR))
+    with pytest.raises(BadMail, match=r"gone\.mbox cannot be read: No such file"):
+        list(mail_in(tmp_path / "gone.mbox", FolderKind.MBOX))
