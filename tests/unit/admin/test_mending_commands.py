@@ -3,44 +3,22 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from cql.session import Keyspace
 from cql.statements import Operation
 from model.catalog import IMAP_UID, MAILBOX, MAILBOX_COUNTERS, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from model.errors import ExitCode, TimedOut
 from model.operations import Change, Count, Put, Read, Remove, Scan
 from repair.clock import MICROS
 from tests.support.clock import START
-from tests.support.cluster_twin import ClusterTwin, cluster_in_memory
-from tests.support.commands import CommandLine, Ended, command_line
-from tests.support.mail_states import QUIET, MailKeyspace
+from tests.support.cluster_twin import ClusterTwin
+from tests.support.commands import CommandLine, Ended
+from tests.support.mail_states import MailKeyspace
 from tests.support.repairing import DAY_SECONDS, content_row, message, mirror_row
 
 QUICK = ("--engine", "local", "--delay", "0")
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> ClusterTwin:
-    """A cluster that holds one mail keyspace."""
-    return cluster_in_memory(monkeypatch)
-
-
-@pytest.fixture
-def mail(cluster: ClusterTwin) -> MailKeyspace:
-    """A healthy keyspace of four messages."""
-    keyspace = MailKeyspace("mail", cast("Keyspace", cluster.keyspace("mail")))
-    keyspace.refill()
-    cluster.clock.advance(1)
-    return keyspace
-
-
-@pytest.fixture
-def mailmend(mail: MailKeyspace, tmp_path: Path) -> CommandLine:
-    """A shell that knows the cluster."""
-    return command_line(tmp_path, None, MAILMEND_HOST="127.0.0.1", MAILMEND_KEYSPACE=mail.name, **QUIET)
 
 
 @pytest.fixture

@@ -1,0 +1,32 @@
+"""A shell on a cluster in memory: what every test of a command begins with."""
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from cql.session import Keyspace
+from tests.support.cluster_twin import ClusterTwin, cluster_in_memory
+from tests.support.commands import CommandLine, command_line
+from tests.support.mail_states import QUIET, MailKeyspace
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> ClusterTwin:
+    """A cluster that holds one mail keyspace."""
+    return cluster_in_memory(monkeypatch)
+
+
+@pytest.fixture
+def mail(cluster: ClusterTwin) -> MailKeyspace:
+    """A healthy keyspace of four messages."""
+    keyspace = MailKeyspace("mail", cast("Keyspace", cluster.keyspace("mail")))
+    keyspace.refill()
+    cluster.clock.advance(1)
+    return keyspace
+
+
+@pytest.fixture
+def mailmend(mail: MailKeyspace, tmp_path: Path) -> CommandLine:
+    """A shell that knows the cluster."""
+    return command_line(tmp_path, None, MAILMEND_HOST="127.0.0.1", MAILMEND_KEYSPACE=mail.name, **QUIET)

@@ -1,0 +1,235 @@
+"""load, repair lags and runbook as a person types them, against a cluster in memory."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from admin import runbook
+from admin.runbook import pages
+from model.catalog import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_ID
+from model.errors import CannotReach
+from model.operations import Put, PutIfAbsent, Scan
+from model.table import Table
+from repair.decide import Verdict
+from repair.lags import LagJournal, Spool
+from tests.support.cluster_twin import ClusterTwin
+from tests.support.commands import CommandLine
+from tests.support.mail_states import MailKeyspace
+from tests.support.repairing import mirror_suspect
+from tests.support.writing import Faults, on
+
+LETTER = "From ann Thu Jan  1 00:00:00 2026\nSubject: one\n\nhello\n\n"
+TO_INBOX = ("--user", "ann", "--mailbox", "INBOX")
+QUICK = ("--engine", "local", "--delay", "0")
+
+
+def count_of(mail: MailKeyspace, table: Table) -> int:
+    """Rows of a table."""
+    return len(list(mail.tables.scan(Scan(table, (table.names[0],)))))
+
+
+def mbox(directory: Path, letters: int, name: str = "archive.mbox") -> Path:
+    """An mbox of so many letters."""
+    path = directory / name
+    path.write_text(LETTER * letters)
+    return path
+
+
+class TestLoad:
+    """Real mail from files."""
+
+    def test_the_mailbox_is_made_once_and_its_two_rows_agree(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """A second folder goes into the same one; a check of everything, paths too, finds nothing."""
+        first = mailmend("load", str(mbox(tmp_path, 2)), *TO_INBOX, "--json")
+        second = mailmend("load", str(mbox(tmp_path, 1, "more.mbox")), *TO_INBOX, "--json")
+        cluster.clock.advance(1)
+
+        assert [(one.code, one.json["stored"]) for one in (first, second)] == [(0, 2), (0, 1)], first.err
+        assert (count_of(mail, MAILBOX), count_of(mail, MAILBOX_PATH), count_of(mail, IMAP_UID)) == (1, 1, 4 + 3)
+        assert mailmend("check", *QUICK, "--json").json["findings"] == {}
+
+    def test_what_was_loaded_is_not_loaded_again_by_accident(self, mailmend: CommandLine, tmp_path: Path) -> None:
+        """Refused with the way to have a second copy; what was appended since is loaded alone."""
+        folder = str(mbox(tmp_path, 2))
+        mailmend("load", folder, *TO_INBOX)
+
+        refused = mailmend("load", folder, *TO_INBOX)
+        mbox(tmp_path, 3)
+        grown = mailmend("load", folder, *TO_INBOX, "--json")
+        again = mailmend("load", folder, *TO_INBOX, "--again", "--json")
+
+        assert (refused.code, "--again" in refused.err) == (2, True)
+        assert (grown.json["stored"], again.json["stored"]) == (1, 3)
+
+    def test_the_sums_are_told_to_people_with_what_to_do_next(
+        self, mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """Stored, refused by name, and lagging: with the command that mends them."""
+        folder = tmp_path / "letters"
+        folder.mkdir()
+        (folder / "good.eml").write_text("Subject: x\n\nhello\n")
+        (folder / "gone.eml").symlink_to(tmp_path / "nowhere")
+        faults = Faults()
+        faults.fail(on(MESSAGE_ID), CannotReach("no node answered"), times=6)
+        cluster.keyspace("mail").surround = faults
+
+        ended = mailmend("load", str(folder), *TO_INBOX)
+
+        assert ended.code == 3
+        assert "Stored 1 messages (18 bytes)." in ended.out
+        assert "1 were refused; each was named." in ended.out
+        assert "gone.eml: No such file or directory" in ended.err
+        assert "1 lag. Next: mailmend repair lags --keyspace mail" in ended.out
+
+    def test_an_interrupted_load_goes_on_where_it_was(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """The cluster goes away in the midst: exit 4; the same command stores the rest, nothing twice."""
+        folder = str(mbox(tmp_path, 3))
+        faults = Faults()
+        faults.pending.clear()
+        cluster.keyspace("mail").surround = faults
+        faults.fail(on(IMAP_UID, PutIfAbsent), CannotReach("no node answered"), times=100)
+
+        broken = mailmend("load", folder, *TO_INBOX)
+        faults.pending.clear()
+        resumed = mailmend("load", folder, *TO_INBOX, "--json")
+
+        assert (broken.code, resumed.code) == (4, 0), broken.err
+        assert resumed.json["stored"] + resumed.json["already"] == 3
+        assert count_of(mail, IMAP_UID) == 4 + 3
+
+    @pytest.mark.parametrize("keyspace", ["nowhere", "a;b"])
+    def test_a_keyspace_that_is_not_there_is_refused_before_any_file_is_touched(
+        self, mailmend: CommandLine, tmp_path: Path, keyspace: str
+    ) -> None:
+        """No journal of the load stays, or the next try would be refused."""
+        ended = mailmend("load", str(mbox(tmp_path, 1)), *TO_INBOX, "--keyspace", keyspace)
+
+        assert (ended.code, keyspace in ended.err) == (2, True)
+        assert not (tmp_path / "data" / "mailmend" / "loads").exists()
+
+
+class TestLags:
+    """`repair lags`: exactly what was journalled."""
+
+    @pytest.fixture
+    def journal(self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin) -> LagJournal:
+        """Where writers journal, made by any repair before."""
+        mailmend("repair", "lags", "--delay", "0")
+        return LagJournal(cluster.keyspace("mailmend"), mail.name, cluster.clock)
+
+    def test_only_what_is_journalled_is_mended_and_then_forgotten(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, journal: LagJournal
+    ) -> None:
+        """A dry run tells it and keeps it; what nobody journalled stays as it is: no scan."""
+        journalled, other = mail.truths[:2]
+        mail.lose_projection(journalled)
+        mail.lose_projection(other)
+        journal.journal([mirror_suspect(journalled, Verdict.PROJECT)], "no node answered")
+        cluster.clock.advance(1)
+
+        dry = mailmend("repair", "lags", "--delay", "0", "--dry-run", "--json")
+        mended = mailmend("repair", "lags", "--delay", "0", "--json")
+        nothing = mailmend("repair", "lags", "--delay", "0", "--json")
+
+        assert (dry.code, dry.json["due"], dry.json["run"]) == (1, {"PROJECT": 1}, None)
+        assert (mended.code, mended.json["fixed"], mended.json["scanned"]) == (0, {"PROJECT": 1}, {})
+        assert (nothing.code, nothing.json["suspects"]) == (0, 0)
+        assert (mail.mirror(journalled) is not None, mail.mirror(other)) == (True, None)
+
+    @pytest.mark.usefixtures("journal")
+    def test_lags_on_the_local_disk_are_taken_too(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """The ledger had refused them; afterwards the spool is empty."""
+        mail.lose_projection(mail.truths[0])
+        spool = Spool(tmp_path / "data" / "mailmend" / "spool", "mail")
+        faults = Faults()
+        faults.fail(lambda _: True, CannotReach("the ledger is away"))
+        ledger = cluster.keyspace("mailmend")
+        ledger.surround = faults
+        LagJournal(ledger, "mail", cluster.clock, spool).journal([mirror_suspect(mail.truths[0], Verdict.PROJECT)], "")
+        cluster.clock.advance(1)
+
+        ended = mailmend("repair", "lags", "--delay", "0", "--json")
+
+        assert (ended.json["fixed"], spool.files()) == ({"PROJECT": 1}, [])
+
+    def test_a_dry_run_creates_no_ledger(self, mailmend: CommandLine, cluster: ClusterTwin) -> None:
+        """Where nobody ever wrote through mailmend there is nothing to look for."""
+        ended = mailmend("repair", "lags", "--delay", "0", "--dry-run")
+
+        assert (ended.code, cluster.carried_out) == (0, []), ended.err
+        assert "Nothing was written. A repair would mend 0." in ended.out
+
+    def test_a_lag_that_cannot_be_mended_yet_is_kept(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, journal: LagJournal
+    ) -> None:
+        """The lost content may yet be restored from a backup."""
+        mail.lose_projection(mail.truths[0])
+        mail.lose_content(mail.truths[0])
+        journal.journal([mirror_suspect(mail.truths[0], Verdict.PROJECT)], "")
+        cluster.clock.advance(1)
+
+        ended = [mailmend("repair", "lags", "--delay", "0", "--json") for _ in range(2)]
+
+        assert [(one.code, one.json["left"]) for one in ended] == [(1, {"LOST_CONTENT": 1})] * 2
+
+    def test_lags_can_be_undone_like_any_run(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, journal: LagJournal
+    ) -> None:
+        """Their before-images are in the ledger."""
+        mail.tables.write(Put(MESSAGE_ID, {"mailboxid": mail.mailbox, "uid": 1, "modseq": 0}))
+        journal.journal([mirror_suspect(mail.truths[0], Verdict.AMEND)], "")
+        cluster.clock.advance(1)
+        run = mailmend("repair", "lags", "--delay", "0", "--json").json["run"]
+        mended = mail.mirror(mail.truths[0])
+        assert mended is not None
+        assert mended["modseq"] == 1
+
+        assert mailmend("undo", run).code == 0
+        stale = mail.mirror(mail.truths[0])
+        assert stale is not None
+        assert stale["modseq"] == 0
+
+
+class TestRunbook:
+    """Pages for three in the morning."""
+
+    def test_every_page_is_listed_with_its_question(self, mailmend: CommandLine) -> None:
+        """For people and for scripts."""
+        listed = mailmend("runbook", "list").out
+        names = {one["name"]: one["title"] for one in mailmend("runbook", "list", "--json").json["runbooks"]}
+
+        assert names == {page.name: page.title for page in pages()}
+        assert all(name in listed for name in names)
+
+    def test_a_page_goes_to_a_file_as_it_is(self, mailmend: CommandLine) -> None:
+        """Markdown, so that it can be pasted into a ticket."""
+        assert mailmend("runbook", "show", "flags-differ").out == runbook.page_named("flags-differ").text
+
+    def test_a_page_that_is_not_there_is_refused(self, mailmend: CommandLine) -> None:
+        """With the command that lists them."""
+        ended = mailmend("runbook", "show", "no")
+
+        assert (ended.code, "mailmend runbook list" in ended.err) == (2, True)
+
+    def test_an_installed_package_reads_its_own_pages(
+        self, mailmend: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In a wheel they lie inside of `admin`; a checkout's folder beside it is not looked at then."""
+        package = tmp_path / "site-packages" / "admin"
+        (package / "runbooks").mkdir(parents=True)
+        (package / "runbooks" / "only-here.md").write_text("# Is it read?\n\n## When\nNow.\n")
+        (package / "runbooks" / "README.md").write_text("# Not a page\n")
+        (package.parent / "runbooks").mkdir()
+        (package.parent / "runbooks" / "elsewhere.md").write_text("# Not this one\n")
+        monkeypatch.setattr(runbook, "__file__", str(package / "runbook.py"))
+
+        assert json.loads(mailmend("runbook", "list", "--json").out) == {
+            "runbooks": [{"name": "only-here", "title": "Is it read?"}]
+        }
