@@ -1,0 +1,76 @@
+"""What Spark's failures mean, told from the words that Spark, the connector and Cassandra really use."""
+
+import pytest
+from py4j.protocol import Py4JError
+
+from cql.contact import Contact
+from model.errors import (
+    AccessDenied,
+    CannotReach,
+    ExitCode,
+    MailmendError,
+    NotEnoughReplicas,
+    SchemaMismatch,
+    TimedOut,
+    UnknownKeyspace,
+)
+from spark_repair.failures import failure_of, translated
+
+CONTACT = Contact(("far",), 9999, username="me", password="hunter2")
+TRACE = """An error occurred while calling o99.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 3 in stage 1.0 failed 1 times
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2844)
+Caused by: java.io.IOException: Exception during execution of SELECT "messageid" FROM "mail"."imapuidtable"
+\tat com.datastax.spark.connector.rdd.CassandraTableScanRDD.fetchTokenRange(CassandraTableScanRDD.scala:321)
+\t... 12 more
+Caused by: {cause}
+\tat com.datastax.oss.driver.internal.core.cql.Conversions.toResultSet(Conversions.java:77)
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "code"),
+    [
+        ("Couldn't find keyspace mail or any similarly named keyspaces", UnknownKeyspace, ExitCode.WRONG_USE),
+        ("Couldn't find table imapuidtable in mail", SchemaMismatch, ExitCode.WRONG_USE),
+        ("com.x.AuthenticationException: Provided username me incorrect", AccessDenied, ExitCode.CANNOT_REACH),
+        ("com.x.UnauthorizedException: no SELECT permission", AccessDenied, ExitCode.CANNOT_REACH),
+        ("com.x.UnavailableException: Not enough replicas available", NotEnoughReplicas, ExitCode.CANNOT_REACH),
+        ("com.x.ReadTimeoutException: 1 of 2 replicas answered", TimedOut, ExitCode.CANNOT_REACH),
+        ("com.datastax.oss.driver.api.core.DriverTimeoutException: PT10S", TimedOut, ExitCode.CANNOT_REACH),
+        ("java.io.IOException: Failed to open native connection to Cassandra", CannotReach, ExitCode.CANNOT_REACH),
+        ("com.x.AllNodesFailedException: Could not reach any contact point", CannotReach, ExitCode.CANNOT_REACH),
+        ("java.lang.OutOfMemoryError: Java heap space", MailmendError, ExitCode.PARTLY_FAILED),
+    ],
+)
+def test_each_failure_has_its_kind_and_exit_code(said: str, kind: type[MailmendError], code: ExitCode) -> None:
+    """Deep in a trace as well as alone; the message is one of ours, without Java and without the password."""
+    for text in (said, TRACE.format(cause=said)):
+        error = failure_of(text, CONTACT, "mail")
+
+        assert type(error) is kind
+        assert error.exit_code is code
+        assert "hunter2" not in str(error)
+        assert "\tat " not in str(error)
+
+
+def test_a_missing_table_is_named() -> None:
+    """So that one knows what `schema verify` will say."""
+    assert "imapuidtable" in str(failure_of("Couldn't find table imapuidtable in mail", CONTACT, "mail"))
+
+
+def test_what_nobody_foresaw_is_told_by_its_last_cause() -> None:
+    """The first line of a trace only says that a job failed."""
+    text = TRACE.format(cause="java.lang.OutOfMemoryError: Java heap space")
+
+    assert failure_of(text, CONTACT, "mail").what == "Spark failed: java.lang.OutOfMemoryError: Java heap space"
+    assert failure_of("", CONTACT, "mail").what == "Spark failed: it gave no reason"
+    assert failure_of("first\nsecond", CONTACT, "mail").what == "Spark failed: first"
+
+
+def test_only_sparks_own_errors_are_translated() -> None:
+    """An error of ours passes as it is; a Java one never reaches the terminal."""
+    with pytest.raises(TimedOut), translated(CONTACT, "mail"):
+        raise Py4JError("com.x.ReadTimeoutException")
+    with pytest.raises(ZeroDivisionError), translated(CONTACT, "mail"):
+        raise ZeroDivisionError
