@@ -1,0 +1,217 @@
+"""A network that fails on purpose, between an actor and its tables: what every promise about failures is tried with.
+
+An actor (a writer, a repair) is killed before or after a write, and nothing of it goes on; a write times out and was
+done, or was not, or is done later: a plain one within the time that one write may take, a conditional one when somebody
+next looks at its partition at SERIAL, as Paxos has it. Reads time out too.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeVar
+
+from cql.statements import Operation
+from model.errors import DoubtfulWrite, MailmendError, NotEnoughReplicas, TimedOut
+from model.operations import Applied, Conditional, Count, Level, Put, PutIfAbsent, Read, Scan, Seen, Write
+from model.table import Key, Row
+from repair.clock import MICROS
+from repair.ports import Clock, Tables
+
+Sent = TypeVar("Sent", bound=Write | Conditional)
+Answer = TypeVar("Answer")
+
+WRITE_SECONDS = 10.0
+"""How long after it was sent a plain write may still arrive: as long as the store lets one write take."""
+
+
+class Killed(BaseException):
+    """The process ends here: no clause of the product may catch it and go on."""
+
+
+class Kind(Enum):
+    """What happens to an operation."""
+
+    KILLED_BEFORE = "the process is killed before it"
+    KILLED_AFTER = "the process is killed after it"
+    REFUSED = "too few replicas, nothing is done"
+    LOST = "timed out, and not done"
+    DONE = "timed out, but done"
+    LATE = "timed out, and done later"
+    DEAF = "a read times out"
+
+
+@dataclass(frozen=True, slots=True)
+class Mishap:
+    """Befalls the operations number `first`, `first + 1`, ... (`times` of them) of those on a table, or on any."""
+
+    kind: Kind
+    first: int
+    times: int = 1
+    table: str | None = None
+
+    def befalls(self, operation: Operation) -> bool:
+        """Whether the operation is one of its kind: a read, or a write, on its table."""
+        reading = isinstance(operation, Read | Scan)
+        return reading is (self.kind is Kind.DEAF) and self.table in (None, operation.table.spelling)
+
+
+@dataclass(slots=True)
+class Network:
+    """What is under way between all actors and their tables."""
+
+    clock: Clock
+    flying: list[tuple[int, Tables, Write]] = field(default_factory=list)
+    accepted: dict[tuple[str, Key], tuple[Tables, Conditional]] = field(default_factory=dict)
+    landed: list[Conditional] = field(default_factory=list)
+    tick: Callable[[], None] = lambda: None
+
+    def delay(self, tables: Tables, write: Write | Conditional) -> None:
+        """Keep a write for later."""
+        if isinstance(write, Write):
+            self.flying.append((self.clock.micros() + round(WRITE_SECONDS * MICROS), tables, write))
+        else:
+            self.accepted[_partition(write)] = (tables, write)
+
+    def pass_by(self, operation: Operation) -> None:
+        """What must have arrived before this operation is carried out."""
+        self.tick()
+        self.arrive(self.clock.micros())
+        if not isinstance(operation, Scan) and (isinstance(operation, Conditional) or _is_serial(operation)):
+            self._finish(_partition(operation))
+
+    def arrive(self, until: int) -> None:
+        """Let every delayed plain write arrive that can be no later."""
+        due = [one for one in self.flying if one[0] <= until]
+        self.flying = [one for one in self.flying if one[0] > until]
+        for _, tables, write in due:
+            tables.write(write)
+
+    def calm_down(self) -> None:
+        """Everything that was under way has arrived."""
+        self.arrive(2**63)
+        for partition in list(self.accepted):
+            self._finish(partition)
+
+    def _finish(self, partition: tuple[str, Key]) -> None:
+        found = self.accepted.pop(partition, None)
+        if found is not None and found[0].attempt(found[1]).applied:
+            self.landed.append(found[1])
+
+
+@dataclass(slots=True)
+class Actor:
+    """One process: its mishaps to come, and whether it is dead.
+
+    Attributes:
+        late: whether a late write is done at last, or lost.
+        before_each: happens before each of its operations.
+    """
+
+    network: Network
+    late: bool = True
+    mishaps: Sequence[Mishap] = ()
+    before_each: Callable[[], None] = lambda: None
+    dead: bool = False
+    _counts: list[int] = field(default_factory=list)
+
+    def arm(self, mishaps: Sequence[Mishap]) -> None:
+        """From now on these are to come."""
+        self.mishaps, self._counts = mishaps, [0] * len(mishaps)
+
+    def befalls(self, operation: Operation) -> Kind | None:
+        """What happens to this operation."""
+        if self.dead:
+            raise Killed
+        found = None
+        for place, mishap in enumerate(self.mishaps):
+            if mishap.befalls(operation):
+                number = self._counts[place]
+                self._counts[place] += 1
+                if mishap.first <= number < mishap.first + mishap.times:
+                    found = found or mishap.kind
+        return found
+
+    def die(self) -> None:
+        """The end, for every thread of it."""
+        self.dead = True
+        raise Killed
+
+
+@dataclass(slots=True)
+class Wire:
+    """Tables as one actor reaches them. Implements `repair.ports.Tables`."""
+
+    tables: Tables
+    actor: Actor
+
+    def read(self, read: Read) -> Sequence[Seen]:
+        """Read, or hear nothing."""
+        self._listen(read)
+        return self.tables.read(read)
+
+    def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        """One after the other."""
+        return [_caught(self.read, read) for read in reads]
+
+    def scan(self, scan: Scan) -> Iterator[Row]:
+        """Read, or hear nothing."""
+        self._listen(scan)
+        return self.tables.scan(scan)
+
+    def write(self, write: Write) -> None:
+        """Write, or not."""
+        self._send(write, self.tables.write)
+
+    def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        """One after the other."""
+        return [_caught(self.write, write) for write in writes]
+
+    def attempt(self, write: Conditional) -> Applied:
+        """Write, or not."""
+        return self._send(write, self.tables.attempt)
+
+    def _listen(self, operation: Read | Scan) -> None:
+        self.actor.before_each()
+        kind = self.actor.befalls(operation)
+        self.actor.network.pass_by(operation)
+        if kind is Kind.DEAF:
+            raise TimedOut("a read got no answer")
+
+    def _send(self, write: Sent, carry_out: Callable[[Sent], Answer]) -> Answer:
+        self.actor.before_each()
+        kind = self.actor.befalls(write)
+        self.actor.network.pass_by(write)
+        match kind:
+            case None | Kind.DEAF:
+                return carry_out(write)
+            case Kind.KILLED_BEFORE:
+                self.actor.die()
+            case Kind.KILLED_AFTER:
+                carry_out(write)
+                self.actor.die()
+            case Kind.REFUSED:
+                raise NotEnoughReplicas("too few replicas were alive")
+            case Kind.DONE:
+                carry_out(write)
+            case Kind.LATE if self.actor.late:
+                self.actor.network.delay(self.tables, write)
+            case Kind.LATE | Kind.LOST:
+                pass
+        raise DoubtfulWrite("no answer in time") if isinstance(write, Count | Conditional) else TimedOut("no answer")
+
+
+def _is_serial(operation: Operation) -> bool:
+    return isinstance(operation, Read) and operation.level is Level.SERIAL
+
+
+def _partition(operation: Read | Write | Conditional) -> tuple[str, Key]:
+    table = operation.table
+    key = table.key_of(operation.row) if isinstance(operation, Put | PutIfAbsent) else operation.key
+    return table.name, key[: len(table.partition)]
+
+
+def _caught(carry_out: Callable[[Any], Answer], operation: Operation) -> Answer | MailmendError:
+    try:
+        return carry_out(operation)
+    except MailmendError as error:
+        return error
