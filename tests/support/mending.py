@@ -7,7 +7,7 @@ from repair.clock import Timing
 from repair.counters import CounterMender
 from repair.decide import Verdict
 from repair.findings import Outcome, Summary
-from repair.leases import Leases
+from repair.leases import TTL_SECONDS, Leases
 from repair.local_engine import LocalEngine
 from repair.orders import Means, Order
 from repair.ports import Clock, NodeClocks, Tables
@@ -29,9 +29,9 @@ class Workplace:
         """A repair of all that follows from the messages."""
         return Order("mail", (MESSAGES,), delay_seconds=delay_seconds, timing=timing)
 
-    def means(self, timing: Timing) -> Means:
+    def means(self, timing: Timing, lease_seconds: int = TTL_SECONDS) -> Means:
         """What it works with: the local engine."""
-        ledger, leases = Ledger(self.ledger, self.clock), Leases(self.ledger, self.clock, "a test")
+        ledger, leases = Ledger(self.ledger, self.clock), Leases(self.ledger, self.clock, "a test", lease_seconds)
         counters = CounterMender(self.mail, "mail", (MESSAGES,), self.clock, timing, ledger, leases)
         engine = LocalEngine(self.mail, ledger, self.clock)
         return Means(engine, self.clock, self.nodes, SilentProgress(), counters, ledger, leases)
