@@ -69,9 +69,11 @@ def taking_back(suspect: Suspect, first: Tally, second: Tally) -> Ruling:
     """
     left = {name: pair[0] for name, pair in suspect.wanted.items()}
     deltas = {name: found - now for name, (now, found) in suspect.wanted.items() if found != now}
+    if all(second.counters.get(name) == found for name, (_, found) in suspect.wanted.items()):
+        return Ruling(Verdict.AGREE)  # taken back already, or never arrived
     if not first.same_as(second) or second.counters != left:
         return Ruling(Verdict.AMEND, Verdict.MOVED)
-    return Ruling(Verdict.AMEND if deltas else Verdict.AGREE, None, deltas)
+    return Ruling(Verdict.AMEND, None, deltas)
 
 
 def truths_beside(

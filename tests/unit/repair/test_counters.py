@@ -18,6 +18,7 @@ from repair.clock import Timing
 from repair.counters import GROUPS_AT_ONCE, LEASE_SECONDS, CounterMender, mending, truths_beside
 from repair.decide import Verdict
 from repair.findings import Outcome, Suspect
+from repair.images import key_text
 from repair.leases import Held, Leases
 from repair.tallies import Tally
 from tests.support.clock import START, VirtualClock, uuid_at
@@ -373,7 +374,7 @@ def test_undo_leaves_counters_that_were_used_since() -> None:
 
 
 def test_undo_of_a_delta_that_never_arrived_changes_nothing() -> None:
-    """It was doubtful, and had not been applied: the counters are not as the run would have left them."""
+    """It was doubtful, and had not been applied: the counters stand as the run found them, which is what is wanted."""
     world = three_messages(5, 1)
 
     def swallow(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -386,8 +387,88 @@ def test_undo_of_a_delta_that_never_arrived_changes_nothing() -> None:
     world.surround(lambda _, carry_out: carry_out())
     undo = world.ledger.start("mail", "undo", START, {}).id
     (back,) = world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo))
-    assert back.result is Verdict.MOVED
+    assert (back.verdict, back.result) == (Verdict.AGREE, None)
     assert world.counters() == (5, 1)
+
+
+def test_undoing_twice_takes_nothing_back_twice() -> None:
+    """An undo that was cut short is typed again: what it had taken back already is as wanted, and no use of it."""
+    world = three_messages(5, 1)
+    world.mend()
+    for _ in range(2):
+        undo = world.ledger.start("mail", "undo", START, {}, undoes=world.run).id
+        (back,) = world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo))
+    assert (back.verdict, back.result) == (Verdict.AGREE, None)
+    assert world.counters() == (5, 1)
+
+
+def test_a_dry_run_of_an_undo_tells_the_delta_and_sends_none() -> None:
+    """Neither a lease nor a before-image nor a count."""
+    world = three_messages(5, 1)
+    world.mend()
+    images = list(world.ledger.findings(world.run))
+    written = world.watch_writes()
+    (back,) = world.mender().undo(images, world.errand(run=None))
+    assert (back.verdict, back.due, written) == (Verdict.AMEND, True, [])
+    assert world.counters() == (3, 2)
+
+
+def test_a_mailboxs_lease_that_was_taken_over_between_the_looks_stops_the_delta() -> None:
+    """A person ended it by force and another mends the mailbox now: two deltas would be one too many."""
+    world = three_messages(5, 1)
+    theirs = replace(Leases(world.ledger.tables, world.clock, "them@there"), ttl_seconds=LEASE_SECONDS)
+    name = f"counters mail {COUNTS.name} {key_text((MAILBOX,))}"
+
+    def take_over() -> None:
+        theirs.force_release(name, "it hangs")
+        theirs.acquire(name, "mending counters")
+
+    world.clock.meanwhile = take_over
+    (outcome,) = world.mend()
+    assert outcome.error is not None
+    assert "them@there" in outcome.error
+    assert world.counters() == (5, 1)
+
+
+def test_a_lease_that_ran_out_between_the_looks_stops_the_delta() -> None:
+    """The machine slept for an hour; nobody holds the mailbox by now, so nobody may be sure of it."""
+    world = three_messages(5, 1)
+    world.clock.meanwhile = lambda: world.clock.advance(LEASE_SECONDS)
+    (outcome,) = world.mend()
+    assert outcome.error is not None
+    assert "held by nobody" in outcome.error
+    assert world.counters() == (5, 1)
+
+
+def test_leases_are_given_back_when_a_person_stops_the_wait() -> None:
+    """Ctrl-C between the looks: the same command, typed again, finds every mailbox free."""
+    world = three_messages(5, 1)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    world.clock.meanwhile = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        world.mend()
+    world.clock.meanwhile = lambda: None
+    assert world.mend()[0].result is Verdict.FIXED
+
+
+@given(
+    found=st.tuples(st.integers(-5, 20), st.integers(-5, 20)),
+    used=st.tuples(st.integers(-3, 3), st.integers(-3, 3)),
+)
+def test_undo_brings_back_what_was_found_or_leaves_what_was_used(found: tuple[int, int], used: tuple[int, int]) -> None:
+    """For any drift and any use since: never a third outcome."""
+    world = three_messages(*found)
+    world.mend()
+    mended = world.counters()
+    assert mended == (3, 2)
+    world.count(*used)
+    undo = world.ledger.start("mail", "undo", START, {}).id
+    list(world.mender().undo(world.ledger.findings(world.run), world.errand(run=undo)))
+    expected = {found} if used == (0, 0) else {(3 + used[0], 2 + used[1])}
+    assert world.counters() in expected
 
 
 numbers = st.integers(0, 20)
