@@ -1,0 +1,66 @@
+"""The wheel as a person gets it: built, unpacked somewhere else, and still able to read what belongs to it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+UV = TOP / ".uv" / "bin" / "uv"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (UV.exists() or shutil.which("uv")), reason="needs uv, which `make` installs"),
+]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel's contents, as pip would lay them out."""
+    folder = tmp_path_factory.mktemp("wheel")
+    uv = str(UV) if UV.exists() else "uv"
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder / "dist"), str(TOP)], check=True)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    with ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def mailmend(installed: Path, *arguments: str) -> str:
+    """What the installed command says, run far from the checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    command = [sys.executable, "-c", "from admin.cli import main; main()", *arguments]
+    ended = subprocess.run(command, cwd=installed, env=environment, capture_output=True, text=True, check=True)
+    return ended.stdout
+
+
+def test_runbooks_are_read_from_the_wheel(installed: Path) -> None:
+    """The very pages of the checkout; a README beside them is none."""
+    pages = {file.stem for file in (TOP / "runbooks").glob("*.md")} - {"README"}
+
+    listed = mailmend(installed, "runbook", "list")
+
+    assert pages
+    assert all(page in listed for page in pages)
+    page = mailmend(installed, "runbook", "show", "flags-differ")
+    assert page == (TOP / "runbooks" / "flags-differ.md").read_text(encoding="utf-8")
+
+
+def test_what_is_no_python_came_along(installed: Path) -> None:
+    """The report's page, the schema, the checksums of the embedded server, the marks of typed packages."""
+    for name in ("admin/report.html", "cql/schema.cql", "model/py.typed", "repair/py.typed"):
+        assert (installed / name).read_bytes() == (TOP / name).read_bytes()
+    assert list((installed / "admin" / "local" / "pinned").glob("*.sha256"))
+    assert not (installed / "tests").exists()
+
+
+def test_the_help_needs_nothing_else(installed: Path) -> None:
+    """Every command is named, without a driver and without Spark being asked for."""
+    shown = mailmend(installed, "--help")
+
+    for command in ("check", "repair", "undo", "runs", "load", "schema", "runbook", "local", "demo"):
+        assert f"  {command} " in shown
