@@ -1,6 +1,7 @@
 """check, repair, undo and runs as a person types them, against a cluster in memory: every promise of their options."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -584,3 +585,17 @@ def test_a_lost_delete_is_withdrawn_with_its_filters(mail: MailKeyspace, mend: M
     assert ended.json["fixed"]["WITHDRAW"] == 2
     assert ended.json["last_traces"] == 0
     assert mend().json["suspects"] == 0
+
+
+@pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="needs a device that is always full")
+def test_a_report_that_does_not_fit_leaves_the_mending_as_it_is(
+    mailmend: CommandLine, mail: MailKeyspace, mend: Mend
+) -> None:
+    """The sums are on stdout, the run is DONE and can be undone; the message names the file, the exit code is 2."""
+    mail.lose_projection(mail.truths[0])
+
+    ended = mend("--report", "/dev/full")
+
+    assert (ended.code, ended.json["fixed"]) == (2, {"PROJECT": 1})
+    assert "/dev/full cannot be written: No space left on device" in ended.err
+    assert mailmend("runs", "show", ended.json["run"], "--json").json["state"] == "DONE"
