@@ -6,7 +6,7 @@ outcome. The names of `Summary` are a contract with scripts (DESIGN section 5).
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -35,6 +35,22 @@ class Suspect:
     verdict: Verdict
     truth_ids: tuple[UUID, ...] = ()
     wanted: Mapping[str, Any] = field(default_factory=dict)
+
+
+def merged(suspects: Iterable[Suspect]) -> list[Suspect]:
+    """One suspect for each place: with every truth, and every missing element, that any of them knows of."""
+    found: dict[tuple[str, Key], Suspect] = {}
+    for one in suspects:
+        place = (one.projection, one.key)
+        found[place] = _joined(found[place], one) if place in found else one
+    return list(found.values())
+
+
+def _joined(one: Suspect, other: Suspect) -> Suspect:
+    ids = tuple(dict.fromkeys((*one.truth_ids, *other.truth_ids)))
+    names = {*one.wanted, *other.wanted}
+    wanted = {name: frozenset(one.wanted.get(name, ())) | frozenset(other.wanted.get(name, ())) for name in names}
+    return replace(one, truth_ids=ids, wanted=wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ second look would rightly leave it alone (MOVED).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
 from model.table import Key
 from repair.clock import MICROS
 from repair.decide import Verdict
-from repair.findings import Detection, Errand, Outcome, Progress, Summary, Survey, Suspect, told
+from repair.findings import Detection, Errand, Outcome, Progress, Summary, Survey, Suspect, merged, told
 from repair.fixer import Fixer
 from repair.journal import Journal
 from repair.lags import Lag, LagJournal
@@ -37,7 +37,7 @@ class JournalledLags:
     def detect(self, survey: Survey, progress: Progress) -> "DetectedLags":
         """The lags as suspects, each place once."""
         progress.stage("read journalled lags", len(self._lags))
-        return DetectedLags(self, survey, merged(self._lags))
+        return DetectedLags(self, survey, merged(lag.suspect for lag in self._lags))
 
     def fixer(self, survey: Survey, errand: Errand) -> Fixer:
         """What looks at them again."""
@@ -108,22 +108,6 @@ def mend_lags(lags: LagJournal, mail: Tables, order: Order, means: Means, sink: 
     if not order.dry_run:
         lags.remove([lag for lag in due if (lag.suspect.projection, lag.suspect.key) in settled])
     return replace(summary, command="repair lags")
-
-
-def merged(lags: Iterable[Lag]) -> list[Suspect]:
-    """One suspect for each place: with every truth, and every missing element, that any of its lags knows of."""
-    found: dict[tuple[str, Key], Suspect] = {}
-    for lag in lags:
-        place = (lag.suspect.projection, lag.suspect.key)
-        found[place] = _joined(found[place], lag.suspect) if place in found else lag.suspect
-    return list(found.values())
-
-
-def _joined(one: Suspect, other: Suspect) -> Suspect:
-    ids = tuple(dict.fromkeys((*one.truth_ids, *other.truth_ids)))
-    names = {*one.wanted, *other.wanted}
-    wanted = {name: frozenset(one.wanted.get(name, ())) | frozenset(other.wanted.get(name, ())) for name in names}
-    return replace(one, truth_ids=ids, wanted=wanted)
 
 
 def _wait(due: Sequence[Lag], order: Order, means: Means) -> None:

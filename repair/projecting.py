@@ -11,8 +11,8 @@ from typing import Protocol
 from model.errors import MailmendError
 from model.operations import Seen
 from model.projections import Family
-from model.table import Key, Row
-from repair.findings import Suspect
+from model.table import Row
+from repair.findings import Suspect, merged
 from repair.plans import Consequence, counts_for, merged_counts, recounts_for, suspects_of, truth_ids, writes_for
 from repair.ports import Clock, Tables
 from repair.retries import Retries
@@ -105,13 +105,10 @@ class Projector:
         ]
 
     def _lag(self, batch: Sequence[Committed], late: Sequence[Due], cause: str) -> list[bool]:
-        """Journal what is late, each place once."""
-        suspects: dict[tuple[str, Key], Suspect] = {}
-        for one in late:
-            row = batch[one.of[0]].after or _row(batch[one.of[0]].before) or {}
-            suspect = one.consequence.suspect(truth_ids(self.family, row))
-            suspects.setdefault((suspect.projection, suspect.key), suspect)
-        self.lags.journal(tuple(suspects.values()), cause)
+        """Journal what is late, each place once, with all that any change of the batch knows of it."""
+        rows = [batch[one.of[0]].after or _row(batch[one.of[0]].before) or {} for one in late]
+        suspects = (one.consequence.suspect(truth_ids(self.family, row)) for one, row in zip(late, rows, strict=True))
+        self.lags.journal(tuple(merged(suspects)), cause)
         lagging = {place for one in late for place in one.of}
         return [place in lagging for place in range(len(batch))]
 

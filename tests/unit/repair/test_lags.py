@@ -18,9 +18,9 @@ from model.operations import Count, Put, Read, Remove, Scan
 from repair.blobs import MemoryBlobs
 from repair.clock import MICROS, Timing
 from repair.decide import Verdict
-from repair.findings import Outcome, Suspect
-from repair.lag_mending import LAGS_MAX, JournalledLags, mend_lags, merged
-from repair.lags import Lag, LagJournal, Spool
+from repair.findings import Outcome, Suspect, merged
+from repair.lag_mending import LAGS_MAX, JournalledLags, mend_lags
+from repair.lags import LagJournal, Spool
 from repair.writer import MessageStore
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.mending import Workplace
@@ -228,6 +228,22 @@ def test_lags_are_mended_without_a_scan() -> None:
     assert shop.drift() == []
 
 
+def test_a_batch_that_lags_loses_no_flag() -> None:
+    """Mails of one batch, each with keywords of its own: the mailbox's one row lags with all of them, not the first's.
+
+    A later scan is not needed: the journal alone leads to every keyword.
+    """
+    shop = Shop()
+    shop.faults.fail(lambda one: one.table.spelling == "applicableFlag", TimedOut("no answer"), times=30)
+    shop.store.add_all(shop.inbox, [mail("one", "work", "later"), mail("two", "home"), mail("three", "home", "zoo")])
+    (lag,) = shop.journal.due(shop.clock.micros() + 1)
+    assert lag.suspect.wanted == {"userflags": {"work", "later", "home", "zoo"}}
+    shop.faults.pending.clear()
+    outcomes, left = shop.mend()
+    assert ([one.result for one in outcomes], left) == ([Verdict.FIXED], 0)
+    assert shop.drift() == []
+
+
 def test_lagging_deletes_are_mended() -> None:
     """Rows that should be gone go."""
     shop = Shop()
@@ -304,8 +320,7 @@ def test_a_newer_change_is_never_undone_by_mending() -> None:
 def test_lags_of_one_place_are_one_suspect() -> None:
     """With every truth and every element that any of them knows of."""
     other = Suspect("applicableFlag", UNION.key, Verdict.AMEND, (uuid_at(0, 5),), {"userflags": frozenset({"b"})})
-    lags = [Lag(one, "", (0, uuid_at(0, 1))) for one in (UNION, SUSPECT, other, SUSPECT)]
-    first, second = merged(lags)
+    first, second = merged([UNION, SUSPECT, other, SUSPECT])
     assert first.wanted == {"userflags": frozenset({"wörk", "b"})}
     assert first.truth_ids == (uuid_at(0, 5),)
     assert second == SUSPECT
