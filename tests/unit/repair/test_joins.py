@@ -1,0 +1,197 @@
+"""Joins of the local scan: every combination of what can be seen at one place gives the verdict of the one table."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.catalog import APPLICABLE_FLAG, FIRST_UNSEEN, MAILBOX_COUNTERS, MESSAGES
+from model.table import Row
+from repair.decide import FILTER, MIRROR, FilterSymptoms, MirrorSymptoms, Verdict
+from repair.findings import Suspect, merged
+from repair.joins import (
+    Tag,
+    by_content,
+    by_place,
+    content_record,
+    content_suspects,
+    place_record,
+    place_suspects,
+)
+from repair.records import Forms, packing_key
+from repair.sums import GroupSums, group_records, group_row, group_suspects
+from tests.support.clock import uuid_at
+from tests.support.repairing import MAILBOX, message, mirror_row, truth_row
+
+FORMS = Forms(MESSAGES, accept_torn=False)
+UNSEEN = int(Tag.FILTER) + [one.table.name for one in MESSAGES.filters].index(FIRST_UNSEEN.name)
+
+
+def truth_record(truth: Row, *, has_content: bool = True) -> tuple[Any, ...]:
+    """A truth row as its place needs to know it."""
+    return place_record(FORMS.truth(truth), has_content=has_content)
+
+
+def at_one_place(  # noqa: PLR0917 - one for each thing that can be seen
+    in_truth: bool, clash: bool, mirrored: bool, agree: bool, has_content: bool, whole: bool, unseen: bool, listed: bool
+) -> Iterator[tuple[Any, ...]]:
+    """The records of one place."""
+    lost: dict[str, Any] = {} if whole else {"headercontent": None}
+    truth = truth_row(1, flagseen=not unseen, **lost)
+    if in_truth:
+        yield truth_record(truth, has_content=has_content)
+    if in_truth and clash:
+        yield truth_record(truth_row(2, uid=1, flagseen=not unseen, **lost), has_content=has_content)
+    place, mark = FORMS.mirror(mirror_row(truth))
+    if mirrored:
+        yield (place, int(Tag.BESIDE), mark if agree else b"another")
+    if listed:
+        yield (place, UNSEEN)
+
+
+@pytest.mark.parametrize(
+    "seen", list(product((False, True), repeat=8)), ids=lambda bits: "".join("01"[bit] for bit in bits)
+)
+def test_every_combination_is_judged_by_the_one_table(seen: tuple[bool, ...]) -> None:
+    """Mirror and filter alike; the suspect carries the place's key and every truth that claims it."""
+    in_truth, clash, mirrored, agree, has_content, whole, unseen, listed = seen
+    found = {one.projection: one for one in place_suspects(FORMS, by_place(at_one_place(*seen)))}
+
+    clash = clash and in_truth
+    expected = {
+        "messageIdTable": MIRROR[
+            MirrorSymptoms(
+                in_truth,
+                clash,
+                mirrored,
+                agree and in_truth and mirrored,
+                has_content or not in_truth,
+                whole or not in_truth,
+            )
+        ],
+        "firstUnseen": FILTER[
+            FilterSymptoms(
+                in_truth,
+                clash,
+                listed,
+                unseen and in_truth,
+                has_content or not in_truth,
+                whole or not in_truth,
+            )
+        ],
+    }
+    assert {name: one.verdict for name, one in found.items()} == {
+        name: verdict for name, verdict in expected.items() if verdict is not Verdict.AGREE
+    }
+    ids = {message(number) for number in range(1, 1 + in_truth + clash)}
+    assert all((set(one.truth_ids), one.key) == (ids, (MAILBOX, 1)) for one in found.values())
+
+
+def test_a_row_that_was_read_twice_is_no_clash() -> None:
+    """Paging may repeat a row; its key tells that it is the same."""
+    record = truth_record(truth_row(1))
+    place, mark = FORMS.mirror(mirror_row(truth_row(1)))
+
+    records = [record, record, (place, int(Tag.BESIDE), mark), (place, UNSEEN)]
+
+    assert list(place_suspects(FORMS, by_place(records))) == []
+
+
+def test_content_is_a_leak_exactly_where_no_truth_names_it() -> None:
+    """And a truth learns whether its content stands."""
+    assert MESSAGES.content is not None
+    content_key = packing_key(MESSAGES.content.table)
+    contents = [(content_key({"messageid": message(number)}), int(Tag.BESIDE)) for number in (1, 2)]
+    truths = [content_record(FORMS.truth(truth_row(number))) for number in (1, 3)]
+
+    found = by_content([*contents, *truths])
+
+    assert [(one.verdict, one.key) for one in content_suspects(MESSAGES.content, found)] == [
+        (Verdict.LEAK, (message(2),))
+    ]
+    named = [one for one in found.values() if one.truths]
+    assert {one.truths[0].truth[0]: one.stands for one in named} == {
+        message(1).bytes: True,
+        message(3).bytes: False,
+    }
+
+
+FLAGS = st.frozensets(st.sampled_from("abc"))
+TRUTHS = st.lists(st.tuples(FLAGS, st.booleans(), st.booleans()), max_size=6)
+
+
+def asked(told: list[tuple[frozenset[str], bool, bool]]) -> Iterator[tuple[Any, ...]]:
+    """What truths (with keywords, seen or not, with content or not) ask of their mailbox."""
+    for number, (flags, seen, has_content) in enumerate(told, start=1):
+        truth = FORMS.truth(truth_row(number, userflags=flags, flagseen=seen))
+        yield from group_records(FORMS, truth, has_content=has_content)
+
+
+def rows(flags: frozenset[str] | None, counters: tuple[int, int] | None) -> Iterator[tuple[Any, ...]]:
+    """The mailbox's own rows, where there are any."""
+    own = {APPLICABLE_FLAG.name: {"userflags": flags}, MAILBOX_COUNTERS.name: counters}
+    for number, group in enumerate(FORMS.groups):
+        row: Any = own[group.table.name]
+        if row is None or row == {"userflags": None}:
+            continue
+        if isinstance(row, tuple):
+            row = {"count": row[0], "unseen": row[1]}
+        yield ((number, (MAILBOX.bytes,)), int(Tag.BESIDE), group_row(group)(row))
+
+
+@given(TRUTHS, st.none() | FLAGS, st.none() | st.tuples(st.integers(0, 6), st.integers(0, 6)), st.integers(1, 5))
+def test_groups_are_judged_as_a_plain_sum_would(
+    told: list[tuple[frozenset[str], bool, bool]],
+    flags: frozenset[str] | None,
+    counters: tuple[int, int] | None,
+    portion: int,
+) -> None:
+    """However often the sums went to disk in between: keywords may be too many, counters must fit what is sure."""
+    sums, spilled = GroupSums(FORMS), list[tuple[Any, ...]]()
+    for number, record in enumerate(asked(told), start=1):
+        sums.add(record)
+        if number % portion == 0:
+            spilled += sums.take()
+    spilled += sums.take()
+
+    found = {one.projection: one for one in group_suspects(FORMS, [*spilled, *rows(flags, counters)])}
+
+    wanted = frozenset[str]().union(*(one for one, _, _ in told)) - (flags or frozenset())
+    assert (
+        found[APPLICABLE_FLAG.spelling].wanted["userflags"] if APPLICABLE_FLAG.spelling in found else set()
+    ) == wanted
+    sure = (sum(has for _, _, has in told), sum(has and not seen for _, seen, has in told))
+    most = (len(told), sum(not seen for _, seen, _ in told))
+    fits = all(low <= have <= high for low, have, high in zip(sure, counters or (0, 0), most, strict=True))
+    assert (MAILBOX_COUNTERS.spelling in found) is not fits
+
+
+PLACES = st.lists(
+    st.builds(
+        Suspect,
+        st.sampled_from(["applicableFlag", "messageIdTable"]),
+        st.sampled_from([(MAILBOX,), (uuid_at(5, 5),)]),
+        st.just(Verdict.AMEND),
+        st.lists(st.sampled_from([message(1), message(2)]), unique=True).map(tuple),
+        st.dictionaries(st.just("userflags"), FLAGS),
+    ),
+    max_size=8,
+)
+
+
+@given(PLACES)
+def test_merging_suspects_loses_nothing_and_repeats_nothing(some: list[Suspect]) -> None:
+    """Each place once, with every truth and every element that any of its suspects knew of; merging again is idle."""
+    one_each = merged(some)
+
+    places = [(one.projection, one.key) for one in one_each]
+    assert len(places) == len(set(places)) == len({(one.projection, one.key) for one in some})
+    for found in one_each:
+        same = [one for one in some if (one.projection, one.key) == (found.projection, found.key)]
+        assert set(found.truth_ids) == {one for each in same for one in each.truth_ids}
+        elements = frozenset[str]().union(*(one.wanted.get("userflags", frozenset()) for one in same))
+        assert found.wanted.get("userflags", frozenset()) == elements
+    assert merged(one_each) == one_each
