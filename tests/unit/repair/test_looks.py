@@ -1,0 +1,176 @@
+"""The second look: what is read, in which order and at which level, and what an answer that fails does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cql.statements import Operation
+from model.catalog import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.errors import MailmendError, WrongUse
+from model.operations import Level, Read
+from repair.decide import Verdict
+from repair.findings import Suspect
+from repair.fixes import Sight
+from repair.looks import SecondLook, places
+from repair.recheck import verdict_of
+from tests.support.repairing import MAILBOX, World, message, mirror_row, mirror_suspect, place, truth_row
+
+
+@pytest.fixture
+def world() -> World:
+    """An empty mail keyspace with a run under way."""
+    return World()
+
+
+def watch_reads(world: World) -> list[Read]:
+    """Every read of the mail from now on, in order."""
+    reads: list[Read] = []
+
+    def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Read):
+            reads.append(operation)
+        return carry_out()
+
+    world.memory.surround = watch
+    return reads
+
+
+def looks(world: World, **errand: Any) -> SecondLook:
+    """What looks again at the world."""
+    return SecondLook(world.mail, world.families, world.errand(**errand))
+
+
+def sight(found: Sight | MailmendError) -> Sight:
+    """A look that succeeded."""
+    assert isinstance(found, Sight)
+    return found
+
+
+class TestOrder:
+    """What is read last is never older than what is read first (model-checked)."""
+
+    def test_the_projection_comes_first_and_the_truth_last(self, world: World) -> None:
+        """For a whole batch: a row that is projected in between cannot pass for one that lacks its truth."""
+        suspects = [mirror_suspect(world.message(truth_row(number)), Verdict.AMEND) for number in range(1, 6)]
+        reads = watch_reads(world)
+
+        looks(world).at(suspects)
+
+        waves = [read.table.name for read in reads]
+        assert waves == [MESSAGE_ID.name] * 5 + [MESSAGE_V3.name] * 5 + [IMAP_UID.name] * 5
+
+    @pytest.mark.parametrize(("serial", "level"), [(True, Level.SERIAL), (False, Level.QUORUM)])
+    def test_the_truth_is_read_as_it_is_written(self, world: World, serial: bool, level: Level) -> None:
+        """SERIAL where conditional writes are on, which finishes what one of them left open; with its times."""
+        suspect = mirror_suspect(world.message(truth_row()), Verdict.AMEND)
+        reads = watch_reads(world)
+
+        looks(world, serial=serial).at([suspect])
+
+        (truth,) = (read for read in reads if read.table.name == IMAP_UID.name)
+        assert (truth.level, truth.times) == (level, True)
+        assert {read.level for read in reads if read is not truth} == {Level.QUORUM}
+
+    def test_a_union_that_says_what_it_lacks_needs_no_truth(self, world: World) -> None:
+        """A union only grows: what it wanted once it may always be given."""
+        reads = watch_reads(world)
+        wanted = {"userflags": frozenset({"x"})}
+
+        (found,) = looks(world).at([Suspect("applicableFlag", (MAILBOX,), Verdict.PROJECT, wanted=wanted)])
+
+        assert [read.table.name for read in reads] == [APPLICABLE_FLAG.name]
+        assert verdict_of(sight(found).look) is Verdict.PROJECT
+
+
+class TestLeads:
+    """Every known way to the truth is gone."""
+
+    def test_a_projection_leads_to_another_truth_than_the_scan_saw(self, world: World) -> None:
+        """Both are read: two truths of one place clash, whichever of them was known."""
+        world.message(truth_row(1, uid=5))
+        other = world.message(truth_row(2, uid=5), projected=False)
+
+        (found,) = looks(world).at([mirror_suspect(other, Verdict.PROJECT)])
+
+        assert {seen.row["messageid"] for seen in sight(found).look.truths} == {message(1), message(2)}
+        assert verdict_of(sight(found).look) is Verdict.CLASH
+
+    def test_a_truth_that_moved_elsewhere_does_not_claim_the_place(self, world: World) -> None:
+        """Same message, other uid."""
+        world.put(IMAP_UID, truth_row(1, uid=9))
+        world.put(MESSAGE_ID, mirror_row(truth_row(1, uid=5)))
+
+        (found,) = looks(world).at([mirror_suspect(truth_row(1, uid=5), Verdict.WITHDRAW, known=False)])
+
+        assert sight(found).look.truths == ()
+        assert verdict_of(sight(found).look) is Verdict.WITHDRAW
+        assert not sight(found).last_trace
+
+    def test_a_filter_finds_its_truth_through_the_mirror(self, world: World) -> None:
+        """Its own row names no message."""
+        truth = world.message(truth_row(1, flagseen=True))
+        world.put(FIRST_UNSEEN, FIRST_UNSEEN.key_row(place(truth)))
+
+        (found,) = looks(world).at([Suspect("firstUnseen", place(truth), Verdict.WITHDRAW)])
+
+        assert [seen.row["messageid"] for seen in sight(found).look.truths] == [message(1)]
+
+    def test_a_truth_that_no_key_leads_to_leaves_the_scans_verdict(self, world: World) -> None:
+        """The scan saw a truth and said nothing of where: better blind than wrong."""
+        (found,) = looks(world).at([mirror_suspect(truth_row(1), Verdict.PROJECT, known=False)])
+
+        assert sight(found).blind
+
+    def test_the_last_trace_of_a_message_is_told(self, world: World) -> None:
+        """Content stands, no truth of the message does anywhere; one in another mailbox is enough to be none."""
+        lost, copied = truth_row(1), truth_row(2)
+        for truth in (lost, copied):
+            world.message(truth)
+            world.remove(IMAP_UID, IMAP_UID.key_of(truth), at=world.as_of)
+        world.put(IMAP_UID, truth_row(2, mailboxid=message(99), uid=50), at=world.as_of + 1)
+        suspects = [mirror_suspect(truth, Verdict.WITHDRAW, known=False) for truth in (lost, copied)]
+
+        assert [sight(found).last_trace for found in looks(world).at(suspects)] == [True, False]
+
+
+class TestFailures:
+    """One look that fails spoils no other."""
+
+    @pytest.mark.parametrize("table", [MESSAGE_ID, MESSAGE_V3, IMAP_UID], ids=lambda table: table.name)
+    def test_an_unanswered_read_stays_in_its_place(self, world: World, table: Any) -> None:
+        """Whichever side it is: in order, with its reason, and nothing is guessed from the other sides."""
+        truths = [world.message(truth_row(number)) for number in (1, 2, 3)]
+        keys = {MESSAGE_ID.name: place(truths[1]), MESSAGE_V3.name: (message(2),), IMAP_UID.name: (message(2),)}
+        world.fail_in_mail(
+            lambda one: isinstance(one, Read) and one.table.name == table.name and one.key == keys[table.name]
+        )
+
+        first, second, third = looks(world).at([mirror_suspect(truth, Verdict.AMEND) for truth in truths])
+
+        assert isinstance(second, MailmendError)
+        assert [verdict_of(sight(one).look) for one in (first, third)] == [Verdict.AGREE] * 2
+
+    def test_a_projection_that_is_unknown_by_now_is_named(self, world: World) -> None:
+        """A suspect of an older release's journal."""
+        (found,) = looks(world).at([Suspect("longGone", (1,), Verdict.AMEND)])
+
+        assert isinstance(found, WrongUse)
+        assert "longGone" in str(found)
+
+    def test_companions_that_cannot_be_read_are_an_error(self, world: World) -> None:
+        """A truth row is only removed together with all that follows from it."""
+        truth = world.message(truth_row())
+        (found,) = looks(world).at([mirror_suspect(truth, Verdict.LOST_CONTENT)])
+        world.fail_in_mail(lambda one: one.table.name == FIRST_UNSEEN.name)
+
+        assert isinstance(looks(world).with_companions(sight(found)), MailmendError)
+
+
+def test_counters_are_looked_at_elsewhere() -> None:
+    """Everything else is looked at here, names that nobody knows included."""
+    found = {one.name: SecondLook(World().mail, (MESSAGES,), World().errand()) for one in MESSAGES.projections}
+    visited = {name for name, look in found.items() if look.visits(Suspect(name, (), Verdict.AMEND))}
+
+    assert set(places((MESSAGES,))) == set(found)
+    assert set(found) - visited == {one.name for one in MESSAGES.counts}
