@@ -80,7 +80,7 @@ def properties_of(settings: Settings, folders: NodeFolders) -> dict[str, str]:
         "io.netty.allocator.maxOrder": "11",
         # A handful of nodes that start one after the other: nothing to wait for.
         "cassandra.skip_wait_for_gossip_to_settle": "0",
-        "cassandra.ring_delay_ms": "1000" if settings.nodes > 1 else "100",
+        "cassandra.ring_delay_ms": "4000" if settings.nodes > 1 else "100",
         "cassandra.superuser_setup_delay_ms": "500" if settings.nodes > 1 else "50",
         "cassandra.shutdown_announce_in_ms": "1000" if settings.nodes > 1 else "100",
         # Spark divides its scans by these estimates; Cassandra renews them every five minutes only.
