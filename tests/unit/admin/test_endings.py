@@ -1,12 +1,23 @@
 """Endings: each kind of error has its exit code and its one message; no traceback reaches the terminal."""
 
+import errno
+import logging
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
 
-from admin.cli.endings import GO_ON, INTERRUPTED, PIPE_CLOSED, PipeClosed, ending_of
+from admin.cli.endings import (
+    GO_ON,
+    INTERRUPTED,
+    PIPE_CLOSED,
+    PipeClosed,
+    ending_of,
+    heed_termination,
+    quiet_libraries,
+)
 from admin.cli.groups import Later, LazyGroup, import_or_name_extra
 from model.errors import AccessDenied, CannotReach, FixLimit, LeaseHeld, UnknownKeyspace, WrongUse
 
@@ -123,3 +134,34 @@ def test_a_group_lists_its_commands_without_importing_them() -> None:
     with click.Context(group) as context:
         assert "The first." in group.get_help(context)
         assert group.get_command(context, "two") is None
+
+
+def test_a_scheduler_that_ends_a_command_is_heard_as_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
+    """SIGTERM leaves the same consistent ledger as a person's Ctrl-C."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        heed_termination()
+        assert ending_of(lambda: signal.raise_signal(signal.SIGTERM)) == INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert GO_ON in capsys.readouterr().err
+
+
+def test_a_closed_stderr_changes_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`2>&-`: there is nobody to tell, and scripts go by the code."""
+
+    def closed(*_: object, **__: object) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(click, "echo", closed)
+
+    assert ending_of(_raises(CannotReach("x"))) == 4
+
+
+def test_libraries_do_not_speak_beside_us(capsys: pytest.CaptureFixture[str]) -> None:
+    """What they log about a failure is raised as well."""
+    quiet_libraries()
+
+    logging.getLogger("py4j").error("a long trace")
+
+    assert "a long trace" not in capsys.readouterr().err

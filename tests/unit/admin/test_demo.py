@@ -1,0 +1,151 @@
+"""The demo's story, told by its own script against a cluster in memory: every command ends as the demo says."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from admin import demo
+from admin.breaking import KINDS
+from admin.demo import MESSAGES_MIN, Shell
+from admin.settings import ConnectionSettings
+from admin.wiring import open_place
+from model.catalog import IMAP_UID
+from model.errors import MailmendError
+from model.operations import Scan
+from repair.mail_files import FolderKind, Found, kind_of, mail_in
+from tests.support.cluster_twin import ClusterTwin, cluster_in_memory
+from tests.support.commands import CommandLine, Ended, command_line
+
+
+@dataclass(slots=True)
+class InProcess:
+    """The demo's shell, whose commands run here; each a second after the one before."""
+
+    mailmend: CommandLine
+    cluster: ClusterTwin
+    folder: Path
+    port: int = 9042
+    ended: list[tuple[str, Ended]] = field(default_factory=list)
+
+    def type(self, *words: str, expect: Sequence[int] = (0,)) -> None:
+        """Run a command as the demo shows it."""
+        ended = self.run(*words)
+        self.ended.append((" ".join(words[:2]), ended))
+        assert ended.code in expect, (words, ended)
+
+    def last_run(self) -> str:
+        """The run that was made last."""
+        return str(self.run("runs", "list", "--json").json["runs"][0]["run"])
+
+    def run(self, *words: str) -> Ended:
+        """Run a command and let a second pass."""
+        ended = self.mailmend(*words)
+        self.cluster.clock.advance(1)
+        return ended
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcess:
+    """A shell on a cluster that holds nothing yet."""
+    cluster = cluster_in_memory(monkeypatch)
+    cluster.keyspaces.clear()
+    return InProcess(command_line(tmp_path, None, MAILMEND_HOST="127.0.0.1"), cluster, tmp_path)
+
+
+def found(ended: Ended) -> dict[str, Any]:
+    """What a check found."""
+    return cast("dict[str, Any]", json.loads(ended.out)["findings"])
+
+
+def test_the_whole_story_goes_as_it_is_told(shell: InProcess) -> None:
+    """Loaded, broken in every way, found, mended but for what is a person's, undone, redone."""
+    demo._play(cast("Shell", shell), 300, "local")
+
+    names = [name for name, _ in shell.ended]
+    assert names == [
+        "schema apply",
+        f"load {shell.folder}/inbox.mbox",
+        "check messages",
+        "repair messages",
+        "check messages",
+        "undo " + names[5].split()[1],
+        "check messages",
+        "undo " + names[7].split()[1],
+        "check messages",
+        "runs list",
+    ]
+    left = found(shell.run("check", "messages", "--engine", "local", "--no-writers", "--delay", "0", "--json"))
+    verdicts = {verdict for counts in left.values() for verdict in counts}
+    assert verdicts <= {"CLASH", "LOST_CONTENT", "TORN", "LEAK", "AMEND"}, left
+    assert {"CLASH", "LOST_CONTENT", "TORN", "LEAK"} <= verdicts
+
+
+def test_every_way_of_breaking_is_found_as_the_demo_says(shell: InProcess) -> None:
+    """Each kind of damage, three times each, by projection and verdict."""
+    shell.type("schema", "apply")
+    shell.type("load", str(demo._mbox(shell.folder, 300)), "--user", demo.USER, "--mailbox", "INBOX")
+    healthy = shell.run("check", "--engine", "local", "--no-writers", "--delay", "0", "--json")
+    assert (healthy.code, found(healthy)) == (0, {})
+
+    demo._break(shell.port)
+    shell.cluster.clock.advance(1)
+
+    broken = found(shell.run("check", "messages", "--engine", "local", "--no-writers", "--delay", "0", "--json"))
+    assert {"PROJECT", "AMEND", "WITHDRAW", "CLASH", "LOST_CONTENT", "TORN"} <= set(broken["messageIdTable"])
+    assert broken["messageV3"] == {"LEAK": 3}
+    assert broken["messageIdTable"]["LOST_CONTENT"] == broken["messageIdTable"]["TORN"] == 3
+
+
+def test_the_least_number_of_messages_is_enough_for_every_damage(shell: InProcess) -> None:
+    """A kind that came short would be told and not shown."""
+    shell.type("schema", "apply")
+    shell.type("load", str(demo._mbox(shell.folder, MESSAGES_MIN)), "--user", demo.USER, "--mailbox", "INBOX")
+    tables = shell.cluster.keyspace(demo.KEYSPACE)
+    assert len(list(tables.scan(Scan(IMAP_UID, ("messageid",))))) == MESSAGES_MIN
+
+    with open_place(ConnectionSettings(keyspace=demo.KEYSPACE)) as place:
+        damages = demo._damages(place)
+
+    assert len(damages) == 3 * len(KINDS)
+
+
+def test_the_demos_mail_is_mail(tmp_path: Path) -> None:
+    """An mbox of as many letters as were asked for, some read, some flagged, each with its own subject."""
+    path = demo._mbox(tmp_path, 30)
+
+    letters = [one for one in mail_in(path, kind_of(path)) if isinstance(one, Found)]
+
+    assert (kind_of(path), len(letters)) == (FolderKind.MBOX, 30)
+    assert len({one.content for one in letters}) == 30
+    assert any(b"X-Status: F" in one.content for one in letters)
+
+
+class TestShell:
+    """Commands are really run, as a person would type them."""
+
+    def test_an_ending_that_the_demo_does_not_tell_stops_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """The command is shown as it may be typed again, quoted where that is needed."""
+        monkeypatch.setattr(demo, "_mailmend", lambda: ["/bin/sh", "-c", "exit 3"])
+
+        with pytest.raises(MailmendError, match="ended with 3"):
+            Shell(9042, tmp_path).type("check", "two words")
+        Shell(9042, tmp_path).type("check", expect=(3,))
+
+        assert "$ mailmend check 'two words'" in capfd.readouterr().out
+
+    def test_nothing_of_the_users_own_settings_reaches_the_demo(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It breaks mail: it must never do so in the cluster that a person works with."""
+        monkeypatch.setenv("MAILMEND_HOST", "production")
+        monkeypatch.setenv("MAILMEND_KEYSPACE", "precious")
+        script = 'printf \'{"host": "%s", "keyspace": "%s"}\' "$MAILMEND_HOST" "$MAILMEND_KEYSPACE"'
+        monkeypatch.setattr(demo, "_mailmend", lambda: ["/bin/sh", "-c", script])
+
+        assert Shell(9042, tmp_path).ask("runs") == {"host": "127.0.0.1", "keyspace": ""}
