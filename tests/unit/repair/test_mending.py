@@ -1,0 +1,190 @@
+"""From fix to outcome when something does not answer: what stands afterwards, what is said, what the next run does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cql.statements import Operation
+from model.catalog import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
+from model.errors import DoubtfulWrite, NotEnoughReplicas
+from model.operations import Count, Put, PutIfAbsent, Read, Remove, RemoveIf
+from repair.clock import Timing
+from repair.counters import CounterMender
+from repair.decide import Verdict
+from repair.findings import Outcome, Suspect
+from repair.undo import UndoMeans, UndoOrder, undo
+from tests.support.progress import SilentProgress
+from tests.support.repairing import MAILBOX, World, mirror_row, mirror_suspect, place, truth_row
+
+
+@pytest.fixture
+def world() -> World:
+    """An empty mail keyspace with a run under way."""
+    return World()
+
+
+def answer_lost(world: World, kind: type, *, done: bool) -> None:
+    """Conditional writes of that kind get no answer: done or not, nobody says."""
+
+    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, kind):
+            if done:
+                carry_out()
+            raise DoubtfulWrite("no answer in time")
+        return carry_out()
+
+    world.memory.surround = surround
+
+
+def all_answer(world: World) -> None:
+    """Everything is well again."""
+    world.memory.surround = world.kept.surround = lambda _, carry_out: carry_out()
+
+
+class TestConditions:
+    """A change of the truth that everything else waits for."""
+
+    @pytest.mark.parametrize("done", [True, False])
+    def test_a_quarantine_without_an_answer_stops_there_and_converges(self, world: World, done: bool) -> None:
+        """Nothing else of the message is touched; the next run withdraws, or quarantines, whatever is the case."""
+        truth = world.message(truth_row(), content=False)
+        suspect = mirror_suspect(truth, Verdict.LOST_CONTENT)
+        answer_lost(world, RemoveIf, done=done)
+
+        (outcome,) = world.revisit([suspect], orphans="quarantine")
+        all_answer(world)
+
+        assert (outcome.result, "no answer in time" in (outcome.error or "")) == (None, True)
+        assert (world.get(IMAP_UID, IMAP_UID.key_of(truth)) is None) is done
+        assert world.get(MESSAGE_ID, place(truth)) is not None
+        assert world.get(FIRST_UNSEEN, place(truth)) is not None
+        world.revisit([suspect, Suspect("firstUnseen", place(truth), Verdict.WITHDRAW)], orphans="quarantine")
+        assert world.get(IMAP_UID, IMAP_UID.key_of(truth)) is None
+        assert world.get(MESSAGE_ID, place(truth)) is None
+
+    def test_a_quarantine_that_was_half_carried_out_can_be_undone(self, world: World) -> None:
+        """Its before-image was safe before the doubtful write."""
+        truth = world.message(truth_row(), content=False)
+        answer_lost(world, RemoveIf, done=True)
+        world.revisit([mirror_suspect(truth, Verdict.LOST_CONTENT)], orphans="quarantine")
+        all_answer(world)
+        means = UndoMeans(world.mail, world.ledger, world.clock, SilentProgress())
+
+        summary = undo(UndoOrder(world.run, "mail", (MESSAGES,)), means, lambda _: None)
+
+        assert summary.failed == 0
+        assert world.get(IMAP_UID, IMAP_UID.key_of(truth)) is not None
+
+    def test_a_truth_that_came_back_by_itself_is_not_restored_over(self, world: World) -> None:
+        """Between the look and the write somebody stored the message anew: MOVED, and theirs stands."""
+        lost = truth_row()
+        world.message(lost)
+        world.remove(IMAP_UID, IMAP_UID.key_of(lost), at=world.as_of)
+
+        def faster(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, PutIfAbsent):
+                all_answer(world)
+                world.put(IMAP_UID, {**lost, "modseq": 99}, at=world.clock.micros())
+            return carry_out()
+
+        world.memory.surround = faster
+
+        (outcome,) = world.revisit([mirror_suspect(lost, Verdict.WITHDRAW)], dangling="restore")
+
+        assert outcome.result is Verdict.MOVED
+        stands = world.get(IMAP_UID, IMAP_UID.key_of(lost))
+        assert stands is not None
+        assert stands.row["modseq"] == 99
+
+
+class TestReadBack:
+    """What was changed must show, and what cannot be read must not be called fixed."""
+
+    def written_then_silent(self, world: World, kind: type) -> None:
+        """After the first write of that kind, no read is answered."""
+        written: list[Operation] = []
+
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if written and isinstance(operation, Read):
+                raise NotEnoughReplicas("two of three replicas are down")
+            if isinstance(operation, kind):
+                written.append(operation)
+            return carry_out()
+
+        world.memory.surround = surround
+
+    @pytest.mark.parametrize(
+        ("verdict", "kind"), [(Verdict.PROJECT, Put), (Verdict.AMEND, Put), (Verdict.WITHDRAW, Remove)]
+    )
+    def test_a_row_that_cannot_be_read_back_is_an_error_and_settles_next_time(
+        self, world: World, verdict: Verdict, kind: type
+    ) -> None:
+        """It was written all the same; a retry of the very task sees it and says FIXED."""
+        truth = truth_row()
+        if verdict is not Verdict.WITHDRAW:
+            world.message(truth, projected=False)
+        if verdict is not Verdict.PROJECT:
+            world.put(MESSAGE_ID, mirror_row(truth, modseq=0))
+        suspect = mirror_suspect(truth, verdict)
+        self.written_then_silent(world, kind)
+
+        (outcome,) = world.revisit([suspect])
+        all_answer(world)
+        (again,) = world.revisit([suspect])
+
+        assert (outcome.result, "written, but not read back" in (outcome.error or "")) == (None, True)
+        assert (again.result, again.error) == (Verdict.FIXED, None)
+
+    def test_a_counter_that_cannot_be_read_back_is_not_counted_twice(self, world: World) -> None:
+        """Sent once; the error is told, and the next recount finds nothing to add."""
+        world.message(truth_row())
+        suspect = Suspect(MESSAGES.counts[0].name, (MAILBOX,), Verdict.PROJECT)
+        mender = CounterMender(world.mail, "mail", (MESSAGES,), world.clock, Timing(no_writers=True), world.ledger)
+        self.written_then_silent(world, Count)
+
+        (outcome,) = mender.revisit(lambda: [suspect], world.errand())
+        all_answer(world)
+        (again,) = mender.revisit(lambda: [suspect], world.errand())
+
+        assert "written, but not read back" in (outcome.error or "")
+        assert (again.verdict, again.error) == (Verdict.AGREE, None)
+        counted = world.get(MAILBOX_COUNTERS, (MAILBOX,))
+        assert counted is not None
+        assert counted.row["count"] == 1
+
+
+class TestLedger:
+    """Before-images and results."""
+
+    def test_without_a_safe_before_image_nothing_at_all_is_written(self, world: World) -> None:
+        """For that row; rows whose images are safe are mended."""
+        truths = [world.message(truth_row(number), projected=False) for number in (1, 2)]
+        refused: list[Operation] = []
+
+        def first_refused(operation: Operation) -> bool:
+            if isinstance(operation, Put) and "before" in operation.row and not refused:
+                refused.append(operation)
+                return True
+            return False
+
+        world.fail_in_ledger(first_refused)
+
+        outcomes = world.revisit([mirror_suspect(truth, Verdict.PROJECT) for truth in truths])
+
+        failed = [one for one in outcomes if one.error]
+        assert ["before-image" in (one.error or "") for one in failed] == [True]
+        assert [one.result for one in outcomes if not one.error] == [Verdict.FIXED]
+        assert sum(world.get(MESSAGE_ID, place(truth)) is not None for truth in truths) == 1
+
+    def test_a_result_that_could_not_be_noted_is_a_fix_that_says_so(self, world: World) -> None:
+        """The row is mended, its before-image is safe: undo knows of it all the same."""
+        truth = world.message(truth_row(), projected=False)
+        world.fail_in_ledger(lambda one: isinstance(one, Put) and "result" in one.row)
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.PROJECT)])
+        all_answer(world)
+
+        assert (outcome.result, "could not note" in (outcome.error or "")) == (Verdict.FIXED, True)
+        found: list[Outcome] = list(world.ledger.findings(world.run))
+        assert [(one.suspect.key, one.result) for one in found] == [(place(truth), None)]
