@@ -321,6 +321,26 @@ def test_a_lost_lease_of_the_keyspace_stops_the_delta() -> None:
     assert world.counters() == (5, 1)
 
 
+def test_a_lease_lost_half_way_stops_before_the_next_delta() -> None:
+    """Two mailboxes share a batch; after the first delta the repair's lease is gone: the second one is not sent."""
+    world, other = three_messages(5, 1), uuid_at(START, 99)
+    world.count(7, 7, other)
+    held = Held(world.leases.acquire("repair mail", "repair"), world.clock)
+
+    def lost_after_a_count(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        answer = carry_out()
+        if isinstance(operation, Count):
+            held.lost = NotEnoughReplicas("the heartbeat got no answer for a minute")
+        return answer
+
+    world.surround(lost_after_a_count)
+    first, second = world.mend(Suspect(COUNTS.name, (other,), Verdict.AMEND), held=held)
+    assert first.result is Verdict.FIXED
+    assert second.error is not None
+    assert "the heartbeat got no answer" in second.error
+    assert (world.counters(), world.counters(other)) == ((3, 2), (7, 7))
+
+
 def test_a_mailbox_that_cannot_be_read_stops_no_other() -> None:
     """One error, one outcome."""
     world = three_messages(5, 1)
