@@ -418,6 +418,37 @@ class TestRuns:
         assert mailmend("runs", "list", "--json").json == {"runs": []}
         assert [one["run"] for one in mailmend("runs", "list", "--since", "90d", "--json").json["runs"]] == [run]
 
+    def test_people_see_sums_and_the_newest_first(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend, cluster: ClusterTwin
+    ) -> None:
+        """With the command that shows the newest; where nothing was ever repaired that is said."""
+        assert "No run is kept" in mailmend("runs", "list").out
+        mail.lose_projection(mail.truths[0])
+        older = mend().json["run"]
+        cluster.clock.advance(1)
+        newer = mailmend("undo", older, "--json").json["run"]
+
+        listed = mailmend("runs", "list").out
+
+        assert listed.index(newer) < listed.index(older)
+        assert f"Next: mailmend runs show {newer}" in listed
+        shown = mailmend("runs", "show", newer, "--json").json
+        assert (shown["undoes"], shown["command"], shown["state"]) == (older, "undo", "DONE")
+
+    def test_no_secret_is_kept_or_shown(self, mailmend: CommandLine, mend: Mend, tmp_path: Path) -> None:
+        """The password is for the driver alone: not in the ledger, the report, the findings, nor on the terminal."""
+        report, findings = tmp_path / "r.html", tmp_path / "f.jsonl"
+        (tmp_path / "secret").write_text("hunter2\n")
+
+        ended = mend(
+            "--username", "me", "--password-file", str(tmp_path / "secret"), "--report", str(report),
+            "--findings", str(findings),
+        )  # fmt: skip
+        shown = mailmend("runs", "show", ended.json["run"], "--json")
+
+        for text in (ended.out, ended.err, shown.out, report.read_text(), findings.read_text()):
+            assert "hunter2" not in text
+
     def test_other_keyspaces_are_listed_on_demand(self, mailmend: CommandLine, mend: Mend) -> None:
         """One ledger serves several."""
         run = mend().json["run"]
@@ -439,6 +470,70 @@ class TestRuns:
         assert "PROJECT" in shown.out
         assert f"mailmend undo {run} --keyspace mail" in shown.out
         assert [(one["verdict"], one["result"]) for one in map(json.loads, lines)] == [("PROJECT", "FIXED")]
+
+
+class TestResults:
+    """What a script reads and what a person keeps."""
+
+    def test_stdout_holds_one_object_and_files_hold_everything(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """Progress and remarks are on stderr; every finding is a line; the report names the verdict."""
+        mail.lose_truth(mail.truths[0])
+        mail.lose_flag_update(mail.truths[1])
+        cluster.clock.advance(1)
+        report, findings = tmp_path / "r.html", tmp_path / "f.jsonl"
+
+        ended = mailmend("check", *QUICK, "--json", "--report", str(report), "--findings", str(findings))
+
+        lines = [json.loads(line) for line in findings.read_text().splitlines()]
+        assert ended.out.count("\n") == 1
+        assert len(lines) == sum(sum(counts.values()) for counts in ended.json["findings"].values())
+        assert {line["verdict"] for line in lines} == {"WITHDRAW", "AMEND", "LEAK"}
+        assert all(verdict in report.read_text() for verdict in ("WITHDRAW", "AMEND", "LEAK"))
+        assert (f"Report: {report}" in ended.err, f"Findings: {findings}" in ended.err) == (True, True)
+
+    def test_the_names_of_the_contract_are_the_same_for_every_command(
+        self, mailmend: CommandLine, mail: MailKeyspace, mend: Mend
+    ) -> None:
+        """check, repair, its dry run, undo and repair lags: a script needs one reader."""
+        mail.lose_projection(mail.truths[0])
+        checked, dry = mailmend("check", *QUICK, "--json").json, mend("--dry-run").json
+        mended = mend().json
+        undone = mailmend("undo", mended["run"], "--json").json
+        lags = mailmend("repair", "lags", "--delay", "0", "--json").json
+
+        assert set(checked) == set(dry) == set(mended) == set(undone) == set(lags)
+        assert [one["command"] for one in (checked, mended, undone, lags)] == ["check", "repair", "undo", "repair lags"]
+
+    def test_raw_suspects_are_told_without_waiting(
+        self, mailmend: CommandLine, mail: MailKeyspace, cluster: ClusterTwin
+    ) -> None:
+        """`--no-recheck` neither waits nor looks again; with a recheck the delay is waited for once."""
+        mail.lose_projection(mail.truths[0])
+
+        raw = mailmend("check", "--engine", "local", "--no-recheck", "--delay", "90s", "--json")
+        assert (raw.code, set(raw.json["seconds"]), cluster.clock.slept) == (1, {"scan"}, [])
+
+        looked = mailmend("check", "--engine", "local", "--delay", "90s", "--json")
+        assert (looked.code, looked.json["seconds"]["delay"], sum(cluster.clock.slept)) == (1, 90.0, 90.0)
+
+    def test_a_place_that_cannot_be_written_is_refused_before_the_scan(
+        self, mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """Nobody wants to learn it after hours."""
+        asked: list[Operation] = []
+
+        def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            asked.append(operation)
+            return carry_out()
+
+        cluster.keyspace("mail").surround = watch
+
+        for option in ("--report", "--findings"):
+            ended = mailmend("check", *QUICK, option, str(tmp_path / "no" / "file"))
+            assert (ended.code, "cannot be written" in ended.err) == (2, True)
+        assert asked == []
 
 
 class TestInterruption:
