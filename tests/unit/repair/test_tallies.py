@@ -1,0 +1,140 @@
+"""One look at a mailbox's counters: as a plain sum over its truth rows would have it, and comparable with the next."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.catalog import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.errors import TimedOut
+from model.operations import Change, Count, Put, Read
+from repair.pace import Pace
+from repair.tallies import Tallies, Tally
+from tests.support.clock import START, uuid_at
+from tests.support.repairing import MAILBOX, World, message, mirror_row, place, truth_row
+
+COUNTS = MESSAGES.counts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message as a mailbox may hold it."""
+
+    seen: bool = False
+    content: bool = True
+    whole: bool = True
+    projected: bool = True
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it may be counted or not."""
+        return not (self.content and self.whole)
+
+
+LETTERS = st.lists(st.builds(Letter, st.booleans(), st.booleans(), st.booleans(), st.booleans()), max_size=7)
+
+
+def mailbox_of(letters: list[Letter], counters: tuple[int, int] | None = None) -> World:
+    """A mailbox of such letters, and what its counters say."""
+    world = World()
+    for number, letter in enumerate(letters, start=1):
+        truth = truth_row(number, flagseen=letter.seen, headercontent="1_1_header" if letter.whole else None)
+        world.message(truth, projected=letter.projected, content=letter.content)
+    if counters is not None:
+        world.mail.write(Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": counters[0], "unseen": counters[1]}))
+    return world
+
+
+def look(world: World, letters: int = 7, *, accept_torn: bool = False) -> Tally:
+    """A look that knows every truth, projected or not, as a scan would tell it."""
+    beside = {(MAILBOX,): tuple((message(number),) for number in range(1, letters + 1))}
+    pace = Pace(None, world.clock)
+    tallies = Tallies(world.mail, MESSAGES, COUNTS, world.errand(accept_torn=accept_torn), pace, beside)
+    return tallies.look((MAILBOX,))
+
+
+@given(LETTERS, st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)), st.booleans())
+def test_a_look_sums_as_one_would_by_hand(
+    letters: list[Letter], counters: tuple[int, int] | None, accept_torn: bool
+) -> None:
+    """Sure ones, uncertain ones, and whether every row of the mailbox agrees by now."""
+    tally = look(mailbox_of(letters, counters), accept_torn=accept_torn)
+
+    sure = [one for one in letters if one.content and (one.whole or accept_torn)]
+    open_ = [one for one in letters if one not in sure]
+    assert tally.sure == {"count": len(sure), "unseen": sum(not one.seen for one in sure)}
+    assert tally.uncertain == {"count": len(open_), "unseen": sum(not one.seen for one in open_)}
+    assert tuple(tally.counters.values()) == (counters or (0, 0))
+    assert tally.settled == all(one.projected for one in sure)
+
+
+@given(LETTERS)
+def test_two_looks_at_the_same_mailbox_are_the_same(letters: list[Letter]) -> None:
+    """In whatever order truths are led to; adding what a look says makes the next one content."""
+    world = mailbox_of(letters, (0, 0))
+    first, second = look(world), look(world, letters=len(letters))
+
+    assert first.same_as(second)
+    world.mail.write(Count(MAILBOX_COUNTERS, (MAILBOX,), dict.fromkeys(first.sure, 0) | first.deltas))
+    assert look(world).deltas == {}
+
+
+@pytest.mark.parametrize("change", ["arrives", "leaves", "is flagged", "is rewritten as it was", "loses its content"])
+def test_any_change_of_the_truth_shows_between_two_looks(change: str) -> None:
+    """Also one that leaves every sum as it was: the cells' own times tell."""
+    world = mailbox_of([Letter(), Letter()], (2, 2))
+    before = look(world)
+    truth, now = truth_row(1), START
+    match change:
+        case "arrives":
+            world.message(truth_row(3), at=now)
+        case "leaves":
+            world.remove(IMAP_UID, IMAP_UID.key_of(truth), at=now)
+        case "is flagged":
+            world.mail.write(Change(IMAP_UID, IMAP_UID.key_of(truth), assign={"flagflagged": True}, at=now))
+        case "is rewritten as it was":
+            world.mail.write(Put(IMAP_UID, truth, at=now))
+        case _:
+            world.remove(MESSAGE_V3, (truth["messageid"],), at=now)
+
+    assert not before.same_as(look(world))
+
+
+def test_a_row_that_differs_or_dangles_keeps_a_mailbox_unsettled() -> None:
+    """Counters wait until mirror and truth agree in every row."""
+    agreeing, differing, dangling = mailbox_of([Letter()]), mailbox_of([Letter()]), mailbox_of([Letter()])
+    differing.put(MESSAGE_ID, mirror_row(truth_row(1), modseq=9), at=START)
+    dangling.project(truth_row(5))
+
+    assert [look(one).settled for one in (agreeing, differing, dangling)] == [True, False, False]
+
+
+def test_only_the_mailboxs_own_rows_are_counted() -> None:
+    """A message may be in many mailboxes: its partition holds them all."""
+    world = mailbox_of([Letter()])
+    world.put(IMAP_UID, truth_row(1, mailboxid=uuid_at(START, 99), uid=4))
+    world.put(IMAP_UID, truth_row(1, uid=8))
+
+    assert look(world).sure == {"count": 2, "unseen": 2}
+
+
+@pytest.mark.parametrize("table", [MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, IMAP_UID], ids=lambda table: table.name)
+def test_a_look_that_is_not_whole_is_none(table: object) -> None:
+    """Half of the truths would be counted as all of them."""
+    world = mailbox_of([Letter(), Letter()])
+    world.fail_in_mail(lambda one: isinstance(one, Read) and one.table is table)
+
+    with pytest.raises(TimedOut):
+        look(world)
+
+
+def test_a_half_written_row_leads_nowhere_and_is_not_settled() -> None:
+    """It names no message: which one it belongs to only a scan can say."""
+    world = mailbox_of([Letter()])
+    world.put(MESSAGE_ID, {"mailboxid": MAILBOX, "uid": 9, "flagseen": True})
+
+    tally = look(world)
+
+    assert (tally.sure["count"], tally.settled) == (1, False)
+    assert world.get(MESSAGE_ID, place(truth_row(9))) is not None
