@@ -18,6 +18,7 @@ from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended
 from tests.support.mail_states import MailKeyspace
 from tests.support.repairing import DAY_SECONDS, content_row, message, mirror_row
+from tests.support.writing import Faults
 
 QUICK = ("--engine", "local", "--delay", "0")
 
@@ -36,15 +37,17 @@ def mend(mailmend: CommandLine, cluster: ClusterTwin) -> Callable[..., Ended]:
 Mend = Callable[..., Ended]
 
 
+def watched(cluster: ClusterTwin) -> Faults:
+    """Everything that is asked of the mail from now on, and what shall go wrong with it."""
+    faults = Faults()
+    cluster.keyspace("mail").surround = faults
+    return faults
+
+
 def fail_reads_of(cluster: ClusterTwin, key: tuple[object, ...]) -> None:
     """Let reads by that key get no answer."""
-
-    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Read) and operation.key == key:
-            raise TimedOut("no answer in time")
-        return carry_out()
-
-    cluster.keyspace("mail").surround = surround
+    faults = watched(cluster)
+    faults.fail(lambda one: isinstance(one, Read) and one.key == key, TimedOut("no answer in time"), times=100)
 
 
 class TestCheck:
@@ -55,13 +58,7 @@ class TestCheck:
     ) -> None:
         """No row, no ledger keyspace: a check may be pointed at production without a thought."""
         mail.lose_projection(mail.truths[0])
-        asked: list[Operation] = []
-
-        def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            asked.append(operation)
-            return carry_out()
-
-        cluster.keyspace("mail").surround = watch
+        asked = watched(cluster).seen
 
         ended = mailmend("check", *QUICK, "--json")
 
@@ -522,13 +519,7 @@ class TestResults:
         self, mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path
     ) -> None:
         """Nobody wants to learn it after hours."""
-        asked: list[Operation] = []
-
-        def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            asked.append(operation)
-            return carry_out()
-
-        cluster.keyspace("mail").surround = watch
+        asked = watched(cluster).seen
 
         for option in ("--report", "--findings"):
             ended = mailmend("check", *QUICK, option, str(tmp_path / "no" / "file"))

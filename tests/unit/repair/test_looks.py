@@ -1,6 +1,5 @@
 """The second look: what is read, in which order and at which level, and what an answer that fails does."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from repair.fixes import Sight
 from repair.looks import SecondLook, places
 from repair.recheck import verdict_of
 from tests.support.repairing import MAILBOX, World, message, mirror_row, mirror_suspect, place, truth_row
+from tests.support.writing import Faults
 
 
 @pytest.fixture
@@ -23,17 +23,11 @@ def world() -> World:
     return World()
 
 
-def watch_reads(world: World) -> list[Read]:
-    """Every read of the mail from now on, in order."""
-    reads: list[Read] = []
-
-    def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Read):
-            reads.append(operation)
-        return carry_out()
-
-    world.memory.surround = watch
-    return reads
+def watch(world: World) -> list[Operation]:
+    """Everything that is asked of the mail from now on, in order: reads alone, as looking has it."""
+    faults = Faults()
+    world.memory.surround = faults
+    return faults.seen
 
 
 def looks(world: World, **errand: Any) -> SecondLook:
@@ -53,7 +47,7 @@ class TestOrder:
     def test_the_projection_comes_first_and_the_truth_last(self, world: World) -> None:
         """For a whole batch: a row that is projected in between cannot pass for one that lacks its truth."""
         suspects = [mirror_suspect(world.message(truth_row(number)), Verdict.AMEND) for number in range(1, 6)]
-        reads = watch_reads(world)
+        reads = watch(world)
 
         looks(world).at(suspects)
 
@@ -64,17 +58,19 @@ class TestOrder:
     def test_the_truth_is_read_as_it_is_written(self, world: World, serial: bool, level: Level) -> None:
         """SERIAL where conditional writes are on, which finishes what one of them left open; with its times."""
         suspect = mirror_suspect(world.message(truth_row()), Verdict.AMEND)
-        reads = watch_reads(world)
+        reads = watch(world)
 
         looks(world, serial=serial).at([suspect])
 
-        (truth,) = (read for read in reads if read.table.name == IMAP_UID.name)
+        assert all(isinstance(read, Read) for read in reads)
+        asked = [read for read in reads if isinstance(read, Read)]
+        (truth,) = (read for read in asked if read.table.name == IMAP_UID.name)
         assert (truth.level, truth.times) == (level, True)
-        assert {read.level for read in reads if read is not truth} == {Level.QUORUM}
+        assert {read.level for read in asked if read is not truth} == {Level.QUORUM}
 
     def test_a_union_that_says_what_it_lacks_needs_no_truth(self, world: World) -> None:
         """A union only grows: what it wanted once it may always be given."""
-        reads = watch_reads(world)
+        reads = watch(world)
         wanted = {"userflags": frozenset({"x"})}
 
         (found,) = looks(world).at([Suspect("applicableFlag", (MAILBOX,), Verdict.PROJECT, wanted=wanted)])
