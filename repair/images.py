@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from model.errors import MailmendError
 from model.operations import Seen
 from model.table import Key
 from repair.decide import Verdict
@@ -37,7 +38,10 @@ def packed(value: Any) -> Any:  # noqa: PLR0911 one return for each kind
         case Mapping():
             return {"map": [[packed(name), packed(item)] for name, item in value.items()]}
         case _:
-            raise TypeError(f"a {type(value).__name__} has no form in a before-image")
+            raise MailmendError(
+                f"a {type(value).__name__} has no form in a before-image",
+                mend="A column of that type was added to a mail table; its rows are left as they are; report it.",
+            )
 
 
 def unpacked(value: Any) -> Any:

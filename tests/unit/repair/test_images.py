@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.errors import MailmendError
 from model.operations import Seen
 from repair.decide import DETECTED, Verdict
 from repair.findings import Outcome, Suspect
@@ -63,7 +64,7 @@ def test_rare_values_come_back_too(value: Any) -> None:
 
 def test_what_has_no_form_is_refused_rather_than_lost() -> None:
     """A before-image that cannot come back is worth nothing: the write that needs it must not happen."""
-    with pytest.raises(TypeError, match="complex"):
+    with pytest.raises(MailmendError, match="complex"):
         packed(1j)
 
 

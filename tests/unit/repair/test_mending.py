@@ -177,6 +177,18 @@ class TestLedger:
         assert [one.result for one in outcomes if not one.error] == [Verdict.FIXED]
         assert sum(world.get(MESSAGE_ID, place(truth)) is not None for truth in truths) == 1
 
+    def test_a_row_that_has_no_before_image_is_left_and_named(self, world: World) -> None:
+        """A column of a strange type, added by somebody: an error of that row's fix, never the end of the whole run."""
+        truth = world.message(truth_row(), projected=False)
+        world.put(MESSAGE_ID, mirror_row(truth, modseq=0, save_date=3 + 4j))
+
+        (outcome,) = world.revisit([mirror_suspect(truth, Verdict.AMEND)])
+
+        assert "a complex has no form in a before-image" in (outcome.error or "")
+        stands = world.get(MESSAGE_ID, place(truth))
+        assert stands is not None
+        assert stands.row["modseq"] == 0
+
     def test_a_result_that_could_not_be_noted_is_a_fix_that_says_so(self, world: World) -> None:
         """The row is mended, its before-image is safe: undo knows of it all the same."""
         truth = world.message(truth_row(), projected=False)
