@@ -229,6 +229,7 @@ class TestRunbook:
         (package.parent / "runbooks").mkdir()
         (package.parent / "runbooks" / "elsewhere.md").write_text("# Not this one\n")
         monkeypatch.setattr(runbook, "__file__", str(package / "runbook.py"))
+        monkeypatch.setattr(runbook, "files", lambda _: package, raising=False)
 
         assert json.loads(mailmend("runbook", "list", "--json").out) == {
             "runbooks": [{"name": "only-here", "title": "Is it read?"}]
