@@ -1,0 +1,124 @@
+"""`make bench`: every figure of the README in one run, as a table and as bench-results/bench.json.
+
+Ratios count, not seconds: everything that is compared runs in turn on the same servers.
+"""
+
+import argparse
+import json
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cql.applying import apply_schema
+from cql.session import CassandraCluster, Contact, connect
+from spark_repair.session import SparkSettings, session_for_a_command
+from tests.bench import mending, population, scanning, writing
+from tests.support.keyspaces import dropped
+from tests.support.servers import one_node
+
+RESULTS = Path("bench-results/bench.json")
+GROWTH = 10
+"""The smaller of the two sizes is this much smaller."""
+
+
+def main() -> None:
+    """Measure, print, write."""
+    arguments = _arguments()
+    results: dict[str, Any] = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": platform.platform(),
+        "messages": arguments.messages,
+    }
+    with one_node() as server:
+        contact = Contact(hosts=(server.host,), port=server.port, local_dc=server.local_dc)
+        if not arguments.only or arguments.only == "writing":
+            results["writing"] = _writing(server.host, server.port, arguments.writes)
+        if not arguments.only or arguments.only == "scanning":
+            results |= _spark(contact, arguments.messages)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    print(f"\nWritten to {RESULTS}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000_000, help="the larger of the two sizes that are checked")
+    parser.add_argument("--writes", type=int, default=2_000, help="messages that the store adds and flags per round")
+    parser.add_argument("--only", choices=["writing", "scanning"], help="a part only")
+    return parser.parse_args()
+
+
+def _writing(host: str, port: int, writes: int) -> list[dict[str, Any]]:
+    print("== The store beside the same raw prepared writes")
+    measured = writing.measure(host, port, writes)
+    for one in measured:
+        print(
+            f"{one.operation:24} {one.store_per_second:7.0f}/s = {one.share:.2f} of the writes alone, "
+            f"{one.share_with_reads:.2f} of the writes and the reads that they need"
+        )
+    return [
+        asdict(one) | {"share": round(one.share, 3), "share_with_reads": round(one.share_with_reads, 3)}
+        for one in measured
+    ]
+
+
+def _spark(contact: Contact, messages: int) -> dict[str, Any]:
+    settings = SparkSettings(master="local[2]", driver_memory="2g")
+    with connect(contact) as cluster, session_for_a_command(settings) as session:
+        small, large = max(messages // GROWTH, mending.DAMAGES), messages
+        with _populated(cluster, session, small) as place:
+            sizes = [_scanned(place)]
+            mended = mending.mend(place, "bench_ledger")
+            dropped(cluster, ("bench_ledger",))
+            print(f"{mended.fixes:,} fixes in {mended.seconds:.1f} s: {mended.per_second:,.0f}/s")
+        with _populated(cluster, session, large) as place:
+            sizes.append(_scanned(place))
+            walk = scanning.walk_per_second(place)
+    check = large / sizes[-1].check_seconds
+    print(
+        f"A walk with point reads: {walk:,.0f} messages/s; the check: {check:,.0f}/s = {check / walk:.1f} x as many "
+        f"(James at its default throttle: {scanning.JAMES_THROTTLED_PER_SECOND}/s)"
+    )
+    grown = sizes[1].check_seconds / sizes[0].check_seconds
+    print(f"{large / small:.0f} x the messages take {grown:.1f} x the time")
+    return {
+        "scanning": [asdict(one) | {"ratio": round(one.ratio, 3)} for one in sizes],
+        "mending": asdict(mended) | {"per_second": round(mended.per_second, 1)},
+        "walk": {"per_second": round(walk, 1), "check_per_second": round(check, 1), "times": round(check / walk, 2)},
+        "growth": {"messages": large / small, "time": round(grown, 2)},
+    }
+
+
+@contextmanager
+def _populated(cluster: CassandraCluster, session: Any, messages: int) -> Iterator[scanning.Keyspace]:
+    name = f"bench_{messages}"
+    dropped(cluster, (name,))
+    apply_schema(cluster, name)
+    print(f"== {messages:,} messages")
+    _told("written", lambda: population.populate(session, cluster.contact, name, messages))
+    try:
+        yield scanning.Keyspace(session, cluster, name, messages)
+    finally:
+        dropped(cluster, (name,))
+
+
+def _scanned(place: scanning.Keyspace) -> scanning.Scanned:
+    one = scanning.scan(place)
+    print(
+        f"check {one.check_seconds:.1f} s, bare scans {one.bare_seconds:.1f} s: ratio {one.ratio:.2f}; "
+        f"heap of driver and executors together {one.driver_heap_mib:,.0f} MiB, Python {one.python_mib:,.0f} MiB"
+    )
+    return one
+
+
+def _told(what: str, work: Callable[[], None]) -> None:
+    seconds = scanning._seconds(work)
+    print(f"{what} in {seconds:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

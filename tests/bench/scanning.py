@@ -1,0 +1,134 @@
+"""What a check costs beside the bare scans that it cannot do without, and beside a walk with point reads."""
+
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from cql.introspect import live_schema
+from cql.session import CassandraCluster
+from model.binding import bind
+from model.catalog import MESSAGES
+from model.operations import Level, Read, Scan
+from model.projections import Family
+from repair.findings import Survey
+from spark_repair.connector import Source
+from spark_repair.frames import columns_read
+from spark_repair.message_inconsistencies import SparkEngine
+from tests.support.progress import SilentProgress
+
+ROUNDS = 3
+WALKED = 5_000
+JAMES_THROTTLED_PER_SECOND = 43
+"""What James's own task does at its default throttle of 100 rows a second, measured over both of its passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """One size: the check and the bare scans in turn, medians of the rounds after a first one that warms up."""
+
+    messages: int
+    check_seconds: float
+    bare_seconds: float
+    driver_heap_mib: float
+    python_mib: float
+
+    @property
+    def ratio(self) -> float:
+        """The check in bare scans."""
+        return self.check_seconds / self.bare_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Keyspace:
+    """Where to measure."""
+
+    session: SparkSession
+    cluster: CassandraCluster
+    name: str
+    messages: int
+
+    @property
+    def family(self) -> Family:
+        """What follows from the truth, as it is live."""
+        (family,) = bind(self.name, live_schema(self.cluster, self.name), (MESSAGES,))
+        return family
+
+    @property
+    def engine(self) -> SparkEngine:
+        """What checks it."""
+        return SparkEngine(self.session, self.cluster.contact, self.name)
+
+
+def scan(place: Keyspace) -> Scanned:
+    """Check and scan in turn; a check that found something in a sound keyspace would measure nothing."""
+    family = place.family
+    _reset_heap_peaks(place.session)
+    checks, bare = [], []
+    for _ in range(ROUNDS + 1):
+        bare.append(_seconds(lambda: _scan_bare(place, family)))
+        checks.append(_seconds(lambda: _check(place, family)))
+    rss_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    heap_mib = _heap_peak_mib(place.session)
+    return Scanned(place.messages, median(checks[1:]), median(bare[1:]), heap_mib, rss_mib)
+
+
+def walk_per_second(place: Keyspace) -> float:
+    """Messages a second when each row of either table is looked up in the other one, as many in flight as fit.
+
+    Both passes over a sample; the rate does not depend on how many are left.
+    """
+    family, mail = place.family, place.cluster.keyspace(place.name)
+    mirror, truth = family.mirror.table, family.truth
+    rows = list(islice(mail.scan(Scan(mirror, mirror.names)), WALKED))
+    passes = (
+        [Read(truth, (row["messageid"], row["mailboxid"]), Level.SERIAL) for row in rows],
+        [Read(mirror, (row["mailboxid"], row["uid"])) for row in rows],
+    )
+    seconds = sum(_seconds(lambda reads=reads: mail.read_all(reads)) for reads in passes)  # type: ignore[misc]
+    scans = sum(
+        _seconds(lambda table=table: list(islice(mail.scan(Scan(table, table.names)), WALKED)))  # type: ignore[misc]
+        for table in (mirror, truth)
+    )
+    return len(rows) / (seconds + scans)
+
+
+def _check(place: Keyspace, family: Family) -> None:
+    detection = place.engine.detect(Survey((family,)), SilentProgress())
+    found = {name: dict(counts) for name, counts in detection.counts.items() if counts}
+    read = detection.scanned[family.truth.spelling]
+    detection.close()
+    assert not found, f"a sound keyspace was found wrong: {found}"
+    assert read == place.messages, f"{read} rows of {place.messages} were read"
+
+
+def _scan_bare(place: Keyspace, family: Family) -> None:
+    source = Source(place.session, place.cluster.contact, place.name)
+    for table, columns in columns_read(family).values():
+        source.scan(table, columns).write.format("noop").mode("overwrite").save()
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _pools(session: SparkSession) -> list[Any]:
+    jvm: Any = session.sparkContext._jvm
+    pools = jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    return [pool for pool in pools if pool.getType().toString() == "Heap memory"]
+
+
+def _reset_heap_peaks(session: SparkSession) -> None:
+    for pool in _pools(session):
+        pool.resetPeakUsage()
+
+
+def _heap_peak_mib(session: SparkSession) -> float:
+    return float(sum(pool.getPeakUsage().getUsed() for pool in _pools(session))) / 2**20
