@@ -6,6 +6,7 @@ never reach a command line: what the JVM is launched with is public, a cluster's
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from model.errors import CannotReach, JavaMissing, WrongUse
+from spark_repair.shipping import runs_here, ship_packages
 
 CONNECTOR_CLASS: Final = "com.datastax.spark.connector.datasource.CassandraCatalog"
 CONNECTORS: Final[Mapping[str, str]] = {
@@ -28,6 +30,8 @@ CONNECTORS: Final[Mapping[str, str]] = {
 }
 """By PySpark's major version. Never with `spark.sql.extensions`: on Spark 4 they break every plan."""
 
+_LOOPBACK: Final = "127.0.0.1"
+_MASTER_ON_LOOPBACK: Final = re.compile(r"spark://(127[.]0[.]0[.]1|localhost)(:\d+)?")
 _SECRETS: Final = "(?i)secret|password|token|access[.]?key|username"
 _FIXED: Final[Mapping[str, str]] = {
     "spark.app.name": "mailmend",
@@ -44,6 +48,8 @@ _SQL: Final[Mapping[str, str]] = {
     # Plans are few and sized by hand: replanning them on the way costs more than it brings, and would cut empty
     # results out of a plan, with them the row counts of its scans.
     "spark.sql.adaptive.enabled": "false",
+    # Fingerprints and ids do not compress; trying to costs as much as everything else that is done with a row.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
 
 
@@ -100,8 +106,8 @@ def launch_options(settings: SparkSettings) -> dict[str, str]:
         "spark.driver.memory": settings.driver_memory,
         **_connector_options(settings),
     }
-    if settings.master.startswith("local"):
-        options |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    if runs_here(settings.master) or _MASTER_ON_LOOPBACK.fullmatch(settings.master):
+        options |= {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK}
     return options | dict(settings.options)
 
 
@@ -114,10 +120,11 @@ def open_session(settings: SparkSettings) -> SparkSession:
         WrongUse: the running session lacks the connector.
     """
     running = SparkSession.getActiveSession()
-    session = running or (_submitted() if "PYSPARK_GATEWAY_PORT" in os.environ else _launched(settings))
+    session = running or (_submitted(settings) if "PYSPARK_GATEWAY_PORT" in os.environ else _launched(settings))
     for name, value in _SQL.items():
         session.conf.set(name, value)
     _check_connector(session)
+    ship_packages(session.sparkContext)
     return session
 
 
@@ -133,11 +140,12 @@ def session_for_a_command(settings: SparkSettings) -> Iterator[SparkSession]:
             session.stop()
 
 
-def _submitted() -> SparkSession:
+def _submitted(settings: SparkSettings) -> SparkSession:
     """Inside of spark-submit the JVM runs and the master is decided."""
+    names = ("spark.speculation", "spark.python.worker.reuse", "spark.redaction.regex")
     builder = SparkSession.builder
-    for name in ("spark.speculation", "spark.python.worker.reuse", "spark.redaction.regex"):
-        builder = builder.config(name, _FIXED[name])
+    for name, value in ({name: _FIXED[name] for name in names} | dict(settings.options)).items():
+        builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
@@ -168,7 +176,7 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
             "no Java was found, and Spark needs one",
             mend="Install Java 17 or mailmend[java], or set JAVA_HOME; or use --engine local.",
         )
-    wanted = {"JAVA_HOME": settings.java_home, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": None}
+    wanted = {"JAVA_HOME": settings.java_home, "PYSPARK_PYTHON": executors_python(settings), "SPARK_HOME": None}
     before = {name: os.environ.get(name) for name in wanted}
     _set_environment({name: value or before[name] for name, value in wanted.items() if name != "SPARK_HOME"})
     os.environ.pop("SPARK_HOME", None)  # another Spark's scripts do not fit this PySpark
@@ -176,6 +184,12 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
         yield
     finally:
         _set_environment(before)
+
+
+def executors_python(settings: SparkSettings) -> str:
+    """The Python of the executors: on a cluster what its people say (in Spark's own two ways), else this very one."""
+    named = None if runs_here(settings.master) else os.environ.get("PYSPARK_PYTHON")
+    return settings.options.get("spark.pyspark.python") or named or sys.executable
 
 
 def _set_environment(values: Mapping[str, str | None]) -> None:
