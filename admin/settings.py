@@ -28,6 +28,8 @@ KEEP_MAX: Final = timedelta(days=3650)
 _SECONDS_PER_UNIT: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253})|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%a-z]*")
+_SPARK_SETTING: Final = re.compile(r"(spark[.][\w.-]+)=(.*)", re.DOTALL)
+_SECRET_NAME: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 _TOML_LINE: Final = re.compile(r"at line (\d+)")
 
 
@@ -107,6 +109,25 @@ def parse_port(value: int) -> int:
     if not 0 < value <= PORT_MAX:
         raise WrongUse(f"{value} is not a port", mend=f"Ports lie between 1 and {PORT_MAX}; Cassandra's is 9042.")
     return value
+
+
+def parse_spark_setting(text: str) -> tuple[str, str]:
+    """A setting of Spark's own, as spark-submit takes it: `spark.executor.memory=2g`.
+
+    Raises:
+        WrongUse: not a setting, or by its name a secret: command lines are public.
+    """
+    found = _SPARK_SETTING.fullmatch(text.strip())
+    if not found:
+        raise WrongUse(
+            f"{text.partition('=')[0]!r} is not a setting of Spark", mend="Write it like spark.executor.memory=2g."
+        )
+    if _SECRET_NAME.search(found[1]):
+        raise WrongUse(
+            f"{found[1]} looks like a secret, and every user of this machine can read command lines",
+            mend="Write it into spark-defaults.conf, in the folder that SPARK_CONF_DIR names.",
+        )
+    return found[1], found[2]
 
 
 def parse_keyspace(name: str) -> str:

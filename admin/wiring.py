@@ -7,9 +7,9 @@ import getpass
 import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,10 +106,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class EngineWanted:
-    """Which engine looks: Spark (and where), this process, or none but reads by key when a target is named."""
+    """Which engine looks: Spark (where, and how), this process, or none but reads by key when a target is named."""
 
     name: str
     master: str | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
     target: Target | None = None
 
 
@@ -186,7 +187,8 @@ def _engine(place: Place, wanted: EngineWanted, ledger: Ledger, *, writes: bool 
         return
     session = import_or_name_extra("spark_repair.session")
     spark = import_or_name_extra("spark_repair.message_inconsistencies")
-    settings = session.SparkSettings(master=wanted.master or "local[*]", java_home=_java_home_of_spark())
+    master = wanted.master or "local[*]"
+    settings = session.SparkSettings(master, java_home=_java_home_of_spark(), options=wanted.spark_conf)
     ledger_keyspace = place.connection.ledger_keyspace if writes else None
     with session.session_for_a_command(settings) as opened:
         yield spark.SparkEngine(opened, contact_of(place.connection), place.mail.name, ledger_keyspace, ledger.keep)

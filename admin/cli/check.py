@@ -45,6 +45,7 @@ def check(  # noqa: PLR0917 - click passes by name
     clock_skew: timedelta,
     engine: str,
     master: str | None,
+    spark_conf: tuple[tuple[str, str], ...],
     rows_per_second: int | None,
     level: str,
     torn: str,
@@ -70,9 +71,10 @@ def check(  # noqa: PLR0917 - click passes by name
             rows_per_second=rows_per_second,
         )
         timing = timing_of_counters(clock_skew.total_seconds(), no_writers=switches["no_writers"])
+        named = EngineWanted(engine, master, dict(spark_conf))
         with (
             progress_on(stderr_console(), place.clock) as progress,
-            means_to_look(place, EngineWanted(engine, master), order, progress, timing) as means,
+            means_to_look(place, named, order, progress, timing) as means,
         ):
             summary = check_keyspace(order, means, gatherer)
     return present(summary, gatherer.samples, wanted, place.clock)

@@ -6,7 +6,15 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from admin.settings import DELAY_MAX, KEEP_MAX, format_duration, parse_duration, parse_keyspace, parse_port
+from admin.settings import (
+    DELAY_MAX,
+    KEEP_MAX,
+    format_duration,
+    parse_duration,
+    parse_keyspace,
+    parse_port,
+    parse_spark_setting,
+)
 from model.errors import WrongUse
 from repair.decide import MENDABLE, Verdict
 
@@ -78,6 +86,7 @@ KEYSPACE: Final = Named("keyspace", lambda value: parse_keyspace(str(value)))
 DELAY: Final = Duration()
 KEEP: Final = Duration(KEEP_MAX, zero=False)
 VERDICTS: Final = Verdicts()
+SPARK_SETTING: Final = Named("setting", lambda value: parse_spark_setting(str(value)))
 
 
 def _or_fail(

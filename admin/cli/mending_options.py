@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from admin.cli.kinds import DELAY
+from admin.cli.kinds import DELAY, SPARK_SETTING
 from model.operations import Level
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS
 
@@ -25,6 +25,13 @@ _SCANNING: Final = (
         help="spark: any size; local: this process alone, without Spark.",
     ),
     click.option("--master", metavar="URL", help="Spark's master. [default: local[*], or spark-submit's]"),
+    click.option(
+        "--spark-conf",
+        type=SPARK_SETTING,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A setting of Spark's own, like spark.executor.memory=2g; may be given again. No secrets.",
+    ),
     click.option(
         "--rows-per-second",
         type=click.IntRange(min=1),
@@ -71,7 +78,7 @@ _WRITING: Final = (
 
 
 def scanning_options(command: C) -> C:
-    """`--engine`, `--master`, `--rows-per-second`, `--level` and `--torn`."""
+    """`--engine`, `--master`, `--spark-conf`, `--rows-per-second`, `--level` and `--torn`."""
     return _with(command, _SCANNING)
 
 

@@ -116,6 +116,7 @@ def messages(  # noqa: PLR0917 - click passes by name
     connection: ConnectionSettings,
     engine: str,
     master: str | None,
+    spark_conf: tuple[tuple[str, str], ...],
     keep: timedelta,
     report: Path | None,
     findings: Path | None,
@@ -141,7 +142,7 @@ def messages(  # noqa: PLR0917 - click passes by name
         order = order_of(place.mail.name, families, options | named_too, keep)
         progress = stack.enter_context(progress_on(stderr_console(), place.clock))
         target = target_of(place, messages_named, mailboxes_named, users_named, scan=options["scan"])
-        named = EngineWanted(engine, master, target)
+        named = EngineWanted(engine, master, dict(spark_conf), target)
         if order.dry_run:
             means = stack.enter_context(means_to_look(place, named, order, progress))
         else:

@@ -19,6 +19,7 @@ from admin.settings import (
     parse_keyspace,
     parse_port,
     parse_settings,
+    parse_spark_setting,
     settings_path,
 )
 from model.errors import BadIdentifier, BadSettings, ExitCode, WrongUse
@@ -196,3 +197,35 @@ def test_the_settings_file_lies_where_the_xdg_specification_says() -> None:
     assert settings_path({"XDG_CONFIG_HOME": "/x"}, home) == Path("/x/mailmend/config.toml")
     assert settings_path({"XDG_CONFIG_HOME": "x"}, home) == Path("/home/u/.config/mailmend/config.toml")
     assert settings_path({}, home) == Path("/home/u/.config/mailmend/config.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("spark.executor.memory=2g", ("spark.executor.memory", "2g")),
+        (" spark.executor.extraJavaOptions=-Dx=y -Dz=1 ", ("spark.executor.extraJavaOptions", "-Dx=y -Dz=1")),
+        ("spark.jars.packages=", ("spark.jars.packages", "")),
+    ],
+)
+def test_a_setting_of_spark_is_a_name_and_a_value(text: str, setting: tuple[str, str]) -> None:
+    """Only the first equals sign parts them."""
+    assert parse_spark_setting(text) == setting
+
+
+@pytest.mark.parametrize("text", ["", "spark.executor.memory", "executor.memory=2g", "spark.=1", "spark.a b=1"])
+def test_what_is_no_setting_of_spark_is_refused(text: str) -> None:
+    """With an example of one."""
+    with pytest.raises(WrongUse, match=r"spark\.executor\.memory=2g"):
+        parse_spark_setting(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["spark.cassandra.auth.password", "spark.authenticate.secret", "spark.hadoop.fs.s3a.access.key", "spark.x.Token"],
+)
+def test_a_secret_of_spark_is_refused_unseen(name: str) -> None:
+    """Command lines are public; the message names the file that is not, and not the value."""
+    with pytest.raises(WrongUse, match=r"spark-defaults\.conf") as told:
+        parse_spark_setting(f"{name}=hunter2")
+    assert name in str(told.value)
+    assert "hunter2" not in str(told.value)
