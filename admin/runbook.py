@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePath
 from typing import Final
 
 from model.errors import WrongUse
@@ -50,9 +52,8 @@ class Page:
 
 def pages() -> list[Page]:
     """Every page, by name."""
-    return [
-        Page(file.stem, file.read_text(encoding="utf-8")) for file in sorted(_folder().glob("*.md")) if _is_page(file)
-    ]
+    found = [file for file in _folder().iterdir() if _is_page(file.name)]
+    return sorted((Page(PurePath(file.name).stem, file.read_text(encoding="utf-8")) for file in found), key=_name)
 
 
 def page_named(name: str) -> Page:
@@ -76,12 +77,15 @@ def _commands(text: str) -> Iterator[str]:
                 yield " ".join(found[1].split())
 
 
-def _is_page(file: Path) -> bool:
-    return file.stem != "README"
+def _name(page: Page) -> str:
+    return page.name
 
 
-def _folder() -> Path:
-    """The pages inside an installed wheel; in a checkout the folder at its top."""
-    here = Path(__file__).parent
-    installed = here / "runbooks"
-    return installed if installed.is_dir() else here.parent / "runbooks"
+def _is_page(name: str) -> bool:
+    return name.endswith(".md") and name != "README.md"
+
+
+def _folder() -> Traversable:
+    """The pages inside an installed wheel or a zip; in a checkout the folder at its top."""
+    installed = files("admin") / "runbooks"
+    return installed if installed.is_dir() else Path(__file__).parents[1] / "runbooks"
