@@ -12,6 +12,7 @@ from model.table import Table
 
 _FORMAT = "org.apache.spark.sql.cassandra"
 _PAGE_ROWS_MAX = 1000
+SHUFFLE_PARTS = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,11 @@ class Source:
         rows = reader.options(keyspace=self.keyspace, table=table.name).load()
         return rows.select(*(sf.col(name).alias(name) for name in columns))
 
-    def size_shuffles(self, rows: DataFrame) -> int:
-        """As many parts in a shuffle as the scan of the largest table has; Spark's own guess is 200 for any."""
-        parts = max(rows.rdd.getNumPartitions(), self.session.sparkContext.defaultParallelism)
-        self.session.conf.set("spark.sql.shuffle.partitions", str(parts))
-        return parts
+    def size_shuffles(self, largest: Iterable[DataFrame]) -> None:
+        """As many parts in a shuffle as in the scan of the largest table: Spark's own guess is 200, for any size."""
+        scanned = (rows.rdd.getNumPartitions() for rows in largest)
+        parts = max(self.session.sparkContext.defaultParallelism, *scanned)
+        self.session.conf.set(SHUFFLE_PARTS, str(parts))
 
 
 def read_options(source: Source) -> dict[str, str]:

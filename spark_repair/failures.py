@@ -9,6 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from cql.contact import Contact
+from model import errors
 from model.errors import (
     AccessDenied,
     CannotReach,
@@ -27,6 +28,7 @@ _NO_CENTRE: Final = re.compile(r"Could not determine suitable nodes in local DC"
 _DENIED: Final = re.compile(r"AuthenticationException|UnauthorizedException|Provided username .* incorrect")
 _FEW: Final = re.compile(r"UnavailableException|Not enough replicas")
 _LATE: Final = re.compile(r"ReadTimeoutException|DriverTimeoutException|ReadFailureException")
+_OURS: Final = re.compile(r"model\.errors\.(?P<kind>\w+): (?P<what>.+)")
 _UNREACHED: Final = re.compile(r"AllNodesFailedException|Failed to open native connection|NoNodeAvailableException")
 _MEND_CENTRE: Final = "See what the data centres are called with: nodetool status; then name one with --local-dc."
 _MEND_NODES: Final = "See which nodes are up with: nodetool status. Then run the same command again."
@@ -43,10 +45,12 @@ def translated(contact: Contact, keyspace: str) -> Iterator[None]:
 
 def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # noqa: PLR0911 - one for each kind
     """What a failure inside of Spark means, told from what it says."""
+    if found := _OURS.search(text):
+        return _told_by_executor(found["kind"], found["what"])
     if _NO_KEYSPACE.search(text):
         return UnknownKeyspace(keyspace)
     if found := _NO_TABLE.search(text) or _NO_COLUMN.search(text):
-        return SchemaMismatch(keyspace, (next(group for group in reversed(found.groups()) if group),))
+        return SchemaMismatch(keyspace, (found[found.lastindex or 0],))
     if _DENIED.search(text):
         return AccessDenied(
             f"the cluster at {contact.address} refused Spark", mend="Check the user name, password and permissions."
@@ -60,6 +64,12 @@ def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # 
     if _UNREACHED.search(text):
         return CannotReach(f"Spark reached no node at {contact.address}", mend=_MEND_NODES)
     return MailmendError(f"Spark failed: {_first_sentence(text)}", mend="Its log says more (spark.log).")
+
+
+def _told_by_executor(name: str, what: str) -> MailmendError:
+    """An error of our own that a task raised: its kind matters, for it decides the exit code."""
+    kind = getattr(errors, name, MailmendError)
+    return CannotReach(what, mend=_MEND_NODES) if issubclass(kind, CannotReach) else MailmendError(what)
 
 
 def _text_of(error: Exception) -> str:

@@ -5,7 +5,8 @@ contents, places and groups are decided from it; the suspects are kept on disk, 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -47,15 +48,29 @@ class SparkEngine:
     keep: timedelta = KEEP
 
     def detect(self, survey: Survey, progress: Progress) -> "SparkDetection":
-        """Read every table of the families once and find the suspects."""
+        """Read every table of the families once and find the suspects; small families beside the large ones."""
         detection = SparkDetection(self, survey)
+        progress.stage("scan")
         try:
-            for family in survey.families:
-                detection.check(family, progress)
+            with translated(self.contact, self.keyspace), watched(rows_read(self.session), progress):
+                detection.size_shuffles()
+                with ThreadPoolExecutor(len(survey.families), "mailmend-family") as threads:
+                    found = list(threads.map(detection.found_in, survey.families))
         except BaseException:
             detection.close()
             raise
+        detection.keep(found)
+        progress.advance(0, sum(sum(sums.values()) for sums in detection.counts.values()))
         return detection
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the check of one family came to."""
+
+    suspects: DataFrame
+    counts: Mapping[str, Counter[Verdict]]
+    scanned: Mapping[str, int]
 
 
 class SparkDetection:
@@ -68,27 +83,33 @@ class SparkDetection:
         self._counts: dict[str, Counter[Verdict]] = {}
         self._scanned: dict[str, int] = {}
 
-    def check(self, family: Family, progress: Progress) -> None:
-        """Read a family's tables and keep the suspects."""
+    def found_in(self, family: Family) -> _Found:
+        """Read a family's tables; the suspects stay on the executors' disks."""
         tables = _Counted(self._source(), family)
         check = _FamilyCheck(family, tables, accept_torn=self._survey.accept_torn)
-        progress.stage(f"check {family.truth.spelling}")
         try:
-            with self._translated(), watched(rows_read(self._engine.session), progress):
-                self._keep(check.suspects().persist(StorageLevel.DISK_ONLY), progress)
-                self._scanned |= tables.rows
+            suspects = check.suspects().persist(StorageLevel.DISK_ONLY)
+            self._frames.append(suspects)
+            return _Found(suspects, _counts(suspects), tables.rows)
         finally:
             check.close()
+
+    def size_shuffles(self) -> None:
+        """Before anything is shuffled: parts as the largest truth has them."""
+        source = self._source()
+        read = [columns_read(family)[family.truth.spelling] for family in self._survey.families]
+        source.size_shuffles(source.scan(table, columns) for table, columns in read)
+
+    def keep(self, found: Sequence[_Found]) -> None:
+        """Take in what was found, in the order of the families."""
+        self._frames = [one.suspects for one in found]
+        for one in found:
+            self._scanned |= one.scanned
+            self._counts |= one.counts
 
     def _source(self) -> Source:
         engine, survey = self._engine, self._survey
         return Source(engine.session, engine.contact, engine.keyspace, survey.level, survey.rows_per_second)
-
-    def _keep(self, found: DataFrame, progress: Progress) -> None:
-        self._frames.append(found)
-        for row in found.groupBy(native.PROJECTION, native.VERDICT).count().collect():
-            self._counts.setdefault(row[0], Counter())[Verdict(row[1])] += row[2]
-            progress.advance(0, row[2])
 
     @property
     def scanned(self) -> Mapping[str, int]:
@@ -153,6 +174,13 @@ class SparkDetection:
             frame.unpersist()
 
 
+def _counts(suspects: DataFrame) -> dict[str, Counter[Verdict]]:
+    counts: dict[str, Counter[Verdict]] = {}
+    for row in suspects.groupBy(native.PROJECTION, native.VERDICT).count().collect():
+        counts.setdefault(row[0], Counter())[Verdict(row[1])] += row[2]
+    return counts
+
+
 @dataclass(slots=True)
 class _Counted:
     """A family's scans, whose rows are counted while they pass, without a second look."""
@@ -185,11 +213,10 @@ class _FamilyCheck:
     def suspects(self) -> DataFrame:
         """Every suspect of the family, in one frame."""
         rows = self.tables.scan(self.family.truth.spelling)
-        parts = self.tables.source.size_shuffles(rows)
         truth = self._hold(truth_frame(self.family, rows, accept_torn=self.accept_torn), StorageLevel.MEMORY_AND_DISK)
         leaks, truth = self._content_suspects(truth)
         found = [*leaks, *self._place_suspects(truth), *self._group_suspects(truth)]
-        return reduce(DataFrame.unionByName, found).coalesce(parts)
+        return reduce(DataFrame.unionByName, found).coalesce(native.shuffle_parts(rows))
 
     def _content_suspects(self, truth: DataFrame) -> tuple[list[DataFrame], DataFrame]:
         """The leaks; and the truth, marked where its content is lost."""

@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 
 from model.projections import Content, Counts, Family, Filter, Mirror, Projection, Union
 from repair.decide import CONTENT, FILTER, GROUP, MIRROR, Verdict
+from spark_repair.connector import SHUFFLE_PARTS
 from spark_repair.frames import BITS, ONE, TRUTH_ID, TRUTHS, TWO, Layout, bit, cell_of
 from spark_repair.verdicts import verdict_column
 
@@ -28,8 +29,21 @@ def contents(content: Content, truth: DataFrame, rows: DataFrame) -> DataFrame:
     ours = {theirs: ours for ours, theirs in content.key}
     claimed = truth.select(*map(cell_of, names), sf.lit(1 << _IN_TRUTH).alias(BITS))
     stored = rows.select(*(cell_of(ours[name]).alias(name) for name in names), sf.lit(1 << _IN_CONTENT).alias(BITS))
-    sides = claimed.unionByName(stored).groupBy(*names).agg(sf.bit_or(BITS).alias(BITS))
+    sides = together(claimed.unionByName(stored), names).groupBy(*names).agg(sf.bit_or(BITS).alias(BITS))
     return sides.where(cell_of(BITS) != sf.lit(3))
+
+
+def together(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Rows of one key in one part, before they are aggregated.
+
+    Keys are nearly unique within each scan: aggregating there first, as Spark would, only builds one more hash table.
+    """
+    return rows.repartition(shuffle_parts(rows), *map(cell_of, names))
+
+
+def shuffle_parts(rows: DataFrame) -> int:
+    """In how many parts the session shuffles."""
+    return int(rows.sparkSession.conf.get(SHUFFLE_PARTS) or "1")
 
 
 def content_suspects(content: Content, alone: DataFrame) -> DataFrame:
@@ -58,7 +72,7 @@ def place_of(projection: Mirror | Filter, family: Family) -> tuple[str, ...]:
 def places(place: Sequence[str], truth: DataFrame, projected: Sequence[DataFrame]) -> DataFrame:
     """Everything that is known of each place: one row, from one aggregation of truth and projections together."""
     claims = truth.select(*map(cell_of, place), sf.lit(1).alias(TRUTHS), BITS, ONE, TWO)
-    sides = reduce(DataFrame.unionByName, projected, claims)
+    sides = together(reduce(DataFrame.unionByName, projected, claims), place)
     return sides.groupBy(*place).agg(
         sf.sum(TRUTHS).alias(TRUTHS),
         sf.bit_or(BITS).alias(BITS),

@@ -1,0 +1,222 @@
+"""What travels between the driver and the executors arrives as it left; tasks are neither too few nor too many."""
+
+import pickle
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cql.contact import Contact
+from model.catalog import FAMILIES, MESSAGES
+from model.operations import Seen
+from repair.decide import MENDABLE, Verdict
+from repair.findings import Errand, Outcome, Suspect
+from spark_repair import fixing
+from spark_repair.fixing import (
+    TASKS_MAX,
+    Workplace,
+    outcome_from,
+    outcome_text,
+    outcomes_of,
+    suspect_of,
+    tasks_for,
+)
+from tests.support.clock import START
+from tests.support.repairing import MAILBOX, T, World, message, truth_row
+
+ERRAND = Errand(None, T, 5.0, MENDABLE)
+PLACE = Workplace(Contact(), "mail", None, timedelta(days=30), FAMILIES, ERRAND, workers=2)
+SUSPECT = Suspect("messageIdTable", (MAILBOX, 7), Verdict.AMEND, (message(7),))
+
+
+def suspect_row(suspect: Suspect) -> dict[str, Any]:
+    """A suspect as a DataFrame has it."""
+    return {
+        "projection": suspect.projection,
+        "verdict": suspect.verdict.value,
+        "key": [str(part) for part in suspect.key],
+        "truth_ids": [str(one) for one in suspect.truth_ids],
+        "wanted": None,
+    }
+
+
+def test_a_suspect_comes_out_of_a_frame_with_the_types_of_its_table() -> None:
+    """Text on the way, UUIDs and numbers at the end."""
+    assert suspect_of(suspect_row(SUSPECT), PLACE.projections) == SUSPECT
+
+
+def test_what_a_group_wants_keeps_its_types() -> None:
+    """Missing elements are a set, recounted values are numbers."""
+    row = suspect_row(Suspect("applicableFlag", (MAILBOX,), Verdict.PROJECT)) | {"wanted": '{"userflags":["b","a"]}'}
+    assert suspect_of(row, PLACE.projections).wanted == {"userflags": frozenset({"a", "b"})}
+    row = suspect_row(Suspect("mailboxCounters", (MAILBOX,), Verdict.AMEND)) | {"wanted": '{"count":3,"unseen":1}'}
+    assert suspect_of(row, PLACE.projections).wanted == {"count": 3, "unseen": 1}
+
+
+def test_keys_of_other_tables_are_typed_too() -> None:
+    """A leak is named by its message id, a filter's row by its own columns."""
+    leak = Suspect("messageV3", (message(3),), Verdict.LEAK)
+    recent = Suspect("mailboxRecents", (MAILBOX, 3), Verdict.WITHDRAW)
+    assert [suspect_of(suspect_row(one), PLACE.projections) for one in (leak, recent)] == [leak, recent]
+
+
+_verdicts = st.sampled_from(list(Verdict))
+_cells = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.text(),
+    st.uuids(),
+    st.frozensets(st.text()),
+    st.binary(),
+    st.datetimes(timezones=st.just(UTC)),
+)
+_seen = st.builds(
+    Seen, st.dictionaries(st.text(), _cells, max_size=5), st.dictionaries(st.text(), st.integers(), max_size=3)
+)
+_outcomes = st.builds(
+    Outcome,
+    suspect=st.builds(
+        Suspect, st.text(), st.tuples(st.uuids(), st.integers()), _verdicts, st.lists(st.uuids()).map(tuple)
+    ),
+    verdict=_verdicts,
+    result=st.none() | _verdicts,
+    truths=st.lists(_seen, max_size=2).map(tuple),
+    projected=st.none() | _seen,
+    last_trace=st.booleans(),
+    error=st.none() | st.text(),
+    due=st.booleans(),
+)
+
+
+@given(_outcomes)
+def test_an_outcome_comes_home_as_it_left(outcome: Outcome) -> None:
+    """Nothing of it is lost on the way."""
+    assert outcome_from(outcome_text(outcome)) == outcome
+
+
+@given(st.integers(0, 10**9), st.integers(1, 1000))
+def test_tasks_keep_every_worker_busy_and_stay_small(suspects: int, workers: int) -> None:
+    """At least one for each worker; at most as many as a driver can keep in mind."""
+    tasks = tasks_for(suspects, workers)
+    assert workers <= tasks <= max(workers, TASKS_MAX)
+    if tasks < TASKS_MAX:
+        assert tasks * fixing.SUSPECTS_PER_TASK >= suspects
+
+
+def test_a_workplace_reaches_an_executor_whole() -> None:
+    """It is pickled: families, errand, contact and all; its password is not in its repr."""
+    secret = Workplace(Contact(password="s3cret"), "mail", "book", timedelta(1), FAMILIES, ERRAND, 2)
+    assert pickle.loads(pickle.dumps(secret)) == secret
+    assert "s3cret" not in repr(secret)
+
+
+@pytest.fixture
+def executor(monkeypatch: pytest.MonkeyPatch) -> World:
+    """An executor whose cluster is the twin in memory."""
+    world = World()
+
+    class Cluster:
+        def keyspace(self, name: str) -> Any:
+            return {"mail": world.mail, "book": world.ledger.tables}[name]
+
+    monkeypatch.setattr(fixing, "connect", lambda _: Cluster())
+    monkeypatch.setattr(fixing, "SystemClock", lambda: world.clock)
+    monkeypatch.setattr(fixing, "_clusters", {})
+    return world
+
+
+def batches(suspects: list[Suspect], rows: int = 2) -> list[pa.RecordBatch]:
+    """Suspects as Spark hands them to a task."""
+    table = pa.Table.from_pylist([suspect_row(one) for one in suspects], schema=_suspects_schema())
+    return list(table.to_batches(max_chunksize=rows))
+
+
+def _suspects_schema() -> pa.Schema:
+    text, texts = pa.string(), pa.list_(pa.string())
+    kinds = {"projection": text, "verdict": text, "key": texts, "truth_ids": texts, "wanted": text}
+    return pa.schema(list(kinds.items()))
+
+
+def outcomes(place: Workplace, suspects: list[Suspect]) -> list[Outcome]:
+    """What a task answers."""
+    answered = list(outcomes_of(place, batches(suspects)))
+    return [outcome_from(line) for batch in answered for line in batch.column(0).to_pylist()]
+
+
+def _missing(world: World, number: int) -> list[Suspect]:
+    truths = [world.message(truth_row(uid), projected=False) for uid in range(1, number + 1)]
+    return [
+        Suspect("messageIdTable", MESSAGES.mirror.key_of(truth), Verdict.PROJECT, (truth["messageid"],))
+        for truth in truths
+    ]
+
+
+def test_a_task_mends_what_the_errand_allows(executor: World) -> None:
+    """Given missing rows, when a task visits them, then each is there, and told once."""
+    suspects = _missing(executor, 5)
+    place = Workplace(Contact(), "mail", "book", timedelta(30), FAMILIES, executor.errand(), 1)
+    told = outcomes(place, suspects)
+    assert {one.suspect.key for one in told} == {one.key for one in suspects}
+    assert {one.result for one in told} == {Verdict.FIXED}
+    assert executor.get(MESSAGES.mirror.table, suspects[0].key) is not None
+
+
+def test_a_task_that_is_run_twice_says_the_same(executor: World) -> None:
+    """A lost executor's work is done again: the rows are found FIXED, and its before-images stay the first ones."""
+    suspects = _missing(executor, 3)
+    place = Workplace(Contact(), "mail", "book", timedelta(30), FAMILIES, executor.errand(), 1)
+    first = outcomes(place, suspects)
+    second = outcomes(place, suspects)
+    assert [one.result for one in second] == [Verdict.FIXED] * 3
+    assert {one.suspect.key: one.verdict for one in second} == {one.suspect.key: one.verdict for one in first}
+    recorded = list(executor.ledger.findings(executor.run))
+    assert len(recorded) == 3
+    assert all(one.projected is None for one in recorded)
+
+
+def test_a_check_on_an_executor_writes_nowhere(executor: World) -> None:
+    """Without a run there is no ledger at all, and the suspects are only told."""
+    suspects = _missing(executor, 2)
+    told = outcomes(PLACE, suspects)
+    assert {one.verdict for one in told} == {Verdict.PROJECT}
+    assert {one.result for one in told} == {None}
+    assert executor.get(MESSAGES.mirror.table, suspects[0].key) is None
+
+
+def test_one_cluster_serves_all_tasks_of_a_worker(monkeypatch: pytest.MonkeyPatch, executor: World) -> None:
+    """Connections are opened once for each worker process."""
+    opened: list[Contact] = []
+
+    class Cluster:
+        def keyspace(self, name: str) -> Any:
+            return {"mail": executor.mail}[name]
+
+    def connect(contact: Contact) -> Cluster:
+        opened.append(contact)
+        return Cluster()
+
+    monkeypatch.setattr(fixing, "connect", connect)
+    for _ in range(3):
+        outcomes(PLACE, _missing(executor, 1))
+    assert len(opened) == 1
+
+
+def test_the_pace_is_shared_between_workers(executor: World) -> None:
+    """Two workers with 400 rows a second together: each takes 200."""
+    suspects = _missing(executor, 600)
+    errand = Errand(None, T, 5.0, MENDABLE, rows_per_second=400)
+    place = Workplace(Contact(), "mail", None, timedelta(30), FAMILIES, errand, workers=2)
+    assert len(outcomes(place, suspects)) == 600
+    assert 2.0 <= (executor.clock.micros() - START) / 1_000_000 <= 3.5
+
+
+def test_an_unknown_date_is_no_trouble() -> None:
+    """Instants keep their zone."""
+    seen = Seen({"internaldate": datetime(2026, 1, 2, tzinfo=UTC), "id": UUID(int=1)})
+    outcome = Outcome(SUSPECT, Verdict.AMEND, truths=(seen,))
+    assert outcome_from(outcome_text(outcome)).truths[0].row["internaldate"].tzinfo is not None

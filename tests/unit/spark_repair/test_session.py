@@ -1,0 +1,115 @@
+"""How Spark is launched: with the right connector, within bounds, and with nothing secret on a command line."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from model.errors import CannotReach, JavaMissing, WrongUse
+from spark_repair import session
+from spark_repair.session import SparkSettings, connector_coordinates, launch_options
+
+
+def test_each_lane_has_its_connector() -> None:
+    """PySpark 3.5 ships Scala 2.12, PySpark 4 ships 2.13."""
+    assert connector_coordinates("3.5.9") == "com.datastax.spark:spark-cassandra-connector_2.12:3.5.1"
+    assert connector_coordinates("4.3.0") == "com.datastax.spark:spark-cassandra-connector_2.13:3.5.1"
+
+
+def test_another_spark_is_refused_by_name() -> None:
+    """No guess for a version that nobody tried."""
+    with pytest.raises(WrongUse, match="PySpark 5"):
+        connector_coordinates("5.0.0")
+
+
+def test_local_spark_listens_to_this_machine_only(tmp_path: Path) -> None:
+    """With a local master the driver is bound to the loopback address; with another it must be reachable."""
+    local = launch_options(SparkSettings("local[2]", cache=tmp_path))
+    remote = launch_options(SparkSettings("spark://master:7077", cache=tmp_path))
+    assert local["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.bindAddress" not in remote
+
+
+def test_the_bounds_and_the_quiet_are_set(tmp_path: Path) -> None:
+    """Memory is explicit, no second copy of a task, no page, no progress bar, no extensions, hidden secrets."""
+    options = launch_options(SparkSettings(driver_memory="3g", cache=tmp_path))
+    assert options["spark.driver.memory"] == "3g"
+    assert options["spark.speculation"] == "false"
+    assert options["spark.ui.enabled"] == "false"
+    assert options["spark.ui.showConsoleProgress"] == "false"
+    assert "password" in options["spark.redaction.regex"]
+    assert "spark.sql.extensions" not in options
+    assert not any("auth" in name for name in options)
+
+
+def test_settings_of_ones_own_win(tmp_path: Path) -> None:
+    """Somebody who knows the cluster better is heard."""
+    settings = SparkSettings(cache=tmp_path, options={"spark.ui.enabled": "true", "spark.executor.memory": "8g"})
+    options = launch_options(settings)
+    assert options["spark.ui.enabled"] == "true"
+    assert options["spark.executor.memory"] == "8g"
+
+
+def test_the_connector_is_resolved_once_and_then_read_from_disk(tmp_path: Path) -> None:
+    """Unknown or incomplete: Ivy is asked. Known and all there: the files themselves, without a network."""
+    settings = SparkSettings(cache=tmp_path)
+    assert "spark.jars.packages" in launch_options(settings)
+    jar = tmp_path / "ivy" / "a.jar"
+    jar.parent.mkdir()
+    jar.touch()
+    coordinates = launch_options(settings)["spark.jars.packages"]
+    memory = tmp_path / "ivy" / f"{coordinates.replace(':', '_')}.json"
+    memory.write_text(json.dumps([str(jar)]))
+    assert launch_options(settings)["spark.jars"] == str(jar)
+    assert "spark.jars.packages" not in launch_options(settings)
+    jar.unlink()
+    assert "spark.jars.packages" in launch_options(settings)
+
+
+def test_a_spoilt_memory_of_jars_is_forgotten(tmp_path: Path) -> None:
+    """Half a file is no reason to fail."""
+    (tmp_path / "ivy").mkdir()
+    for coordinates in session.CONNECTORS.values():
+        (tmp_path / "ivy" / f"{coordinates.replace(':', '_')}.json").write_text("[")
+    assert "spark.jars.packages" in launch_options(SparkSettings(cache=tmp_path))
+
+
+def test_the_cache_follows_the_users_own_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """XDG_CACHE_HOME is honoured."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert SparkSettings().folder == tmp_path / "mailmend"
+    assert SparkSettings().log == tmp_path / "mailmend" / "spark.log"
+
+
+def test_without_java_it_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What to install stands in the message."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JavaMissing, match="Java 17"), session._environment(SparkSettings(cache=tmp_path)):
+        pytest.fail("never entered")
+
+
+def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Spark is told which Java and Python to use; nobody else is."""
+    monkeypatch.setenv("SPARK_HOME", "/somebody/elses/spark")
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with session._environment(SparkSettings(java_home="/a/java", cache=tmp_path)):
+        assert os.environ["JAVA_HOME"] == "/a/java"
+        assert os.environ["PYSPARK_PYTHON"] == sys.executable
+        assert "SPARK_HOME" not in os.environ
+    assert os.environ["SPARK_HOME"] == "/somebody/elses/spark"
+    assert "PYSPARK_PYTHON" not in os.environ
+    assert "JAVA_HOME" not in os.environ
+
+
+def test_a_spark_that_does_not_start_names_its_log(tmp_path: Path) -> None:
+    """One line of why, and where the rest is."""
+    settings = SparkSettings("spark://nobody:7077", cache=tmp_path)
+    error = session._start_failure(settings, RuntimeError("\n[JAVA_GATEWAY_EXITED] Java gateway exited\n at x"))
+    assert isinstance(error, CannotReach)
+    assert "JAVA_GATEWAY_EXITED" in error.what
+    assert str(settings.log) in str(error)
+    assert "at x" not in str(error)

@@ -1,0 +1,53 @@
+"""Progress is told while Spark works, never backwards, and never at the price of the work."""
+
+import threading
+from collections.abc import Iterator
+
+from spark_repair import watching
+from spark_repair.watching import watched
+from tests.support.progress import SilentProgress
+
+
+def test_what_is_measured_is_told_once() -> None:
+    """Only what is new is added; the last figure is told at the end."""
+    figures: Iterator[int] = iter([5, 5, 9])
+    progress = SilentProgress()
+    told = watching._Told(lambda: next(figures), progress)
+    told.tell()
+    told.tell()
+    assert progress.steps == 5
+    told.tell()
+    assert progress.steps == 9
+
+
+def test_progress_never_goes_back() -> None:
+    """A figure that falls (a stage was forgotten) is not told."""
+    figures = iter([9, 3, 10])
+    progress = SilentProgress()
+    told = watching._Told(lambda: next(figures), progress)
+    for _ in range(3):
+        told.tell()
+    assert progress.steps == 10
+
+
+def test_a_measure_that_fails_fails_nothing() -> None:
+    """The figure is missing, the work goes on."""
+    progress = SilentProgress()
+    with watched(lambda: 1 // 0, progress):
+        pass
+    assert progress.steps == 0
+
+
+def test_it_is_told_during_the_work_too() -> None:
+    """A thread of its own tells, and ends with the block."""
+    seen = threading.Event()
+    progress = SilentProgress()
+
+    def measure() -> int:
+        seen.set()
+        return 7
+
+    with watched(measure, progress):
+        assert seen.wait(10)
+    assert progress.steps == 7
+    assert not [one for one in threading.enumerate() if one.name == "mailmend-progress"]
