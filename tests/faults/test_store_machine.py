@@ -32,7 +32,7 @@ from model.errors import MailmendError, UnknownMessage
 from model.flags import FlagsChange, FlagsMode, parse_flags
 from model.ids import MailboxId
 from model.messages import Place, Stored
-from model.operations import Scan
+from model.operations import Conditional, RemoveIf, Scan
 from model.table import Row
 from repair.blobs import MemoryBlobs
 from repair.clock import MICROS, SystemClock, Timing
@@ -279,8 +279,9 @@ class StoreMachine(RuleBasedStateMachine):
             writer.store.close()
             self.writers[number] = self.new_writer(number)
             self.scan_needed = True
-        except UnknownMessage as error:
-            pytest.fail(f"{operation}: {error}")
+        except UnknownMessage as error:  # right after a late delete only
+            if _place_of(operation) in mailboxes_of(self.rows(IMAP_UID)):
+                pytest.fail(f"{operation}: {error}")
         except MailmendError:
             pass
         writer.actor.arm(())
@@ -289,14 +290,23 @@ class StoreMachine(RuleBasedStateMachine):
     def compare(self, operation: Operation | None = None, stored: Stored | None = None) -> None:
         """The truth is as recorded, changed by this operation at most; what it is now is the record from here on."""
         before, found = self.record, mailboxes_of(self.rows(IMAP_UID))
+        place = _place_of(operation)
         for write in self.network.landed:
-            before = landed_on(before, write) if write.table.name == IMAP_UID.name else before
+            own_removal = (
+                isinstance(operation, Move | Delete) and isinstance(write, RemoveIf) and _removes(write, place)
+            )
+            if write.table.name == IMAP_UID.name and not own_removal:
+                before = landed_on(before, write)
+        if place is not None and place not in before:
+            operation = None  # a late delete was faster
         outcomes = list(operation.outcomes(before, found)) if operation else [before]
         allowed = outcomes[-1:] if stored else outcomes
         assert found in allowed, f"{operation}: acknowledged {stored}, then found {found}, not one of {allowed}"
         if stored and isinstance(operation, Add | Copy | Move):
             assert stored.place in found
             assert stored.place not in self.record
+        if isinstance(operation, Move) and operation.place not in found:
+            assert any(one not in self.record and one.message_id == operation.place.message_id for one in found)
         self.network.landed.clear()
         self.record = found
 
@@ -333,9 +343,17 @@ class StoreMachine(RuleBasedStateMachine):
         return [one for one in expected_suspects(MESSAGES, rows) if one.verdict is not Verdict.LEAK]
 
 
+def _place_of(operation: Operation | None) -> Place | None:
+    return operation.place if isinstance(operation, Copy | Move | Delete | SetFlags) else None
+
+
+def _removes(write: Conditional, place: Place | None) -> bool:
+    return isinstance(write, RemoveIf) and place is not None and write.key == place.key
+
+
 def test_stories_in_memory() -> None:
     """Any order of changes, mishaps, damages, repairs and hours."""
-    run_state_machine_as_test(StoreMachine, settings=_settings(120, 25))
+    run_state_machine_as_test(StoreMachine, settings=_settings(80, 25))
 
 
 def test_stories_on_a_real_server(cassandra: CassandraServer) -> None:
@@ -349,7 +367,7 @@ def test_stories_on_a_real_server(cassandra: CassandraServer) -> None:
                 return _real_arena(cluster, mail_tables, ledger)
 
         try:
-            run_state_machine_as_test(RealMachine, settings=_settings(8, 12))
+            run_state_machine_as_test(RealMachine, settings=_settings(6, 10))
         finally:
             dropped(cluster, names)
 
