@@ -21,6 +21,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from model.errors import CannotReach, JavaMissing, WrongUse
+from repair.clock import SystemClock
+from spark_repair.executors import await_executors
 from spark_repair.shipping import runs_here, ship_packages
 
 CONNECTOR_CLASS: Final = "com.datastax.spark.connector.datasource.CassandraCatalog"
@@ -116,7 +118,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
 
     Raises:
         JavaMissing: no Java was found.
-        CannotReach: Spark did not start; the message names its log.
+        CannotReach: Spark did not start, or has no executors; the message says where to look.
         WrongUse: the running session lacks the connector.
     """
     running = SparkSession.getActiveSession()
@@ -124,6 +126,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
     for name, value in _SQL.items():
         session.conf.set(name, value)
     _check_connector(session)
+    await_executors(session.sparkContext, SystemClock())
     ship_packages(session.sparkContext)
     return session
 

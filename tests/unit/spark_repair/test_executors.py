@@ -1,0 +1,78 @@
+"""Executors are waited for: until they are all there, and not for ever."""
+
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from model.errors import CannotReach, ExitCode
+from spark_repair.executors import LOOK_SECONDS, STEADY_LOOKS, WAIT_SECONDS_MAX, await_executors, steady_number
+from tests.support.clock import VirtualClock
+
+AWAY = "spark://somewhere:7077"
+
+
+def coming(*numbers: int) -> Callable[[], int]:
+    """One number for each look; the last one stays."""
+    looks: Iterator[int] = chain(numbers, repeat(numbers[-1]))
+    return lambda: next(looks)
+
+
+def context(master: str, executors: int, *, stopped: bool = False) -> Any:
+    """As much of Spark's context as is asked."""
+    status = SimpleNamespace(size=lambda: executors + 1)
+    java = SimpleNamespace(isStopped=lambda: stopped, getExecutorMemoryStatus=lambda: status)
+    return SimpleNamespace(master=master, _jsc=SimpleNamespace(sc=lambda: java))
+
+
+def seconds(clock: VirtualClock, since: int) -> float:
+    """How long it took."""
+    return (clock.micros() - since) / 1_000_000
+
+
+def test_it_waits_until_no_more_come() -> None:
+    """Two seconds without a newcomer; one that comes meanwhile begins them anew."""
+    clock = VirtualClock()
+    begun = clock.micros()
+    assert steady_number(coming(0, 0, 1, 1, 2), AWAY, clock) == 2
+    assert seconds(clock, begun) == (4 + STEADY_LOOKS) * LOOK_SECONDS
+
+
+def test_none_in_the_end_is_said() -> None:
+    """Where to look, and how to go on without."""
+    clock = VirtualClock()
+    begun = clock.micros()
+    with pytest.raises(CannotReach, match="no executor") as told:
+        steady_number(coming(0), AWAY, clock)
+    assert AWAY in str(told.value)
+    assert "--spark-conf" in str(told.value)
+    assert told.value.exit_code is ExitCode.CANNOT_REACH
+    assert seconds(clock, begun) == WAIT_SECONDS_MAX
+
+
+def test_executors_that_come_and_go_are_taken_in_the_end() -> None:
+    """A restless cluster is slow, but not refused."""
+    clock = VirtualClock()
+    restless = chain.from_iterable(repeat((3, 4)))
+    assert steady_number(lambda: next(restless), AWAY, clock) == 4
+
+
+def test_an_application_that_the_cluster_ended_is_no_crash() -> None:
+    """At once, and in one sentence."""
+    clock = VirtualClock()
+    begun = clock.micros()
+    with pytest.raises(CannotReach, match="ended our application"):
+        await_executors(context(AWAY, 0, stopped=True), clock)
+    assert clock.micros() == begun
+
+
+def test_the_driver_is_no_executor_and_one_process_waits_for_nobody() -> None:
+    """Spark counts the driver among those that keep blocks."""
+    clock = VirtualClock()
+    begun = clock.micros()
+    await_executors(context("local[2]", 0), clock)
+    assert clock.micros() == begun
+    await_executors(context(AWAY, 1), clock)
+    assert seconds(clock, begun) == STEADY_LOOKS * LOOK_SECONDS
