@@ -21,7 +21,10 @@ from model.errors import (
     WrongUse,
 )
 
-_NO_KEYSPACE: Final = re.compile(r"Couldn't find keyspace|or any similarly named keyspaces")
+# On Spark 4 the connector fails on its way to saying so: the class of its own exception is gone.
+_NO_KEYSPACE: Final = re.compile(
+    r"Couldn't find keyspace|or any similarly named keyspaces|NoSuchNamespaceException|NoSuchDatabaseException"
+)
 _NO_TABLE: Final = re.compile(r"Couldn't find table (\w+)|unconfigured table (\w+)")
 _NO_COLUMN: Final = re.compile(r"UNRESOLVED_COLUMN.* with name `(\w+)`")
 _NO_CENTRE: Final = re.compile(r"Could not determine suitable nodes in local DC")
