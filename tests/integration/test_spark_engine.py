@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from cql.contact import Contact
 from cql.session import CassandraCluster, connect
-from model.errors import AccessDenied, CannotReach, MailmendError, SchemaMismatch, UnknownKeyspace
+from model.errors import CannotReach, MailmendError, UnknownKeyspace
 from repair.clock import SystemClock, Timing, take_as_of
 from repair.decide import MENDABLE, Verdict
 from repair.findings import Errand, Survey, Suspect

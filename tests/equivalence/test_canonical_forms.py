@@ -1,0 +1,197 @@
+"""Two rows agree in Spark exactly when they agree in Python: canonical forms and fingerprints, over random rows."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from model.catalog import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
+from model.table import Row, Table, canonical_value, rows_agree
+from repair.records import conditions_of
+from spark_repair.frames import BITS, ONE, TWO, Layout, canonical, columns_read, mirror_frame, truth_frame
+
+pytestmark = pytest.mark.spark
+
+_SPARK: dict[str, DataType] = {
+    "timeuuid": StringType(),
+    "bigint": LongType(),
+    "int": IntegerType(),
+    "boolean": BooleanType(),
+    "text": StringType(),
+    "timestamp": TimestampType(),
+    "set<text>": ArrayType(StringType()),
+}
+_FEW = st.sampled_from
+_CELLS: dict[str, st.SearchStrategy[Any]] = {
+    "timeuuid": st.none() | st.uuids(),
+    "bigint": st.none() | _FEW([0, 1, 2, -1, 2**62]),
+    "int": st.none() | _FEW([0, 1, 2**31 - 1]),
+    "boolean": st.none() | st.booleans(),
+    "text": st.none() | _FEW(["", "a", "ab", "ä", "1_2_3"]),
+    "timestamp": st.none() | _FEW([datetime(1970, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, 3, 4, 5, 6000, tzinfo=UTC)]),
+    "set<text>": st.none() | st.frozensets(_FEW(["a", "b", "ab", ""])),
+}
+
+
+def rows_of(table: Table) -> st.SearchStrategy[dict[str, Any]]:
+    """Rows of a table: keys always there, everything else maybe, from values that often meet."""
+    known = st.uuids()
+    return st.fixed_dictionaries(
+        {
+            column.name: (known if column.type == "timeuuid" else st.integers(1, 3))
+            if column.in_key or column.name == "messageid"
+            else _CELLS[column.type]
+            for column in table.columns
+        }
+    )
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[Row, Row]:
+    """A truth row, and a projection row that differs from what it demands in nothing, in form only, or in a cell."""
+    truth = draw(rows_of(IMAP_UID))
+    projection = MESSAGES.mirror.row_of(truth)
+    for column in draw(
+        st.lists(_FEW([one for one in MESSAGES.mirror.compared if one.name != "messageid"]), max_size=2)
+    ):
+        projection[column.name] = draw(_CELLS[column.type])
+    return truth, projection
+
+
+def frame(spark: SparkSession, table: Table, rows: Sequence[Row]) -> Any:
+    """Rows as the connector brings them: UUIDs as text, sets as arrays (in whatever order)."""
+    schema = StructType([StructField(column.name, _SPARK[column.type]) for column in table.columns])
+    return spark.createDataFrame(
+        [tuple(_told(row.get(column.name)) for column in table.columns) for row in rows], schema
+    )
+
+
+def _told(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str() | datetime():
+            return value
+        case frozenset():
+            return sorted(value, reverse=len(value) % 2 == 0)
+        case _:
+            return str(value)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(some=st.lists(pairs(), min_size=20, max_size=40))
+def test_rows_agree_in_both_or_in_neither(spark: SparkSession, some: list[tuple[Row, Row]]) -> None:
+    """The fingerprints of a truth and of its projection are equal exactly when `rows_agree` says so."""
+    truths = truth_frame(MESSAGES, frame(spark, IMAP_UID, [one for one, _ in some]), accept_torn=False)
+    mirrored = mirror_frame(MESSAGES, frame(spark, MESSAGE_ID, [other for _, other in some]))
+    for (truth, projection), ours, theirs in zip(some, truths.collect(), mirrored.collect(), strict=True):
+        same = (ours[ONE], ours[TWO]) == (theirs[ONE], theirs[TWO])
+        assert same == MESSAGES.mirror.agree(truth, projection), (truth, projection)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(some=st.lists(rows_of(IMAP_UID), min_size=10, max_size=30), accept_torn=st.booleans())
+def test_bits_say_what_the_declarations_say(spark: SparkSession, some: list[Row], *, accept_torn: bool) -> None:
+    """Torn or whole, and each condition: as `Mirror.whole` and `Condition.holds` have it."""
+    layout = Layout(MESSAGES)
+    told = truth_frame(MESSAGES, frame(spark, IMAP_UID, some), accept_torn=accept_torn).collect()
+    for row, compact in zip(some, told, strict=True):
+        torn = bool(compact[BITS] >> layout.torn & 1)
+        assert torn == (not accept_torn and not MESSAGES.mirror.whole(row))
+        for condition in conditions_of(MESSAGES):
+            assert bool(compact[BITS] >> layout.holds(condition) & 1) == condition.holds(row)
+        assert not compact[BITS] >> layout.lost & 1
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(some=st.lists(rows_of(IMAP_UID), min_size=10, max_size=30))
+def test_each_cell_has_one_canonical_form(spark: SparkSession, some: list[Row]) -> None:
+    """Column by column: null and false, null and empty, any order, a null thread, a null modseq."""
+    names = {column.name: column.name for column in IMAP_UID.columns}
+    forms = [canonical(column, names).alias(column.name) for column in MESSAGES.mirror.compared]
+    for row, told in zip(some, frame(spark, IMAP_UID, some).select(*forms).collect(), strict=True):
+        for column in MESSAGES.mirror.compared:
+            assert _read(told[column.name]) == _read(canonical_value(column, row)), column.name
+
+
+def _read(value: Any) -> Any:
+    """Both sides' values, comparable: arrays and sets as sorted lists, instants in UTC, ids as text."""
+    match value:
+        case list() | frozenset():
+            return sorted(value)
+        case datetime():
+            return value.astimezone(UTC)
+        case None | bool() | int() | str():
+            return value
+        case _:
+            return str(value)
+
+
+AMBIGUOUS = [
+    ({"internaldate": datetime(2026, 1, 1, tzinfo=UTC)}, {"save_date": datetime(2026, 1, 1, tzinfo=UTC)}),
+    ({"userflags": frozenset({"a"})}, {"headercontent": "a"}),
+    ({"userflags": frozenset({"a", "b"})}, {"userflags": frozenset({"ab"})}),
+    ({"userflags": frozenset({""})}, {"userflags": None}),
+    ({"headercontent": ""}, {"headercontent": None}),
+    ({"bodystartoctet": 0}, {"bodystartoctet": None}),
+    ({"flagseen": True}, {"flagrecent": True}),
+    ({"bodystartoctet": 5}, {"fullcontentoctets": 5}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), AMBIGUOUS)
+def test_cells_that_only_look_alike_have_other_fingerprints(
+    spark: SparkSession, one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """Spark's hash passes over nulls and runs arrays together: ours does not."""
+    empty: Row = dict.fromkeys(IMAP_UID.names) | {"messageid": "m", "mailboxid": "b", "uid": 1}
+    rows = [{**empty, **one}, {**empty, **other}]
+    assert not rows_agree(MESSAGES.mirror.compared, *rows)
+    first, second = truth_frame(MESSAGES, frame(spark, IMAP_UID, rows), accept_torn=False).collect()
+    assert (first[ONE], first[TWO]) != (second[ONE], second[TWO])
+    assert first[ONE] != second[ONE]
+
+
+def test_both_hashes_are_different_functions(spark: SparkSession) -> None:
+    """Two seeds: the second hash is not the first one over again."""
+    rows = [dict.fromkeys(IMAP_UID.names) | {"messageid": "m", "mailboxid": "b", "uid": n} for n in range(1, 30)]
+    told = truth_frame(MESSAGES, frame(spark, IMAP_UID, rows), accept_torn=False).collect()
+    assert all(row[ONE] != row[TWO] for row in told)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.truth.spelling)
+def test_what_is_read_is_what_is_needed(family: Any) -> None:
+    """Each table once, its key among the columns, every column one of its own."""
+    read = columns_read(family)
+    assert list(read) == [table.spelling for table in family.tables]
+    for table, columns in read.values():
+        assert {column.name for column in table.key} <= set(columns) <= set(table.names)
+
+
+def test_a_dotted_column_is_one_column(spark: SparkSession) -> None:
+    """A field of a user type is compared under its own name, with its dot."""
+    paths = FAMILIES[1]
+    row = {"id": "1", "mailboxbase.namespace": "#private", "mailboxbase.user": "bob", "name": "INBOX", "uidvalidity": 1}
+    schema = StructType(
+        [StructField(c.name, _SPARK[c.type]) for c in paths.mirror.table.columns if not c.type.startswith("frozen")]
+    )
+    seen = mirror_frame(paths, spark.createDataFrame([tuple(row[name] for name in schema.names)], schema))
+    truth = {"namespace": "#private", "user": "bob", "mailboxname": "INBOX", "mailboxid": "1", "uidvalidity": 1}
+    table = paths.truth
+    wanted = truth_frame(paths, frame(spark, table, [truth]), accept_torn=False)
+    assert seen.select(ONE, TWO).collect() == wanted.select(ONE, TWO).collect()
+    assert seen.select(sf.col("mailboxid")).collect()[0][0] == "1"
