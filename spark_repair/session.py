@@ -203,10 +203,17 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
+def _reason(error: Exception) -> str:
+    """The line that says why; the first line of an error from Java only says what Python had called."""
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+    if any("stopped SparkContext" in line for line in lines):
+        return "no master answers there, or it ended our application"
+    return next((line for line in lines if not line.startswith("An error occurred while")), type(error).__name__)
+
+
 def _start_failure(settings: SparkSettings, error: Exception) -> CannotReach:
-    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return CannotReach(
-        f"Spark did not start on {settings.master}: {reason}",
+        f"Spark did not start on {settings.master}: {_reason(error)}",
         mend=f"Its log says more: {settings.log}. Without Spark: --engine local.",
     )
 

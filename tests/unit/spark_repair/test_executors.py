@@ -9,6 +9,7 @@ import pytest
 
 from model.errors import CannotReach, ExitCode
 from spark_repair.executors import LOOK_SECONDS, STEADY_LOOKS, WAIT_SECONDS_MAX, await_executors, steady_number
+from spark_repair.session import SparkSettings, _start_failure
 from tests.support.clock import VirtualClock
 
 AWAY = "spark://somewhere:7077"
@@ -76,3 +77,22 @@ def test_the_driver_is_no_executor_and_one_process_waits_for_nobody() -> None:
     assert clock.micros() == begun
     await_executors(context(AWAY, 1), clock)
     assert seconds(clock, begun) == STEADY_LOOKS * LOOK_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was created at:",
+            "no master answers",
+        ),
+        ("java.lang.IllegalArgumentException: Executor memory 1 must be at least 471859200.", "must be at least"),
+    ],
+)
+def test_a_cluster_that_does_not_take_us_is_told_by_its_reason(said: str, told: str) -> None:
+    """Not by the name of the Java method that Python had called."""
+    error = RuntimeError(f"An error occurred while calling None.org.apache.spark.sql.SparkSession.\n: {said}\n\tat x.Y")
+    failure = _start_failure(SparkSettings(AWAY), error)
+    assert f"Spark did not start on {AWAY}: " in failure.what
+    assert told in failure.what
+    assert "An error occurred" not in failure.what
