@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 import click
 
-from admin.breaking import Damage, break_one_by_one
+from admin.breaking import Breaker, Damage, break_one_by_one
 from admin.local import LocalCluster, Wishes, local_cluster
 from admin.local.layout import default_layout
 from admin.local.ports import free_port
@@ -28,12 +29,16 @@ from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
 from model.errors import MailmendError
 from model.operations import Scan, Write
+from model.table import Row
 
 KEYSPACE: Final = "apache_james"
 USER: Final = "bob@example.org"
 HOST: Final = "127.0.0.1"
 MESSAGES_MIN: Final = 60
 """Fewer would leave some kinds of damage without a message to hurt."""
+
+ARCHIVED: Final = 20
+"""Mails of a second, smaller mailbox, where nothing is in doubt: a counter is mended only in such a one."""
 
 _FINE_OR_DRIFT: Final = (0, 1)
 _QUIET: Final = ("--no-writers", "--delay", "1s")
@@ -108,6 +113,7 @@ def _play(shell: Shell, messages: int, engine: str) -> None:
     _say(2, "Mail arrives: the truth first, then every projection")
     shell.type("schema", "apply")
     shell.type("load", str(_mbox(shell.folder, messages)), "--user", USER, "--mailbox", "INBOX")
+    shell.type("load", str(_mbox(shell.folder, ARCHIVED, "archive")), "--user", USER, "--mailbox", "Archive")
     _say(3, "Production happens")
     _break(shell.port)
     _say(4, "Find it, without touching anything")
@@ -136,10 +142,18 @@ def _break(port: int) -> None:
 
 
 def _damages(place: Place) -> list[Damage]:
+    """Every kind of damage in the larger mailbox; the wrong counter in the other one, if there is one."""
     (family, *_) = place.families()
-    truth = family.truth
-    healthy = sorted(place.mail.scan(Scan(truth, truth.names)), key=lambda row: row["uid"])
-    return break_one_by_one(healthy, place.clock.micros(), each=3, family=family)
+    truth, now = family.truth, place.clock.micros()
+    mailboxes: dict[UUID, list[Row]] = {}
+    for row in sorted(place.mail.scan(Scan(truth, truth.names)), key=lambda row: row["uid"]):
+        mailboxes.setdefault(row["mailboxid"], []).append(row)
+    inbox, *others = sorted(mailboxes.values(), key=len, reverse=True)
+    damages = break_one_by_one(inbox, now, each=3, family=family)
+    if not others:
+        return damages
+    wrong = Breaker(family, now).counter(others[0][0])
+    return [*(damage for damage in damages if damage.kind != wrong.kind), wrong]
 
 
 def _written(place: Place, writes: Sequence[Write]) -> Iterable[MailmendError]:
@@ -151,23 +165,23 @@ def _written(place: Place, writes: Sequence[Write]) -> Iterable[MailmendError]:
             yield error
 
 
-def _mbox(folder: Path, messages: int) -> Path:
+def _mbox(folder: Path, messages: int, name: str = "inbox") -> Path:
     """A mail folder as any server might export it: some read, some flagged, some deleted."""
-    path = folder / "inbox.mbox"
+    path = folder / f"{name}.mbox"
     with path.open("w", encoding="utf-8") as out:
         for number in range(messages):
-            out.write(_mail(number))
+            out.write(_mail(number, name))
     return path
 
 
-def _mail(number: int) -> str:
+def _mail(number: int, folder: str) -> str:
     sent = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
     status = ("RO", "O", "")[number % 3]
     marks = ("", "F", "A", "", "D")[number % 5]
     return (
         f"From alice@example.org {sent:%a %b %d %H:%M:%S %Y}\n"
         f"From: Alice <alice@example.org>\nTo: Bob <{USER}>\nDate: {sent:%a, %d %b %Y %H:%M:%S +0000}\n"
-        f"Message-ID: <{number}@example.org>\nSubject: Letter {number}\nStatus: {status}\nX-Status: {marks}\n"
+        f"Message-ID: <{folder}.{number}@example.org>\nSubject: Letter {number}\nStatus: {status}\nX-Status: {marks}\n"
         f"\nDear Bob,\n\nthis is letter {number}.\n\nAlice\n\n"
     )
 
