@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ from tests.support.servers import CassandraServer
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.spark]
 
-MAIL, HEALTHY, BOOK = "d_spark_mail", "d_spark_healthy", "d_spark_ledger"
+MAIL, HEALTHY, BOOK = (f"d_spark_{kind}_{uuid4().hex[:8]}" for kind in ("mail", "healthy", "ledger"))
 CLOCK = SystemClock()
 SURVEY = Survey(james_families())
 

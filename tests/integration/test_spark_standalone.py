@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.cassandra, pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("admin", "cql", "mailqueue", "model", "repair", "spark_repair")
-MAIL, BOOK = "d_cluster_mail", "d_cluster_ledger"
+MAIL, BOOK = (f"d_cluster_{kind}_{uuid4().hex[:8]}" for kind in ("mail", "ledger"))
 SMALL = {"spark.executor.memory": "512m", "spark.driver.memory": "512m", "spark.driver.host": "127.0.0.1"}
 SECONDS_MAX = 500
 
@@ -65,12 +66,12 @@ def where(cassandra: CassandraServer) -> list[str]:
 
 
 def answer_of(command: list[str], exit_code: int, **env: str) -> dict[str, Any]:
-    """The one JSON object that a command prints."""
+    """The one JSON object that a command prints: the last line, for spark-submit puts stderr before it on stdout."""
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False, cwd=ROOT, env={**os.environ, **env}
     )
     assert done.returncode == exit_code, done.stderr[-3000:]
-    answer: dict[str, Any] = json.loads(done.stdout)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 

@@ -11,8 +11,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from admin.local.ports import free_port
-
 WORKERS = 2
 _UP_SECONDS = 120
 
@@ -28,7 +26,7 @@ def spark_home() -> Path:
 @contextmanager
 def standalone_cluster(folder: Path) -> Iterator[str]:
     """The master's URL, once both workers have joined; all of it ends with the block."""
-    port, page = free_port(), free_port()
+    port, page = _free_ports(2)
     url = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:
         where = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page)]
@@ -40,6 +38,15 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
             stack.enter_context(_daemon(folder, f"worker{number}", "org.apache.spark.deploy.worker.Worker", worker))
         _wait("both workers", lambda: _alive(page) == WORKERS)
         yield url
+
+
+def _free_ports(number: int) -> list[int]:
+    """Ports that nobody listens on, all different: they are held until the last is found."""
+    with ExitStack() as stack:
+        held = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in held]
 
 
 @contextmanager
