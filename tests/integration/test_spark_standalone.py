@@ -1,110 +1,143 @@
-"""mailmend on a Spark cluster of its own processes: by --master, and from a zip by spark-submit."""
+"""mailmend on a Spark cluster: a real master with two workers, and `spark-submit` with the zip of our packages."""
 
 import json
-import os
+import shutil
 import subprocess
 import sys
-import zipfile
-from collections.abc import Iterator
-from importlib.metadata import version
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from cql.contact import Contact
 from cql.session import CassandraCluster, connect
-from spark_repair.session import SparkSettings, connector_coordinates, launch_options
+from spark_repair.session import SparkSettings, launch_options
+from tests.support.commands import contact_of
 from tests.support.james import load_james
 from tests.support.keyspaces import dropped
 from tests.support.servers import CassandraServer
-from tests.support.standalone import spark_home, standalone_cluster
+from tests.support.spark_cluster import HOME, SparkCluster, bare_python, small_environment, spark_cluster
+
+TOP = Path(__file__).parents[2]
+UV = TOP / ".uv" / "bin" / "uv"
+QUICK = ("--no-writers", "--delay", "0s", "--json")
+# The first compiler only, in JVMs of a short life.
+SMALL = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+DAMAGE = {"PROJECT": 19, "AMEND": 127, "WITHDRAW": 36}
+LOST = {"LOST_CONTENT": 18}
+LEAKS = {"LEAK": 83}
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.spark, pytest.mark.slow]
+needs_uv = pytest.mark.skipif(not (UV.exists() or shutil.which("uv")), reason="needs uv, which `make` installs")
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("admin", "cql", "mailqueue", "model", "repair", "spark_repair")
-MAIL, BOOK = (f"d_cluster_{kind}_{uuid4().hex[:8]}" for kind in ("mail", "ledger"))
-SMALL = {"spark.executor.memory": "512m", "spark.driver.memory": "512m", "spark.driver.host": "127.0.0.1"}
-SECONDS_MAX = 500
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """One master and two workers, whose Python has never heard of mailmend."""
+    with spark_cluster(tmp_path_factory.mktemp("spark")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
 def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
-    """A session of the driver, over a keyspace with 200 damages."""
-    with connect(Contact((cassandra.host,), cassandra.port, cassandra.local_dc)) as cluster:
-        dropped(cluster, (MAIL, BOOK))
-        load_james(cluster, MAIL, damaged=True)
+    """A session of the driver."""
+    with connect(contact_of(cassandra)) as cluster:
         yield cluster
-        dropped(cluster, (MAIL, BOOK))
-
-
-@pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A master with two workers of one core and 512 MB."""
-    with standalone_cluster(tmp_path_factory.mktemp("spark")) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")
 def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Our packages as `make zip` makes them: what the wheel holds."""
-    path = tmp_path_factory.mktemp("zip") / "mailmend.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for package in PACKAGES:
-            for file in sorted((ROOT / package).rglob("*")):
-                if file.is_file() and "__pycache__" not in file.parts:
-                    archive.write(file, file.relative_to(ROOT))
-    return path
+    """What `make zip` makes."""
+    folder = tmp_path_factory.mktemp("dist")
+    uv = str(UV) if UV.exists() else "uv"
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(TOP)], check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel.rename(folder / "mailmend.zip")
 
 
-def where(cassandra: CassandraServer) -> list[str]:
-    """The options that name the server and the keyspaces."""
-    address = ["--host", cassandra.host, "--port", str(cassandra.port), "--local-dc", cassandra.local_dc]
-    return [*address, "--keyspace", MAIL, "--ledger-keyspace", BOOK, "--json"]
+@pytest.fixture
+def keyspace(cluster: CassandraCluster) -> Iterator[str]:
+    """The keyspace of James with its 200 damages."""
+    name = f"k_spark_{uuid4().hex[:8]}"
+    load_james(cluster, name, damaged=True)
+    yield name
+    dropped(cluster, (name, f"{name}_ledger"))
 
 
-def answer_of(command: list[str], exit_code: int, **env: str) -> dict[str, Any]:
-    """The one JSON object that a command prints: the last line, for spark-submit puts stderr before it on stdout."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False, cwd=ROOT, env={**os.environ, **env}
-    )
-    assert done.returncode == exit_code, done.stderr[-3000:]
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+def place(server: CassandraServer, keyspace: str) -> tuple[str, ...]:
+    """Where the mail is, as options."""
+    where = ("--host", server.host, "--port", str(server.port))
+    return (*where, "--keyspace", keyspace, "--ledger-keyspace", f"{keyspace}_ledger")
 
 
-def test_a_repair_runs_on_two_workers(cassandra: CassandraServer, cluster: CassandraCluster, master: str) -> None:
-    """Given a master and two workers, when a repair is sent there, then 182 places are mended on its executors."""
-    conf = [part for name, value in SMALL.items() for part in ("--spark-conf", f"{name}={value}")]
-    command = [sys.executable, "-m", "admin.cli", "repair", "messages", "--no-writers", "--delay", "0s"]
-    answer = answer_of([*command, "--master", master, *conf, *where(cassandra)], exit_code=1)
-    assert answer["findings"]["messageIdTable"]["LOST_CONTENT"] == 18
-    assert sum(answer["fixed"].values()) >= 182
-    assert answer["failed"] == 0
+def settings(option: str, values: Mapping[str, str]) -> Sequence[str]:
+    """Settings of Spark as options."""
+    return tuple(chain.from_iterable((option, f"{name}={value}") for name, value in values.items()))
 
 
-def test_spark_submit_checks_from_a_zip(
-    cassandra: CassandraServer, cluster: CassandraCluster, master: str, zipped: Path
+def said(command: Sequence[str | Path], folder: Path, python: Path, code: int = 0) -> str:
+    """What a process says that runs far from the checkout, with Spark's Python named to it."""
+    own = {"HOME": str(folder), "XDG_CACHE_HOME": str(SparkSettings().folder.parent), "PYSPARK_PYTHON": str(python)}
+    environment = small_environment() | own
+    ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert ended.returncode == code, ended.stderr
+    return ended.stdout
+
+
+def test_the_workers_know_nothing_of_mailmend(standalone: SparkCluster, tmp_path: Path) -> None:
+    """Else the test below would prove little: the libraries are there, our packages are not."""
+    said([standalone.python, "-c", "import cassandra, pyspark, tenacity"], tmp_path, standalone.python)
+    said([standalone.python, "-c", "import repair"], tmp_path, standalone.python, code=1)
+
+
+def test_a_cluster_mends_what_one_process_does(
+    standalone: SparkCluster, cassandra: CassandraServer, keyspace: str, tmp_path: Path
 ) -> None:
-    """Given only the zip, when spark-submit runs the command, then the answer is the same object as ever."""
-    conf = [part for name, value in SMALL.items() for part in ("--conf", f"{name}={value}")]
-    submit = [str(spark_home() / "bin" / "spark-submit"), "--master", master, *conf, *connector()]
-    check = ["check", "messages", "--no-recheck", *where(cassandra)]
-    answer = answer_of(
-        [*submit, "--py-files", str(zipped), str(ROOT / "admin" / "submit.py"), *check],
-        exit_code=1,
-        PYSPARK_PYTHON=sys.executable,
-        PYSPARK_DRIVER_PYTHON=sys.executable,
-    )
-    assert answer["scanned"]["imapUidTable"] > 0
-    assert answer["findings"]["messageV3"] == {"LEAK": 83}
+    """Executors get mailmend from the driver: 182 mended, 18 lost contents and 83 leaks left, twice."""
+
+    def mailmend(*arguments: str) -> dict[str, Any]:
+        where = ("--master", standalone.master, *settings("--spark-conf", SMALL), *place(cassandra, keyspace))
+        command = [sys.executable, "-m", "admin.cli", *arguments, *QUICK, *where]
+        found: dict[str, Any] = json.loads(said(command, tmp_path, standalone.python, code=1))
+        return found
+
+    mended = mailmend("repair", "messages")
+    assert mended["findings"] == {"messageIdTable": DAMAGE | LOST, "messageV3": LEAKS}
+    assert (mended["fixed"], mended["left"], mended["failed"]) == (DAMAGE, LOST, 0)
+    assert mailmend("check", "messages")["findings"] == {"messageIdTable": LOST, "messageV3": LEAKS}
 
 
-def connector() -> list[str]:
-    """The connector as it is on this machine's disk, else by its coordinates, as a person would write it."""
-    known = launch_options(SparkSettings())
-    if "spark.jars" in known:
-        return ["--jars", known["spark.jars"]]
-    return ["--packages", connector_coordinates(version("pyspark"))]
+@needs_uv
+def test_spark_submit_runs_the_zip(cassandra: CassandraServer, keyspace: str, zipped: Path, tmp_path: Path) -> None:
+    """All of mailmend from the zip, by Spark's own script: what it finds, its report, its exit code."""
+    launched = launch_options(SparkSettings())
+    connector = {name: value for name, value in launched.items() if name.startswith("spark.jars")}
+    script: list[str | Path] = [HOME / "bin" / "spark-submit", "--master", "local[2]", "--py-files", zipped]
+    submit = [*script, *settings("--conf", SMALL | connector), TOP / "admin" / "submit.py"]
+    report = ("--report", tmp_path / "drift.html")
+    command = [*submit, "check", "messages", *QUICK, *report, *place(cassandra, keyspace)]
+
+    lines = said(command, tmp_path, bare_python(tmp_path), code=1).splitlines()  # spark-submit adds what was on stderr
+
+    (found,) = (json.loads(line) for line in lines if line.startswith("{"))
+    assert found["findings"] == {"messageIdTable": DAMAGE | LOST, "messageV3": LEAKS}
+    assert "LOST_CONTENT" in (tmp_path / "drift.html").read_text()
+
+
+@needs_uv
+def test_runbooks_are_read_out_of_the_zip(zipped: Path, tmp_path: Path) -> None:
+    """The very page of the checkout."""
+    python = bare_python(tmp_path)
+    script = f"import sys; sys.path.insert(0, {str(zipped)!r}); from admin.cli import main; main()"
+
+    page = said([python, "-c", script, "runbook", "show", "flags-differ"], tmp_path, python)
+
+    assert page == (TOP / "runbooks" / "flags-differ.md").read_text()
+    assert "flags-differ" in said([python, "-c", script, "runbook", "list"], tmp_path, python)
