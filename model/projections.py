@@ -34,23 +34,16 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
-    """One projection row for each truth row: the same columns, under another key.
+class Derived:
+    """What every projection has: the table that it follows from, its own, and how the keys of the two correspond.
 
     Attributes:
         key: (projection column, truth column) for each primary key column of the projection.
-        compared: columns of the projection that must agree with the truth's, in canonical form.
-        renamed: (projection column, truth column) where the two names differ outside the key.
-        required: truth columns that every insert writes; a truth row lacking one is TORN.
     """
 
     truth: Table
     table: Table
     key: tuple[tuple[str, str], ...]
-    compared: tuple[Column, ...]
-    renamed: tuple[tuple[str, str], ...] = ()
-    required: tuple[str, ...] = ()
-    report_only: bool = False
 
     @property
     def name(self) -> str:
@@ -60,6 +53,22 @@ class Mirror:
     def key_of(self, truth: Row) -> Key:
         """The projection's key for a truth row."""
         return tuple(truth[column] for _, column in self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror(Derived):
+    """One projection row for each truth row: the same columns, under another key.
+
+    Attributes:
+        compared: columns of the projection that must agree with the truth's, in canonical form.
+        renamed: (projection column, truth column) where the two names differ outside the key.
+        required: truth columns that every insert writes; a truth row lacking one is TORN.
+    """
+
+    compared: tuple[Column, ...]
+    renamed: tuple[tuple[str, str], ...] = ()
+    required: tuple[str, ...] = ()
+    report_only: bool = False
 
     def row_of(self, truth: Row) -> dict[str, object]:
         """The projection row that a truth row demands: its key, and every other column that both tables have."""
@@ -76,60 +85,24 @@ class Mirror:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Derived):
     """A row made of a key alone for each truth row that satisfies a condition."""
 
-    truth: Table
-    table: Table
-    key: tuple[tuple[str, str], ...]
     when: Condition
 
-    @property
-    def name(self) -> str:
-        """The name in findings."""
-        return self.table.spelling
-
-    def key_of(self, truth: Row) -> Key:
-        """The projection's key for a truth row."""
-        return tuple(truth[column] for _, column in self.key)
-
 
 @dataclass(frozen=True, slots=True)
-class Union:
+class Union(Derived):
     """A set column gathered over all truth rows of a group; a superset is fine, so it only ever grows."""
 
-    truth: Table
-    table: Table
-    key: tuple[tuple[str, str], ...]
     column: str
-
-    @property
-    def name(self) -> str:
-        """The name in findings."""
-        return self.table.spelling
-
-    def key_of(self, truth: Row) -> Key:
-        """The group that a truth row belongs to."""
-        return tuple(truth[column] for _, column in self.key)
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Derived):
     """Counters over all truth rows of a group: (counter column, condition, or None to count every row)."""
 
-    truth: Table
-    table: Table
-    key: tuple[tuple[str, str], ...]
     counters: tuple[tuple[str, Condition | None], ...]
-
-    @property
-    def name(self) -> str:
-        """The name in findings."""
-        return self.table.spelling
-
-    def key_of(self, truth: Row) -> Key:
-        """The group that a truth row belongs to."""
-        return tuple(truth[column] for _, column in self.key)
 
     def deltas_of(self, truth: Row) -> dict[str, int]:
         """What one truth row adds to each counter."""
@@ -137,21 +110,8 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class Content(Derived):
     """What every truth row must have beside it; rows may share it; one that no truth names is a LEAK."""
-
-    truth: Table
-    table: Table
-    key: tuple[tuple[str, str], ...]
-
-    @property
-    def name(self) -> str:
-        """The name in findings."""
-        return self.table.spelling
-
-    def key_of(self, truth: Row) -> Key:
-        """The content's key for a truth row."""
-        return tuple(truth[column] for _, column in self.key)
 
 
 Projection = Mirror | Filter | Union | Counts | Content
