@@ -3,12 +3,17 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from admin.local import Wishes
 from tests.support.servers import CassandraServer, ThreeNodes, local_node, one_node, three_local_nodes
 from tests.support.spark import spark
 
 __all__ = ["spark"]
+
+# A busy machine is no finding: no example fails for being slow.
+settings.register_profile("mailmend", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("mailmend")
 
 _NEED_CASSANDRA = {"cassandra", "cassandra41", "three_nodes", "throwaway"}
 

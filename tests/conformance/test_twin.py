@@ -103,7 +103,7 @@ def shown(tables: Tables, key: Key) -> list[Seen]:
 
 
 @pytest.mark.cassandra
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(operations=st.lists(st.one_of(writes, writes, conditionals), max_size=10))
 def test_the_twin_shows_what_cassandra_shows(keyspace: Keyspace, operations: list[Write | Conditional]) -> None:
     """Given any operations, both answer each of them alike, and afterwards show the same rows at the same times."""

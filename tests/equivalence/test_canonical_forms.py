@@ -92,7 +92,7 @@ def _told(value: Any) -> Any:
             return str(value)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(some=st.lists(pairs(), min_size=20, max_size=40))
 def test_rows_agree_in_both_or_in_neither(spark: SparkSession, some: list[tuple[Row, Row]]) -> None:
     """The fingerprints of a truth and of its projection are equal exactly when `rows_agree` says so."""
@@ -103,7 +103,7 @@ def test_rows_agree_in_both_or_in_neither(spark: SparkSession, some: list[tuple[
         assert same == MESSAGES.mirror.agree(truth, projection), (truth, projection)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(some=st.lists(rows_of(IMAP_UID), min_size=10, max_size=30), accept_torn=st.booleans())
 def test_bits_say_what_the_declarations_say(spark: SparkSession, some: list[Row], *, accept_torn: bool) -> None:
     """Torn or whole, and each condition: as `Mirror.whole` and `Condition.holds` have it."""
@@ -117,7 +117,7 @@ def test_bits_say_what_the_declarations_say(spark: SparkSession, some: list[Row]
         assert not compact[BITS] >> layout.lost & 1
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(some=st.lists(rows_of(IMAP_UID), min_size=10, max_size=30))
 def test_each_cell_has_one_canonical_form(spark: SparkSession, some: list[Row]) -> None:
     """Column by column: null and false, null and empty, any order, a null thread, a null modseq."""

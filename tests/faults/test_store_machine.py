@@ -391,7 +391,6 @@ def _settings(stories: int, steps: int) -> settings:
     return settings(
         max_examples=stories,
         stateful_step_count=steps,
-        deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),
     )

@@ -109,7 +109,7 @@ def test_a_user_type_reads_back_as_it_was_declared(cluster: CassandraCluster) ->
 
 
 @given(table=tables())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_a_table_reads_back_as_it_was_declared(cluster: CassandraCluster, table: Table) -> None:
     """Keys and their order, columns and their types, comment, compaction and options."""
     cluster.execute_ddl(table_cql(KEYSPACE, table, parse_version(cluster.release_version)))

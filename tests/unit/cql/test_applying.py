@@ -51,7 +51,7 @@ def test_applying_twice_creates_once() -> None:
 
 
 @given(st.integers(0, EVERYTHING - 1))
-@settings(deadline=None, max_examples=EVERYTHING)
+@settings(max_examples=EVERYTHING)
 def test_an_apply_that_broke_off_anywhere_is_finished_by_the_next(statements: int) -> None:
     """Whatever had been created stays and is not created again."""
     twin = SchemaTwin()

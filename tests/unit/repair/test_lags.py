@@ -139,7 +139,7 @@ def test_a_line_cut_short_by_a_kill_costs_only_itself(tmp_path: Path) -> None:
     assert ledger.journal.drain() == 2
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(min_value=1))
 def test_a_journal_cut_anywhere_is_drained_all_the_same(cut: int) -> None:
     """A torn line may end in a brace, that of the suspect inside of it: it must not block every later `repair lags`."""

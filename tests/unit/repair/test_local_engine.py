@@ -136,7 +136,7 @@ def _mirrored(draw: st.DrawFn, place: tuple[Any, int], truth: Row | None) -> lis
             return [demanded]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(keyspaces(), st.booleans(), st.sampled_from([1, 1 << 20]))
 def test_the_suspects_are_those_of_the_oracle(rows: Rows, accept_torn: bool, part_bytes_max: int) -> None:
     """Every verdict, every projection, with truth ids and what is wanted; also where parts are spread again."""
@@ -173,7 +173,7 @@ mailboxes = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(paths, mailboxes)
 def test_paths_are_checked_by_the_same_code(registry: list[Row], boxes: list[Row]) -> None:
     """Another truth, another key, fields of a user type: nothing in the engine knows of mail."""

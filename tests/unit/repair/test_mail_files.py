@@ -46,7 +46,7 @@ def test_the_standard_library_reads_the_same(tmp_path: Path) -> None:
     assert contents(path) == theirs
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.binary(max_size=60).map(lambda body: b"Subject: x\n\n" + body.replace(b"\r", b"")), max_size=6))
 def test_any_bodies_come_back(tmp_path_factory: pytest.TempPathFactory, mails: list[bytes]) -> None:
     """Whatever bytes a body is made of."""

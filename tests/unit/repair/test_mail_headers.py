@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from model.flags import Flags, SystemFlag, parse_flags
@@ -38,7 +38,6 @@ def test_every_awkward_mail_becomes_one(name: str) -> None:
         assert all(word.encode() for word in mail.flags.user)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=400), st.binary(max_size=60))
 def test_nothing_fails(content: bytes, envelope: bytes) -> None:
     """Whatever the bytes."""

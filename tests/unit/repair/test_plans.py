@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
@@ -74,7 +74,6 @@ def as_demanded(tables: MemoryTables, truth: Row | None) -> bool:
     )
 
 
-@settings(deadline=None)
 @given(histories(), st.randoms(use_true_random=False), st.integers(1, 3))
 def test_any_order_of_arrival_converges(states: list[Row | None], chance: Any, copies: int) -> None:
     """Writes that arrive late, twice, or in reverse end in the state that the last truth demands."""
@@ -86,7 +85,6 @@ def test_any_order_of_arrival_converges(states: list[Row | None], chance: Any, c
     assert as_demanded(applied(writes), states[-1])
 
 
-@settings(deadline=None)
 @given(histories())
 def test_the_last_change_heals_lost_ones(states: list[Row | None]) -> None:
     """The mirror is whole even when every earlier write of it was lost."""
@@ -96,7 +94,6 @@ def test_the_last_change_heals_lost_ones(states: list[Row | None]) -> None:
     assert (truth is None and not mirrored) or (truth is not None and MESSAGES.mirror.agree(truth, mirrored[0].row))
 
 
-@settings(deadline=None)
 @given(histories(), st.data())
 def test_nothing_comes_back_after_a_delete(states: list[Row | None], data: st.DataObject) -> None:
     """A write that was under way when the message was deleted makes no row, not even half a one."""
@@ -111,7 +108,6 @@ def test_nothing_comes_back_after_a_delete(states: list[Row | None], data: st.Da
     assert as_demanded(tables, None)
 
 
-@settings(deadline=None)
 @given(histories())
 def test_counts_add_up(states: list[Row | None]) -> None:
     """The deltas of all changes sum up to what the last truth adds."""
@@ -125,7 +121,6 @@ def test_counts_add_up(states: list[Row | None]) -> None:
     assert {name: total[name] for name in expected} == expected
 
 
-@settings(deadline=None)
 @given(histories())
 def test_sets_are_changed_element_by_element(states: list[Row | None]) -> None:
     """No write assigns a set, which would leave a range tombstone in the row."""
@@ -135,7 +130,6 @@ def test_sets_are_changed_element_by_element(states: list[Row | None]) -> None:
             assert not any(one.write.table.column(name).is_collection for name in cells)
 
 
-@settings(deadline=None)
 @given(histories())
 def test_everything_carries_the_stamp_of_its_change(states: list[Row | None]) -> None:
     """Every write of a change bears that change's stamp, and nothing else."""
@@ -143,7 +137,6 @@ def test_everything_carries_the_stamp_of_its_change(states: list[Row | None]) ->
         assert {getattr(one.write, "at", None) for one in step} <= {STAMP + number}
 
 
-@settings(deadline=None)
 @given(histories())
 def test_a_filter_is_touched_only_where_its_condition_changed(states: list[Row | None]) -> None:
     """A flag update writes to a filter only if it moves the message in or out of it: tombstones cost readers."""
