@@ -1,0 +1,46 @@
+"""The main job on Cassandra 4.1, which tells no times of collections: the modseq's time stands for the flags."""
+
+from pathlib import Path
+
+import pytest
+
+from cql.session import connect
+from tests.support.commands import CommandLine, command_line, contact_of
+from tests.support.james import load_james
+from tests.support.servers import CassandraServer
+
+QUIET = ("--engine", "local", "--no-writers", "--delay", "0s", "--json")
+
+
+@pytest.fixture
+def mailmend(cassandra41: CassandraServer, tmp_path: Path) -> CommandLine:
+    """A shell beside a 4.1 with the rows of James and their 200 damages."""
+    keyspace, ledger = cassandra41.keyspace(), cassandra41.keyspace()
+    with connect(contact_of(cassandra41)) as cluster:
+        assert cluster.release_version.startswith("4.1")
+        load_james(cluster, keyspace, damaged=True)
+    return command_line(tmp_path, cassandra41, MAILMEND_KEYSPACE=keyspace, MAILMEND_LEDGER_KEYSPACE=ledger)
+
+
+@pytest.mark.slow
+def test_damages_are_found_mended_undone_and_redone_on_4_1(mailmend: CommandLine) -> None:
+    """The same 200 damages, 182 fixes and 18 reports as on 5.0; undo brings the drift back, redo takes it away."""
+    # When the drift is looked for, Then nothing else than the recorded damages is found.
+    found = mailmend("check", "messages", *QUIET)
+    assert found.code == 1
+    assert found.json["findings"] == {
+        "messageIdTable": {"PROJECT": 19, "AMEND": 127, "WITHDRAW": 36, "LOST_CONTENT": 18},
+        "messageV3": {"LEAK": 83},
+    }
+
+    # When it is mended, Then only what a person must decide is left.
+    mended = mailmend("repair", "messages", *QUIET).json
+    assert mended["fixed"] == {"PROJECT": 19, "AMEND": 127, "WITHDRAW": 36}
+    assert (mended["left"], mended["failed"]) == ({"LOST_CONTENT": 18}, 0)
+
+    # When that is taken back and taken back again, Then the drift returns and goes.
+    undone = mailmend("undo", mended["run"], "--json").json
+    assert mailmend("check", "messages", *QUIET).json["findings"] == found.json["findings"]
+    mailmend("undo", undone["run"], "--json")
+    again = mailmend("check", "messages", *QUIET).json["findings"]
+    assert again == {"messageIdTable": {"LOST_CONTENT": 18}, "messageV3": {"LEAK": 83}}
