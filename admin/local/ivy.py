@@ -1,7 +1,7 @@
 """The Ivy that PySpark ships: how it is called, and what its lines say.
 
-Ivy's own default resolver is used, which asks the public repository. Somebody whose machine may not names an Ivy settings file
-in `MAILMEND_IVY_SETTINGS`.
+Ivy's own default resolver is used, which asks the public repository. Somebody whose machine may not names an Ivy
+settings file in `MAILMEND_IVY_SETTINGS`.
 """
 
 import re
