@@ -1,205 +1,124 @@
-"""`make bench`: what a check, a repair and a write cost, each beside what it is measured against, in one run.
+"""`make bench`: every figure of the README in one run, as a table and as bench-results/bench.json.
 
-A table on stdout and a JSON file in `bench-results/`. Ratios travel between machines, seconds do not.
+Ratios count, not seconds: everything that is compared runs in turn on the same servers.
 """
 
 import argparse
 import json
-import os
-import resource
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+import platform
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from pyspark.sql import SparkSession
-
-from cql.contact import Contact
-from cql.session import CassandraCluster, Keyspace, connect
-from model.catalog import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
-from model.operations import Read, Scan
-from model.table import Table
-from repair.clock import SystemClock, Timing, take_as_of
-from repair.decide import MENDABLE, Verdict
-from repair.findings import Errand, Survey
-from repair.runs import Ledger
-from spark_repair.connector import Source
-from spark_repair.frames import columns_read
-from spark_repair.message_inconsistencies import SparkDetection, SparkEngine
-from spark_repair.session import SparkSettings, open_session
-from tests.bench import writing
-from tests.bench.population import Population, damage
-from tests.support.keyspaces import LEDGER, MAIL, created, dropped
-from tests.support.progress import SilentProgress
+from cql.applying import apply_schema
+from cql.session import CassandraCluster, Contact, connect
+from spark_repair.session import SparkSettings, session_for_a_command
+from tests.bench import mending, population, scanning, writing
+from tests.support.keyspaces import dropped
 from tests.support.servers import one_node
 
-SMALL = 100_000
-"""The smaller of the two sizes between which growth is told."""
-
-ROUNDS = 3
-WALKED = 20_000
-JAMES_THROTTLE = 43
-"""Messages a second that James's own task checks by default."""
-
-DAMAGES = 10_000
-CLOCK = SystemClock()
+RESULTS = Path("bench-results/bench.json")
+GROWTH = 10
+"""The smaller of the two sizes is this much smaller."""
 
 
-@dataclass(slots=True)
-class Bench:
-    """What is measured with, and what was measured."""
-
-    spark: SparkSession
-    contact: Contact
-    cluster: CassandraCluster
-    figures: dict[str, Any] = field(default_factory=dict)
-
-    def populated(self, messages: int) -> Keyspace:
-        """A keyspace of that size."""
-        keyspace = created(self.cluster, f"d_bench_{messages}", MAIL)
-        with self._timed(f"population_{messages}_seconds"):
-            Population(self.spark, self.contact, keyspace.name, messages).write()
-        return keyspace
-
-    @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
-        started = time.monotonic()
-        yield
-        self.figures[name] = round(time.monotonic() - started, 2)
-
-    def check_and_bare_scans(self, keyspace: Keyspace, messages: int) -> None:
-        """Rounds of both, one after the other, so that a busy machine disturbs both alike; the first only warms up."""
-        rounds = [(seconds(self._bare, keyspace), seconds(self._check, keyspace)) for _ in range(ROUNDS + 1)][1:]
-        self.figures[f"bare_scans_{messages}_seconds"] = median(bare for bare, _ in rounds)
-        self.figures[f"check_{messages}_seconds"] = median(check for _, check in rounds)
-        self.figures[f"check_over_bare_scans_{messages}"] = round(median(check / bare for bare, check in rounds), 3)
-        self.figures[f"driver_peak_{messages}_mib"] = self._peak_mib()
-
-    def _bare(self, keyspace: Keyspace) -> None:
-        source = Source(self.spark, self.contact, keyspace.name)
-        for table, columns in (read for family in FAMILIES for read in columns_read(family).values()):
-            source.scan(table, columns).write.format("noop").mode("overwrite").save()
-
-    def _check(self, keyspace: Keyspace) -> None:
-        detection = self._detected(keyspace)
-        assert not detection.counts, detection.counts
-        detection.close()
-
-    def _detected(self, keyspace: Keyspace, ledger: str | None = None) -> SparkDetection:
-        return SparkEngine(self.spark, self.contact, keyspace.name, ledger).detect(Survey(FAMILIES), SilentProgress())
-
-    def walk(self, keyspace: Keyspace, messages: int) -> None:
-        """As James's task: every row of each big table, its counterpart read by key; on a sample of rows."""
-        taken = seconds(self._walk, keyspace)
-        rate = WALKED / taken
-        self.figures["walk_messages_per_second"] = round(rate)
-        self.figures["walk_sampled_rows"] = WALKED
-        self.figures["james_default_throttle_messages_per_second"] = JAMES_THROTTLE
-        check = self.figures[f"check_{messages}_seconds"]
-        self.figures["check_messages_per_second"] = round(messages / check)
-        self.figures["check_over_walk"] = round(messages / check / rate, 1)
-
-    def _walk(self, keyspace: Keyspace) -> None:
-        mirror = MESSAGES.mirror
-        self._read_beside(keyspace, IMAP_UID, lambda row: Read(MESSAGE_ID, mirror.key_of(row)))
-        self._read_beside(keyspace, MESSAGE_ID, lambda row: Read(IMAP_UID, (row["messageid"], row["mailboxid"])))
-
-    def _read_beside(self, keyspace: Keyspace, table: Table, beside: Callable[[Any], Read]) -> None:
-        rows = islice(keyspace.scan(Scan(table, table.names)), WALKED)
-        while page := list(islice(rows, 1000)):
-            keyspace.read_all([beside(row) for row in page])
-
-    def fixes(self, keyspace: Keyspace, messages: int) -> None:
-        """Damage, found and mended; then found clean."""
-        expected = damage(keyspace, messages, min(DAMAGES, messages // 10))
-        book = created(self.cluster, "d_bench_ledger", LEDGER)
-        ledger = Ledger(book, CLOCK)
-        as_of = take_as_of(CLOCK, self.cluster, Timing(no_writers=True))
-        run = ledger.start(keyspace.name, "repair messages", as_of, {}).id
-        detection = self._detected(keyspace, book.name)
-        assert detection.counts == {MESSAGE_ID.spelling: expected}, detection.counts
-        errand = Errand(run, as_of, 5.0, MENDABLE)
-        started = time.monotonic()
-        fixed = sum(one.result is Verdict.FIXED for one in detection.revisit(errand, SilentProgress()))
-        self.figures["fixes"] = fixed
-        self.figures["fixes_per_second"] = round(fixed / (time.monotonic() - started))
-        detection.close()
-        self._check(keyspace)
-
-    def _peak_mib(self) -> dict[str, int]:
-        """The most that this process and its JVM ever held; with a local master they are driver and executors."""
-        jvm: Any = self.spark.sparkContext._jvm
-        status = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/status").read_text()
-        peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-        return {
-            "python": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-            "jvm": int(peak.split()[1]) // 1024,
-        }
-
-
-def seconds(work: Callable[[Keyspace], None], keyspace: Keyspace) -> float:
-    """How long it takes."""
-    started = time.monotonic()
-    work(keyspace)
-    return round(time.monotonic() - started, 2)
-
-
-def measured(messages: int, *, write: bool) -> dict[str, Any]:
-    """All figures, on the server that tests use."""
-    with one_node() as server:
-        contact = Contact((server.host,), server.port, server.local_dc)
-        spark = open_session(SparkSettings(master=f"local[{os.cpu_count()}]", driver_memory="2g"))
-        with connect(contact) as cluster:
-            bench = Bench(spark, contact, cluster, {"messages": messages, "cores": os.cpu_count()})
-            try:
-                _measure(bench, messages)
-            finally:
-                names = (f"d_bench_{size}" for size in (SMALL, messages))
-                dropped(cluster, (*names, "d_bench_ledger"))
-                spark.stop()
-        if write:
-            bench.figures["writing"] = [
-                {"operation": one.operation, "store_over_raw": round(one.share, 2)}
-                | {"store_over_raw_with_reads": round(one.share_with_reads, 2)}
-                for one in writing.measure(server.host, server.port, 2000)
-            ]
-    return bench.figures
-
-
-def _measure(bench: Bench, messages: int) -> None:
-    sizes = sorted({min(SMALL, messages), messages})
-    for size in sizes:
-        keyspace = bench.populated(size)
-        bench.check_and_bare_scans(keyspace, size)
-    bench.figures["growth"] = {
-        "messages": round(sizes[-1] / sizes[0], 1),
-        "seconds": round(bench.figures[f"check_{sizes[-1]}_seconds"] / bench.figures[f"check_{sizes[0]}_seconds"], 1),
+def main() -> None:
+    """Measure, print, write."""
+    arguments = _arguments()
+    results: dict[str, Any] = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": platform.platform(),
+        "messages": arguments.messages,
     }
-    bench.walk(keyspace, messages)
-    bench.fixes(keyspace, messages)
+    with one_node() as server:
+        contact = Contact(hosts=(server.host,), port=server.port, local_dc=server.local_dc)
+        if not arguments.only or arguments.only == "writing":
+            results["writing"] = _writing(server.host, server.port, arguments.writes)
+        if not arguments.only or arguments.only == "scanning":
+            results |= _spark(contact, arguments.messages)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    print(f"\nWritten to {RESULTS}")
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Measure, print, keep."""
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--messages", type=int, default=int(os.environ.get("MESSAGES", "1000000")))
-    parser.add_argument("--no-writing", action="store_true", help="leave out the measurement of the store")
-    chosen = parser.parse_args(arguments)
-    figures = measured(chosen.messages, write=not chosen.no_writing)
-    for name, figure in figures.items():
-        print(f"{name:45} {figure}")
-    folder = Path("bench-results")
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
-    path.write_text(json.dumps(figures, indent=2) + "\n")
-    print(f"kept in {path}")
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000_000, help="the larger of the two sizes that are checked")
+    parser.add_argument("--writes", type=int, default=2_000, help="messages that the store adds and flags per round")
+    parser.add_argument("--only", choices=["writing", "scanning"], help="a part only")
+    return parser.parse_args()
+
+
+def _writing(host: str, port: int, writes: int) -> list[dict[str, Any]]:
+    print("== The store beside the same raw prepared writes")
+    measured = writing.measure(host, port, writes)
+    for one in measured:
+        print(
+            f"{one.operation:24} {one.store_per_second:7.0f}/s = {one.share:.2f} of the writes alone, "
+            f"{one.share_with_reads:.2f} of the writes and the reads that they need"
+        )
+    return [
+        asdict(one) | {"share": round(one.share, 3), "share_with_reads": round(one.share_with_reads, 3)}
+        for one in measured
+    ]
+
+
+def _spark(contact: Contact, messages: int) -> dict[str, Any]:
+    settings = SparkSettings(master="local[2]", driver_memory="2g")
+    with connect(contact) as cluster, session_for_a_command(settings) as session:
+        small, large = max(messages // GROWTH, mending.DAMAGES), messages
+        with _populated(cluster, session, small) as place:
+            sizes = [_scanned(place)]
+            mended = mending.mend(place, "bench_ledger")
+            dropped(cluster, ("bench_ledger",))
+            print(f"{mended.fixes:,} fixes in {mended.seconds:.1f} s: {mended.per_second:,.0f}/s")
+        with _populated(cluster, session, large) as place:
+            sizes.append(_scanned(place))
+            walk = scanning.walk_per_second(place)
+    check = large / sizes[-1].check_seconds
+    print(
+        f"A walk with point reads: {walk:,.0f} messages/s; the check: {check:,.0f}/s = {check / walk:.1f} x as many "
+        f"(James at its default throttle: {scanning.JAMES_THROTTLED_PER_SECOND}/s)"
+    )
+    grown = sizes[1].check_seconds / sizes[0].check_seconds
+    print(f"{large / small:.0f} x the messages take {grown:.1f} x the time")
+    return {
+        "scanning": [asdict(one) | {"ratio": round(one.ratio, 3)} for one in sizes],
+        "mending": asdict(mended) | {"per_second": round(mended.per_second, 1)},
+        "walk": {"per_second": round(walk, 1), "check_per_second": round(check, 1), "times": round(check / walk, 2)},
+        "growth": {"messages": large / small, "time": round(grown, 2)},
+    }
+
+
+@contextmanager
+def _populated(cluster: CassandraCluster, session: Any, messages: int) -> Iterator[scanning.Keyspace]:
+    name = f"bench_{messages}"
+    dropped(cluster, (name,))
+    apply_schema(cluster, name)
+    print(f"== {messages:,} messages")
+    _told("written", lambda: population.populate(session, cluster.contact, name, messages))
+    try:
+        yield scanning.Keyspace(session, cluster, name, messages)
+    finally:
+        dropped(cluster, (name,))
+
+
+def _scanned(place: scanning.Keyspace) -> scanning.Scanned:
+    one = scanning.scan(place)
+    print(
+        f"check {one.check_seconds:.1f} s, bare scans {one.bare_seconds:.1f} s: ratio {one.ratio:.2f}; "
+        f"heap of driver and executors together {one.driver_heap_mib:,.0f} MiB, Python {one.python_mib:,.0f} MiB"
+    )
+    return one
+
+
+def _told(what: str, work: Callable[[], None]) -> None:
+    seconds = scanning._seconds(work)
+    print(f"{what} in {seconds:.1f} s")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
