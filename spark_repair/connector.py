@@ -9,6 +9,7 @@ from pyspark.sql import functions as sf
 from cql.contact import Contact
 from model.operations import Level
 from model.table import Table
+from spark_repair.tls import tls_options
 
 _FORMAT = "org.apache.spark.sql.cassandra"
 _PAGE_ROWS_MAX = 1000
@@ -47,6 +48,7 @@ def read_options(source: Source) -> dict[str, str]:
     cores = source.session.sparkContext.defaultParallelism
     return {
         **contact_options(source.contact),
+        **tls_options(source.session, source.contact),
         "spark.cassandra.input.consistency.level": source.level.value,
         **pace_options(source.rows_per_second, cores),
     }
