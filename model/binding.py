@@ -150,9 +150,15 @@ def _bound(family: Family, live: Schema) -> Family:
         mirror=_bound_mirror(bound(family.mirror)),
         filters=there(family.filters),
         unions=there(family.unions),
-        counts=there(family.counts),
+        counts=tuple(_bound_counts(counts, live) for counts in there(family.counts)),
         content=bound(family.content) if family.content and has_content else None,
     )
+
+
+def _bound_counts(counts: Counts, live: Schema) -> Counts:
+    """The counters with those of their generators that are there."""
+    forms = [live_form(table, found) for table in counts.generators if (found := live.table(table.name))]
+    return replace(counts, generators=tuple(forms))
 
 
 def _bound_mirror(mirror: Mirror) -> Mirror:

@@ -222,6 +222,7 @@ MESSAGES = Family(
             MAILBOX_COUNTERS,
             _BY_MAILBOX,
             (("count", None), ("unseen", Condition("flagseen", value=False))),
+            generators=(MESSAGE_COUNTER, MODSEQ),
         ),
     ),
     content=Content(IMAP_UID, MESSAGE_V3, (("messageid", "messageid"),)),

@@ -100,9 +100,16 @@ class Union(Derived):
 
 @dataclass(frozen=True, slots=True)
 class Counts(Derived):
-    """Counters over all truth rows of a group: (counter column, condition, or None to count every row)."""
+    """Counters over all truth rows of a group.
+
+    Attributes:
+        counters: (counter column, condition, or None to count every row).
+        generators: tables keyed as the counters are, whose row moves on before a row of the group is added or changed:
+            while they stand still, nothing has begun that a look at the mirror might not see yet.
+    """
 
     counters: tuple[tuple[str, Condition | None], ...]
+    generators: tuple[Table, ...] = ()
 
     def deltas_of(self, truth: Row) -> dict[str, int]:
         """What one truth row adds to each counter."""

@@ -6,7 +6,7 @@ sums, and a digest by which two looks are compared.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import islice
 from typing import Any
@@ -32,7 +32,7 @@ class Tally:
         sure: what the truth demands of each counter.
         uncertain: what truths without content or torn may add.
         settled: mirror and truth agree in every row of the group; before that its counters are not touched.
-        digest: equal for two looks that saw the same truth, each row written at the same time.
+        digest: equal for two looks that saw the same truth, each row written at the same time, and no new change begun.
     """
 
     row: Seen | None
@@ -70,15 +70,22 @@ class Tallies:
     beside: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
 
     def look(self, group: Key) -> Tally:
-        """Look at one group: its counters first, then the mirror, the truth last.
+        """Look at one group: its counters first, then the mirror, the truth last; its generators before and after.
 
         Raises:
             CannotReach: some read did not answer.
         """
+        before = self._generated(group)
         row = next(iter(self.mail.read(Read(self.counts.table, group))), None)
         mirrored = {self.family.mirror.table.key_of(seen.row): seen.row for seen in self._mirror_rows(group)}
         leads = [*map(self._lead_of, mirrored.values()), *self.beside.get(group, ())]
-        return self._sum(group, row, mirrored, dict.fromkeys(lead for lead in leads if None not in lead))
+        tally = self._sum(group, row, mirrored, dict.fromkeys(lead for lead in leads if None not in lead))
+        return replace(tally, digest=tally.digest + before + self._generated(group))
+
+    def _generated(self, group: Key) -> bytes:
+        """How far the group's generators are. A change that begins between two looks moves them, wherever it is."""
+        answers = self.mail.read_all([Read(table, group) for table in self.counts.generators])
+        return repr([sorted(seen.row.items(), key=str) for answer in answers for seen in _known(answer)]).encode()
 
     def _sum(self, group: Key, row: Seen | None, mirrored: dict[Key, Row], leads: Iterable[Key]) -> Tally:
         names = [name for name, _ in self.counts.counters]

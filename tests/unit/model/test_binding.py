@@ -206,3 +206,12 @@ def test_a_schema_without_types_still_binds() -> None:
     """Binding looks at tables only."""
     assert bind("mail", replace(LIVE, types=())) == bind("mail", LIVE)
     assert SCHEMA.types
+
+
+def test_counters_keep_those_of_their_generators_that_are_there() -> None:
+    """A keyspace without modseqs is still counted; its uids alone tell that something began."""
+    tables = tuple(table for table in SCHEMA.tables if table.name != "modseq")
+    (family,) = bind("mail", Schema(SCHEMA.types, tables), (MESSAGES,))
+    assert [table.spelling for table in family.counts[0].generators] == ["messageCounter"]
+    (whole,) = bind("mail", SCHEMA, (MESSAGES,))
+    assert [table.spelling for table in whole.counts[0].generators] == ["messageCounter", "modseq"]
