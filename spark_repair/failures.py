@@ -32,7 +32,10 @@ _DENIED: Final = re.compile(r"AuthenticationException|UnauthorizedException|Prov
 _FEW: Final = re.compile(r"UnavailableException|Not enough replicas")
 _LATE: Final = re.compile(r"ReadTimeoutException|DriverTimeoutException|ReadFailureException")
 _OURS: Final = re.compile(r"model\.errors\.(?P<kind>\w+): (?P<what>.+)")
-_UNREACHED: Final = re.compile(r"AllNodesFailedException|Failed to open native connection|NoNodeAvailableException")
+_UNREACHED: Final = re.compile(
+    r"AllNodesFailedException|Failed to open native connection|NoNodeAvailableException"
+    r"|ClosedConnectionException|HeartbeatException|Connection refused"
+)
 _MEND_CENTRE: Final = "See what the data centres are called with: nodetool status; then name one with --local-dc."
 _MEND_NODES: Final = "See which nodes are up with: nodetool status. Then run the same command again."
 
@@ -82,7 +85,9 @@ def _text_of(error: Exception) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    """The last cause is the one that says what happened; of that one line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("at ", "..."))]
+    """The last cause is the one that says what happened, never which of Java's methods was called; of that one line."""
+    noise = ("at ", "...", "An error occurred while calling")
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if not line.strip().startswith(noise)]
+    lines = [line for line in lines if line]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes or lines or ["it gave no reason"])[-1 if causes else 0][:300]

@@ -75,3 +75,17 @@ def test_only_sparks_own_errors_are_translated() -> None:
         raise Py4JError("com.x.ReadTimeoutException")
     with pytest.raises(ZeroDivisionError), translated(CONTACT, "mail"):
         raise ZeroDivisionError
+
+
+def test_a_node_that_goes_away_during_a_scan_is_out_of_reach() -> None:
+    """What the driver says of a lost connection, in the middle of a scan, is the cluster's absence."""
+    text = "An error occurred while calling o7.javaToPython.\n: x.y.ClosedConnectionException: Channel was force-closed"
+    assert type(failure_of(text, CONTACT, "mail")) is CannotReach
+
+
+def test_the_java_method_that_was_called_is_never_the_reason() -> None:
+    """The sentence after it is."""
+    text = "An error occurred while calling o7.javaToPython.\n: java.lang.IllegalStateException: stopped\n\tat a.b(C)"
+    assert failure_of(text, CONTACT, "mail").what == "Spark failed: java.lang.IllegalStateException: stopped"
+    bare = failure_of("An error occurred while calling o7.javaToPython.", CONTACT, "mail")
+    assert bare.what == "Spark failed: it gave no reason"
