@@ -28,6 +28,7 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, N
 from cassandra.connection import ConnectionBusy, ConnectionException, ProtocolError
 from cassandra.policies import (
     DCAwareRoundRobinPolicy,
+    ExponentialReconnectionPolicy,
     FallthroughRetryPolicy,
     RetryPolicy,
     RoundRobinPolicy,
@@ -56,6 +57,9 @@ IN_FLIGHT = 128
 PAGE_ROWS = 2000
 SCHEMA_SECONDS = 30.0
 """How long a change of the schema may take, and how long the nodes may take to agree on it."""
+
+_RECONNECT_SECONDS = (0.5, 15.0)
+"""First and longest wait between two attempts to reach a node that is down; the driver's own grow to 10 minutes."""
 
 _EVERY_NODE = "every node"
 _SHAPES_MAX = 1000
@@ -92,6 +96,7 @@ def _cluster(contact: Contact, tls: Any) -> Any:
         execution_profiles={EXEC_PROFILE_DEFAULT: _profile(contact, TokenAwarePolicy(nearby))},
         connect_timeout=contact.request_seconds,
         control_connection_timeout=contact.request_seconds,
+        reconnection_policy=ExponentialReconnectionPolicy(*_RECONNECT_SECONDS, max_attempts=None),
         max_schema_agreement_wait=SCHEMA_SECONDS,
     )
 

@@ -3,17 +3,25 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 
 from cql.contact import Contact
 from model.operations import Level
 from model.table import Table
+from repair.clock import SystemClock
+from repair.retries import Retries, RetryPolicy
+from spark_repair.failures import is_unknown
 from spark_repair.tls import tls_options
 
 _FORMAT = "org.apache.spark.sql.cassandra"
 _PAGE_ROWS_MAX = 1000
 SHUFFLE_PARTS = "spark.sql.shuffle.partitions"
+_SCHEMA_LOOKS = 6
+_SCHEMA_PACE = RetryPolicy(wait_seconds_min=0.5, wait_seconds_max=2.0)
+"""A connector that is at work already hears of new tables a second or more after they were created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,7 @@ class Source:
     def scan(self, table: Table, columns: Iterable[str]) -> DataFrame:
         """Every row of the table, with these columns only; fields of user types are told with a dot."""
         reader = self.session.read.format(_FORMAT).options(**read_options(self))
-        rows = reader.options(keyspace=self.keyspace, table=table.name).load()
+        rows = opened(reader.options(keyspace=self.keyspace, table=table.name))
         return rows.select(*(sf.col(name).alias(name) for name in columns))
 
     def size_shuffles(self, largest: Iterable[DataFrame]) -> None:
@@ -41,6 +49,22 @@ class Source:
         scanned = (rows.rdd.getNumPartitions() for rows in largest)
         parts = max(self.session.sparkContext.defaultParallelism, *scanned)
         self.session.conf.set(SHUFFLE_PARTS, str(parts))
+
+
+def opened(reader: DataFrameReader, retries: Retries | None = None) -> DataFrame:
+    """The table; one that the connector does not know is asked for again, for it may be new."""
+    retries = retries or Retries(SystemClock(), _SCHEMA_PACE)
+    found = retries.rounds(lambda: _known(reader), _SCHEMA_LOOKS)
+    return reader.load() if found is None else found
+
+
+def _known(reader: DataFrameReader) -> DataFrame | None:
+    try:
+        return reader.load()
+    except (PySparkException, Py4JError) as error:
+        if is_unknown(error):
+            return None
+        raise
 
 
 def read_options(source: Source) -> dict[str, str]:

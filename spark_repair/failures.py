@@ -49,6 +49,12 @@ def translated(contact: Contact, keyspace: str) -> Iterator[None]:
         raise failure_of(_text_of(error), contact, keyspace) from None
 
 
+def is_unknown(error: Exception) -> bool:
+    """Whether the connector says that there is no such keyspace or table."""
+    text = _text_of(error)
+    return bool(_NO_KEYSPACE.search(text) or _NO_TABLE.search(text))
+
+
 def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # noqa: PLR0911 - one for each kind
     """What a failure inside of Spark means, told from what it says."""
     if found := _OURS.search(text):

@@ -40,7 +40,8 @@ def keyspace(cluster: CassandraCluster, three_nodes: ThreeNodes) -> Iterator[Key
     keyspace.write(Put(CELLS, ROW))
     yield keyspace
     three_nodes.start_all()
-    dropped(cluster, (name,))
+    with connect(cluster.contact) as afterwards:  # the session above may not have found its nodes again yet
+        dropped(afterwards, (name,))
 
 
 def test_nodes_go_away_one_after_the_other(
