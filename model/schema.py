@@ -2,15 +2,18 @@
 
 from dataclasses import dataclass
 
+from model.ddl import Index, View
 from model.table import Table, UserType
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The user types and tables of one keyspace, each type before the first that uses it."""
+    """The user types, tables, indexes and views of one keyspace, each type before the first that uses it."""
 
     types: tuple[UserType, ...]
     tables: tuple[Table, ...]
+    indexes: tuple[Index, ...] = ()
+    views: tuple[View, ...] = ()
 
     def table(self, name: str) -> Table | None:
         """The table of that name (any case), or None."""

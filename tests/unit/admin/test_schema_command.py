@@ -8,8 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from admin.cli import run
-from admin.cli import schema as command
-from admin.cli.schema import mend_of, recognition_json
+from admin.cli.schema.recognised import mend_of, recognition_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place
 from model.difference import Aspect, Difference
@@ -35,7 +34,8 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
     def opened(connection: ConnectionSettings) -> Iterator[Place]:
         yield Place(connection, held, SystemClock())  # type: ignore[arg-type]
 
-    monkeypatch.setattr(command, "open_place", opened)
+    for command in ("apply", "verify"):
+        monkeypatch.setattr(f"admin.cli.schema.{command}.open_place", opened)
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")
     return held
 

@@ -1,0 +1,25 @@
+"""`mailmend schema`: what owns the tables. Each command in a module of its own, imported when it is called."""
+
+from typing import Final
+
+import click
+
+from admin.cli.groups import Later, LazyGroup
+
+_COMMANDS: Final = {
+    "apply": Later("admin.cli.schema.apply", "apply", "Create whatever is missing."),
+    "verify": Later("admin.cli.schema.verify", "verify", "Say what is wrong with a live keyspace."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    later=_COMMANDS,
+    epilog="""\b
+Examples:
+  mailmend schema verify --keyspace apache_james     which generation is it; what is wrong; writes nothing
+  mailmend schema apply --dry-run                    print the CQL, run nothing
+  mailmend schema apply --replication dc1=3,dc2=3    create whatever is missing""",
+)
+def schema() -> None:
+    """Create and verify the tables. A keyspace that James made is recognised, and never altered."""
