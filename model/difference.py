@@ -142,8 +142,8 @@ def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
 _PAIR = re.compile(r"'([^']*)'\s*:\s*'?([^',}]*)'?")
 
 
-def _pairs(literal: str) -> dict[str, str]:
-    """The pairs of a map literal; a class by its short name."""
+def pairs_of(literal: str) -> dict[str, str]:
+    """The pairs of a map literal (none where it is no map); a class by its short name."""
     return {name: value.rsplit(".", 1)[-1] if name == "class" else value for name, value in _PAIR.findall(literal)}
 
 
@@ -154,7 +154,7 @@ def map_literal(pairs: Mapping[str, str]) -> str:
 
 def option_text(literal: str) -> str:
     """An option's literal in one spelling, so that two can be compared."""
-    return map_literal(_pairs(literal)) if literal.startswith("{") else literal
+    return map_literal(pairs_of(literal)) if literal.startswith("{") else literal
 
 
 def compaction_option(compaction: Compaction | None) -> dict[str, str]:
@@ -167,7 +167,7 @@ def compaction_option(compaction: Compaction | None) -> dict[str, str]:
 def _says(expected: str, found: str) -> bool:
     """Whether the live option says at least what is expected: servers add their own defaults to a map."""
     if expected.startswith("{"):
-        return _pairs(expected).items() <= _pairs(found).items()
+        return pairs_of(expected).items() <= pairs_of(found).items()
     return expected == found or (_number(expected) is not None and _number(expected) == _number(found))
 
 

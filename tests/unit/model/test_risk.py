@@ -1,0 +1,195 @@
+"""Each danger of a statement is told, each harmless statement is told harmless, and none is left unjudged."""
+
+from typing import get_args
+
+import pytest
+
+from model.catalog import IMAP_UID, SCHEMA
+from model.ddl import (
+    AddColumns,
+    AddField,
+    AlterKeyspace,
+    Batch,
+    Change,
+    CreateIndex,
+    CreateKeyspace,
+    CreateTable,
+    CreateType,
+    CreateView,
+    Drop,
+    DropColumns,
+    DropKeyspace,
+    Dropped,
+    Index,
+    Name,
+    Other,
+    RenameColumns,
+    RenameFields,
+    SetOptions,
+    Statement,
+    Truncate,
+    Use,
+    View,
+    Write,
+)
+from model.risk import HARMLESS, RULES, Risk, assess, columns_dropped_by
+from model.schema import Schema
+from model.table import Column, Compaction, Kind, Table, UserType
+
+NOTES = Table(
+    "notes",
+    (Column("id", "timeuuid", Kind.PARTITION), Column("note", "text")),
+    compaction=Compaction("SizeTieredCompactionStrategy", {"max_threshold": "32", "min_threshold": "4"}),
+    options={
+        "gc_grace_seconds": "864000",
+        "default_time_to_live": "86400",
+        "read_repair": "'BLOCKING'",
+        "compression": "{'chunk_length_in_kb': '16', 'class': 'LZ4Compressor'}",
+    },
+)
+LIVE = Schema((), (NOTES,))
+NOTE, ABSENT, ELSEWHERE = Name("notes"), Name("drafts"), Name("notes", "other")
+SIZE = UserType("size", (("bytes", "bigint"),))
+
+
+def options(name: Name = NOTE, **values: str) -> SetOptions:
+    """An ALTER TABLE ... WITH."""
+    return SetOptions(name, values)
+
+
+def index(on: str) -> CreateIndex:
+    """A CREATE INDEX on a table."""
+    return CreateIndex(Name(on), Index("by_note", on, "note"))
+
+
+def view(of: str) -> CreateView:
+    """A CREATE MATERIALIZED VIEW of a table."""
+    return CreateView(Name("by_note"), View(NOTES, of, "note IS NOT NULL"))
+
+
+RISKY: tuple[tuple[Statement, Risk], ...] = (
+    (DropKeyspace("mail"), Risk.DATA_LOSS),
+    (Drop(Dropped.TABLE, NOTE), Risk.DATA_LOSS),
+    (Drop(Dropped.TABLE, ELSEWHERE), Risk.DATA_LOSS),
+    (Drop(Dropped.TYPE, Name("size")), Risk.DATA_LOSS),
+    (Drop(Dropped.INDEX, Name("by_note")), Risk.BREAKING),
+    (Drop(Dropped.VIEW, Name("by_note")), Risk.BREAKING),
+    (DropColumns(NOTE, ("note",)), Risk.DATA_LOSS),
+    (Truncate(NOTE), Risk.DATA_LOSS),
+    (Write(Change.DELETE, NOTE), Risk.DATA_LOSS),
+    (Batch((Write(Change.INSERT, NOTE), Write(Change.DELETE, NOTE))), Risk.DATA_LOSS),
+    (options(default_time_to_live="3600"), Risk.DATA_LOSS),
+    (options(ELSEWHERE, default_time_to_live="3600"), Risk.DATA_LOSS),
+    (options(gc_grace_seconds="0"), Risk.RESURRECTION),
+    (
+        options(compaction="{'class': 'TimeWindowCompactionStrategy', 'unsafe_aggressive_sstable_expiration': 'true'}"),
+        Risk.RESURRECTION,
+    ),
+    (AlterKeyspace("mail", {"replication": "{'class': 'NetworkTopologyStrategy', 'dc1': '3'}"}), Risk.STALE),
+    (options(read_repair="'NONE'"), Risk.STALE),
+    (options(compaction="{'class': 'LeveledCompactionStrategy'}"), Risk.REWRITE),
+    (options(compression="{'chunk_length_in_kb': '8', 'class': 'LZ4Compressor'}"), Risk.REWRITE),
+    (options(compression="{'enabled': 'false'}"), Risk.REWRITE),
+    (index("notes"), Risk.LONG),
+    (view("notes"), Risk.LONG),
+    (RenameColumns(NOTE, (("id", "key"),)), Risk.BREAKING),
+    (RenameFields(Name("size"), (("bytes", "octets"),)), Risk.BREAKING),
+)
+HARMLESS_ONES: tuple[Statement, ...] = (
+    CreateKeyspace("mail", {}),
+    AlterKeyspace("mail", {"durable_writes": "true"}),
+    CreateType(Name("size"), SIZE),
+    AddField(Name("size"), "lines", "bigint"),
+    CreateTable(ABSENT, NOTES),
+    AddColumns(NOTE, (Column("owner", "text"),)),
+    DropColumns(ABSENT, ("note",)),
+    RenameColumns(ABSENT, (("id", "key"),)),
+    options(comment="'Notes'"),
+    options(caching="{'keys': 'ALL'}"),
+    options(gc_grace_seconds="1728000"),
+    options(gc_grace_seconds="864000"),
+    options(default_time_to_live="0"),
+    options(default_time_to_live="172800"),
+    options(read_repair="'BLOCKING'"),
+    options(compaction="{'class': 'SizeTieredCompactionStrategy', 'max_threshold': '8'}"),
+    options(compression="{'class': 'org.apache.cassandra.io.compress.LZ4Compressor', 'chunk_length_in_kb': 16}"),
+    options(ABSENT, gc_grace_seconds="0", compaction="{'class': 'LeveledCompactionStrategy'}"),
+    Drop(Dropped.TABLE, ABSENT, if_exists=True),
+    Truncate(ABSENT),
+    index("drafts"),
+    view("drafts"),
+    Write(Change.INSERT, NOTE),
+    Write(Change.UPDATE, NOTE),
+    Write(Change.DELETE, ABSENT),
+    Batch((Write(Change.INSERT, NOTE),)),
+    Use("mail"),
+    Other("GRANT SELECT"),
+)
+
+
+@pytest.mark.parametrize(("statement", "risk"), RISKY, ids=str)
+def test_a_danger_is_told_with_its_reason(statement: Statement, risk: Risk) -> None:
+    """Exactly that danger, or the worst of several, and a sentence that is finished."""
+    assessment = assess(statement, LIVE)
+    assert assessment.worst is risk
+    assert assessment.why.endswith(".")
+    assert "{" not in assessment.why
+
+
+@pytest.mark.parametrize("statement", HARMLESS_ONES, ids=str)
+def test_a_harmless_statement_is_told_harmless(statement: Statement) -> None:
+    """No danger is invented, and still a reason is given."""
+    assessment = assess(statement, LIVE)
+    assert assessment.risks == (Risk.NONE,)
+    assert assessment.why
+
+
+def test_every_kind_of_statement_is_judged() -> None:
+    """The cases above name every kind that CQL has, and every rule holds of one of them."""
+    kinds = {type(statement) for statement, _ in RISKY} | {type(statement) for statement in HARMLESS_ONES}
+    assert kinds == set(get_args(Statement))
+    for rule in RULES:
+        assert any(isinstance(one, rule.kind) and rule.risk in assess(one, LIVE).risks for one, _ in RISKY) or (
+            rule.kind is AddColumns  # needs columns that were dropped once: a test of its own, below
+        )
+    assert set(HARMLESS) <= set(get_args(Statement))
+
+
+def test_several_dangers_of_one_statement_stand_together_mildest_first() -> None:
+    """An ALTER that sets two options tells both reasons."""
+    assessment = assess(options(gc_grace_seconds="0", compaction="{'class': 'LeveledCompactionStrategy'}"), LIVE)
+    assert assessment.risks == (Risk.REWRITE, Risk.RESURRECTION)
+    assert "compacted anew" in assessment.why
+    assert "comes back" in assessment.why
+
+
+def test_a_column_that_is_added_again_after_a_drop_is_dangerous() -> None:
+    """Whether it was dropped long ago or by the statement before; a new name is not."""
+    # Given a column that was dropped
+    dropped = columns_dropped_by(DropColumns(NOTE, ("owner",)))
+    assert dropped == {("notes", "owner")}
+
+    # Then adding it again is a danger, and adding another is none
+    assert assess(AddColumns(NOTE, (Column("Owner", "text"),)), LIVE, dropped).worst is Risk.DATA_LOSS
+    assert assess(AddColumns(NOTE, (Column("author", "text"),)), LIVE, dropped).worst is Risk.NONE
+    assert columns_dropped_by(Truncate(NOTE)) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("gc_grace_seconds", "10"), ("default_time_to_live", "10")], ids=["grace", "ttl"]
+)
+def test_where_the_live_value_is_not_told_the_servers_default_counts(option: str, value: str) -> None:
+    """A declared table that says nothing has ten days of grace and no time to live."""
+    silent = Schema((), (IMAP_UID,))
+    assert assess(options(Name("imapUidTable"), **{option: value}), silent).worst is not Risk.NONE
+    assert assess(options(Name("imapUidTable"), default_time_to_live="0"), silent).worst is Risk.NONE
+
+
+def test_a_new_time_window_is_a_rewrite_and_a_threshold_is_none() -> None:
+    """What a map leaves out is set back to its default, so leaving out the window counts as changing it."""
+    compaction = "{'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'DAYS'%s}"
+    truth = Name("imapUidTable")
+    same = ", 'compaction_window_size': '28', 'tombstone_threshold': '0.4'"
+    window = IMAP_UID.compaction.options["compaction_window_size"] if IMAP_UID.compaction else ""
+    assert assess(options(truth, compaction=compaction % same.replace("28", window)), SCHEMA).worst is Risk.NONE
+    assert assess(options(truth, compaction=compaction % ""), SCHEMA).worst is Risk.REWRITE
