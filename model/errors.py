@@ -4,6 +4,9 @@ The command line maps each kind to an exit code (DESIGN section 5), so a kind is
 """
 
 from enum import IntEnum
+from typing import Self
+
+from model.texts import Place
 
 
 class ExitCode(IntEnum):
@@ -66,6 +69,55 @@ class BadIdentifier(WrongUse):
             "and is no word of CQL's own.",
         )
         self.name = name
+
+
+class CqlSyntaxError(WrongUse):
+    """A text that is not CQL, or not CQL that can be kept apart from other CQL: where, what was expected instead.
+
+    Args:
+        problem: what is wrong at the place, in words.
+        place: where.
+        mend: what to write instead, where that can be guessed.
+        file: which file it is in, where the caller knows.
+    """
+
+    def __init__(self, problem: str, place: Place, *, mend: str = "", file: str = "") -> None:
+        where = f"line {place.line}, column {place.column}"
+        super().__init__(f"{f'{file}, ' if file else ''}{where}: {problem}\n{place.pointed}", mend=mend)
+        self.problem = problem
+        self.place = place
+        self.file = file
+
+    @property
+    def line(self) -> int:
+        """The line, counted from 1."""
+        return self.place.line
+
+    @property
+    def column(self) -> int:
+        """The column in characters, counted from 1."""
+        return self.place.column
+
+    def in_file(self, file: str) -> Self:
+        """The same error, told with the name of its file."""
+        return type(self)(self.problem, self.place, mend=self.mend, file=file)
+
+
+class SchemaRefused(WrongUse):
+    """A statement that no server would carry out on the schema as it would be then.
+
+    Args:
+        statement: its kind, as `ALTER TABLE ... ADD`.
+        subject: the object that it is about, as CQL spells it.
+        reason: what stands against it.
+        mend: what to write instead.
+    """
+
+    def __init__(self, statement: str, subject: str, reason: str, *, mend: str = "") -> None:
+        super().__init__(f"{statement} {subject}: {reason}", mend=mend)
+        self.statement = statement
+        self.subject = subject
+        self.reason = reason
 
 
 class UnsafeRequest(WrongUse):
@@ -157,6 +209,22 @@ class BadMail(WrongUse):
 
 class UnknownMessage(WrongUse):
     """The truth holds no such message at that place (any more)."""
+
+
+class BadMigration(WrongUse):
+    """A migration, or a folder of them, that cannot be run: the message names the file."""
+
+
+class HistoryMismatch(WrongUse):
+    """The migrations are not those that were applied: nothing is run before they are the same again."""
+
+
+class SchemaDisagreement(MailmendError):
+    """The nodes do not agree on the schema: nothing further may be changed before they do."""
+
+
+class MigrationFailed(MailmendError):
+    """A statement of a migration was refused or gave no answer; what was done before it stands in the history."""
 
 
 class Contended(MailmendError):

@@ -1,8 +1,9 @@
 """The tables of our own keyspace: what was run, what it found and replaced, what lags behind, who holds which lease.
 
 They live beside the mail keyspace, never in it: an adopted keyspace is not altered silently (DESIGN section 4
-"Ledger, lags, leases"). Everything but a lease expires by itself, so whole SSTables drop and nobody has to clean up;
-a lease is one conditional row that lives as long as its heartbeat.
+"Ledger, lags, leases"). What is written row by row expires by itself, so whole SSTables drop and nobody has to clean
+up; a lease is one conditional row that lives as long as its heartbeat; the history of schemas stays
+(`model.history_tables`).
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from uuid import UUID
 
+from model.history_tables import HISTORY_TABLES
 from model.ids import RunId, micros_of
 from model.table import Column, Compaction, Kind, Table
 
@@ -95,7 +97,7 @@ REPAIR_LEASE = Table(
     comment="Who may work where: one conditional row per lease, alive as long as its heartbeat",
 )
 
-LEDGER_TABLES = (REPAIR_RUN, REPAIR_FINDING, REPAIR_LAG, REPAIR_LEASE)
+LEDGER_TABLES = (REPAIR_RUN, REPAIR_FINDING, REPAIR_LAG, REPAIR_LEASE, *HISTORY_TABLES)
 
 
 def day_of(run: RunId | UUID) -> str:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.ids import micros_of
+from model.history_tables import HISTORY_TABLES
 from model.ledger_tables import (
     FINDING_BUCKETS,
     KEEP,
@@ -21,11 +22,12 @@ from model.table import identifier
 
 
 def test_everything_but_a_lease_expires_by_itself_in_windows_of_a_day() -> None:
-    """Whole SSTables drop; nobody cleans up. A lease lives by its heartbeat's own time to live."""
+    """Whole SSTables drop; nobody cleans up. A lease lives by its heartbeat's own time to live; histories stay."""
+    staying = (REPAIR_LEASE, *HISTORY_TABLES)
     for table in LEDGER_TABLES:
         expires = table.options.get("default_time_to_live") == str(30 * 24 * 3600)
         windows = table.compaction is not None and "TimeWindow" in table.compaction.strategy
-        assert (expires, windows) == ((False, False) if table is REPAIR_LEASE else (True, True))
+        assert (expires, windows) == ((False, False) if table in staying else (True, True))
 
 
 def test_every_name_needs_no_quotes() -> None:
