@@ -6,8 +6,8 @@ from uuid import uuid1
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.ids import micros_of
 from model.history_tables import HISTORY_TABLES
+from model.ids import micros_of
 from model.ledger_tables import (
     FINDING_BUCKETS,
     KEEP,
