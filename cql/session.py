@@ -61,7 +61,7 @@ SCHEMA_SECONDS = 30.0
 _RECONNECT_SECONDS = (0.5, 15.0)
 """First and longest wait between two attempts to reach a node that is down; the driver's own grow to 10 minutes."""
 
-_EVERY_NODE = "every node"
+EVERY_NODE = "every node"
 _SHAPES_MAX = 1000
 _COLLECTION_TIMES_SINCE = 5
 
@@ -165,7 +165,7 @@ class CassandraCluster:
     def query(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """The rows that a statement of our own answers; for the server's own tables (`system`, `system_schema`)."""
         statement = self.prepare(text)
-        with _told(Purpose.READ, "system tables"):
+        with told(Purpose.READ, "system tables"):
             answer = self.session.execute(statement.bind(values))
             names = answer.column_names or ()
             return [dict(zip(names, map(normalised, row), strict=True)) for row in answer]
@@ -177,7 +177,7 @@ class CassandraCluster:
             MailmendError: the nodes do not agree in time; nothing further should be changed before they do.
         """
         statement = SimpleStatement(text, retry_policy=FallthroughRetryPolicy())
-        with _told(Purpose.SCHEMA, "the cluster"):
+        with told(Purpose.SCHEMA, "the cluster"):
             future = self.session.execute_async(statement, timeout=SCHEMA_SECONDS)
             future.result()
         if not future.is_schema_agreed:
@@ -188,11 +188,10 @@ class CassandraCluster:
 
     def node_micros(self) -> list[int]:
         """now() of every node that is up, in microseconds since 1970, in every data centre."""
-        self._open_every_node()
+        up = self.nodes_up()
         now = self.prepare("SELECT now() FROM system.local").bind(())
-        up = [host for host in self._cluster.metadata.all_hosts() if host.is_up]
-        with _told(Purpose.READ, "the nodes' clocks"):
-            asked = [self.session.execute_async(now, execution_profile=_EVERY_NODE, host=host) for host in up]
+        with told(Purpose.READ, "the nodes' clocks"):
+            asked = [self.session.execute_async(now, execution_profile=EVERY_NODE, host=host) for host in up]
             return [micros_of(future.result().one()[0]) for future in asked]
 
     def close(self) -> None:
@@ -202,15 +201,16 @@ class CassandraCluster:
     def prepare(self, text: str, keyspace: str = "system", table: str = "") -> Any:
         """The driver's prepared statement for the text, prepared once."""
         if text not in self._prepared:
-            with _told(Purpose.READ, keyspace, table):
+            with told(Purpose.READ, keyspace, table):
                 self._prepared[text] = self.session.prepare(text)
         return self._prepared[text]
 
-    def _open_every_node(self) -> None:
-        """Other data centres' nodes are left alone until their clocks are wanted."""
-        if _EVERY_NODE not in self._cluster.profile_manager.profiles:
+    def nodes_up(self) -> list[Any]:
+        """Every node that is up, in every data centre; those of others are left alone until they are asked for."""
+        if EVERY_NODE not in self._cluster.profile_manager.profiles:
             profile = _profile(self.contact, RoundRobinPolicy())
-            self._cluster.add_execution_profile(_EVERY_NODE, profile, pool_wait_timeout=self.contact.request_seconds)
+            self._cluster.add_execution_profile(EVERY_NODE, profile, pool_wait_timeout=self.contact.request_seconds)
+        return [host for host in self._cluster.metadata.all_hosts() if host.is_up]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class Keyspace:
         """Every row in token order; while one page is looked at, the next is under way."""
         ready = self._shape(scan)
         bound = self._bound(ready, scan)
-        with _told(ready.purpose, self.name, ready.table.spelling):
+        with told(ready.purpose, self.name, ready.table.spelling):
             future = self._session.execute_async(bound)
             page = future.result().current_rows
         while True:
@@ -256,7 +256,7 @@ class Keyspace:
             yield from map(ready.answer, page)
             if not more:
                 return
-            with _told(ready.purpose, self.name, ready.table.spelling):
+            with told(ready.purpose, self.name, ready.table.spelling):
                 page = future.result().current_rows
 
     def write(self, write: Write) -> None:
@@ -411,7 +411,7 @@ def _told_at(contact: Contact) -> Iterator[None]:
 
 
 @contextmanager
-def _told(purpose: Purpose, keyspace: str, table: str = "") -> Iterator[None]:
+def told(purpose: Purpose, keyspace: str, table: str = "") -> Iterator[None]:
     """Turn the driver's errors into ours."""
     try:
         yield
