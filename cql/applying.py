@@ -107,10 +107,17 @@ def verify_schema(server: SchemaServer, keyspace: str) -> Recognition:
 def ensure_ledger(server: SchemaServer, ledger_keyspace: str, like_keyspace: str) -> tuple[str, ...]:
     """Create our own keyspace, replicated like the mail keyspace, and its tables where they are missing.
 
+    Where all of it is there nothing is asked that would take a permission.
+
     Raises:
         UnknownKeyspace: the mail keyspace does not exist.
         SchemaMismatch: a table of that name is there with other columns.
     """
+    return _carry_out(server, ledger_steps(server, ledger_keyspace, like_keyspace))
+
+
+def ledger_steps(server: SchemaServer, ledger_keyspace: str, like_keyspace: str) -> tuple[Step, ...]:
+    """What `ensure_ledger` would create; reads only, and raises as it does."""
     live, version = live_schema(server, ledger_keyspace), parse_version(server.release_version)
     wrong = tuple(str(one) for one in differences(LEDGER, live) if _unfits(one))
     if wrong:
@@ -120,7 +127,7 @@ def ensure_ledger(server: SchemaServer, ledger_keyspace: str, like_keyspace: str
         return ()
     replication = replication_from(server.replication_of(like_keyspace))
     create = () if keyspace_exists(server, ledger_keyspace) else (_keyspace_step(ledger_keyspace, replication),)
-    return _carry_out(server, (*create, *missing))
+    return (*create, *missing)
 
 
 LEDGER = Schema((), LEDGER_TABLES)

@@ -61,6 +61,12 @@ def asks_passwords(settings: Settings) -> bool:
     return settings.authenticator.endswith("PasswordAuthenticator")
 
 
+def demands_tls(settings: Settings) -> bool:
+    """Whether the node talks to no client in the clear."""
+    encryption = settings.yaml.get("client_encryption_options", {})
+    return bool(encryption.get("enabled")) and not encryption.get("optional")
+
+
 def _addresses(settings: Settings, host: str) -> dict[str, Any]:
     seed = f"{settings.hosts[0]}:{settings.storage_port}"
     return {

@@ -56,7 +56,7 @@ class Node:
             return NodeState.STOPPED
         if not self.runs(process):
             return NodeState.DEAD
-        return NodeState.UP if readiness.answers(self.host, self.settings.native_port) else NodeState.SILENT
+        return NodeState.UP if self._answers() else NodeState.SILENT
 
     def runs(self, process: ProcessId) -> bool:
         """Whether the process that was written down is still this node."""
@@ -124,11 +124,16 @@ class Node:
             folders.system_log.replace(folders.logs / "system.log.before")
 
     def _serves(self) -> bool:
-        if not readiness.answers(self.host, self.settings.native_port):
+        if not self._answers():
             return False
         if not cassandra_yaml.asks_passwords(self.settings) or self._roles_are_old():
             return True
-        return readiness.logs_in(self.host, self.settings.native_port, *_FIRST_ROLE)
+        tls = cassandra_yaml.demands_tls(self.settings)
+        return readiness.logs_in(self.host, self.settings.native_port, *_FIRST_ROLE, tls=tls)
+
+    def _answers(self) -> bool:
+        tls = cassandra_yaml.demands_tls(self.settings)
+        return readiness.answers(self.host, self.settings.native_port, tls=tls)
 
     def _roles_are_old(self) -> bool:
         """Whether the node was started before: then its roles exist, and their passwords are not ours to know."""

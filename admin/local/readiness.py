@@ -4,7 +4,10 @@ A node opens its native port last, when it has joined the ring and serves; so an
 """
 
 import socket
+import ssl
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 _VERSION: Final = 4
@@ -40,19 +43,19 @@ def query_body(text: str, consistency: int) -> bytes:
     return struct.pack(">i", len(encoded)) + encoded + struct.pack(">HB", consistency, _NO_FLAGS)
 
 
-def answers(host: str, port: int, seconds_max: float = 2.0) -> bool:
+def answers(host: str, port: int, seconds_max: float = 2.0, *, tls: bool = False) -> bool:
     """Whether a node there says which protocol it speaks."""
     try:
-        with socket.create_connection((host, port), timeout=seconds_max) as connection:
+        with _connection(host, port, seconds_max, tls=tls) as connection:
             return _ask(connection, frame(_OPTIONS)) == _SUPPORTED
     except OSError:
         return False
 
 
-def logs_in(host: str, port: int, username: str, password: str, seconds_max: float = 5.0) -> bool:
+def logs_in(host: str, port: int, username: str, password: str, seconds_max: float = 5.0, *, tls: bool = False) -> bool:
     """Whether a node there knows this role; a new node creates its first role a moment after it answers."""
     try:
-        with socket.create_connection((host, port), timeout=seconds_max) as connection:
+        with _connection(host, port, seconds_max, tls=tls) as connection:
             asked = _ask(connection, frame(_STARTUP, startup_body()))
             login = frame(_AUTH_RESPONSE, login_body(username, password))
             return asked == _AUTHENTICATE and _ask(connection, login) == _AUTH_SUCCESS
@@ -63,11 +66,24 @@ def logs_in(host: str, port: int, username: str, password: str, seconds_max: flo
 def reaches_all(host: str, port: int, seconds_max: float = 5.0) -> bool:
     """Whether this node reaches every other one; a node that has just come back needs a moment to hear of them."""
     try:
-        with socket.create_connection((host, port), timeout=seconds_max) as connection:
+        with _connection(host, port, seconds_max, tls=False) as connection:
             ready = _ask(connection, frame(_STARTUP, startup_body())) == _READY
             return ready and _ask(connection, frame(_QUERY, query_body(_READ_OF_ALL, _ALL))) == _RESULT
     except OSError:
         return False
+
+
+@contextmanager
+def _connection(host: str, port: int, seconds_max: float, *, tls: bool) -> Iterator[socket.socket]:
+    """Nothing secret is asked or told here, so whoever answers need not prove who it is."""
+    with socket.create_connection((host, port), timeout=seconds_max) as plain:
+        if not tls:
+            yield plain
+            return
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with context.wrap_socket(plain) as wrapped:
+            yield wrapped
 
 
 def _ask(connection: socket.socket, request: bytes) -> int:

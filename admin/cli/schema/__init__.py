@@ -8,6 +8,7 @@ from admin.cli.groups import Later, LazyGroup
 
 _COMMANDS: Final = {
     "apply": Later("admin.cli.schema.apply", "apply", "Create whatever is missing."),
+    "grants": Later("admin.cli.schema.grants", "grants", "The least that each role needs, as CQL; --check compares."),
     "verify": Later("admin.cli.schema.verify", "verify", "Say what is wrong with a live keyspace."),
 }
 

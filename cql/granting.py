@@ -1,0 +1,117 @@
+"""Roles and grants as CQL, and a role's live grants as the model's values.
+
+No password is ever rendered: a role is created without a login, and whoever runs the statements gives it one.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from model.errors import AccessDenied, WrongUse
+from model.grants import Grant, Held, Holding, Resource
+from model.table import Row, identifier
+
+
+class Asked(Protocol):
+    """What reading grants needs of a cluster. Adapter: `cql.session.CassandraCluster`."""
+
+    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        """The rows that a statement answers."""
+        ...
+
+
+_TABLE = re.compile(r"<table ([^.>]+)\.([^>]+)>")
+_KEYSPACE = re.compile(r"<keyspace ([^>]+)>")
+_TABLES_OF = re.compile(r"<all tables in ([^>]+)>")
+_EVERYTHING = "<all keyspaces>"
+_PERMISSION = re.compile(r"[A-Z_]+")
+_UNKNOWN_ROLE = re.compile(r"<role .*> doesn't exist")
+_NOBODY = "not anonymous"
+
+
+def create_role_cql(role: str) -> str:
+    """CREATE ROLE, unable to log in until it is given a password."""
+    return f"CREATE ROLE IF NOT EXISTS {_name(role)} WITH LOGIN = false;"
+
+
+def drop_role_cql(role: str) -> str:
+    """DROP ROLE."""
+    return f"DROP ROLE IF EXISTS {_name(role)};"
+
+
+def login_cql(role: str) -> str:
+    """What gives a role its password; for a person to complete."""
+    return f"ALTER ROLE {_name(role)} WITH PASSWORD = '...' AND LOGIN = true;"
+
+
+def grant_cql(grant: Grant, role: str) -> str:
+    """GRANT, of one permission: several at once are not for every version."""
+    return f"GRANT {_permission(grant)} ON {grant.on} TO {_name(role)};"
+
+
+def revoke_cql(grant: Grant, role: str) -> str:
+    """REVOKE."""
+    return f"REVOKE {_permission(grant)} ON {grant.on} FROM {_name(role)};"
+
+
+def holding_of(server: Asked, role: str) -> Holding:
+    """What a role is and has, its own and what it inherits.
+
+    Raises:
+        AccessDenied: this may be asked by the role itself and by a superuser only, or nobody logs in there at all.
+        WrongUse: the cluster gives everybody every permission.
+    """
+    name = _name(role)
+    try:
+        roles = _asked(server, f"LIST ROLES OF {name}")
+        rows = _asked(server, f"LIST ALL PERMISSIONS OF {name}")
+    except WrongUse as error:
+        if _UNKNOWN_ROLE.search(error.what):
+            return Holding(name, exists=False)
+        raise
+    held = (Held(Grant(_resource(row["resource"]), row["permission"]), row["role"]) for row in rows)
+    superuser = any(row["super"] for row in roles)
+    return Holding(name, superuser=superuser, held=tuple(sorted(held, key=lambda one: (one.grant, one.through))))
+
+
+def _asked(server: Asked, text: str) -> Sequence[Row]:
+    try:
+        return server.query(text)
+    except AccessDenied as error:
+        if _NOBODY in error.what:
+            raise WrongUse(
+                "nobody logs in at this cluster, so there are no grants to compare",
+                mend="Log in with --username; where the authenticator is AllowAllAuthenticator, nobody can.",
+            ) from error
+        raise AccessDenied(
+            error.what, mend="A role may ask for its own grants, and a superuser for all: --username."
+        ) from error
+
+
+def _resource(text: str) -> Resource:
+    """The resource as a server lists it; roles, functions and MBeans are kept in its words."""
+    if text == _EVERYTHING:
+        return Resource()
+    if found := _TABLE.fullmatch(text):
+        return Resource(found[1], found[2])
+    if found := _KEYSPACE.fullmatch(text):
+        return Resource(found[1])
+    found = _TABLES_OF.fullmatch(text)
+    words = text.strip("<>")
+    return Resource(other=f"ALL TABLES IN KEYSPACE {found[1]}" if found else _in_capitals(words))
+
+
+def _in_capitals(words: str) -> str:
+    """`all roles` as GRANT has it, `role ann` with the name left alone."""
+    kind, _, name = words.partition(" ")
+    return words.upper() if kind == "all" else f"{kind.upper()} {name}"
+
+
+def _permission(grant: Grant) -> str:
+    if not _PERMISSION.fullmatch(grant.permission):
+        raise WrongUse(f"{grant.permission!r} is no permission")
+    return grant.permission
+
+
+def _name(role: str) -> str:
+    return identifier(role, "role name")

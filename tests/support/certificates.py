@@ -1,0 +1,69 @@
+"""Certificates for a test: an authority, and what it signs, in a folder of the test's own."""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+STORE_PASSWORD = "of-the-test"
+_KEY = ("-newkey", "rsa:2048", "-nodes")
+_VALID_DAYS = 2
+_EXPIRED_DAYS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """PEM files of a certificate and its key."""
+
+    certificate: Path
+    key: Path
+
+    def store(self) -> Path:
+        """Both as the key store that Java reads."""
+        store = self.certificate.with_suffix(".p12")
+        _openssl(
+            self.certificate.parent,
+            *("pkcs12", "-export", "-inkey", str(self.key), "-in", str(self.certificate)),
+            *("-out", str(store), "-passout", f"pass:{STORE_PASSWORD}"),
+        )
+        return store
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Who signs: a certificate that signed itself."""
+
+    folder: Path
+    own: Signed
+
+    @property
+    def file(self) -> str:
+        """The path that `--tls-ca` takes."""
+        return str(self.own.certificate)
+
+    def signed(self, name: str, alternative: str, *, expired: bool = False) -> Signed:
+        """A certificate for a name as OpenSSL writes it: `IP:127.0.0.1`, `DNS:mail.example`."""
+        files = Signed(self.folder / f"{name}.pem", self.folder / f"{name}.key")
+        wish, names = self.folder / f"{name}.csr", self.folder / f"{name}.names"
+        names.write_text(f"subjectAltName={alternative}\n")
+        _openssl(
+            self.folder, "req", *_KEY, "-keyout", str(files.key), "-out", str(wish), "-subj", f"/CN=mailmend {name}"
+        )
+        _openssl(
+            self.folder,
+            *("x509", "-req", "-in", str(wish), "-out", str(files.certificate), "-extfile", str(names)),
+            *("-CA", self.file, "-CAkey", str(self.own.key), "-CAcreateserial"),
+            *("-days", str(_EXPIRED_DAYS if expired else _VALID_DAYS)),
+        )
+        return files
+
+
+def authority(folder: Path, name: str) -> Authority:
+    """A new authority."""
+    own = Signed(folder / f"{name}.pem", folder / f"{name}.key")
+    subject = ("-subj", f"/CN=mailmend {name}", "-days", str(_VALID_DAYS))
+    _openssl(folder, "req", "-x509", *_KEY, "-keyout", str(own.key), "-out", str(own.certificate), *subject)
+    return Authority(folder, own)
+
+
+def _openssl(folder: Path, *words: str) -> None:
+    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
