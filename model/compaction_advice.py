@@ -1,0 +1,142 @@
+"""Which compaction the message tables should have, judged by what a trial measured on a copy of the user's own rows.
+
+The rule is stated once, as data: fewest SSTables per read, then the 99th percentile of reading, then bytes on disk.
+What lies within a measure's tolerance counts as equal, and among equals the present choice stays: changing it rewrites
+every SSTable of three tables.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from model.advice import MIB
+from model.catalog import CompactionChoice
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCost:
+    """What one kind of read cost: the SSTables that it took rows from, and its time as the client saw it."""
+
+    reads: int
+    sstables_mean: float
+    sstables_max: int
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """What one choice cost.
+
+    Attributes:
+        mailbox: opening a mailbox, which reads one partition of messageIdTable.
+        message: looking one message up by its id, which reads one partition of imapUidTable.
+        disk_bytes: live on disk when everything had settled.
+        rewritten_bytes: read and written again by compaction on the way there.
+    """
+
+    choice: CompactionChoice
+    mailbox: ReadCost
+    message: ReadCost
+    disk_bytes: int
+    rewritten_bytes: int
+
+    @property
+    def sstables(self) -> float:
+        """SSTables per read, both kinds of read counting alike."""
+        return (self.mailbox.sstables_mean + self.message.sstables_mean) / 2
+
+    @property
+    def p99_ms(self) -> float:
+        """The 99th percentile of opening a mailbox and of looking a message up, together."""
+        return self.mailbox.p99_ms + self.message.p99_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One step of the rule: what is compared, and up to where two figures count as equal."""
+
+    name: str
+    of: Callable[[TrialResult], float]
+    share: float
+    least: float
+    text: Callable[[float], str]
+
+    def bound(self, best: float) -> float:
+        """The highest figure that counts as equal to the best."""
+        return best * (1 + self.share) + self.least
+
+
+MEASURES: Final = (
+    Measure("SSTables per read", lambda one: one.sstables, 0.10, 0.10, lambda figure: f"{figure:.2f}"),
+    Measure("the 99th percentile of reading", lambda one: one.p99_ms, 0.25, 0.5, lambda figure: f"{figure:.1f} ms"),
+    Measure("bytes on disk", lambda one: one.disk_bytes, 0.10, 0.0, lambda figure: f"{figure / MIB:.1f} MiB"),
+)
+"""In the order in which they count. Times of a shared machine waver, so they have the widest tolerance."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionAdvice:
+    """What is advised for the message tables.
+
+    Attributes:
+        choice: what we would choose.
+        present: what the tables have, where it is one of the choices.
+        change: whether that is a change.
+        too_small: whether more than one came out equal by every measure: then nothing is gained by changing.
+        why: the sentences that lead there, with the figures in them.
+    """
+
+    choice: CompactionChoice
+    present: CompactionChoice | None
+    too_small: bool
+    why: tuple[str, ...]
+
+    @property
+    def change(self) -> bool:
+        """Whether the tables have another one now."""
+        return self.present is not self.choice
+
+
+def choose(
+    results: Sequence[TrialResult], present: CompactionChoice | None, served: frozenset[CompactionChoice]
+) -> CompactionAdvice:
+    """The choice by the stated rule, among those that the user's server understands.
+
+    Args:
+        results: what the trial measured; at least one of them of a choice that is served.
+        present: what the tables have now, None where it is something else.
+        served: the choices that the server knows (unified needs Cassandra 5.0).
+    """
+    left = [one for one in results if one.choice in served]
+    why = [f"{one.choice.value} is out: this server does not know it." for one in results if one.choice not in served]
+    for measure in MEASURES:
+        if len(left) > 1:
+            left, sentence = _narrowed(left, measure)
+            why.append(sentence)
+    names = frozenset(one.choice for one in left)
+    chosen = present if present and present in names else next(one for one in CompactionChoice if one in names)
+    too_small = len(left) > 1
+    if too_small:
+        why.append(_equal_sentence(names, present))
+    return CompactionAdvice(chosen, present, too_small, tuple(why))
+
+
+def _narrowed(results: list[TrialResult], measure: Measure) -> tuple[list[TrialResult], str]:
+    best = min(measure.of(one) for one in results)
+    kept = [one for one in results if measure.of(one) <= measure.bound(best)]
+    figures = ", ".join(f"{one.choice.value} {measure.text(measure.of(one))}" for one in results)
+    if len(kept) == len(results):
+        return kept, f"By {measure.name} they are alike: {figures}."
+    return kept, f"By {measure.name} {_names(one.choice for one in kept)}: {figures}."
+
+
+def _names(choices: Iterable[CompactionChoice]) -> str:
+    words = [choice.value for choice in choices]
+    return f"{words[0]} wins" if len(words) == 1 else f"{' and '.join(words)} are ahead, alike"
+
+
+def _equal_sentence(names: frozenset[CompactionChoice], present: CompactionChoice | None) -> str:
+    if present and present in names:
+        return f"The difference is too small to matter: {present.value} stays, as changing it rewrites every SSTable."
+    return "The difference between those is too small to matter; the first of them is named."
