@@ -123,6 +123,15 @@ class Terminal:
         if self._task is not None:
             self._progress.update(self._task, advance=steps, suspects=found)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the terminal to a question."""
+        self._progress.stop()
+        try:
+            yield
+        finally:
+            self._progress.start()
+
 
 @contextmanager
 def progress_on(console: Console, clock: Clock) -> Iterator[ProgressPort]:

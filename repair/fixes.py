@@ -20,7 +20,8 @@ from repair.recheck import Look, Moment, judge, verdict_of
 DAY_MICROS = 24 * 3600 * 1_000_000
 """How old a truth row must be before it is quarantined, and content before it is collected."""
 
-_BY_POLICY = frozenset({Verdict.LOST_CONTENT, Verdict.LEAK})
+BY_POLICY = frozenset({Verdict.LOST_CONTENT, Verdict.LEAK})
+"""Verdicts that remove what nothing can rebuild: only on demand, and only what is old enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,24 @@ def rule(sight: Sight, moment: Moment, errand: Errand) -> Outcome | Fix:
     fix = _fix_asked_for(sight, outcome, errand, moment)
     if fix is None:
         return outcome
-    if outcome.verdict in _BY_POLICY and (sight.look.newest or 0) > moment.as_of:
+    if outcome.verdict in BY_POLICY and (sight.look.newest or 0) > moment.as_of:
         return replace(outcome, result=Verdict.MOVED)
     return fix if errand.run is not None else replace(outcome, due=True)
+
+
+def asked_for(projection: Projection, verdict: Verdict, errand: Errand) -> bool:
+    """Whether the errand would have such a finding mended, as far as its kind alone tells."""
+    match projection, verdict:
+        case Mirror(report_only=True), _:
+            return False
+        case Mirror(), Verdict.LOST_CONTENT:
+            return errand.orphans == "quarantine"
+        case Content(), Verdict.LEAK:
+            return errand.leaks == "collect"
+        case Mirror(), Verdict.WITHDRAW if errand.dangling == "report":
+            return False
+        case _:
+            return verdict in MENDABLE & errand.only
 
 
 def fixed_at(image: Outcome, as_of: int) -> int:
@@ -143,7 +159,8 @@ def _outcome(sight: Sight, verdict: Verdict, judged: Verdict) -> Outcome:
 
 def _fix_asked_for(sight: Sight, outcome: Outcome, errand: Errand, moment: Moment) -> Fix | None:
     """The fix that the errand asks for, if the verdict stands (or is beaten) and all that it removes is old enough."""
-    if sight.blind or not _asked_for(outcome.verdict, errand) or not _old_enough(sight, outcome.verdict, moment):
+    asked = asked_for(sight.look.projection, outcome.verdict, errand)
+    if sight.blind or not asked or not _old_enough(sight, outcome.verdict, moment):
         return None
     match outcome.result:
         case None:
@@ -152,16 +169,6 @@ def _fix_asked_for(sight: Sight, outcome: Outcome, errand: Errand, moment: Momen
             return _fix(sight, replace(outcome, result=None), errand, _just_above(sight.look))
         case _:
             return None
-
-
-def _asked_for(verdict: Verdict, errand: Errand) -> bool:
-    match verdict:
-        case Verdict.LOST_CONTENT:
-            return errand.orphans == "quarantine"
-        case Verdict.LEAK:
-            return errand.leaks == "collect"
-        case _:
-            return verdict in MENDABLE & errand.only
 
 
 def _old_enough(sight: Sight, verdict: Verdict, moment: Moment) -> bool:
@@ -200,8 +207,6 @@ def _fix(sight: Sight, outcome: Outcome, errand: Errand, at: int) -> Fix | None:
 
 
 def _fix_mirror(sight: Sight, mirror: Mirror, outcome: Outcome, errand: Errand, at: int) -> Fix | None:
-    if mirror.report_only:
-        return None
     match outcome.verdict:
         case Verdict.PROJECT | Verdict.AMEND:
             row = mirrored(mirror, sight.look.truths[0].row)
@@ -221,16 +226,11 @@ def mirrored(mirror: Mirror, truth: Row) -> dict[str, Any]:
 
 
 def _withdraw(sight: Sight, mirror: Mirror, outcome: Outcome, errand: Errand, at: int) -> Fix | None:
-    """A projection without truth goes, unless it may be a message's last trace and that is to be kept."""
-    projected = _row(sight.look.projected)
-    match errand.dangling:
-        case "report":
-            return None
-        case "restore" if sight.last_trace:
-            row = restored(mirror, projected)
-            return Fix(outcome, (), PutIfAbsent(mirror.truth, row)) if mirror.whole(row) else None
-        case _:
-            return Fix(outcome, (Remove(mirror.table, sight.look.key, at=at),))
+    """A projection without truth goes, unless it may be a message's last trace and that is to be restored."""
+    if errand.dangling != "restore" or not sight.last_trace:
+        return Fix(outcome, (Remove(mirror.table, sight.look.key, at=at),))
+    row = restored(mirror, _row(sight.look.projected))
+    return Fix(outcome, (), PutIfAbsent(mirror.truth, row)) if mirror.whole(row) else None
 
 
 def _quarantine(sight: Sight, mirror: Mirror, outcome: Outcome, at: int) -> Fix | None:

@@ -1,5 +1,6 @@
 """What a check or repair is asked for and what it works with: two values, so that commands and tests say it alike."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -37,7 +38,7 @@ class Order:
     Attributes:
         recheck: look again before reporting (a check only; a repair always does).
         dry_run: look, and say what would be mended.
-        max_fixes: refuse to begin writing when more suspects than this could be mended.
+        max_fixes: ask, or refuse to begin writing, when more suspects than this would be mended.
         options: what the ledger keeps of the command line.
     """
 
@@ -91,12 +92,38 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class Excess:
+    """More than `--max-fixes` allows: what a person is shown before anything is written.
+
+    Attributes:
+        allowed: what `--max-fixes` said.
+        counts: suspects that would be mended, per projection and verdict.
+        samples: a few of them.
+    """
+
+    keyspace: str
+    allowed: int
+    counts: Mapping[str, Counter[Verdict]] = field(default_factory=dict)
+    samples: tuple[Suspect, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """How many would be mended."""
+        return sum(counts.total() for counts in self.counts.values())
+
+
+GoOn = Callable[[Excess], bool]
+"""Asks whoever can be asked whether to go on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Means:
     """What a check or repair works with.
 
     Attributes:
         recount: for counters; None leaves them alone.
         ledger, leases: needed to write; a check and a dry run have none.
+        go_on: asked when more is due than `max_fixes` allows; None where nobody can be asked.
     """
 
     engine: Engine
@@ -106,3 +133,4 @@ class Means:
     recount: Recount | None = None
     ledger: Ledger | None = None
     leases: Leases | None = None
+    go_on: GoOn | None = None

@@ -4,16 +4,17 @@ The order is the protocol's (DESIGN ideas 3 and 4): take T, scan, stop if more i
 mend, sum up. What scans, what mends counters and where progress shows are given from outside.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
-from model.errors import FixLimit, MailmendError, came_of_interruption
+from model.errors import MailmendError, came_of_interruption
 from model.projections import Counts
 from repair.clock import MICROS, read_clocks, take_as_of
-from repair.decide import MENDABLE, Verdict
+from repair.decide import Verdict
 from repair.findings import Detection, Errand, Outcome, Summary
 from repair.leases import Held
+from repair.limits import stop_at_limit
 from repair.orders import Means, Order, Sink
 from repair.runs import Ledger, Run, RunState
 from repair.tally import count, exit_of, summary_fields
@@ -34,7 +35,7 @@ def repair(order: Order, means: Means, sink: Sink) -> Summary:
     Raises:
         ClocksDiffer: the clocks differ by more than the margin covers.
         LeaseHeld: another repair of the keyspace is at work.
-        FixLimit: more is due than `max_fixes` allows; nothing was written.
+        FixLimit: more is due than `max_fixes` allows, and nobody said to go on; nothing was written.
     """
     if order.dry_run or means.ledger is None:
         errand = order.errand(take_as_of(means.clock, means.nodes, order.timing), None)
@@ -103,7 +104,7 @@ class _Journey:
         if not self.order.recheck and self.summary.command == "check":
             self._report_raw(detection)
             return
-        refuse_too_many(detection.counts, self.order, self.errand)
+        stop_at_limit(detection, self.order, self.errand, self.means.clock.micros(), self.means.go_on)
         self._wait(detection)
         with self._timed("recheck"):
             self._take(detection.revisit(self.errand, self.means.progress))
@@ -151,34 +152,6 @@ class _Journey:
             yield
         finally:
             self.summary.seconds[stage] = (self.means.clock.micros() - started) / MICROS
-
-
-def refuse_too_many(counts: Mapping[str, Mapping[Verdict, int]], order: Order, errand: Errand) -> None:
-    """Stop before anything is written when more could be mended than was allowed.
-
-    Raises:
-        FixLimit: more suspects than `max_fixes` are of verdicts that this order mends.
-    """
-    if order.max_fixes is None or errand.run is None:
-        return
-    due = sum(number for sums in counts.values() for verdict, number in sums.items() if _mends(verdict, order))
-    if due > order.max_fixes:
-        raise FixLimit(
-            f"{due:,} suspects in {order.keyspace} could be mended, --max-fixes allows {order.max_fixes:,}; "
-            "nothing was written",
-            mend=f"See what they are with: mailmend check messages --keyspace {order.keyspace}; "
-            "if that is what you want mended, allow more with --max-fixes.",
-        )
-
-
-def _mends(verdict: Verdict, order: Order) -> bool:
-    match verdict:
-        case Verdict.LOST_CONTENT:
-            return order.orphans == "quarantine"
-        case Verdict.LEAK:
-            return order.leaks == "collect"
-        case _:
-            return verdict in order.only & MENDABLE
 
 
 def _settles(verdict: Verdict, order: Order) -> bool:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from uuid import UUID
 
 import click
 
+from admin.asking import go_on_by
 from admin.cli.kinds import KEEP, VERDICTS, duration_text
 from admin.cli.mending_options import scanning_options, timing_options, writing_options
 from admin.cli.options import connection_options
@@ -70,7 +72,10 @@ def repair() -> None:
     "--only", type=VERDICTS, multiple=True, metavar="VERDICT", help="Mend these only: PROJECT,AMEND,WITHDRAW."
 )
 @click.option(
-    "--max-fixes", type=click.IntRange(min=0), metavar="N", help="Stop before the first write if more are due."
+    "--max-fixes",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="If more are due, ask on a terminal, else stop, before the first write.",
 )
 @click.option(
     "--orphans",
@@ -96,7 +101,7 @@ def repair() -> None:
 @click.option(
     "--beat-ahead", is_flag=True, help="Write just above cells from the future, at once; a late writer loses."
 )
-@click.option("--yes", is_flag=True, help="Answer yes where a terminal would be asked (--dangling restore).")
+@click.option("--yes", is_flag=True, help="Do what --dangling restore would ask about; --max-fixes still stops.")
 @writing_options
 @click.option(
     "--keep", type=KEEP, default=duration_text(KEEP_DEFAULT), show_default=True, help="How long before-images stay."
@@ -147,6 +152,7 @@ def messages(  # noqa: PLR0917 - click passes by name
             means = stack.enter_context(means_to_look(place, named, order, progress))
         else:
             means = stack.enter_context(means_to_mend(place, named, order, progress, keep))
+            means = replace(means, go_on=go_on_by(progress))
         summary = repair_keyspace(order, means, gatherer)
     if (mailboxes_named or users_named) and not options["scan"]:
         click.echo(PARTLY_SEEN, err=True)

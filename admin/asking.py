@@ -1,0 +1,65 @@
+"""Questions that only a person can answer: asked on a terminal, on stderr, and never where nobody sits.
+
+Enter always means no.
+"""
+
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from admin.output import MEANINGS, rows_grid, stderr_console
+from admin.progress import Terminal
+from admin.samples import key_text
+from repair.decide import Verdict
+from repair.findings import Progress
+from repair.orders import Excess, GoOn
+
+
+def someone_is_there() -> bool:
+    """Whether a person can read a question and answer it."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def go_on_by(progress: Progress, console: Console | None = None) -> GoOn | None:
+    """What asks whether to mend more than `--max-fixes` allows; None where nobody can be asked."""
+    return _Question(progress, console or stderr_console()) if someone_is_there() else None
+
+
+class _Question:
+    """Shows what is due and asks, while the progress stands still."""
+
+    def __init__(self, progress: Progress, console: Console) -> None:
+        self._progress, self._console = progress, console
+
+    def __call__(self, excess: Excess) -> bool:
+        """Whether to go on."""
+        still = self._progress.paused() if isinstance(self._progress, Terminal) else nullcontext()
+        with still:
+            self._console.print(rows_grid(f"Due in {excess.keyspace}", _COLUMNS, excess_rows(excess)))
+            for line in sample_lines(excess):
+                self._console.print(Text(line, style="dim"), soft_wrap=True)
+            question = f"{excess.total:,} would be mended, --max-fixes allows {excess.allowed:,}. Mend them all?"
+            return click.confirm(question, default=False, err=True)
+
+
+_COLUMNS = ("projection", "verdict", "count", "meaning")
+
+
+def excess_rows(excess: Excess) -> Sequence[Sequence[str]]:
+    """Counts per projection and verdict, as a table has them."""
+    return [
+        (name, verdict.value, f"{counts[verdict]:,}", MEANINGS[verdict])
+        for name, counts in sorted(excess.counts.items())
+        for verdict in Verdict
+        if counts[verdict]
+    ]
+
+
+def sample_lines(excess: Excess) -> list[str]:
+    """A few of those that are due."""
+    shown = [f"    {one.verdict.value} in {one.projection}: {key_text(one.key)}" for one in excess.samples]
+    return ["For example:", *shown] if shown else []

@@ -1,0 +1,168 @@
+"""--max-fixes: what is due is what would be written, and nobody is asked below the limit."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from model.catalog import FAMILIES, MESSAGES, PATHS
+from model.errors import ExitCode, FixLimit
+from model.ids import RunId
+from repair.clock import MICROS
+from repair.decide import Verdict
+from repair.findings import Detection, Errand, Outcome, Progress, Suspect
+from repair.limits import due_beyond, stop_at_limit
+from repair.orders import Excess, Order
+from tests.support.clock import START
+from tests.support.repairing import DAY_SECONDS, MAILBOX, message
+
+MIRROR, UNSEEN, CONTENT = MESSAGES.mirror.name, MESSAGES.filters[0].name, MESSAGES.content.name  # type: ignore[union-attr]
+RUN = RunId(message(1, START))
+
+
+@dataclass(slots=True)
+class Scanned(Detection):
+    """A scan's suspects, which counts how often they are streamed."""
+
+    found: tuple[Suspect, ...]
+    streamed: int = 0
+
+    @property
+    def scanned(self) -> Mapping[str, int]:
+        """Nothing of interest."""
+        return {}
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
+        """Per projection and verdict."""
+        counts: dict[str, Counter[Verdict]] = {}
+        for one in self.found:
+            counts.setdefault(one.projection, Counter())[one.verdict] += 1
+        return counts
+
+    def suspects(self) -> Iterator[Suspect]:
+        """Every suspect."""
+        self.streamed += 1
+        return iter(self.found)
+
+    def revisit(self, errand: Errand, progress: Progress) -> Iterator[Outcome]:  # noqa: ARG002 - the port's
+        """Never reached."""
+        raise AssertionError
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def suspect(projection: str, verdict: Verdict, number: int = 1, *, age_seconds: int = 10 * DAY_SECONDS) -> Suspect:
+    """A suspect whose message was born so long ago."""
+    born = message(number, START - age_seconds * MICROS)
+    key = (born,) if projection == CONTENT else (MAILBOX, number)
+    return Suspect(projection, key, verdict, () if projection == CONTENT else (born,))
+
+
+def due(detection: Scanned, allowed: int, **changes: Any) -> Excess | None:
+    """What a repair asked for like this would mend beyond the limit."""
+    order = Order("mail", FAMILIES, max_fixes=allowed, **changes)
+    return due_beyond(allowed, detection, order, order.errand(START, None), START)
+
+
+@pytest.mark.parametrize(
+    ("found", "changes", "written"),
+    [
+        (suspect(MIRROR, Verdict.PROJECT), {}, True),
+        (suspect(MIRROR, Verdict.PROJECT), {"only": frozenset({Verdict.AMEND})}, False),
+        (suspect(MIRROR, Verdict.WITHDRAW), {}, True),
+        (suspect(MIRROR, Verdict.WITHDRAW), {"dangling": "report"}, False),
+        (suspect(MIRROR, Verdict.WITHDRAW), {"dangling": "restore"}, True),
+        (suspect(UNSEEN, Verdict.WITHDRAW), {"dangling": "report"}, True),
+        (suspect(MIRROR, Verdict.CLASH), {}, False),
+        (suspect(MIRROR, Verdict.TORN), {}, False),
+        (suspect(MIRROR, Verdict.LOST_CONTENT), {}, False),
+        (suspect(MIRROR, Verdict.LOST_CONTENT), {"orphans": "quarantine"}, True),
+        (suspect(MIRROR, Verdict.LOST_CONTENT, age_seconds=60), {"orphans": "quarantine"}, False),
+        (suspect(CONTENT, Verdict.LEAK), {}, False),
+        (suspect(CONTENT, Verdict.LEAK), {"leaks": "collect"}, True),
+        (suspect(CONTENT, Verdict.LEAK, age_seconds=60), {"leaks": "collect"}, False),
+        (Suspect(PATHS.mirror.name, (MAILBOX,), Verdict.AMEND), {}, False),
+    ],
+)
+def test_only_what_would_be_written_counts(found: Suspect, changes: dict[str, Any], written: bool) -> None:
+    """Every option that keeps a repair from writing keeps a suspect out of the sum."""
+    excess = due(Scanned((found,)), 0, **changes)
+
+    assert (excess is not None) == written
+    if excess is not None:
+        assert (excess.total, excess.counts) == (1, {found.projection: {found.verdict: 1}})
+
+
+def test_the_limit_itself_is_allowed() -> None:
+    """Two are due: two may be mended, one may not."""
+    detection = Scanned((suspect(MIRROR, Verdict.PROJECT, 1), suspect(MIRROR, Verdict.AMEND, 2)))
+
+    assert due(detection, 2) is None
+    assert due(detection, 1) is not None
+
+
+def test_below_the_limit_nothing_is_streamed() -> None:
+    """The counts tell; a million suspects stay on the executors."""
+    detection = Scanned((suspect(MIRROR, Verdict.PROJECT), suspect(CONTENT, Verdict.LEAK, 2)))
+
+    due(detection, 2, leaks="collect")
+
+    assert detection.streamed == 0
+
+
+def test_young_content_does_not_stop_what_is_within_the_limit() -> None:
+    """Of two leaks only the old one would go."""
+    detection = Scanned((suspect(CONTENT, Verdict.LEAK, 1), suspect(CONTENT, Verdict.LEAK, 2, age_seconds=60)))
+
+    assert due(detection, 1, leaks="collect") is None
+
+
+def test_samples_are_few_and_of_what_is_due() -> None:
+    """A person sees keys; what is only reported is not among them."""
+    lost = suspect(MIRROR, Verdict.LOST_CONTENT, 1)
+    missing = [suspect(MIRROR, Verdict.PROJECT, number) for number in range(2, 20)]
+
+    excess = due(Scanned((lost, *missing)), 3)
+
+    assert excess is not None
+    assert excess.samples == tuple(missing[:5])
+    assert excess.total == 18
+
+
+def test_nobody_to_ask_means_stop_with_what_to_type() -> None:
+    """The message names the number that would let it through."""
+    detection = Scanned((suspect(MIRROR, Verdict.PROJECT, 1), suspect(MIRROR, Verdict.PROJECT, 2)))
+    order = Order("mail", (MESSAGES,), max_fixes=1)
+
+    stop_at_limit(detection, order, order.errand(START, None), START, None)  # a dry run is not stopped
+    with pytest.raises(FixLimit, match="--max-fixes 2") as refused:
+        stop_at_limit(detection, order, replace(order.errand(START, None), run=RUN), START, None)
+
+    assert refused.value.exit_code is ExitCode.DRIFT
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_whoever_is_asked_decides(answer: bool) -> None:
+    """Once, and only above the limit."""
+    detection = Scanned((suspect(MIRROR, Verdict.PROJECT),))
+    asked: list[Excess] = []
+
+    def go_on(excess: Excess) -> bool:
+        asked.append(excess)
+        return answer
+
+    def ask(allowed: int) -> bool:
+        order = Order("mail", (MESSAGES,), max_fixes=allowed)
+        try:
+            stop_at_limit(detection, order, replace(order.errand(START, None), run=RUN), START, go_on)
+        except FixLimit:
+            return False
+        return True
+
+    assert (ask(1), asked) == (True, [])
+    assert ask(0) is answer
+    assert [one.total for one in asked] == [1]
