@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from model.cql_types import normal_type
+from model.ddl import Index, View
+from model.names import name_of
 from model.schema import Schema
 from model.table import Column, Compaction, Kind, Table, UserType
 
@@ -27,6 +29,13 @@ class Aspect(Enum):
     UNEXPECTED_COLUMN = "unexpected column"
     DIFFERENT_COLUMN = "different column"  # another type, or static where it was not
     DIFFERENT_OPTION = "different option"
+    UNEXPECTED_TYPE = "unexpected type"
+    MISSING_INDEX = "missing index"
+    UNEXPECTED_INDEX = "unexpected index"
+    DIFFERENT_INDEX = "different index"  # on another table or column, or of another class
+    MISSING_VIEW = "missing view"
+    UNEXPECTED_VIEW = "unexpected view"
+    DIFFERENT_VIEW = "different view"  # of another table, with another key, other columns or another condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +43,8 @@ class Difference:
     """One thing that is otherwise.
 
     Attributes:
-        owner: the table or user type, in James's spelling where it is known.
-        subject: the column or option, or "" when it is the owner as a whole.
+        owner: the table, user type or view, in James's spelling where it is known; of an index its table.
+        subject: the column, option or index, or "" when it is the owner as a whole.
         expected, found: both sides as CQL has them, "" where there is none.
     """
 
@@ -59,8 +68,13 @@ class Difference:
 
 
 def differences(expected: Schema, live: Schema) -> tuple[Difference, ...]:
-    """Everything in which the live schema is otherwise: types first, then tables in the expected order."""
-    return (*_between_types(expected, live), *_between_tables(expected, live))
+    """Everything in which the live schema is otherwise: types, tables in the expected order, indexes, views."""
+    return (
+        *_between_types(expected, live),
+        *_between_tables(expected, live),
+        *_between_indexes(expected, live),
+        *_between_views(expected, live),
+    )
 
 
 def _between_types(expected: Schema, live: Schema) -> Iterator[Difference]:
@@ -70,6 +84,9 @@ def _between_types(expected: Schema, live: Schema) -> Iterator[Difference]:
             yield Difference(Aspect.MISSING_TYPE, wanted.spelling, expected=_fields(wanted))
         elif _fields(wanted) != _fields(found):
             yield Difference(Aspect.DIFFERENT_TYPE, wanted.spelling, "", _fields(wanted), _fields(found))
+    for user_type in live.types:
+        if expected.user_type(user_type.name) is None:
+            yield Difference(Aspect.UNEXPECTED_TYPE, user_type.spelling, found=_fields(user_type))
 
 
 def _fields(user_type: UserType) -> str:
@@ -86,6 +103,66 @@ def _between_tables(expected: Schema, live: Schema) -> Iterator[Difference]:
     for table in live.tables:
         if expected.table(table.name) is None:
             yield Difference(Aspect.UNEXPECTED_TABLE, table.spelling)
+
+
+def _between_indexes(expected: Schema, live: Schema) -> Iterator[Difference]:
+    wanted, found = ({name_of(one.spelling): one for one in schema.indexes} for schema in (expected, live))
+    for name, index in wanted.items():
+        if name not in found:
+            yield Difference(Aspect.MISSING_INDEX, index.table, index.spelling, expected=index_text(index))
+        elif not _same_index(index, found[name]):
+            texts = index_text(index), index_text(found[name])
+            yield Difference(Aspect.DIFFERENT_INDEX, index.table, index.spelling, *texts)
+    for name, index in found.items():
+        if name not in wanted:
+            yield Difference(Aspect.UNEXPECTED_INDEX, index.table, index.spelling, found=index_text(index))
+
+
+def index_text(index: Index) -> str:
+    """What an index is on, and by which class, in one spelling."""
+    using = f" using {_short(index.using)}" if index.using else ""
+    return f"{name_of(index.table)} ({_folded(index.target)}){using}"
+
+
+def _same_index(wanted: Index, found: Index) -> bool:
+    return index_text(wanted) == index_text(found) and wanted.options.items() <= found.options.items()
+
+
+def _between_views(expected: Schema, live: Schema) -> Iterator[Difference]:
+    wanted, found = ({one.table.name: one for one in schema.views} for schema in (expected, live))
+    for name, view in wanted.items():
+        if name not in found:
+            yield Difference(Aspect.MISSING_VIEW, view.table.spelling, expected=view_text(view))
+        elif view_text(view) != view_text(found[name]):
+            texts = view_text(view), view_text(found[name])
+            yield Difference(Aspect.DIFFERENT_VIEW, view.table.spelling, "", *texts)
+        else:
+            yield from _between_options(view.table, found[name].table)
+    for name, view in found.items():
+        if name not in wanted:
+            yield Difference(Aspect.UNEXPECTED_VIEW, view.table.spelling, found=view_text(view))
+
+
+def view_text(view: View) -> str:
+    """What makes a view: its base table, columns, key, order and condition, in one spelling."""
+    columns = ", ".join(sorted(view.table.names))
+    key = f"{_key_text(view.table)}, {_order_text(view.table)}"
+    return f"of {name_of(view.base)} ({columns}) key ({key}) where {_folded(view.where)}"
+
+
+def _short(class_name: str) -> str:
+    """A class by its short name; the two names of the storage-attached index are one."""
+    short = class_name.strip("'").rsplit(".", 1)[-1]
+    return "StorageAttachedIndex" if short.lower() in {"sai", "storageattachedindex"} else short
+
+
+_QUOTED = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")""")
+
+
+def _folded(cql: str) -> str:
+    """A piece of CQL in lower case and single spaces; what stands in quotes keeps its case, names lose the quotes."""
+    parts = [part if part[:1] in ("'", '"') else part.lower() for part in _QUOTED.split(cql)]
+    return " ".join("".join(parts).replace('"', "").split())
 
 
 def table_differences(wanted: Table, found: Table) -> Iterator[Difference]:

@@ -185,8 +185,10 @@ def _distance(recognition: Recognition) -> tuple[int, int]:
 
 def _is_note(difference: Difference, *, made_here: bool) -> bool:
     match difference.aspect:
-        case Aspect.DIFFERENT_OPTION | Aspect.UNEXPECTED_TABLE:
+        case Aspect.DIFFERENT_OPTION | Aspect.UNEXPECTED_TABLE | Aspect.UNEXPECTED_TYPE:
             return True
+        case Aspect.UNEXPECTED_INDEX | Aspect.UNEXPECTED_VIEW:
+            return not made_here
         case Aspect.UNEXPECTED_COLUMN:
             return (difference.owner, difference.subject) in _LEFT_BEHIND
         case Aspect.MISSING_TABLE:

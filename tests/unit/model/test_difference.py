@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.catalog import MAILBOX_BASE, SCHEMA
+from model.ddl import Index, View
 from model.difference import Aspect, Difference, differences, map_literal, option_text
 from model.schema import Schema
 from model.table import Column, Compaction, Kind, Table, UserType
@@ -146,3 +147,83 @@ def test_exactly_the_tables_taken_away_are_missing(gone: set[int]) -> None:
     live = Schema(SCHEMA.types, tuple(table for index, table in enumerate(SCHEMA.tables) if index not in gone))
     missing = {one.owner for one in differences(SCHEMA, live)}
     assert missing == {SCHEMA.tables[index].spelling for index in gone}
+
+
+BY_NOTE = Index("by_note", "noteTable", "note", "StorageAttachedIndex", {"case_sensitive": "'false'"})
+BY_UID = View(
+    Table("by_uid", (Column("uid", "bigint", Kind.PARTITION), Column("mailboxId", "timeuuid", Kind.CLUSTERING))),
+    "noteTable",
+    "uid IS NOT NULL AND mailboxId IS NOT NULL",
+)
+INDEXED = replace(EXPECTED, indexes=(BY_NOTE,), views=(BY_UID,))
+
+
+def aspects(expected: Schema, live: Schema) -> list[tuple[Aspect, str, str]]:
+    """Aspect, owner and subject of each difference."""
+    return [(one.aspect, one.owner, one.subject) for one in differences(expected, live)]
+
+
+def test_missing_and_unexpected_indexes_and_views_are_told() -> None:
+    """An index by its table and name, a view by its name."""
+    assert aspects(INDEXED, EXPECTED) == [
+        (Aspect.MISSING_INDEX, "noteTable", "by_note"),
+        (Aspect.MISSING_VIEW, "by_uid", ""),
+    ]
+    assert aspects(EXPECTED, INDEXED) == [
+        (Aspect.UNEXPECTED_INDEX, "noteTable", "by_note"),
+        (Aspect.UNEXPECTED_VIEW, "by_uid", ""),
+    ]
+
+
+def test_an_index_is_the_same_however_its_class_and_target_are_spelled() -> None:
+    """Long and short class names, SAI's two names, quotes around lower case; the server may add options."""
+    spelled = Index(
+        "BY_NOTE",
+        "notetable",
+        '"note"',
+        "'org.apache.cassandra.index.sai.StorageAttachedIndex'",
+        {"case_sensitive": "'false'", "ascii": "'true'"},
+    )
+    assert differences(INDEXED, replace(INDEXED, indexes=(spelled,))) == ()
+    assert differences(INDEXED, replace(INDEXED, indexes=(replace(spelled, using="sai"),))) == ()
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        replace(BY_NOTE, target="owner"),
+        replace(BY_NOTE, target='"Note"'),
+        replace(BY_NOTE, using=""),
+        replace(BY_NOTE, options={"case_sensitive": "'true'"}),
+    ],
+    ids=["column", "quoted", "class", "options"],
+)
+def test_an_index_on_another_column_or_of_another_class_is_different(found: Index) -> None:
+    """One difference, at the index."""
+    assert aspects(INDEXED, replace(INDEXED, indexes=(found,))) == [(Aspect.DIFFERENT_INDEX, "noteTable", "by_note")]
+
+
+def test_a_view_is_the_same_however_its_condition_is_spelled() -> None:
+    """Case and spaces say nothing; what stands in quotes does."""
+    spelled = replace(BY_UID, base="notetable", where="UID is not null\n  and mailboxid IS NOT NULL")
+    assert differences(INDEXED, replace(INDEXED, views=(spelled,))) == ()
+    quoted = replace(BY_UID, where="note = 'A' AND uid IS NOT NULL")
+    other = replace(BY_UID, where="note = 'a' AND uid IS NOT NULL")
+    assert aspects(replace(INDEXED, views=(quoted,)), replace(INDEXED, views=(other,))) == [
+        (Aspect.DIFFERENT_VIEW, "by_uid", "")
+    ]
+
+
+def test_a_view_with_other_options_differs_in_them_only() -> None:
+    """They can be altered; its columns cannot."""
+    wanted = replace(BY_UID, table=replace(BY_UID.table, options={"gc_grace_seconds": "10"}))
+    assert aspects(replace(INDEXED, views=(wanted,)), INDEXED) == [
+        (Aspect.DIFFERENT_OPTION, "by_uid", "gc_grace_seconds")
+    ]
+
+
+def test_an_unexpected_type_is_told_with_its_fields() -> None:
+    """Whether it is drift is for the generations to say."""
+    more = replace(EXPECTED, types=(*EXPECTED.types, UserType("size", (("bytes", "bigint"),))))
+    (found,) = differences(EXPECTED, more)
+    assert str(found) == "unexpected type: size (bytes bigint)"

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from model.catalog import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
+from model.ddl import Index
 from model.difference import Aspect
 from model.generations import (
     AUGUST_2026,
@@ -18,7 +19,7 @@ from model.generations import (
     was_made_here,
 )
 from model.schema import Schema
-from model.table import Column, Compaction
+from model.table import Column, Compaction, UserType
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
 JMAP = ("message_fast_view_projection", "email_query_view_received_at")
@@ -142,3 +143,14 @@ def test_a_keyspace_of_something_else_holds_no_mail() -> None:
     assert not holds_mail(Schema((), ()))
     assert not holds_mail(without_tables(served(SCHEMA), *(table.name for table in MAIL_TABLES)))
     assert holds_mail(Schema((), served(SCHEMA).tables[:1]))
+
+
+def test_an_index_of_somebody_else_is_noted_in_james_and_wrong_in_ours() -> None:
+    """A type of another module is noted in both."""
+    index = Index("by_seen", "imapuidtable", "flagseen")
+    size = UserType("size", (("bytes", "bigint"),))
+    theirs, ours = served(SCHEMA), served(SCHEMA, made_here=True)
+    adopted, made = (recognise(replace(one, types=(*one.types, size), indexes=(index,))) for one in (theirs, ours))
+    assert adopted.agrees
+    assert {note.aspect for note in adopted.notes} >= {Aspect.UNEXPECTED_INDEX, Aspect.UNEXPECTED_TYPE}
+    assert [one.aspect for one in made.drift] == [Aspect.UNEXPECTED_INDEX]

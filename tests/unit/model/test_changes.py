@@ -1,0 +1,238 @@
+"""The way from a live schema to the expected one: each kind of difference has its statement, or says how by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from model.catalog import SCHEMA
+from model.catalog_beside import BESIDE_TABLES
+from model.changes import Gap, Include, SchemaChange, changes
+from model.ddl import (
+    AddColumns,
+    AddField,
+    CreateIndex,
+    CreateTable,
+    CreateType,
+    CreateView,
+    Drop,
+    DropColumns,
+    Dropped,
+    Index,
+    Name,
+    SetOptions,
+    Statement,
+    View,
+)
+from model.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
+from model.risk import Risk
+from model.schema import Schema
+from model.table import Column, Compaction, Kind, Table, UserType
+from tests.support.schemas import served, without_tables
+
+ID, NUMBER, NOTE = (
+    Column("id", "timeuuid", Kind.PARTITION),
+    Column("number", "int", Kind.CLUSTERING),
+    Column("n", "text"),
+)
+NOTES = Table("notes", (ID, NUMBER, NOTE), compaction=Compaction("LeveledCompactionStrategy"))
+SIZE = UserType("size", (("bytes", "bigint"), ("lines", "int")))
+BY_NOTE = Index("by_note", "notes", "n")
+BY_NUMBER = View(
+    Table("by_number", (replace(NUMBER, kind=Kind.PARTITION), replace(ID, kind=Kind.CLUSTERING), NOTE)),
+    "notes",
+    "number IS NOT NULL AND id IS NOT NULL",
+)
+EXPECTED = Schema((SIZE,), (NOTES,), (BY_NOTE,), (BY_NUMBER,))
+EVERYTHING = frozenset(Include)
+
+
+def ways(expected: Schema, live: Schema, include: frozenset[Include] = EVERYTHING) -> tuple[SchemaChange, ...]:
+    """The changes between two schemas."""
+    return changes(Gap(expected, live, include))
+
+
+def statements(expected: Schema, live: Schema, include: frozenset[Include] = EVERYTHING) -> list[Statement | None]:
+    """Their statements alone."""
+    return [one.statement for one in ways(expected, live, include)]
+
+
+def with_notes(table: Table, types: tuple[UserType, ...] = (SIZE,)) -> Schema:
+    """A live schema whose table is another, with the index and the view that are expected."""
+    return Schema(types, (table,), (BY_NOTE,), (BY_NUMBER,))
+
+
+def test_nothing_is_proposed_for_a_schema_that_is_as_it_should_be() -> None:
+    """Neither for the whole catalog, as a server tells it."""
+    assert ways(EXPECTED, EXPECTED) == ()
+    assert ways(SCHEMA, served(SCHEMA, made_here=True)) == ()
+
+
+def test_an_empty_keyspace_gets_everything_in_an_order_that_runs() -> None:
+    """Types before the tables that use them, indexes and views after; nothing of it is risky."""
+    found = ways(EXPECTED, Schema((), ()))
+    assert [one.statement for one in found] == [
+        CreateType(Name("size"), SIZE),
+        CreateTable(Name("notes"), NOTES),
+        CreateIndex(Name("notes"), BY_NOTE),
+        CreateView(Name("by_number"), BY_NUMBER),
+    ]
+    assert {one.assessment.worst for one in found} == {Risk.NONE}
+
+
+def test_missing_columns_of_a_table_are_added_by_one_statement() -> None:
+    """Each ALTER is agreed on by every node, so there are as few as can be."""
+    live = with_notes(NOTES)
+    wanted = with_notes(replace(NOTES, columns=(*NOTES.columns, Column("a", "int"), Column("b", "text", Kind.STATIC))))
+    assert statements(wanted, live) == [
+        AddColumns(Name("notes"), (Column("a", "int"), Column("b", "text", Kind.STATIC)))
+    ]
+
+
+def test_what_is_not_expected_is_left_alone_unless_removal_is_asked_for() -> None:
+    """Tables of other modules and columns of older generations are somebody's."""
+    more = replace(NOTES, columns=(*NOTES.columns, Column("old", "text"), Column("older", "text")))
+    other = Table("other", (ID, Column("size", "frozen<size2>")))
+    view = replace(BY_NUMBER, table=replace(BY_NUMBER.table, spelling="by_other"))
+    second = UserType("size2", (("size", "frozen<size>"),))
+    live = Schema((SIZE, second), (more, other), (BY_NOTE, Index("by_old", "notes", "old")), (BY_NUMBER, view))
+    expected = replace(EXPECTED, views=())
+
+    # When removal is not asked for, nothing is proposed
+    assert statements(expected, live, frozenset({Include.OPTIONS})) == []
+
+    # When it is, what stands in the way goes first, and types go last
+    assert statements(expected, live) == [
+        Drop(Dropped.VIEW, Name("by_number")),
+        Drop(Dropped.VIEW, Name("by_other")),
+        Drop(Dropped.INDEX, Name("by_old")),
+        DropColumns(Name("notes"), ("old", "older")),
+        Drop(Dropped.TABLE, Name("other")),
+        Drop(Dropped.TYPE, Name("size2")),
+    ]
+
+
+def test_a_column_under_a_view_that_stays_is_dropped_by_hand() -> None:
+    """The server refuses to drop columns of a table that has a view."""
+    live = with_notes(replace(NOTES, columns=(*NOTES.columns, Column("old", "text"))))
+    (found,) = ways(EXPECTED, live)
+    assert found.statement is None
+    assert "by_number" in found.manual
+
+
+def test_options_are_proposed_only_on_request_by_one_statement_and_marked() -> None:
+    """A compaction rewrites the table; an expected option says nothing about those that the server adds."""
+    wanted = replace(NOTES, options={"gc_grace_seconds": "864000", "caching": "{'keys': 'ALL'}"})
+    live = replace(
+        NOTES,
+        compaction=Compaction("SizeTieredCompactionStrategy", {"max_threshold": "32"}),
+        options={"gc_grace_seconds": "864000", "caching": "{'keys': 'NONE', 'rows_per_partition': 'NONE'}"},
+    )
+    assert statements(with_notes(wanted), with_notes(live), frozenset({Include.REMOVALS})) == []
+    (found,) = ways(with_notes(wanted), with_notes(live), frozenset({Include.OPTIONS}))
+    assert found.statement == SetOptions(
+        Name("notes"), {"caching": "{'keys': 'ALL'}", "compaction": "{'class': 'LeveledCompactionStrategy'}"}
+    )
+    assert found.assessment.worst is Risk.REWRITE
+
+
+def test_options_of_a_view_are_set_on_the_view() -> None:
+    """ALTER MATERIALIZED VIEW is another statement than ALTER TABLE."""
+    wanted = replace(BY_NUMBER, table=replace(BY_NUMBER.table, options={"gc_grace_seconds": "10"}))
+    (found,) = statements(replace(EXPECTED, views=(wanted,)), EXPECTED)
+    assert found == SetOptions(Name("by_number"), {"gc_grace_seconds": "10"}, of_view=True)
+
+
+def test_an_index_and_a_view_that_are_otherwise_are_made_anew() -> None:
+    """CQL can alter neither: both are dropped, then built again from every row."""
+    live = replace(
+        EXPECTED, indexes=(replace(BY_NOTE, using="sai"),), views=(replace(BY_NUMBER, where="id IS NOT NULL"),)
+    )
+    found = ways(EXPECTED, live, frozenset())
+    assert [one.statement for one in found] == [
+        Drop(Dropped.VIEW, Name("by_number")),
+        Drop(Dropped.INDEX, Name("by_note")),
+        CreateIndex(Name("notes"), BY_NOTE),
+        CreateView(Name("by_number"), BY_NUMBER),
+    ]
+    assert [one.assessment.worst for one in found] == [Risk.BREAKING, Risk.BREAKING, Risk.LONG, Risk.LONG]
+
+
+OTHER_KEY = replace(NOTES, columns=(ID, replace(NUMBER, kind=Kind.REGULAR), replace(NOTE, kind=Kind.CLUSTERING)))
+OTHER_ORDER = replace(NOTES, columns=(ID, replace(NUMBER, descending=True), NOTE, Column("more", "int")))
+COUNTING = replace(NOTES, columns=(ID, NUMBER, Column("count", "counter")))
+
+
+@pytest.mark.parametrize("live", [OTHER_KEY, OTHER_ORDER, COUNTING], ids=["key", "order", "counters"])
+def test_what_a_table_is_for_ever_is_changed_by_hand(live: Table) -> None:
+    """One change tells the way, and no statement touches the table."""
+    (found,) = ways(with_notes(NOTES), with_notes(live))
+    assert found.statement is None
+    assert found.owner == "notes"
+    assert "another name" in found.manual
+
+
+def test_a_projection_of_another_key_is_rebuilt_from_the_truth() -> None:
+    """Its rows need no copy: a repair writes them again."""
+    gap = Gap(EXPECTED, with_notes(OTHER_ORDER), rebuildable=frozenset({"notes"}))
+    (found,) = changes(gap)
+    assert "mailmend repair messages" in found.manual
+
+
+@pytest.mark.parametrize(
+    "found",
+    [replace(NOTE, type="blob"), replace(NOTE, kind=Kind.STATIC), replace(NOTE, type="set<text>")],
+    ids=["type", "static", "collection"],
+)
+def test_a_column_of_another_type_is_changed_by_hand(found: Column) -> None:
+    """The rest of the table is changed by statements all the same."""
+    live = with_notes(replace(NOTES, columns=(ID, NUMBER, found)))
+    wanted = with_notes(replace(NOTES, columns=(*NOTES.columns, Column("more", "int"))))
+    added, by_hand = ways(wanted, live)
+    assert added.statement == AddColumns(Name("notes"), (Column("more", "int"),))
+    assert by_hand.statement is None
+    assert "notes.n" in by_hand.manual
+
+
+def test_fields_are_added_behind_those_that_are_there() -> None:
+    """One statement each, as CQL has it; a field in another place is for a person."""
+    shorter, turned = UserType("size", SIZE.fields[:1]), UserType("size", SIZE.fields[::-1])
+    assert statements(EXPECTED, with_notes(NOTES, (shorter,))) == [AddField(Name("size"), "lines", "int")]
+    (by_hand,) = ways(EXPECTED, with_notes(NOTES, (turned,)))
+    assert by_hand.statement is None
+    assert "size" in by_hand.manual
+
+
+def test_a_type_that_a_key_holds_is_changed_by_hand() -> None:
+    """The server refuses to add to it."""
+    keyed = replace(NOTES, columns=(Column("id", "frozen<list<frozen<size>>>", Kind.PARTITION), NUMBER, NOTE))
+    live = Schema((UserType("size", SIZE.fields[:1]),), (keyed,))
+    (found,) = ways(Schema((SIZE,), (keyed,)), live)
+    assert found.statement is None
+
+
+def test_a_type_that_a_column_keeps_is_not_dropped() -> None:
+    """The column has to be changed by hand first, and the type says so."""
+    live = with_notes(replace(NOTES, columns=(ID, NUMBER, replace(NOTE, type="frozen<size>"))))
+    found = ways(replace(EXPECTED, types=()), live)
+    assert [one.statement for one in found] == [None, None]
+    assert "cannot be dropped" in found[-1].manual
+
+
+@pytest.mark.parametrize("generation", [JAMES_3_8, JAMES_3_9, NEWEST], ids=lambda one: one.name)
+def test_a_keyspace_of_james_needs_no_statement_that_loses_anything(generation: Generation) -> None:
+    """From any generation to its own model: what is missing is created, nothing of James's is touched."""
+    schema = generation.schema
+    live = without_tables(served(schema), BESIDE_TABLES[0].name, "modseq")
+    found = ways(schema, live, frozenset())
+    assert sorted(one.owner for one in found) == sorted(
+        {"modseq", "attachmentV2"} & {table.spelling for table in schema.tables}
+    )
+    assert {one.assessment.worst for one in found} == {Risk.NONE}
+
+
+def test_dropping_columns_that_james_left_behind_is_told_as_data_loss() -> None:
+    """From 3.9 to the newest, with removal asked for: gone columns are gone."""
+    found = ways(NEWEST.schema, served(JAMES_3_9.schema))
+    dropping = [one for one in found if isinstance(one.statement, DropColumns)]
+    assert {one.owner for one in dropping} == {"imapUidTable", "messageIdTable", "messageV3"}
+    assert {one.assessment.worst for one in dropping} == {Risk.DATA_LOSS}
