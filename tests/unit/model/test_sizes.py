@@ -1,0 +1,57 @@
+"""Sizes are summed over the nodes, scaled over those that are silent, and never invented."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.sizes import TableSize, bytes_text, table_sizes
+from model.table import Row
+
+MIB = 1024 * 1024
+
+
+def recorded(table: str, partitions: int, mean_bytes: int = 100) -> Row:
+    """A row of size_estimates: one range of one node."""
+    return {"table_name": table, "partitions_count": partitions, "mean_partition_size": mean_bytes}
+
+
+def on_disk(table: str, mebibytes: int) -> Row:
+    """A row of disk_usage."""
+    return {"table_name": table, "mebibytes": mebibytes}
+
+
+def test_ranges_and_nodes_are_summed() -> None:
+    """Each node tells of its own ranges only, and of the copies that it holds."""
+    nodes = [[recorded("notes", 10), recorded("notes", 20, 200)], [recorded("notes", 30)], []]
+    found = table_sizes(nodes, [[on_disk("notes", 2)], [on_disk("notes", 3)], []], 3)
+    assert found == {"notes": TableSize(60, 8_000, 5 * MIB, 3, 3)}
+    assert str(found["notes"]) == "about 60 partitions, 7.81 KiB a copy, 5 MiB on disk (estimate from 3 of 3 nodes)"
+
+
+def test_a_silent_node_is_scaled_over_and_told() -> None:
+    """Two of three answered: half as much again is reckoned."""
+    found = table_sizes([[recorded("notes", 10)], [recorded("notes", 20)]], [], 3)
+    assert found["notes"] == TableSize(45, 4_500, None, 2, 3)
+    assert "from 2 of 3 nodes" in str(found["notes"])
+
+
+def test_what_nobody_tells_is_unknown() -> None:
+    """No node answered, or none has recorded anything yet."""
+    assert table_sizes([], [], 3) == {}
+    assert table_sizes([[], []], [[on_disk("notes", 1)]], 2)["notes"] == TableSize(None, None, 2 * MIB, 2, 2)
+    assert str(TableSize(None, None, None, 1, 1)) == "unknown"
+
+
+@given(st.lists(st.lists(st.integers(0, 10**9), max_size=5), min_size=1, max_size=5))
+def test_when_every_node_answers_nothing_is_scaled(counts: list[list[int]]) -> None:
+    """The sum is the sum."""
+    nodes = [[recorded("notes", count) for count in node] for node in counts]
+    found = table_sizes(nodes, [], len(nodes)).get("notes")
+    assert (found.partitions if found else 0) == sum(map(sum, counts))
+
+
+@given(st.integers(0, 2**60))
+def test_bytes_are_told_in_three_digits_or_four(count: int) -> None:
+    """Short enough for a table's column."""
+    number, unit = bytes_text(count).split()
+    assert unit in {"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+    assert float(number) <= 1024
