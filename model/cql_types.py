@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from model.errors import BadIdentifier
+from model.names import name_of, spelled
 
-_TOKEN = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*|[<>,]|\d+)\s*")
+_TOKEN = re.compile(r"""\s*("(?:[^"]|"")+"|'[^']*'|[A-Za-z][A-Za-z0-9_]*|[<>,]|\d+)\s*""")
+_BRACKETS = ("<", ">", ",")
 _ALIASES = {"varchar": "text"}
 
 
@@ -48,11 +50,16 @@ def normal_type(text: str) -> str:
 def _tokens(text: str) -> list[str]:
     if _TOKEN.sub("", text):
         raise BadIdentifier(text, "CQL type")
-    return _TOKEN.findall(text.lower())
+    return [_token(found) for found in _TOKEN.findall(text)]
+
+
+def _token(text: str) -> str:
+    """A name as it is spelled best, a Java class as it is."""
+    return spelled(name_of(text)) if text.startswith('"') else text if text.startswith("'") else text.lower()
 
 
 def _parse(tokens: list[str], text: str) -> tuple[CqlType, list[str]]:
-    if not tokens or (not tokens[0].isalnum() and "_" not in tokens[0]):
+    if not tokens or tokens[0] in _BRACKETS:
         raise BadIdentifier(text, "CQL type")
     name, rest = _ALIASES.get(tokens[0], tokens[0]), tokens[1:]
     if rest[:1] != ["<"]:

@@ -75,6 +75,7 @@ class RenameFields:
     name: Name
     renames: tuple[tuple[str, str], ...]
     if_exists: bool = False
+    fields_if_exist: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +99,13 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True)
 class DropColumns:
-    """ALTER TABLE ... DROP; what the columns held is gone."""
+    """ALTER TABLE ... DROP; what the columns held is gone (up to `timestamp`, where USING names one)."""
 
     name: Name
     columns: tuple[str, ...]
     if_exists: bool = False
     columns_if_exist: bool = False
+    timestamp: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class RenameColumns:
     name: Name
     renames: tuple[tuple[str, str], ...]
     if_exists: bool = False
+    columns_if_exist: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +277,8 @@ class Parsed:
     Attributes:
         span: from its first character to its last, the semicolon left out.
         name_at: where the name stands that decides the keyspace; None where there is none.
-        places: where parts of it stand, as ("column", name), ("option", name), ("field", name), ("key", ""); names as
-            the server knows them.
+        places: where parts of it stand, as ("column", name), ("option", name), ("field", name), ("key", ""), a view's
+            ("base", ""), the names in a batch as ("name", "0") and so on; names as the server knows them.
         notes: the comments right before the statement, line by line, without their dashes.
     """
 

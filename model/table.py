@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from model.errors import BadIdentifier
+from model.names import RESERVED, name_of
 
 Row = Mapping[str, Any]
 """One row: lower-case column name to value (UUID, int, bool, str, datetime in UTC, frozenset, tuple, bytes, None)."""
@@ -19,14 +20,6 @@ Key = tuple[Any, ...]
 """Values of a table's primary key columns, in their declared order; a prefix names a partition or a range."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
-_WORDS_OF_CQL = """
-    add allow alter and apply asc authorize batch begin by columnfamily create default delete desc describe drop entries
-    execute from full grant if in index infinity insert into is keyspace limit materialized mbean mbeans modify nan
-    norecursive not null of on or order primary rename replace revoke schema select set table to token truncate unlogged
-    unset update use using view where with
-"""
-_RESERVED = frozenset(_WORDS_OF_CQL.split())
-"""Words that CQL takes as a name only in quotes, in one version or another."""
 
 
 def identifier(name: str, what: str = "name") -> str:
@@ -35,7 +28,7 @@ def identifier(name: str, what: str = "name") -> str:
     Raises:
         BadIdentifier: the name is not one that CQL takes unquoted.
     """
-    if not _IDENTIFIER.fullmatch(name) or name.lower() in _RESERVED:
+    if not _IDENTIFIER.fullmatch(name) or name.lower() in RESERVED:
         raise BadIdentifier(name, what)
     return name.lower()
 
@@ -61,15 +54,20 @@ class Canonical(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its spelling in James's code, its CQL type, its part in the key, its canonical form."""
+    """A column of a table: its spelling in CQL, its type, its part in the key, its canonical form.
+
+    Attributes:
+        mask: the function that masks it, with what it is given, as CQL has it; "" where none does.
+    """
 
     spelling: str
     type: str
     kind: Kind = Kind.REGULAR
     canonical: Canonical = Canonical.PLAIN
     descending: bool = False
+    mask: str = ""
     name: str = field(init=False, repr=False, compare=False)
-    """The name as the server knows it: lower case."""
+    """The name as the server knows it: lower case, unless the spelling is in quotes."""
     in_key: bool = field(init=False, repr=False, compare=False)
     """Whether the column is part of the primary key."""
     is_collection: bool = field(init=False, repr=False, compare=False)
@@ -77,7 +75,7 @@ class Column:
 
     def __post_init__(self) -> None:
         """Work out once what is asked for with every row."""
-        object.__setattr__(self, "name", self.spelling.lower())
+        object.__setattr__(self, "name", name_of(self.spelling))
         object.__setattr__(self, "in_key", self.kind in (Kind.PARTITION, Kind.CLUSTERING))
         object.__setattr__(self, "is_collection", self.type.startswith(("set<", "list<", "map<")))
 
@@ -104,8 +102,8 @@ class UserType:
 
     @property
     def name(self) -> str:
-        """The name as the server knows it: lower case."""
-        return self.spelling.lower()
+        """The name as the server knows it: lower case, unless the spelling is in quotes."""
+        return name_of(self.spelling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ class Table:
     compaction: Compaction | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     name: str = field(init=False, repr=False, compare=False)
-    """The name as the server knows it: lower case."""
+    """The name as the server knows it: lower case, unless the spelling is in quotes."""
     partition: tuple[Column, ...] = field(init=False, repr=False, compare=False)
     """The partition key columns, in order."""
     clustering: tuple[Column, ...] = field(init=False, repr=False, compare=False)
@@ -134,7 +132,7 @@ class Table:
         """Work out once what is asked for with every row."""
         partition = tuple(column for column in self.columns if column.kind is Kind.PARTITION)
         clustering = tuple(column for column in self.columns if column.kind is Kind.CLUSTERING)
-        object.__setattr__(self, "name", self.spelling.lower())
+        object.__setattr__(self, "name", name_of(self.spelling))
         object.__setattr__(self, "partition", partition)
         object.__setattr__(self, "clustering", clustering)
         object.__setattr__(self, "key", partition + clustering)
@@ -145,14 +143,15 @@ class Table:
         return any(column.name == name for column in self.columns)
 
     def column(self, name: str) -> Column:
-        """The column of that name (any case).
+        """The column of that name, or of that spelling (in any case, unless it is in quotes).
 
         Raises:
             KeyError: there is none.
         """
-        for column in self.columns:
-            if column.name == name.lower():
-                return column
+        for wanted in (name, name_of(name)):
+            for column in self.columns:
+                if column.name == wanted:
+                    return column
         raise KeyError(f"{self.spelling} has no column {name}")
 
     def key_of(self, row: Row) -> Key:

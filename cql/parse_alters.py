@@ -1,0 +1,237 @@
+"""ALTER, DROP and TRUNCATE of keyspaces, types, tables and views; CREATE KEYSPACE, TYPE and INDEX."""
+
+from cql.lexer import Kind
+from cql.parse_options import Options, options, text_value
+from cql.parse_tables import column_definition, column_mask, if_exists, if_not_exists
+from cql.parse_types import cql_type
+from cql.stream import Stream
+from model.ddl import (
+    AddColumns,
+    AddField,
+    AlterKeyspace,
+    CreateIndex,
+    CreateKeyspace,
+    CreateType,
+    Drop,
+    DropColumns,
+    DropKeyspace,
+    Dropped,
+    Index,
+    Name,
+    Other,
+    RenameColumns,
+    RenameFields,
+    SetOptions,
+    Statement,
+    Truncate,
+)
+from model.literals import pairs_of
+from model.names import name_of
+from model.options import COMPACT_STORAGE
+from model.table import UserType
+
+_TYPES_ARE_KEPT = "The type of a column or field cannot be changed: add one of the other type and copy what it holds."
+
+
+def create_keyspace(stream: Stream) -> CreateKeyspace:
+    """What follows CREATE KEYSPACE."""
+    unless = if_not_exists(stream)
+    keyspace = stream.named_keyspace()
+    stream.expect("WITH")
+    return CreateKeyspace(keyspace, options(stream).literals, unless)
+
+
+def alter_keyspace(stream: Stream) -> AlterKeyspace:
+    """What follows ALTER KEYSPACE."""
+    only = if_exists(stream)
+    keyspace = stream.named_keyspace()
+    stream.expect("WITH")
+    return AlterKeyspace(keyspace, options(stream).literals, only)
+
+
+def drop_keyspace(stream: Stream) -> DropKeyspace:
+    """What follows DROP KEYSPACE."""
+    only = if_exists(stream)
+    return DropKeyspace(stream.named_keyspace(), only)
+
+
+def create_type(stream: Stream) -> CreateType:
+    """What follows CREATE TYPE."""
+    unless = if_not_exists(stream)
+    name = stream.named("the name of a type")
+    stream.expect("(")
+    fields = [_field(stream)]
+    while stream.accept(","):
+        if stream.sees(")"):
+            continue
+        token = stream.next
+        added = _field(stream)
+        if name_of(added[0]) in {name_of(spelling) for spelling, _ in fields}:
+            raise stream.wrong(f"the field {added[0]} stands here a second time", token)
+        fields.append(added)
+    stream.expect(")")
+    return CreateType(name, UserType(name.spelling, tuple(fields)), unless)
+
+
+def _field(stream: Stream) -> tuple[str, str]:
+    token = stream.name("a field")
+    stream.place("field", token)
+    return token.text, cql_type(stream)
+
+
+def alter_type(stream: Stream) -> Statement:
+    """What follows ALTER TYPE."""
+    only = if_exists(stream)
+    name = stream.named("the name of a type")
+    if stream.accept("ADD"):
+        unless = if_not_exists(stream)
+        return AddField(name, *_field(stream), only, unless)
+    if stream.accept("RENAME"):
+        fields = if_exists(stream)
+        return RenameFields(name, _renames(stream, "field"), only, fields)
+    if stream.sees("ALTER"):
+        raise stream.wrong("ALTER TYPE ... ALTER is refused by every server since 3.10", mend=_TYPES_ARE_KEPT)
+    raise stream.unexpected()
+
+
+def _renames(stream: Stream, what: str) -> tuple[tuple[str, str], ...]:
+    renames = [_rename(stream, what)]
+    while stream.accept("AND"):
+        renames.append(_rename(stream, what))
+    return tuple(renames)
+
+
+def _rename(stream: Stream, what: str) -> tuple[str, str]:
+    old = stream.name(f"a {what}")
+    stream.place(what, old)
+    stream.expect("TO")
+    return old.text, stream.name(f"a {what}").text
+
+
+def alter_table(stream: Stream) -> Statement:
+    """What follows ALTER TABLE."""
+    only = if_exists(stream)
+    name = stream.named("the name of a table")
+    if stream.accept("ADD"):
+        return _add(stream, name, only=only)
+    if stream.accept("DROP", "COMPACT", "STORAGE"):
+        return SetOptions(name, {COMPACT_STORAGE: "false"}, only)
+    if stream.accept("DROP"):
+        return _drop(stream, name, only=only)
+    if stream.accept("RENAME"):
+        columns = if_exists(stream)
+        return RenameColumns(name, _renames(stream, "column"), only, columns)
+    if stream.accept("WITH"):
+        return SetOptions(name, options(stream).literals, only)
+    if stream.accept("ALTER"):
+        return _mask(stream)
+    raise stream.unexpected()
+
+
+def _add(stream: Stream, name: Name, *, only: bool) -> AddColumns:
+    unless = if_not_exists(stream)
+    if not stream.accept("("):
+        return AddColumns(name, (column_definition(stream),), only, unless)
+    columns = [column_definition(stream)]
+    while stream.accept(","):
+        columns.append(column_definition(stream))
+    stream.expect(")")
+    return AddColumns(name, tuple(columns), only, unless)
+
+
+def _drop(stream: Stream, name: Name, *, only: bool) -> DropColumns:
+    columns_only = if_exists(stream)
+    columns: list[str] = []
+    several = stream.accept("(")
+    while not columns or (several and stream.accept(",")):
+        token = stream.name("a column")
+        stream.place("column", token)
+        columns.append(token.text)
+    if several:
+        stream.expect(")")
+    stamp = None
+    if stream.accept("USING"):
+        stream.expect("TIMESTAMP")
+        stamp = stream.of_kind(Kind.NUMBER).text
+    return DropColumns(name, tuple(columns), only, columns_only, stamp)
+
+
+def _mask(stream: Stream) -> Other:
+    """ALTER TABLE ... ALTER: only the mask of a column can be changed."""
+    if_exists(stream)
+    stream.place("column", stream.name("a column"))
+    if stream.sees("TYPE"):
+        raise stream.wrong("ALTER TABLE ... ALTER ... TYPE is refused by every server since 3.10", mend=_TYPES_ARE_KEPT)
+    if stream.accept("DROP"):
+        stream.expect("MASKED")
+    else:
+        stream.expect("MASKED", "WITH")
+        column_mask(stream)
+    return Other("ALTER TABLE ALTER MASKED")
+
+
+def alter_view(stream: Stream) -> SetOptions:
+    """What follows ALTER MATERIALIZED VIEW."""
+    only = if_exists(stream)
+    name = stream.named("the name of a view")
+    stream.expect("WITH")
+    return SetOptions(name, options(stream).literals, only, of_view=True)
+
+
+def drop(stream: Stream, what: Dropped) -> Drop:
+    """What follows DROP TABLE, TYPE, INDEX or MATERIALIZED VIEW."""
+    only = if_exists(stream)
+    return Drop(what, stream.named(f"the name of what is dropped ({what.value})"), only)
+
+
+def truncate(stream: Stream) -> Truncate:
+    """What follows TRUNCATE."""
+    if not stream.accept("TABLE"):
+        stream.accept("COLUMNFAMILY")
+    return Truncate(stream.named("the name of a table"))
+
+
+def create_index(stream: Stream) -> CreateIndex:
+    """What follows CREATE [CUSTOM] INDEX."""
+    unless = if_not_exists(stream)
+    spelling = "" if stream.sees("ON") else stream.name("the name of an index").text
+    stream.expect("ON")
+    name = stream.named("the name of a table")
+    stream.expect("(")
+    target = _targets(stream)
+    stream.expect(")")
+    using = text_value(stream.of_kind(Kind.STRING)) if stream.accept("USING") else ""
+    found = options(stream) if stream.accept("WITH") else Options()
+    return CreateIndex(name, Index(spelling, name.spelling, target, using, _index_options(stream, found)), unless)
+
+
+def _targets(stream: Stream) -> str:
+    targets = [_target(stream)]
+    while stream.accept(","):
+        targets.append(_target(stream))
+    return ", ".join(targets)
+
+
+def _target(stream: Stream) -> str:
+    """A column, an aspect of a collection as `values(c)`, or the key of a local index in brackets."""
+    if stream.accept("("):
+        with stream.nested():
+            inner = _targets(stream)
+            stream.expect(")")
+        return f"({inner})"
+    aspect = next((word for word in ("ENTRIES", "FULL") if stream.sees(word, "(")), "")
+    token = stream.take() if aspect else stream.name("a column")
+    if not stream.accept("("):
+        stream.place("column", token)
+        return token.text
+    column = stream.name("a column")
+    stream.place("column", column)
+    stream.expect(")")
+    return f"{token.text.lower()}({column.text})"
+
+
+def _index_options(stream: Stream, found: Options) -> dict[str, str]:
+    for name in found.literals:
+        if name != "options":
+            raise stream.wrong(f"an index has no option {name}, only OPTIONS = {{...}}")
+    return pairs_of(found.literals.get("options", ""))

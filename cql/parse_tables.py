@@ -1,0 +1,201 @@
+"""CREATE TABLE and CREATE MATERIALIZED VIEW: columns, key, order, options.
+
+What a table cannot be whatever the server (no key, two keys, a key of columns that are not there) is told here, at its
+place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cql.lexer import Token
+from cql.parse_options import options
+from cql.parse_terms import conditions, terms_until
+from cql.parse_types import cql_type
+from cql.stream import Stream
+from model.ddl import CreateTable, CreateView, View
+from model.names import name_of
+from model.options import with_options
+from model.table import Column, Kind, Table
+
+
+@dataclass(slots=True)
+class Body:
+    """What was read of a table so far."""
+
+    columns: list[Column] = field(default_factory=list)
+    partition: list[Token] = field(default_factory=list)
+    clustering: list[Token] = field(default_factory=list)
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+def if_not_exists(stream: Stream) -> bool:
+    """Take IF NOT EXISTS where it comes next."""
+    return stream.accept("IF") and bool(stream.expect("NOT", "EXISTS"))
+
+
+def if_exists(stream: Stream) -> bool:
+    """Take IF EXISTS where it comes next."""
+    return stream.accept("IF") and bool(stream.expect("EXISTS"))
+
+
+def create_table(stream: Stream) -> CreateTable:
+    """What follows CREATE TABLE."""
+    unless = if_not_exists(stream)
+    name = stream.named("the name of a table")
+    body = Body()
+    opening = stream.expect("(")
+    _part(stream, body)
+    while stream.accept(","):
+        if not stream.sees(")"):
+            _part(stream, body)
+    stream.expect(")")
+    if not body.partition:
+        raise stream.wrong(f"the table {name} has no PRIMARY KEY", opening)
+    return CreateTable(name, _table(stream, name.spelling, body), unless)
+
+
+def _part(stream: Stream, body: Body) -> None:
+    if stream.accept("PRIMARY", "KEY"):
+        _key(stream, body)
+        return
+    token = stream.next
+    if token.word != "KEY" and stream.ahead(1).word == "KEY" and stream.ahead(2).text == "(":
+        raise stream.unexpected("PRIMARY KEY")
+    column = column_definition(stream)
+    if body.column(column.name):
+        raise stream.wrong(f"the column {column.spelling} stands here a second time", token)
+    body.columns.append(column)
+    if stream.sees("PRIMARY"):
+        stream.expect("PRIMARY", "KEY")
+        _only_key(stream, body, token)
+        stream.place("key", token, "")
+        body.partition.append(token)
+
+
+def column_definition(stream: Stream) -> Column:
+    """Take a column with its type, STATIC and mask."""
+    token = stream.name("a column")
+    stream.place("column", token)
+    kind = cql_type(stream)
+    static = stream.accept("STATIC")
+    mask = column_mask(stream) if stream.accept("MASKED", "WITH") else ""
+    return Column(token.text, kind, Kind.STATIC if static else Kind.REGULAR, mask=mask)
+
+
+def column_mask(stream: Stream) -> str:
+    """Take what follows MASKED WITH, as it stands."""
+    begin = stream.next.start
+    if not stream.accept("DEFAULT"):
+        stream.qualified("a function")
+        stream.expect("(")
+        terms_until(stream, ")")
+    return stream.text[begin : stream.last_end]
+
+
+def _only_key(stream: Stream, body: Body, token: Token) -> None:
+    if body.partition:
+        raise stream.wrong("a second PRIMARY KEY", token)
+
+
+def _key(stream: Stream, body: Body) -> None:
+    """What follows PRIMARY KEY."""
+    opening = stream.expect("(")
+    _only_key(stream, body, opening)
+    if stream.accept("("):
+        body.partition += _names(stream)
+        stream.expect(")")
+    else:
+        body.partition.append(stream.name("a column"))
+    if stream.accept(","):
+        body.clustering += _names(stream)
+    closing = stream.expect(")")
+    stream.place("key", opening, "", until=closing)
+
+
+def _names(stream: Stream) -> list[Token]:
+    names = [stream.name("a column")]
+    while stream.accept(","):
+        names.append(stream.name("a column"))
+    return names
+
+
+def _table(stream: Stream, spelling: str, body: Body) -> Table:
+    """The table, once its options are read too."""
+    found = options(stream, of_table=True) if stream.accept("WITH") else None
+    order = found.order if found else []
+    table = Table(spelling, (*_key_columns(stream, body, order), *_others(body)))
+    return with_options(table, found.literals) if found else table
+
+
+def _key_columns(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]]) -> list[Column]:
+    descending = _descending(stream, body, order)
+    seen: set[str] = set()
+    columns = []
+    for token in (*body.partition, *body.clustering):
+        name = name_of(token.text)
+        column = body.column(name)
+        if column is None:
+            raise stream.wrong(f"the key names {token.text}, which is no column of the table", token)
+        if name in seen:
+            raise stream.wrong(f"the key names {token.text} twice", token)
+        if column.kind is Kind.STATIC:
+            raise stream.wrong(f"the static column {token.text} cannot be part of the key", token)
+        seen.add(name)
+        kind = Kind.PARTITION if token in body.partition else Kind.CLUSTERING
+        columns.append(Column(column.spelling, column.type, kind, descending=name in descending, mask=column.mask))
+    return columns
+
+
+def _descending(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]]) -> set[str]:
+    """The clustering columns that descend, once the order is known to name all of them in the key's order."""
+    wanted = [name_of(token.text) for token in body.clustering]
+    for place, (token, _) in enumerate(order):
+        if wanted[place : place + 1] != [name_of(token.text)]:
+            told = f"the clustering columns in the key's order: {', '.join(wanted) or 'none'}"
+            raise stream.wrong(f"CLUSTERING ORDER BY names {token.text}, it must name {told}", token)
+    if order and len(order) < len(wanted):
+        raise stream.wrong(f"CLUSTERING ORDER BY lacks {wanted[len(order)]}", order[-1][0])
+    return {name_of(token.text) for token, descends in order if descends}
+
+
+def _others(body: Body) -> list[Column]:
+    key = {name_of(token.text) for token in (*body.partition, *body.clustering)}
+    return [column for column in body.columns if column.name not in key]
+
+
+def create_view(stream: Stream) -> CreateView:
+    """What follows CREATE MATERIALIZED VIEW."""
+    unless = if_not_exists(stream)
+    name = stream.named("the name of a view")
+    stream.expect("AS", "SELECT")
+    body = Body(columns=_selected(stream))
+    stream.expect("FROM")
+    base, span = stream.qualified("the name of a table")
+    stream.mark(("base", ""), span)
+    where = _where(stream) if stream.accept("WHERE") else ""
+    stream.expect("PRIMARY", "KEY")
+    _key(stream, body)
+    for token in (*body.partition, *body.clustering):
+        if body.column("*") and not body.column(name_of(token.text)):
+            body.columns.append(Column(token.text, ""))
+    return CreateView(name, View(_table(stream, name.spelling, body), base.spelling, where), unless)
+
+
+def _selected(stream: Stream) -> list[Column]:
+    """The columns that a view selects, their types unknown; `*` is all of them."""
+    if stream.accept("*"):
+        return [Column("*", "")]
+    tokens = _names(stream)
+    for token in tokens:
+        stream.place("column", token)
+    return [Column(token.text, "") for token in tokens]
+
+
+def _where(stream: Stream) -> str:
+    """The condition, in one spelling."""
+    first = stream.position
+    conditions(stream)
+    return " ".join(token.text for token in stream.taken_since(first))

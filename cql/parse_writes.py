@@ -1,0 +1,198 @@
+"""INSERT, UPDATE, DELETE and batches of them, as far as rules ask about them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from cql.lexer import Kind
+from cql.parse_options import text_value
+from cql.parse_terms import conditions, term, terms_until
+from cql.stream import Stream
+from model.ddl import Batch, Change, Name, Write
+from model.names import name_of
+
+
+@dataclass(slots=True)
+class _Extras:
+    """What USING and IF say; a statement has each once, in any order."""
+
+    timestamp: str | None = None
+    ttl: str | None = None
+    conditional: bool = False
+
+
+def insert(stream: Stream) -> Write:
+    """What follows INSERT."""
+    stream.expect("INTO")
+    name = stream.named("the name of a table")
+    columns = _json(stream) if stream.accept("JSON") else _columns_and_values(stream)
+    extras = _Extras()
+    while _using(stream, extras) or _if(stream, extras):
+        pass
+    return _write(Change.INSERT, name, columns, extras)
+
+
+def _columns_and_values(stream: Stream) -> tuple[str, ...]:
+    stream.expect("(")
+    columns = [_column(stream)]
+    while stream.accept(","):
+        columns.append(_column(stream))
+    stream.expect(")")
+    stream.expect("VALUES")
+    stream.expect("(")
+    terms_until(stream, ")")
+    return tuple(columns)
+
+
+def _column(stream: Stream) -> str:
+    token = stream.name("a column")
+    stream.place("column", token)
+    return name_of(token.text)
+
+
+def _json(stream: Stream) -> tuple[str, ...]:
+    """The columns of a JSON object; none where it is bound later."""
+    token = stream.next
+    if stream.accept("?"):
+        columns: tuple[str, ...] = ()
+    elif stream.accept(":"):
+        stream.name("the name of a bind mark")
+        columns = ()
+    else:
+        columns = tuple(map(name_of, _object(stream, text_value(stream.of_kind(Kind.STRING)))))
+        for name in columns:
+            stream.place("column", token, name)
+    if stream.accept("DEFAULT"):
+        stream.one_of("NULL", "UNSET")
+    return columns
+
+
+def _object(stream: Stream, text: str) -> tuple[str, ...]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise stream.wrong(f"the text after JSON is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise stream.wrong("the text after JSON is no object: it names no columns")
+    return tuple(found)
+
+
+def update(stream: Stream) -> Write:
+    """What follows UPDATE."""
+    name = stream.named("the name of a table")
+    extras = _Extras()
+    _using(stream, extras)
+    stream.expect("SET")
+    columns = [_assignment(stream)]
+    while stream.accept(","):
+        columns.append(_assignment(stream))
+    _where(stream, extras)
+    return _write(Change.UPDATE, name, tuple(dict.fromkeys(columns)), extras)
+
+
+def _assignment(stream: Stream) -> str:
+    column = _column(stream)
+    _part(stream)
+    for operator in ("+", "-"):
+        stream.accept(operator)
+    stream.expect("=")
+    term(stream)
+    return column
+
+
+def _part(stream: Stream) -> None:
+    """An element or a field of the column before."""
+    if stream.accept("["):
+        term(stream)
+        stream.expect("]")
+    elif stream.accept("."):
+        stream.name("a field")
+
+
+def delete(stream: Stream) -> Write:
+    """What follows DELETE."""
+    columns: list[str] = []
+    while not stream.accept("FROM"):
+        if columns:
+            stream.expect(",")
+        columns.append(_column(stream))
+        _part(stream)
+    name = stream.named("the name of a table")
+    extras = _Extras()
+    _using(stream, extras)
+    _where(stream, extras)
+    return _write(Change.DELETE, name, tuple(dict.fromkeys(columns)), extras)
+
+
+def _where(stream: Stream, extras: _Extras) -> None:
+    stream.expect("WHERE")
+    conditions(stream)
+    while _if(stream, extras) or _using(stream, extras):
+        pass
+
+
+def _if(stream: Stream, extras: _Extras) -> bool:
+    if not stream.accept("IF"):
+        return False
+    extras.conditional = True
+    if stream.accept("NOT"):
+        stream.expect("EXISTS")
+    elif not stream.accept("EXISTS"):
+        conditions(stream)
+    return True
+
+
+def _using(stream: Stream, extras: _Extras) -> bool:
+    if not stream.accept("USING"):
+        return False
+    _attribute(stream, extras)
+    while stream.accept("AND"):
+        _attribute(stream, extras)
+    return True
+
+
+def _attribute(stream: Stream, extras: _Extras) -> None:
+    token = stream.next
+    match stream.one_of("TIMESTAMP", "TTL", "TIMEOUT"):
+        case "TIMESTAMP":
+            extras.timestamp = _amount(stream)
+        case "TTL":
+            extras.ttl = _amount(stream)
+        case _:
+            stream.of_kind(Kind.DURATION)
+    stream.place("option", token)
+
+
+def _amount(stream: Stream) -> str:
+    """A number or a bind mark, as it stands."""
+    begin = stream.next.start
+    if stream.accept(":"):
+        stream.name("the name of a bind mark")
+    elif not stream.accept("?"):
+        stream.accept("-")
+        stream.of_kind(Kind.NUMBER)
+    return stream.text[begin : stream.last_end]
+
+
+def _write(change: Change, name: Name, columns: tuple[str, ...], extras: _Extras) -> Write:
+    return Write(change, name, columns, extras.timestamp, extras.ttl, extras.conditional)
+
+
+_WRITES: dict[str, Callable[[Stream], Write]] = {"INSERT": insert, "UPDATE": update, "DELETE": delete}
+
+
+def batch(stream: Stream) -> Batch:
+    """What follows BEGIN."""
+    logged = not stream.accept("UNLOGGED")
+    if logged:
+        stream.accept("COUNTER")
+    stream.expect("BATCH")
+    extras = _Extras()
+    _using(stream, extras)
+    writes: list[Write] = []
+    while not stream.accept("APPLY", "BATCH"):
+        writes.append(_WRITES[stream.one_of(*_WRITES)](stream))
+        stream.name_in_batch(len(writes) - 1)
+        stream.accept(";")
+    stamped = (replace(one, timestamp=one.timestamp or extras.timestamp) for one in writes)
+    return Batch(tuple(stamped), logged)

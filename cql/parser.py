@@ -1,0 +1,170 @@
+"""CQL as people write it in files, read into the statements of `model.ddl`.
+
+One pass, one small function for each kind of statement; whatever is wrong is told at its place, in words. What changes
+no table (roles, permissions, functions, queries) is only passed over, up to the semicolon that ends it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from cql.lexer import Token
+from cql.parse_alters import (
+    alter_keyspace,
+    alter_table,
+    alter_type,
+    alter_view,
+    create_index,
+    create_keyspace,
+    create_type,
+    drop,
+    drop_keyspace,
+    truncate,
+)
+from cql.parse_tables import create_table, create_view
+from cql.parse_writes import batch, delete, insert, update
+from cql.stream import Stream
+from model.ddl import Dropped, Other, Parsed, Span, Statement, Use
+from model.errors import CqlSyntaxError
+
+Rule = Callable[[Stream], Statement]
+
+
+def _use(stream: Stream) -> Use:
+    return Use(stream.named_keyspace())
+
+
+_RULES: dict[tuple[str, ...], Rule] = {
+    ("CREATE", "KEYSPACE"): create_keyspace,
+    ("CREATE", "SCHEMA"): create_keyspace,
+    ("CREATE", "TABLE"): create_table,
+    ("CREATE", "COLUMNFAMILY"): create_table,
+    ("CREATE", "TYPE"): create_type,
+    ("CREATE", "INDEX"): create_index,
+    ("CREATE", "CUSTOM", "INDEX"): create_index,
+    ("CREATE", "MATERIALIZED", "VIEW"): create_view,
+    ("ALTER", "KEYSPACE"): alter_keyspace,
+    ("ALTER", "SCHEMA"): alter_keyspace,
+    ("ALTER", "TABLE"): alter_table,
+    ("ALTER", "COLUMNFAMILY"): alter_table,
+    ("ALTER", "TYPE"): alter_type,
+    ("ALTER", "MATERIALIZED", "VIEW"): alter_view,
+    ("DROP", "KEYSPACE"): drop_keyspace,
+    ("DROP", "SCHEMA"): drop_keyspace,
+    ("DROP", "TABLE"): lambda stream: drop(stream, Dropped.TABLE),
+    ("DROP", "COLUMNFAMILY"): lambda stream: drop(stream, Dropped.TABLE),
+    ("DROP", "TYPE"): lambda stream: drop(stream, Dropped.TYPE),
+    ("DROP", "INDEX"): lambda stream: drop(stream, Dropped.INDEX),
+    ("DROP", "MATERIALIZED", "VIEW"): lambda stream: drop(stream, Dropped.VIEW),
+    ("TRUNCATE",): truncate,
+    ("USE",): _use,
+    ("INSERT",): insert,
+    ("UPDATE",): update,
+    ("DELETE",): delete,
+    ("BEGIN",): batch,
+}
+_PASSED_OVER: tuple[tuple[str, ...], ...] = (
+    ("SELECT",),
+    ("GRANT",),
+    ("REVOKE",),
+    ("LIST",),
+    ("DESCRIBE",),
+    ("DESC",),
+    ("ADD", "IDENTITY"),
+    ("DROP", "IDENTITY"),
+    *(
+        (verb, noun)
+        for noun in ("ROLE", "USER", "FUNCTION", "AGGREGATE", "TRIGGER", "SERVICE_LEVEL")
+        for verb in ("CREATE", "ALTER", "DROP")
+    ),
+    ("CREATE", "OR", "REPLACE"),
+    ("ATTACH", "SERVICE_LEVEL"),
+    ("DETACH", "SERVICE_LEVEL"),
+)
+"""How statements begin that change no table."""
+
+_WORDS_OF_CQLSH = """
+    capture clear cls consistency copy debug elapsed exit expand help history login paging quit serial show source
+    tracing unicode
+"""
+_OF_CQLSH = frozenset(_WORDS_OF_CQLSH.upper().split())
+"""Commands of cqlsh, which servers do not know."""
+
+_MEND_CQLSH = "A migration is sent to the server, so it holds CQL only: leave the command out."
+
+
+def parse(text: str) -> tuple[Parsed, ...]:
+    """The statements of a text, each with its place.
+
+    Raises:
+        CqlSyntaxError: the first thing in it that is not CQL.
+    """
+    return tuple(_statements(Stream(text)))
+
+
+def _statements(stream: Stream) -> Iterator[Parsed]:
+    while True:
+        while stream.accept(";"):
+            pass
+        if stream.ended:
+            return
+        yield _parsed(stream)
+        if not stream.ended:
+            stream.expect(";")
+
+
+def _parsed(stream: Stream) -> Parsed:
+    stream.begin_statement()
+    first, before = stream.next, stream.last_end
+    statement = _statement(stream)
+    return Parsed(
+        statement, Span(first.start, stream.last_end), stream.name_at, stream.places, _notes(stream, first, before)
+    )
+
+
+def _statement(stream: Stream) -> Statement:
+    ahead = tuple(stream.ahead(place).word for place in range(3))
+    for count in (1, 2, 3):
+        rule = _RULES.get(ahead[:count])
+        if rule is not None:
+            stream.expect(*ahead[:count])
+            return rule(stream)
+        if ahead[:count] in _PASSED_OVER:
+            return _other(stream, ahead[:count])
+    raise _unknown(stream)
+
+
+def _other(stream: Stream, words: Sequence[str]) -> Other:
+    while not stream.sees(";") and not stream.ended:
+        stream.take()
+    return Other(" ".join(words))
+
+
+def _unknown(stream: Stream) -> CqlSyntaxError:
+    """What to raise where no statement begins: at its first word, or at the second where the first is a beginning."""
+    first = stream.next
+    if first.word in _OF_CQLSH:
+        return stream.wrong(f"{first.text} is a command of cqlsh, which servers do not know", mend=_MEND_CQLSH)
+    beginnings = (*_RULES, *_PASSED_OVER)
+    seconds = [words[1] for words in beginnings if len(words) > 1 and words[0] == first.word]
+    if not seconds:
+        return stream.unexpected(*(words[0] for words in beginnings))
+    stream.take()
+    return stream.unexpected(*seconds)
+
+
+def _notes(stream: Stream, first: Token, before: int) -> tuple[str, ...]:
+    """The comments right before a statement: none of them stands after an empty line, or behind another statement."""
+    lines: list[str] = []
+    below = first.start
+    for comment in reversed(stream.comments_until(first.start)):
+        behind = before and "\n" not in stream.text[before : comment.start]
+        if comment.start < before or behind or stream.text.count("\n", comment.end, below) > 1:
+            break
+        lines[:0] = _lines(comment)
+        below = comment.start
+    return tuple(lines)
+
+
+def _lines(comment: Token) -> list[str]:
+    if comment.text.startswith("/*"):
+        return [line.strip().removeprefix("*").strip() for line in comment.text[2:-2].strip().splitlines()]
+    return [comment.text[2:].lstrip("-").strip()]

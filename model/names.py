@@ -1,0 +1,45 @@
+"""Names as CQL spells them, and as the server knows them.
+
+A spelling in double quotes names exactly what is inside, with its case; any other names itself in lower case. Nothing
+that is not a whole name in one of the two forms is ever let into a statement.
+"""
+
+import re
+
+from model.errors import BadIdentifier
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_QUOTED = re.compile(r'"(?:[^"]|"")+"')
+_WORDS_OF_CQL = """
+    add allow alter and apply asc authorize batch begin by columnfamily create default delete desc describe drop entries
+    execute from full grant if in index infinity insert into is keyspace limit materialized mbean mbeans modify nan
+    norecursive not null of on or order primary rename replace revoke schema select set table to token truncate unlogged
+    unset update use using view where with
+"""
+RESERVED = frozenset(_WORDS_OF_CQL.split())
+"""Words that CQL takes as a name only in quotes, in one version or another."""
+
+
+def name_of(spelling: str) -> str:
+    """The name as the server knows it."""
+    if len(spelling) > 1 and spelling[0] == spelling[-1] == '"':
+        return spelling[1:-1].replace('""', '"')
+    return spelling.lower()
+
+
+def spelled(name: str) -> str:
+    """The name of the server as CQL spells it: in double quotes where it needs them."""
+    if name == name.lower() and _PLAIN.fullmatch(name) and name not in RESERVED:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def checked_spelling(spelling: str, what: str = "name") -> str:
+    """The spelling, once it is known to be one whole name: nothing can break out of it.
+
+    Raises:
+        BadIdentifier: it is not one that CQL takes, in quotes or without.
+    """
+    if _QUOTED.fullmatch(spelling) or (_PLAIN.fullmatch(spelling) and spelling.lower() not in RESERVED):
+        return spelling
+    raise BadIdentifier(spelling, what)
