@@ -6,13 +6,13 @@ says; a node that does not answer, or refuses, is told by name instead of being 
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from cql.failures import Purpose
 from cql.rows import normalised
 from cql.session import EVERY_NODE, CassandraCluster, told
+from cql.statistics import NodeAnswer
 from model.errors import MailmendError
 from model.table import Row
 
@@ -21,15 +21,6 @@ _SSTABLE = re.compile(
 )
 _MERGED = re.compile(r"Merged data from memtables and (\d+) sstables")
 _READ_ENDS = re.compile(r"Read \d+ live rows")
-
-
-@dataclass(frozen=True, slots=True)
-class NodeAnswer:
-    """What one node said: its rows, or why there are none."""
-
-    node: str
-    rows: Sequence[Row] = ()
-    error: MailmendError | None = None
 
 
 def ask_every_node(cluster: CassandraCluster, text: str, values: Sequence[Any] = ()) -> list[NodeAnswer]:

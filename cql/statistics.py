@@ -1,0 +1,150 @@
+"""What a cluster tells of its tables over CQL alone: virtual tables where they may be read, and size estimates.
+
+Every figure is None where no node told it. A table that this server does not have, or that these credentials may not
+read, is a note, not a failure: the advice then rests on fewer figures, and says so.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from model.errors import AccessDenied, MailmendError, WrongUse
+from model.table import Row
+
+MIB: Final = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAnswer:
+    """What one node said: its rows, or why there are none."""
+
+    node: str
+    rows: Sequence[Row] = ()
+    error: MailmendError | None = None
+
+
+Ask = Callable[[str, Sequence[Any]], Sequence[NodeAnswer]]
+"""Asks every node that is up. Adapter: `cql.nodes.ask_every_node`."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A figure that each node keeps by table, and what the cluster's figure is made of: a sum, or the worst node's."""
+
+    figure: str
+    table: str
+    column: str
+    together: Callable[[Iterable[float]], float]
+    unit: float = 1
+
+
+VIEWS: Final = (
+    View("disk_bytes", "disk_usage", "mebibytes", sum, MIB),
+    View("max_partition_bytes", "max_partition_size", "mebibytes", max, MIB),
+    View("local_read_p99_ms", "local_read_latency", "p99th_ms", max),
+    View("coordinator_read_p99_ms", "coordinator_read_latency", "p99th_ms", max),
+    View("rows_per_read_p99", "rows_per_read", "p99th", max),
+    View("tombstones_per_read_p99", "tombstones_per_read", "p99th", max),
+)
+"""Of `system_views`, Cassandra 4.0 and later; sizes are whole mebibytes there."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFigures:
+    """What is known of one table.
+
+    Attributes:
+        partitions: estimated, each once however many copies there are.
+        mean_partition_bytes: estimated, uncompressed.
+        disk_bytes: on all nodes that answered, in whole MiB.
+        max_partition_bytes, *_p99_*: of the node where they are worst.
+    """
+
+    partitions: int | None = None
+    mean_partition_bytes: int | None = None
+    disk_bytes: float | None = None
+    max_partition_bytes: float | None = None
+    local_read_p99_ms: float | None = None
+    coordinator_read_p99_ms: float | None = None
+    rows_per_read_p99: float | None = None
+    tombstones_per_read_p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What the cluster tells of some tables, and how many of its nodes were heard."""
+
+    tables: Mapping[str, TableFigures]
+    nodes_up: int = 1
+    nodes_heard: int = 0
+    hint_window_seconds: float | None = None
+    notes: tuple[str, ...] = field(default=())
+
+
+def read_statistics(ask: Ask, keyspace: str, tables: Sequence[str]) -> Statistics:
+    """Everything that can be read of those tables (lower-case names)."""
+    notes: Counter[str] = Counter()
+    estimates = {name: _estimate(ask, keyspace, name, notes) for name in tables}
+    views = [(view, _view(ask, keyspace, view, notes)) for view in VIEWS]
+    found = {name: _with_views(estimates[name], name, views) for name in tables}
+    answers = ask("SELECT release_version FROM system.local", ())
+    heard = sum(answer.error is None for answer in answers)
+    return Statistics(found, len(answers), heard, _hint_window(ask, notes), tuple(notes))
+
+
+def _with_views(estimate: TableFigures, table: str, views: Sequence[tuple[View, Mapping[str, float]]]) -> TableFigures:
+    figures: dict[str, Any] = {view.figure: by_table.get(table) for view, by_table in views}
+    return replace(estimate, **figures)
+
+
+def _estimate(ask: Ask, keyspace: str, table: str, notes: Counter[str]) -> TableFigures:
+    text = (
+        "SELECT mean_partition_size, partitions_count FROM system.size_estimates "
+        "WHERE keyspace_name = ? AND table_name = ?"
+    )
+    rows = _told_rows(ask(text, (keyspace, table)), "system.size_estimates", notes)
+    if rows is None:
+        return TableFigures()
+    partitions = sum(row["partitions_count"] for row in rows)
+    content = sum(row["partitions_count"] * row["mean_partition_size"] for row in rows)
+    return TableFigures(partitions, round(content / partitions) if partitions else None)
+
+
+def _view(ask: Ask, keyspace: str, view: View, notes: Counter[str]) -> dict[str, float]:
+    place = f"system_views.{view.table}"
+    text = f"SELECT keyspace_name, table_name, {view.column} FROM {place}"  # noqa: S608 - names of ours, declared above
+    rows = _told_rows(ask(text, ()), place, notes) or ()
+    figures: dict[str, list[float]] = {}
+    for row in rows:
+        if row["keyspace_name"] == keyspace and row[view.column] is not None:
+            figures.setdefault(row["table_name"], []).append(float(row[view.column]) * view.unit)
+    return {name: view.together(found) for name, found in figures.items()}
+
+
+def _hint_window(ask: Ask, notes: Counter[str]) -> float | None:
+    """The longest window of any node; `max_hint_window_in_ms` is the name that every version knows."""
+    text = "SELECT name, value FROM system_views.settings WHERE name = ?"
+    rows = _told_rows(ask(text, ("max_hint_window_in_ms",)), "system_views.settings", notes) or ()
+    windows = [int(row["value"]) / 1000 for row in rows if str(row["value"]).isdigit()]
+    return max(windows, default=None)
+
+
+def _told_rows(answers: Sequence[NodeAnswer], place: str, notes: Counter[str]) -> list[Row] | None:
+    """The rows of every node that answered; None when none did."""
+    for answer in answers:
+        if answer.error is not None:
+            notes[_note_of(answer, place)] += 1
+    told = [answer.rows for answer in answers if answer.error is None]
+    return [row for rows in told for row in rows] if told else None
+
+
+def _note_of(answer: NodeAnswer, place: str) -> str:
+    match answer.error:
+        case AccessDenied():
+            keyspace = place.partition(".")[0]
+            return f"{place} may not be read with these credentials (GRANT SELECT ON KEYSPACE {keyspace} TO the role)."
+        case WrongUse():
+            return f"{place} is not there on this server, or has other columns."
+        case error:
+            return f"{place}: {answer.node} did not answer: {error.what if error else ''}"
