@@ -4,8 +4,10 @@ Enter always means no.
 """
 
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
+from getpass import GetPassWarning
 
 import click
 from rich.console import Console
@@ -14,19 +16,42 @@ from rich.text import Text
 from admin.output import MEANINGS, rows_grid, stderr_console
 from admin.progress import Terminal
 from admin.samples import key_text
+from model.errors import BadSettings
 from repair.decide import Verdict
 from repair.findings import Progress
 from repair.orders import Excess, GoOn
 
 
+def somebody_types() -> bool:
+    """Whether a person can answer; a service may have no standard input at all."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def someone_is_there() -> bool:
     """Whether a person can read a question and answer it."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    return somebody_types() and sys.stderr.isatty()
 
 
 def go_on_by(progress: Progress, console: Console | None = None) -> GoOn | None:
     """What asks whether to mend more than `--max-fixes` allows; None where nobody can be asked."""
     return _Question(progress, console or stderr_console()) if someone_is_there() else None
+
+
+def hidden_password(username: str) -> str:
+    """The password of a role, typed unseen.
+
+    Raises:
+        BadSettings: the terminal cannot hide it.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            typed: str = click.prompt(f"Password of {username}", hide_input=True, err=True)
+        except GetPassWarning as error:
+            raise BadSettings(
+                "this terminal would show the password", mend="Set MAILMEND_PASSWORD, or name a --password-file."
+            ) from error
+    return typed
 
 
 class _Question:

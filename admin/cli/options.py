@@ -69,7 +69,7 @@ _CONNECTION: Final = (
         metavar="NAME",
         help="Runs, before-images, lags and leases.",
     ),
-    _shared("--username", metavar="NAME", help="The password comes from MAILMEND_PASSWORD or --password-file."),
+    _shared("--username", metavar="NAME", help="Password: MAILMEND_PASSWORD, --password-file, or asked for."),
     _shared("--password-file", type=_FILE, metavar="FILE", help="A file whose first line is the password."),
     _shared("--tls/--no-tls", default=None, help="Encrypt; the system's authorities count unless --tls-ca is given."),
     _shared("--tls-ca", type=_FILE, metavar="FILE", help="Certificate of the authority that signed the nodes'."),
@@ -120,7 +120,7 @@ def connection_of(options: Mapping[str, Any], context: click.Context) -> Connect
         keyspace=options["keyspace"],
         ledger_keyspace=options["ledger_keyspace"],
         username=options["username"],
-        password=_password(options, context),
+        password=_password(options, context) or _typed_password(options["username"]),
         tls=_tls(options),
     )
 
@@ -153,6 +153,23 @@ def _password(options: Mapping[str, Any], context: click.Context) -> str | None:
         file = options["password_file"]
         return first_line(file) if file else files.get("password")
     return os.environ["MAILMEND_PASSWORD"]
+
+
+def _typed_password(username: str | None) -> str | None:
+    """What a person types, where a role is named and its password is not; nobody is asked where nobody sits.
+
+    Raises:
+        BadSettings: nobody can be asked, or the terminal would show it.
+    """
+    if not username:
+        return None
+    from admin.asking import hidden_password, somebody_types  # noqa: PLC0415 - only where somebody is asked
+
+    if not somebody_types():
+        raise BadSettings(
+            f"the password of {username!r} is not known", mend="Set MAILMEND_PASSWORD, or name a --password-file."
+        )
+    return hidden_password(username)
 
 
 def first_line(file: Path) -> str:

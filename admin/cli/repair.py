@@ -1,6 +1,5 @@
 """`mailmend repair`: mend drift, after a second look, as of a moment before the scan; or mend what was journalled."""
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,7 +10,7 @@ from uuid import UUID
 
 import click
 
-from admin.asking import go_on_by
+from admin.asking import go_on_by, somebody_types
 from admin.cli.kinds import KEEP, VERDICTS, duration_text
 from admin.cli.mending_options import scanning_options, timing_options, writing_options
 from admin.cli.options import connection_options
@@ -255,7 +254,7 @@ def refuse_unasked_restore(dangling: str, *, yes: bool, dry_run: bool) -> None:
     if dangling != "restore" or yes or dry_run:
         return
     risk = "--dangling restore may bring back messages that users deleted"
-    if not sys.stdin.isatty():
+    if not somebody_types():
         raise UnsafeRequest(risk, mend="Look first with --dry-run; then say --yes. Never schedule it.")
     if not click.confirm(f"{risk}. Restore them?", err=True):
         raise UnsafeRequest("nothing was restored", mend="Without --dangling restore they are withdrawn or reported.")
