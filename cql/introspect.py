@@ -3,12 +3,16 @@
 Types and options are brought into the model's spelling, so that what was rendered reads back as the same value.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from model.cql_types import normal_type
-from model.difference import map_literal, option_text
-from model.schema import Schema
+from model.ddl import Index, View
+from model.difference import option_text
+from model.literals import map_literal, short_class, text_literal
+from model.names import name_of, spelled
+from model.schema import Schema, in_order_of_use
 from model.table import Column, Compaction, Kind, Row, Table, UserType, identifier
 
 
@@ -21,7 +25,7 @@ class SchemaServer(Protocol):
         """The rows that a statement answers."""
         ...
 
-    def execute_ddl(self, text: str) -> None:
+    def execute_ddl(self, text: str, seconds: float = ...) -> None:
         """Change the schema, and wait until the nodes agree on it."""
         ...
 
@@ -37,40 +41,81 @@ _KINDS = {
     "regular": Kind.REGULAR,
 }
 _ORDER = (Kind.PARTITION, Kind.CLUSTERING, Kind.STATIC, Kind.REGULAR)
-_NOT_OPTIONS = frozenset({"keyspace_name", "table_name", "id", "flags", "comment", "compaction", "extensions"})
+_NOT_OPTIONS = frozenset(
+    {"keyspace_name", "table_name", "view_name", "id", "flags", "comment", "compaction", "extensions", "base_table_id"}
+    | {"base_table_name", "include_all_columns", "where_clause"}
+)
 
 
 def keyspace_exists(server: SchemaServer, keyspace: str) -> bool:
     """Whether there is a keyspace of that name."""
-    name = identifier(keyspace, "keyspace name")
-    return bool(server.query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", (name,)))
+    name = (_own_name(keyspace),)
+    return bool(server.query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", name))
 
 
 def live_schema(server: SchemaServer, keyspace: str) -> Schema:
-    """The keyspace's types and tables; an unknown keyspace has none."""
-    name = (identifier(keyspace, "keyspace name"),)
-    types = server.query("SELECT * FROM system_schema.types WHERE keyspace_name = ?", name)
-    columns = server.query("SELECT * FROM system_schema.columns WHERE keyspace_name = ?", name)
-    tables = server.query("SELECT * FROM system_schema.tables WHERE keyspace_name = ?", name)
+    """The keyspace's types, tables, indexes and views; an unknown keyspace has none."""
+    name = (_own_name(keyspace),)
+    rows = {part: server.query(text, name) for part, text in _PARTS.items()}
+    columns, dropped = _by_table(rows["columns"]), _by_table(rows["dropped_columns"])
     return Schema(
-        tuple(_user_type(row) for row in types),
-        tuple(_table(row, [one for one in columns if one["table_name"] == row["table_name"]]) for row in tables),
+        in_order_of_use(_user_type(row) for row in rows["types"]),
+        tuple(
+            _table(row, row["table_name"], columns[row["table_name"]], dropped[row["table_name"]])
+            for row in rows["tables"]
+        ),
+        tuple(_index(row) for row in rows["indexes"]),
+        tuple(_view(row, columns[row["view_name"]]) for row in rows["views"]),
     )
+
+
+_PARTS = {
+    part: f"SELECT * FROM system_schema.{part} WHERE keyspace_name = ?"  # noqa: S608 - these few names
+    for part in ("types", "columns", "dropped_columns", "tables", "indexes", "views")
+}
+
+
+def _own_name(keyspace: str) -> str:
+    """The keyspace as the server knows it; it may be spelled in quotes."""
+    return name_of(keyspace) if keyspace.startswith('"') else identifier(keyspace, "keyspace name")
+
+
+def _by_table(rows: Iterable[Row]) -> Mapping[str, Sequence[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["table_name"]].append(row)
+    return found
 
 
 def _user_type(row: Row) -> UserType:
     fields = zip(row["field_names"], row["field_types"], strict=True)
-    return UserType(row["type_name"], tuple((name, normal_type(kind)) for name, kind in fields))
+    return UserType(spelled(row["type_name"]), tuple((spelled(name), normal_type(kind)) for name, kind in fields))
 
 
-def _table(row: Row, columns: Sequence[Row]) -> Table:
+def _table(row: Row, name: str, columns: Sequence[Row], dropped: Sequence[Row] = ()) -> Table:
     return Table(
-        row["table_name"],
+        spelled(name),
         tuple(_column(one) for one in sorted(columns, key=_place)),
         comment=row["comment"] or "",
         compaction=_compaction(row["compaction"]),
         options={name: _literal(row[name]) for name in row if name not in _NOT_OPTIONS and row[name] is not None},
+        dropped=tuple(_dropped(one) for one in dropped),
     )
+
+
+def _dropped(row: Row) -> Column:
+    return Column(spelled(row["column_name"]), normal_type(row["type"]), _KINDS[row.get("kind") or "regular"])
+
+
+def _index(row: Row) -> Index:
+    """An index; the target and the class are the server's own pairs among its options."""
+    rest = {name: text for name, text in row["options"].items() if name not in {"target", "class_name"}}
+    using = short_class(row["options"].get("class_name", ""))
+    return Index(spelled(row["index_name"]), spelled(row["table_name"]), row["options"]["target"], using, rest)
+
+
+def _view(row: Row, columns: Sequence[Row]) -> View:
+    return View(_table(row, row["view_name"], columns), spelled(row["base_table_name"]), row["where_clause"])
 
 
 def _place(row: Row) -> tuple[int, int, str]:
@@ -80,7 +125,7 @@ def _place(row: Row) -> tuple[int, int, str]:
 
 def _column(row: Row) -> Column:
     return Column(
-        row["column_name"],
+        spelled(row["column_name"]),
         normal_type(row["type"]),
         _KINDS[row["kind"]],
         descending=row["clustering_order"] == "desc",
@@ -89,7 +134,7 @@ def _column(row: Row) -> Column:
 
 def _compaction(options: Mapping[str, str]) -> Compaction:
     rest = {name: value for name, value in options.items() if name != "class"}
-    return Compaction(options["class"].rsplit(".", 1)[-1], rest)
+    return Compaction(short_class(options["class"]), rest)
 
 
 def _literal(value: Any) -> str:
@@ -98,4 +143,4 @@ def _literal(value: Any) -> str:
         return option_text(map_literal({str(name): str(part) for name, part in value.items()}))
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, int | float) else f"'{value}'"
+    return str(value) if isinstance(value, int | float) else text_literal(str(value))

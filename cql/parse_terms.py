@@ -1,6 +1,6 @@
 """Values and conditions of data statements: read for their form, so that what follows them is found.
 
-Rules ask for the columns that a condition names; what the values are is left to the server.
+Rules ask for the columns and what they are held to; whether a value fits its column is left to the server.
 """
 
 from cql.lexer import Kind
@@ -10,7 +10,7 @@ from model.names import name_of
 
 _LITERALS = (Kind.STRING, Kind.NUMBER, Kind.UUID, Kind.BLOB, Kind.DURATION)
 _OPERATORS = ("+", "-", "*", "/", "%")
-_COMPARISONS = ("=", "<=", ">=", "!=", "<", ">")
+_COMPARISONS = ("<=", ">=", "!=", "<", ">")
 _WORDS = ("NULL", "NAN", "INFINITY", "TOKEN")
 """Reserved words that are values, or functions, all the same."""
 
@@ -26,6 +26,13 @@ def term(stream: Stream) -> None:
         while stream.next.text in _OPERATORS and stream.next.kind is Kind.MARK:
             stream.take()
             _operand(stream)
+
+
+def read_term(stream: Stream) -> str:
+    """Take a value, and give it as it stands."""
+    begin = stream.next.start
+    term(stream)
+    return stream.text[begin : stream.last_end]
 
 
 def _operand(stream: Stream) -> None:
@@ -111,21 +118,26 @@ def _braced(stream: Stream) -> None:
             stream.expect(",")
 
 
-def conditions(stream: Stream) -> tuple[str, ...]:
-    """Take conditions with AND between them, and give the columns that they name, as the server knows them.
+def conditions(stream: Stream) -> dict[str, str]:
+    """Take conditions with AND between them, and give what columns must be equal to, by name, as it stands.
 
     Raises:
         CqlSyntaxError: what comes next is no condition.
     """
-    columns = [*_condition(stream)]
+    equal: dict[str, str] = {}
+    _condition(stream, equal)
     while stream.accept("AND"):
-        columns += _condition(stream)
-    return tuple(dict.fromkeys(columns))
+        _condition(stream, equal)
+    return equal
 
 
-def _condition(stream: Stream) -> tuple[str, ...]:
-    columns = _subject(stream)
-    if stream.accept("IS"):
+def _condition(stream: Stream, equal: dict[str, str]) -> None:
+    column = _subject(stream)
+    if stream.accept("="):
+        value = read_term(stream)
+        if column:
+            equal[column] = value
+    elif stream.accept("IS"):
         stream.expect("NOT", "NULL")
     elif stream.accept("BETWEEN"):
         term(stream)
@@ -135,28 +147,28 @@ def _condition(stream: Stream) -> tuple[str, ...]:
         stream.accept("KEY")
         term(stream)
     elif stream.accept("NOT"):
-        stream.one_of("IN", "CONTAINS")
-        stream.accept("KEY")
+        if stream.one_of("IN", "CONTAINS") == "CONTAINS":
+            stream.accept("KEY")
         term(stream)
     else:
         stream.one_of(*_COMPARISONS, "IN", "LIKE")
         term(stream)
-    return columns
 
 
-def _subject(stream: Stream) -> tuple[str, ...]:
-    """What a condition is about: a column, its element or field, several columns, or their token."""
+def _subject(stream: Stream) -> str:
+    """What a condition is about: a column (its name is given), a part of one, several columns, or their token."""
     if stream.accept("TOKEN", "(") or stream.accept("("):
-        with stream.nested():
-            names = [stream.name("a column").text]
-            while stream.accept(","):
-                names.append(stream.name("a column").text)
-            stream.expect(")")
-        return tuple(map(name_of, names))
-    column = stream.name("a column")
-    stream.place("column", column)
+        stream.name("a column")
+        while stream.accept(","):
+            stream.name("a column")
+        stream.expect(")")
+        return ""
+    token = stream.name("a column")
+    stream.place("column", token)
     if stream.accept("["):
         _element(stream)
-    while stream.accept("."):
+        return ""
+    if stream.accept("."):
         stream.name("a field")
-    return (name_of(column.text),)
+        return ""
+    return name_of(token.text)

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cql.lexer import Kind
 from cql.parse_options import text_value
-from cql.parse_terms import conditions, term, terms_until
+from cql.parse_terms import conditions, read_term, term
 from cql.stream import Stream
 from model.ddl import Batch, Change, Name, Write
 from model.names import name_of
@@ -19,28 +19,35 @@ class _Extras:
     timestamp: str | None = None
     ttl: str | None = None
     conditional: bool = False
+    values: dict[str, str] = field(default_factory=dict)
 
 
 def insert(stream: Stream) -> Write:
     """What follows INSERT."""
     stream.expect("INTO")
     name = stream.named("the name of a table")
-    columns = _json(stream) if stream.accept("JSON") else _columns_and_values(stream)
     extras = _Extras()
+    columns = _json(stream) if stream.accept("JSON") else _columns_and_values(stream, extras)
     while _using(stream, extras) or _if(stream, extras):
         pass
     return _write(Change.INSERT, name, columns, extras)
 
 
-def _columns_and_values(stream: Stream) -> tuple[str, ...]:
+def _columns_and_values(stream: Stream, extras: _Extras) -> tuple[str, ...]:
     stream.expect("(")
     columns = [_column(stream)]
     while stream.accept(","):
         columns.append(_column(stream))
     stream.expect(")")
     stream.expect("VALUES")
-    stream.expect("(")
-    terms_until(stream, ")")
+    opening = stream.expect("(")
+    values = [read_term(stream)]
+    while stream.accept(","):
+        values.append(read_term(stream))
+    stream.expect(")")
+    if len(values) != len(columns):
+        raise stream.wrong(f"{len(columns)} columns are named, but {len(values)} values are given", opening)
+    extras.values.update(zip(columns, values, strict=True))
     return tuple(columns)
 
 
@@ -126,7 +133,7 @@ def delete(stream: Stream) -> Write:
 
 def _where(stream: Stream, extras: _Extras) -> None:
     stream.expect("WHERE")
-    conditions(stream)
+    extras.values.update(conditions(stream))
     while _if(stream, extras) or _using(stream, extras):
         pass
 
@@ -175,7 +182,7 @@ def _amount(stream: Stream) -> str:
 
 
 def _write(change: Change, name: Name, columns: tuple[str, ...], extras: _Extras) -> Write:
-    return Write(change, name, columns, extras.timestamp, extras.ttl, extras.conditional)
+    return Write(change, name, columns, extras.timestamp, extras.ttl, extras.conditional, extras.values)
 
 
 _WRITES: dict[str, Callable[[Stream], Write]] = {"INSERT": insert, "UPDATE": update, "DELETE": delete}

@@ -11,8 +11,10 @@ from pathlib import Path
 from cql.replication import Replication, in_every_data_centre
 from model.catalog import SCHEMA
 from model.cql_types import parse_type
-from model.difference import compaction_option
 from model.errors import WrongUse
+from model.literals import text_literal
+from model.names import checked_spelling
+from model.options import COMPACT_STORAGE, compaction_option
 from model.schema import Schema
 from model.table import Column, Compaction, Kind, Table, UserType, identifier
 
@@ -36,6 +38,8 @@ CASSANDRA_5 = ServerVersion(5)
 _SINCE = {"UnifiedCompactionStrategy": CASSANDRA_5}
 """Compaction strategies that older servers refuse."""
 
+_NO_COMPACT_STORAGE = ServerVersion(4)
+
 
 def parse_version(release: str) -> ServerVersion:
     """The version in a release's name, such as 5.0.9 or 4.1-rc1."""
@@ -45,13 +49,13 @@ def parse_version(release: str) -> ServerVersion:
 
 def keyspace_cql(keyspace: str, replication: Replication) -> str:
     """CREATE KEYSPACE."""
-    return f"CREATE KEYSPACE IF NOT EXISTS {identifier(keyspace, 'keyspace name')} WITH replication = {replication};"
+    return f"CREATE KEYSPACE IF NOT EXISTS {keyspace_name(keyspace)} WITH replication = {replication};"
 
 
 def type_cql(keyspace: str, user_type: UserType) -> str:
     """CREATE TYPE."""
-    fields = ",\n".join(f"    {_plain(name)} {parse_type(kind)}" for name, kind in user_type.fields)
-    return f"CREATE TYPE IF NOT EXISTS {_qualified(keyspace, user_type.spelling)} (\n{fields}\n);"
+    fields = ",\n".join(f"    {checked_spelling(name)} {parse_type(kind)}" for name, kind in user_type.fields)
+    return f"CREATE TYPE IF NOT EXISTS {qualified(keyspace, user_type.spelling)} (\n{fields}\n);"
 
 
 def table_cql(keyspace: str, table: Table, server: ServerVersion = CASSANDRA_5) -> str:
@@ -60,11 +64,11 @@ def table_cql(keyspace: str, table: Table, server: ServerVersion = CASSANDRA_5) 
     Raises:
         WrongUse: the server is too old for the table's compaction.
     """
-    lines = [*(f"{_plain(column.spelling)} {_type_of(column)}" for column in table.columns), _key_cql(table)]
+    lines = [*map(column_cql, table.columns), key_cql(table)]
     body = ",\n".join(f"    {line}" for line in lines)
-    options = "\n    AND ".join(_options_cql(table, server))
+    options = "\n    AND ".join(options_cql(table, server))
     tail = f" WITH {options}" if options else ""
-    return f"CREATE TABLE IF NOT EXISTS {_qualified(keyspace, table.spelling)} (\n{body}\n){tail};"
+    return f"CREATE TABLE IF NOT EXISTS {qualified(keyspace, table.spelling)} (\n{body}\n){tail};"
 
 
 def schema_cql(keyspace: str, schema: Schema, server: ServerVersion = CASSANDRA_5) -> Iterator[str]:
@@ -83,28 +87,36 @@ def schema_file_text() -> str:
     return "\n\n".join((head, *statements)) + "\n"
 
 
-def _qualified(keyspace: str, name: str) -> str:
-    return f"{identifier(keyspace, 'keyspace name')}.{_plain(name)}"
+def qualified(keyspace: str, name: str) -> str:
+    """A table or type by its keyspace and its own name."""
+    return f"{keyspace_name(keyspace)}.{checked_spelling(name)}"
 
 
-def _plain(name: str) -> str:
-    """The name as it is spelled, once it is known to need no quotes."""
-    identifier(name)
-    return name
+def keyspace_name(keyspace: str) -> str:
+    """A keyspace as the server will call it, in quotes only where it is spelled so."""
+    return checked_spelling(keyspace) if keyspace.startswith('"') else identifier(keyspace, "keyspace name")
 
 
-def _type_of(column: Column) -> str:
+def column_cql(column: Column) -> str:
+    """A column's definition."""
     static = " STATIC" if column.kind is Kind.STATIC else ""
-    return f"{parse_type(column.type)}{static}"
+    mask = f" MASKED WITH {column.mask}" if column.mask else ""
+    return f"{checked_spelling(column.spelling)} {parse_type(column.type)}{static}{mask}"
 
 
-def _key_cql(table: Table) -> str:
-    partition = ", ".join(column.spelling for column in table.partition)
-    clustering = "".join(f", {column.spelling}" for column in table.clustering)
+def key_cql(table: Table) -> str:
+    """The PRIMARY KEY of a table."""
+    partition = ", ".join(checked_spelling(column.spelling) for column in table.partition)
+    clustering = "".join(f", {checked_spelling(column.spelling)}" for column in table.clustering)
     return f"PRIMARY KEY (({partition}){clustering})"
 
 
-def _options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
+def options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
+    """What follows WITH, one option after the other.
+
+    Raises:
+        WrongUse: the server is too old for the table's compaction, or too new for its storage.
+    """
     if table.clustering:
         order = ", ".join(f"{one.spelling} {'DESC' if one.descending else 'ASC'}" for one in table.clustering)
         yield f"CLUSTERING ORDER BY ({order})"
@@ -113,7 +125,23 @@ def _options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
     if table.compaction:
         _refuse_too_new(table, table.compaction, server)
     options = {**compaction_option(table.compaction), **table.options}
-    yield from (f"{_plain(name)} = {value}" for name, value in options.items())
+    yield from (option_cql(name, value, table.spelling, server) for name, value in options.items())
+
+
+def option_cql(name: str, value: str, owner: str, server: ServerVersion) -> str:
+    """An option as it is set.
+
+    Raises:
+        WrongUse: it is one that this server refuses.
+    """
+    if name != COMPACT_STORAGE:
+        return f"{checked_spelling(name)} = {value}"
+    if server >= _NO_COMPACT_STORAGE:
+        raise WrongUse(
+            f"{owner} cannot have COMPACT STORAGE: the server is Cassandra {server}, which has it no more",
+            mend="Leave COMPACT STORAGE out: the table then shows its columns as they are.",
+        )
+    return "COMPACT STORAGE"
 
 
 def _refuse_too_new(table: Table, compaction: Compaction, server: ServerVersion) -> None:
@@ -123,11 +151,6 @@ def _refuse_too_new(table: Table, compaction: Compaction, server: ServerVersion)
             f"{table.spelling} cannot have {compaction.strategy}: the server is Cassandra {server}, it needs {since}",
             mend="Choose another with: --compaction leveled, or --compaction twcs.",
         )
-
-
-def text_literal(text: str) -> str:
-    """A text as CQL quotes it."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def main(arguments: list[str]) -> int:

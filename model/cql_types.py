@@ -5,6 +5,7 @@ tuples, which are always frozen. Two spellings of one type must not look like dr
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -45,6 +46,17 @@ def parse_type(text: str) -> CqlType:
 def normal_type(text: str) -> str:
     """The type's text in its one form: lower case, no spaces, no `frozen` that says nothing new."""
     return str(parse_type(text))
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Every name that a type's text mentions, user types among them, as the server knows them."""
+    return frozenset(_names(parse_type(text)))
+
+
+def _names(parsed: CqlType) -> Iterator[str]:
+    yield name_of(parsed.name)
+    for argument in parsed.arguments:
+        yield from _names(argument)
 
 
 def _tokens(text: str) -> list[str]:

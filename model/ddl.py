@@ -207,6 +207,7 @@ class Write:
         columns: those that are written, or deleted (none: whole rows); lower case unless quoted.
         timestamp, ttl: the literals of USING, or None.
         conditional: it has an IF.
+        values: what a column is given or must be equal to, as it stands (a literal or a bind mark), by its name.
     """
 
     change: Change
@@ -215,6 +216,7 @@ class Write:
     timestamp: str | None = None
     ttl: str | None = None
     conditional: bool = False
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,31 @@ what other generations of James left behind.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from model.cql_types import normal_type
 from model.ddl import Index, View
+from model.literals import map_literal, pairs_of, text_of
 from model.names import name_of
+from model.options import compaction_option
 from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table, UserType
+from model.table import Column, Kind, Table, UserType
+
+__all__ = [
+    "Aspect",
+    "Difference",
+    "compaction_option",
+    "differences",
+    "index_text",
+    "map_literal",
+    "option_says",
+    "option_text",
+    "pairs_of",
+    "table_differences",
+    "view_text",
+]
 
 
 class Aspect(Enum):
@@ -90,7 +106,7 @@ def _between_types(expected: Schema, live: Schema) -> Iterator[Difference]:
 
 
 def _fields(user_type: UserType) -> str:
-    return ", ".join(f"{name.lower()} {normal_type(text)}" for name, text in user_type.fields)
+    return ", ".join(f"{name_of(name)} {normal_type(text)}" for name, text in user_type.fields)
 
 
 def _between_tables(expected: Schema, live: Schema) -> Iterator[Difference]:
@@ -212,44 +228,26 @@ def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
     live = dict(found.options) | compaction_option(found.compaction)
     for name, value in expected.items():
         texts = option_text(value), option_text(live.get(name, ""))
-        if not _says(texts[0], texts[1]):
+        if not option_says(texts[0], texts[1]):
             yield Difference(Aspect.DIFFERENT_OPTION, wanted.spelling, name, *texts)
-
-
-_PAIR = re.compile(r"'([^']*)'\s*:\s*'?([^',}]*)'?")
-
-
-def pairs_of(literal: str) -> dict[str, str]:
-    """The pairs of a map literal (none where it is no map); a class by its short name."""
-    return {name: value.rsplit(".", 1)[-1] if name == "class" else value for name, value in _PAIR.findall(literal)}
-
-
-def map_literal(pairs: Mapping[str, str]) -> str:
-    """A map of texts as CQL spells it, in the order of its keys."""
-    return "{" + ", ".join(f"'{name}': '{pairs[name]}'" for name in sorted(pairs)) + "}"
 
 
 def option_text(literal: str) -> str:
     """An option's literal in one spelling, so that two can be compared."""
-    return map_literal(pairs_of(literal)) if literal.startswith("{") else literal
+    pairs = pairs_of(literal)
+    return map_literal(pairs) if pairs else literal
 
 
-def compaction_option(compaction: Compaction | None) -> dict[str, str]:
-    """The compaction as the option that it is, or nothing when the server's default serves."""
-    if compaction is None:
-        return {}
-    return {"compaction": map_literal({"class": compaction.strategy, **compaction.options})}
-
-
-def _says(expected: str, found: str) -> bool:
+def option_says(expected: str, found: str) -> bool:
     """Whether the live option says at least what is expected: servers add their own defaults to a map."""
     if expected.startswith("{"):
         return pairs_of(expected).items() <= pairs_of(found).items()
-    return expected == found or (_number(expected) is not None and _number(expected) == _number(found))
+    texts = text_of(expected), text_of(found)
+    return texts[0] == texts[1] or (_number(texts[0]) is not None and _number(texts[0]) == _number(texts[1]))
 
 
-def _number(literal: str) -> float | None:
+def _number(text: str) -> float | None:
     try:
-        return float(literal)
+        return float(text)
     except ValueError:
         return None

@@ -108,13 +108,18 @@ class UserType:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its columns (key columns first, in key order), compaction and other options as CQL literals."""
+    """A table: its columns (key columns first, in key order), compaction and other options as CQL literals.
+
+    Attributes:
+        dropped: columns that were dropped and are no longer there; they can come back with the same type only.
+    """
 
     spelling: str
     columns: tuple[Column, ...]
     comment: str = ""
     compaction: Compaction | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    dropped: tuple[Column, ...] = field(default=(), repr=False, compare=False)
     name: str = field(init=False, repr=False, compare=False)
     """The name as the server knows it: lower case, unless the spelling is in quotes."""
     partition: tuple[Column, ...] = field(init=False, repr=False, compare=False)

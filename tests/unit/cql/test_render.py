@@ -16,7 +16,6 @@ from cql.render import (
     schema_cql,
     schema_file_text,
     table_cql,
-    text_literal,
     type_cql,
 )
 from cql.replication import in_every_data_centre
@@ -25,6 +24,8 @@ from model.catalog_beside import EMAIL_QUERY_VIEW, EVENT_STORE, THREAD
 from model.errors import BadIdentifier, WrongUse
 from model.generations import GENERATIONS
 from model.ledger_tables import LEDGER_TABLES
+from model.literals import text_literal
+from model.options import COMPACT_STORAGE
 from model.table import Column, Kind, Table, UserType
 
 CASSANDRA_4_1 = ServerVersion(4, 1)
@@ -91,7 +92,7 @@ def test_james_own_special_keys() -> None:
     assert "snapshot int STATIC" in table_cql("mail", EVENT_STORE)
 
 
-@pytest.mark.parametrize("name", ["", "1st", "a b", "a;b", 'a"', "a'b", "a-b", "order", "token", "x" * 49])
+@pytest.mark.parametrize("name", ["", "1st", "a b", "a;b", 'a"', "a'b", "a-b", "order", "token", '"', '""', '"a"b"'])
 def test_no_odd_name_gets_into_the_text(name: str) -> None:
     """Not as keyspace, table, column, type, field or option."""
     attempts: tuple[Callable[[], str], ...] = (
@@ -106,6 +107,32 @@ def test_no_odd_name_gets_into_the_text(name: str) -> None:
     for attempt in attempts:
         with pytest.raises(BadIdentifier):
             attempt()
+
+
+def test_a_name_in_quotes_is_written_as_it_is() -> None:
+    """Whatever stands in it, it is one name."""
+    odd = '"Bob\'s; ""box"""'
+    table = Table('"Box"', (replace(KEY, spelling='"Id"'), Column(odd, "int", Kind.CLUSTERING)))
+    assert table_cql("mail", table) == (
+        'CREATE TABLE IF NOT EXISTS mail."Box" (\n'
+        f'    "Id" uuid,\n    {odd} int,\n    PRIMARY KEY (("Id"), {odd})\n'
+        f") WITH CLUSTERING ORDER BY ({odd} ASC);"
+    )
+    assert (table.name, table.names) == ("Box", ("Id", 'Bob\'s; "box"'))
+
+
+def test_compact_storage_is_for_old_servers_only() -> None:
+    """From 4.0 on it is refused, and the error says what to do."""
+    table = Table("t", (KEY,), options={COMPACT_STORAGE: "true"})
+    assert table_cql("mail", table, ServerVersion(3, 11)).endswith(" WITH COMPACT STORAGE;")
+    with pytest.raises(WrongUse, match=r"Cassandra 4\.0, which has it no more"):
+        table_cql("mail", table, ServerVersion(4))
+
+
+def test_a_mask_stands_after_the_type() -> None:
+    """As 5.0 has it."""
+    table = Table("t", (KEY, Column("name", "text", mask="mask_default()")))
+    assert "    name text MASKED WITH mask_default(),\n" in table_cql("mail", table)
 
 
 def test_no_odd_type_gets_into_the_text() -> None:
