@@ -1,0 +1,62 @@
+"""What is known of tables beside their schema: what changes, what is deleted, what follows from what.
+
+Of the tables of mail from the catalog's own declarations; of the queue's, which it does not hold, by their names (facts
+of James); of our ledger from what `repair` writes there.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from model.catalog import FAMILIES, MESSAGES
+from model.lint.subject import Knowledge
+from model.ledger_tables import REPAIR_FINDING, REPAIR_LAG, REPAIR_RUN
+from model.projections import Family
+from model.schema import Schema
+from model.table import Table
+
+
+def _names(*tables: Table) -> frozenset[str]:
+    return frozenset(table.name for table in tables)
+
+
+_MARKS: Final = ("deletedmailsv2", "enqueuedmailsv4")
+"""The marks of the queue, and the table whose rows they hide."""
+
+_LEDGER: Final = Knowledge(
+    updated=_names(REPAIR_RUN, REPAIR_FINDING), deleted=_names(REPAIR_LAG), stamped=_names(REPAIR_FINDING)
+)
+"""A run and its findings are written again as they go on; a lag that was mended is removed."""
+
+
+def known_of(schema: Schema) -> Knowledge:
+    """What is known of the tables of mail or of the ledger that the schema holds; of others nothing."""
+    known = Knowledge()
+    for family in FAMILIES:
+        if schema.table(family.truth.name) is not None and schema.table(family.mirror.table.name) is not None:
+            known = known.with_facts_of(_of_family(family))
+    if all(schema.table(name) is not None for name in _MARKS):
+        known = known.with_facts_of(Knowledge(marks=(_MARKS,), deleted=frozenset(_MARKS)))
+    if schema.table(REPAIR_RUN.name) is not None:
+        known = known.with_facts_of(_LEDGER)
+    return known
+
+
+def _of_family(family: Family) -> Knowledge:
+    mirror, filters = family.mirror.table, [one.table for one in family.filters]
+    unions, counts = [one.table for one in family.unions], [one.table for one in family.counts]
+    generators = [table for one in family.counts for table in one.generators]
+    contents = [family.content.table] if family.content else []
+    known = Knowledge(
+        projections=tuple((family.truth.name, one.table.name) for one in family.projections),
+        updated=_names(family.truth, mirror, *unions, *counts, *generators),
+        deleted=_names(family.truth, mirror, *filters, *contents),
+        conditional=_names(family.truth, *generators),
+    )
+    if family is not MESSAGES:
+        return known
+    return replace(
+        known,
+        stamped=_names(mirror, *filters, *unions),
+        looked_up=_names(family.truth),
+        rewritten=frozenset((mirror.name, column.name) for column in mirror.regular if column.is_collection),
+    )
