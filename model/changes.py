@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from model.cql_types import normal_type
+from model.cql_types import names_in, normal_type
 from model.ddl import (
     AddColumns,
     AddField,
@@ -26,7 +26,7 @@ from model.ddl import (
 )
 from model.difference import Aspect, Difference, compaction_option, differences
 from model.names import name_of
-from model.risk import Assessment, DroppedColumns, Risk, assess
+from model.risk import Assessment, Risk, assess
 from model.schema import Schema
 from model.table import Column, Table, UserType
 
@@ -60,14 +60,12 @@ class Gap:
     """What lies between two schemas, and what may be done about it.
 
     Attributes:
-        dropped: columns that were dropped from the live schema once.
         rebuildable: tables (by spelling) whose rows `mailmend repair` can write again.
     """
 
     expected: Schema
     live: Schema
     include: frozenset[Include] = frozenset()
-    dropped: DroppedColumns = frozenset()
     rebuildable: frozenset[str] = frozenset()
     found: tuple[Difference, ...] = field(init=False, repr=False)
 
@@ -86,7 +84,7 @@ class Gap:
 
     def step(self, owner: str, statement: Statement) -> SchemaChange:
         """A change that a statement carries out."""
-        return SchemaChange(owner, statement, assess(statement, self.live, self.dropped))
+        return SchemaChange(owner, statement, assess(statement, self.live))
 
 
 def changes(gap: Gap) -> tuple[SchemaChange, ...]:
@@ -156,8 +154,7 @@ def _in_a_key(live: Schema, user_type: UserType) -> bool:
 
 
 def _uses(text: str, user_type: UserType) -> bool:
-    """Whether a type is this one or holds it; a name stands between angle brackets, commas or the ends."""
-    return user_type.name in normal_type(text).replace("<", ",").replace(">", ",").split(",")
+    return user_type.name in names_in(text)
 
 
 def _tables(gap: Gap) -> Iterator[SchemaChange]:
@@ -180,11 +177,16 @@ def _becomes_counters(wanted: Table, found: Table) -> bool:
 
 def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
     unexpected = tuple(column.spelling for column in found.columns if column.name not in wanted)
-    missing = tuple(column for column in wanted.columns if column.name not in found)
+    missing = [column for column in wanted.columns if column.name not in found]
+    once = {column.name: column for column in found.dropped}
+    added = tuple(one for one in missing if _kind_of(once.get(one.name, one)) == _kind_of(one))
     if unexpected and gap.removes:
         yield _columns_dropped(gap, wanted, unexpected)
-    if missing:
-        yield gap.step(wanted.spelling, AddColumns(Name(wanted.spelling), missing))
+    if added:
+        yield gap.step(wanted.spelling, AddColumns(Name(wanted.spelling), added))
+    for column in missing:
+        if column not in added:
+            yield _manual(wanted.spelling, _column_by_hand(gap, wanted, column, once[column.name]))
     for column in wanted.columns:
         if column.name in found and _kind_of(column) != _kind_of(found.column(column.name)):
             yield _manual(wanted.spelling, _column_by_hand(gap, wanted, column, found.column(column.name)))
@@ -263,8 +265,8 @@ _COPIED = (
     "rows (mailmend cannot), move the clients over, then drop {name}."
 )
 _COLUMN_BY_HAND = (
-    "{name}.{column} is {found} and should be {wanted}, which CQL cannot change: add a column of another name, copy "
-    "the cells, move the clients over, then drop the old one."
+    "{name}.{column} is or was {found} and should be {wanted}, which CQL cannot change: add a column of another name, "
+    "copy the cells, move the clients over, then drop the old one."
 )
 _TYPE_BY_HAND = (
     "The fields of {name} cannot be taken away, reordered, retyped, or added to while a key holds it: create a type of "

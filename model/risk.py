@@ -36,6 +36,7 @@ from model.ddl import (
     Write,
 )
 from model.difference import compaction_option, pairs_of
+from model.names import name_of
 from model.schema import Schema
 
 
@@ -65,7 +66,7 @@ class Assessment:
 
 
 DroppedColumns = frozenset[tuple[str, str]]
-"""Columns that were dropped once, as (table, column), in lower case."""
+"""Columns that were dropped once, as (table, column), as the server knows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def assess(statement: Statement, live: Schema, dropped: DroppedColumns = frozens
     Args:
         statement: what would run.
         live: the keyspace before the plan begins; a table that is not in it is taken for one that the plan creates.
-        dropped: columns that were dropped once (`system_schema.dropped_columns`, and what the plan itself drops).
+        dropped: columns that the plan itself drops before; what was dropped long ago is known to the live tables.
     """
     ground = Ground(live, dropped)
     parts: tuple[Statement, ...] = statement.writes if isinstance(statement, Batch) else (statement,)
@@ -126,7 +127,7 @@ def columns_dropped_by(statement: Statement) -> DroppedColumns:
     """What the statement adds to the columns that were dropped once."""
     if not isinstance(statement, DropColumns):
         return frozenset()
-    return frozenset((statement.name.spelling.lower(), column.lower()) for column in statement.columns)
+    return frozenset((name_of(statement.name.spelling), name_of(column)) for column in statement.columns)
 
 
 def named(statement: Statement) -> str:
@@ -193,7 +194,10 @@ def _changes_replication(statement: AlterKeyspace, _: Ground) -> bool:
 
 
 def _adds_again(statement: AddColumns, ground: Ground) -> bool:
-    return any((statement.name.spelling.lower(), column.name) in ground.dropped for column in statement.columns)
+    table = None if statement.name.keyspace else ground.live.table(statement.name.spelling)
+    once = {column.name for column in table.dropped} if table else set()
+    name = name_of(statement.name.spelling)
+    return any(column.name in once or (name, column.name) in ground.dropped for column in statement.columns)
 
 
 def _deletes(statement: Write, ground: Ground) -> bool:

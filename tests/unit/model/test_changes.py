@@ -193,6 +193,15 @@ def test_a_column_of_another_type_is_changed_by_hand(found: Column) -> None:
     assert "notes.n" in by_hand.manual
 
 
+@pytest.mark.parametrize(("was", "by_hand"), [("int", True), ("text", False)])
+def test_a_column_that_was_dropped_comes_back_with_its_own_type_only(was: str, by_hand: bool) -> None:
+    """The server remembers the type; adding it again is told as dangerous all the same."""
+    live = with_notes(replace(NOTES, columns=(ID, NUMBER), dropped=(Column("n", was),)))
+    (found,) = ways(EXPECTED, live)
+    assert (found.statement is None) is by_hand
+    assert found.assessment.worst is (Risk.NONE if by_hand else Risk.DATA_LOSS)
+
+
 def test_fields_are_added_behind_those_that_are_there() -> None:
     """One statement each, as CQL has it; a field in another place is for a person."""
     shorter, turned = UserType("size", SIZE.fields[:1]), UserType("size", SIZE.fields[::-1])

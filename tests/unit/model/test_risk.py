@@ -1,5 +1,6 @@
 """Each danger of a statement is told, each harmless statement is told harmless, and none is left unjudged."""
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -173,6 +174,10 @@ def test_a_column_that_is_added_again_after_a_drop_is_dangerous() -> None:
     assert assess(AddColumns(NOTE, (Column("Owner", "text"),)), LIVE, dropped).worst is Risk.DATA_LOSS
     assert assess(AddColumns(NOTE, (Column("author", "text"),)), LIVE, dropped).worst is Risk.NONE
     assert columns_dropped_by(Truncate(NOTE)) == frozenset()
+
+    # And the live table knows what was dropped from it long ago
+    live = Schema((), (replace(NOTES, dropped=(Column("owner", "text"),)),))
+    assert assess(AddColumns(NOTE, (Column("Owner", "text"),)), live).worst is Risk.DATA_LOSS
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""What James's notes leave to the operator: due only where it changes something, never naming what does not exist."""
+
+from dataclasses import replace
+
+import pytest
+
+from model.ddl import AddColumns, Drop, Dropped, Name, SetOptions
+from model.difference import pairs_of
+from model.errors import WrongUse
+from model.generations import JAMES_3_8, JAMES_3_9, NEWEST
+from model.risk import Risk, assess
+from model.schema import Schema
+from model.table import Column, Compaction, Kind, Table
+from model.upgrade_notes import UPGRADE_NOTES, OptionalMigration, due_migrations, explained, optional_migration
+from tests.support.schemas import columns_of, served, with_columns
+
+ID = Column("id", "timeuuid", Kind.PARTITION)
+REAL_STRATEGIES = {"SizeTieredCompactionStrategy", "TimeWindowCompactionStrategy", "LeveledCompactionStrategy"}
+
+
+def without_column(schema: Schema, table: str, name: str) -> Schema:
+    """The schema before a note was followed."""
+    return with_columns(schema, table, [one for one in columns_of(schema, table) if one.name != name])
+
+
+def names(live: Schema) -> set[str]:
+    """The names of what is due."""
+    return {one.name for one in due_migrations(live)}
+
+
+def test_notes_are_told_apart_by_name_oldest_first() -> None:
+    """A name is typed on the command line; each says why and how it is undone."""
+    assert len({one.name for one in UPGRADE_NOTES}) == len(UPGRADE_NOTES)
+    assert [one.since for one in UPGRADE_NOTES] == sorted(one.since for one in UPGRADE_NOTES)
+    for one in UPGRADE_NOTES:
+        assert one.why.endswith(".")
+        assert one.undo.endswith(".")
+
+
+def test_no_note_names_a_class_that_does_not_exist() -> None:
+    """The note of March 2020 does; here it stands corrected, and says so."""
+    compactions = [
+        pairs_of(statement.options["compaction"])["class"]
+        for one in UPGRADE_NOTES
+        for statement in one.statements
+        if isinstance(statement, SetOptions) and "compaction" in statement.options
+    ]
+    assert set(compactions) == REAL_STRATEGIES
+    assert "does not exist" in optional_migration("tune-queue-compaction").caution
+
+
+@pytest.mark.parametrize("table", ["imapuidtable", "messageidtable"])
+def test_a_column_that_was_never_added_is_due_and_only_that(table: str) -> None:
+    """One of two tables was altered: what is left is the other."""
+    live = without_column(served(JAMES_3_9.schema), table, "save_date")
+    assert "save-date" in names(live)
+    (left,) = optional_migration("save-date").due(live)
+    assert isinstance(left, AddColumns)
+    assert left.name.spelling.lower() == table
+    assert [column.name for column in left.columns] == ["save_date"]
+    assert explained(table, "save_date")
+    assert not explained(table, "modseq")
+
+
+def test_a_whole_keyspace_of_each_generation_lacks_no_column() -> None:
+    """Nothing but clean-up and tuning is left, and of 3.9 the column that came after it."""
+    for generation, adding in ((JAMES_3_8, {"blob-metadata"}), (JAMES_3_9, {"blob-metadata"}), (NEWEST, set())):
+        due = [one for one in due_migrations(served(generation.schema)) if isinstance(one.statements[0], AddColumns)]
+        assert {one.name for one in due} == adding, generation.name
+
+
+def test_a_static_column_is_added_as_static() -> None:
+    """The snapshot of an aggregate is one value for its partition."""
+    live = without_column(served(JAMES_3_9.schema), "eventstore", "snapshot")
+    (left,) = optional_migration("event-store-snapshot").due(live)
+    assert left == AddColumns(Name("eventStore"), (Column("snapshot", "int", Kind.STATIC),))
+
+
+def test_an_option_that_is_as_the_note_wants_is_not_due() -> None:
+    """Also when the server has added its own thresholds to it."""
+    table = Table("modseq", (ID,), compaction=Compaction("SizeTieredCompactionStrategy", {"max_threshold": "32"}))
+    leveled = replace(table, compaction=Compaction("LeveledCompactionStrategy"))
+    note = optional_migration("tune-mail-compaction")
+    assert note.due(Schema((), (table,))) == ()
+    (due,) = note.due(Schema((), (leveled,)))
+    assert assess(due, Schema((), (leveled,))).worst is Risk.REWRITE
+
+
+def test_an_old_table_is_dropped_only_beside_its_successor() -> None:
+    """Before the upgrade James still reads it."""
+    old = served(JAMES_3_8.schema)
+    assert optional_migration("drop-old-threads").due(old) == ()
+    both = replace(old, tables=(*old.tables, *(one for one in served(NEWEST.schema).tables if "thread_" in one.name)))
+    assert optional_migration("drop-old-threads").due(both) == (
+        Drop(Dropped.TABLE, Name("threadTable"), if_exists=True),
+        Drop(Dropped.TABLE, Name("threadLookupTable"), if_exists=True),
+    )
+
+
+@pytest.mark.parametrize("note", UPGRADE_NOTES, ids=lambda one: one.name)
+def test_nothing_is_due_in_an_empty_keyspace(note: OptionalMigration) -> None:
+    """What is not there needs no altering: James creates it whole."""
+    assert note.due(Schema((), ())) == ()
+
+
+def test_an_unknown_name_is_refused_with_those_that_there_are() -> None:
+    """A misspelt name must not run another migration."""
+    with pytest.raises(WrongUse, match="save-date"):
+        optional_migration("save-data")
