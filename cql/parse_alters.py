@@ -198,25 +198,26 @@ def create_index(stream: Stream) -> CreateIndex:
     stream.expect("ON")
     name = stream.named("the name of a table")
     stream.expect("(")
-    target = _targets(stream)
+    target = targets(stream)
     stream.expect(")")
     using = text_value(stream.of_kind(Kind.STRING)) if stream.accept("USING") else ""
     found = options(stream) if stream.accept("WITH") else Options()
     return CreateIndex(name, Index(spelling, name.spelling, target, using, _index_options(stream, found)), unless)
 
 
-def _targets(stream: Stream) -> str:
-    targets = [_target(stream)]
+def targets(stream: Stream) -> str:
+    """Take what an index is on, and give it in one spelling."""
+    found = [_target(stream)]
     while stream.accept(","):
-        targets.append(_target(stream))
-    return ", ".join(targets)
+        found.append(_target(stream))
+    return ", ".join(found)
 
 
 def _target(stream: Stream) -> str:
     """A column, an aspect of a collection as `values(c)`, or the key of a local index in brackets."""
     if stream.accept("("):
         with stream.nested():
-            inner = _targets(stream)
+            inner = targets(stream)
             stream.expect(")")
         return f"({inner})"
     aspect = next((word for word in ("ENTRIES", "FULL") if stream.sees(word, "(")), "")

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cql.parse_options import literal
+from cql.parse_tables import column_mask
 from cql.replication import Replication, in_every_data_centre
+from cql.stream import checked
 from model.catalog import SCHEMA
 from model.cql_types import parse_type
 from model.errors import WrongUse
@@ -38,6 +41,7 @@ CASSANDRA_5 = ServerVersion(5)
 _SINCE = {"UnifiedCompactionStrategy": CASSANDRA_5}
 """Compaction strategies that older servers refuse."""
 
+_UNLESS = "IF NOT EXISTS "
 _NO_COMPACT_STORAGE = ServerVersion(4)
 
 
@@ -52,14 +56,16 @@ def keyspace_cql(keyspace: str, replication: Replication) -> str:
     return f"CREATE KEYSPACE IF NOT EXISTS {keyspace_name(keyspace)} WITH replication = {replication};"
 
 
-def type_cql(keyspace: str, user_type: UserType) -> str:
-    """CREATE TYPE."""
+def type_cql(keyspace: str | None, user_type: UserType, *, if_not_exists: bool = True) -> str:
+    """CREATE TYPE; with no keyspace its name stays alone."""
     fields = ",\n".join(f"    {checked_spelling(name)} {parse_type(kind)}" for name, kind in user_type.fields)
-    return f"CREATE TYPE IF NOT EXISTS {qualified(keyspace, user_type.spelling)} (\n{fields}\n);"
+    return f"CREATE TYPE {_UNLESS * if_not_exists}{qualified(keyspace, user_type.spelling)} (\n{fields}\n);"
 
 
-def table_cql(keyspace: str, table: Table, server: ServerVersion = CASSANDRA_5) -> str:
-    """CREATE TABLE.
+def table_cql(
+    keyspace: str | None, table: Table, server: ServerVersion = CASSANDRA_5, *, if_not_exists: bool = True
+) -> str:
+    """CREATE TABLE; with no keyspace its name stays alone.
 
     Raises:
         WrongUse: the server is too old for the table's compaction.
@@ -68,7 +74,7 @@ def table_cql(keyspace: str, table: Table, server: ServerVersion = CASSANDRA_5) 
     body = ",\n".join(f"    {line}" for line in lines)
     options = "\n    AND ".join(options_cql(table, server))
     tail = f" WITH {options}" if options else ""
-    return f"CREATE TABLE IF NOT EXISTS {qualified(keyspace, table.spelling)} (\n{body}\n){tail};"
+    return f"CREATE TABLE {_UNLESS * if_not_exists}{qualified(keyspace, table.spelling)} (\n{body}\n){tail};"
 
 
 def schema_cql(keyspace: str, schema: Schema, server: ServerVersion = CASSANDRA_5) -> Iterator[str]:
@@ -87,9 +93,10 @@ def schema_file_text() -> str:
     return "\n\n".join((head, *statements)) + "\n"
 
 
-def qualified(keyspace: str, name: str) -> str:
-    """A table or type by its keyspace and its own name."""
-    return f"{keyspace_name(keyspace)}.{checked_spelling(name)}"
+def qualified(keyspace: str | None, name: str) -> str:
+    """A table or type by its keyspace, where one is given, and its own name."""
+    own = checked_spelling(name)
+    return own if keyspace is None else f"{keyspace_name(keyspace)}.{own}"
 
 
 def keyspace_name(keyspace: str) -> str:
@@ -100,7 +107,7 @@ def keyspace_name(keyspace: str) -> str:
 def column_cql(column: Column) -> str:
     """A column's definition."""
     static = " STATIC" if column.kind is Kind.STATIC else ""
-    mask = f" MASKED WITH {column.mask}" if column.mask else ""
+    mask = f" MASKED WITH {checked(column.mask, column_mask)}" if column.mask else ""
     return f"{checked_spelling(column.spelling)} {parse_type(column.type)}{static}{mask}"
 
 
@@ -135,7 +142,7 @@ def option_cql(name: str, value: str, owner: str, server: ServerVersion) -> str:
         WrongUse: it is one that this server refuses.
     """
     if name != COMPACT_STORAGE:
-        return f"{checked_spelling(name)} = {value}"
+        return f"{checked_spelling(name)} = {checked(value, literal)}"
     if server >= _NO_COMPACT_STORAGE:
         raise WrongUse(
             f"{owner} cannot have COMPACT STORAGE: the server is Cassandra {server}, which has it no more",

@@ -3,7 +3,7 @@
 Whatever a parser asked for in vain at a place is remembered, so that the message lists all that could have stood there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 
@@ -224,6 +224,19 @@ class Stream:
     def wrong(self, problem: str, at: Token | None = None, *, mend: str = "") -> CqlSyntaxError:
         """What to raise where a token (the next one) cannot be meant."""
         return CqlSyntaxError(problem, place_of(self.text, (at or self.next).start), mend=mend)
+
+
+def checked(text: str, rule: Callable[[Stream], object]) -> str:
+    """The text, once it is known to be what the rule takes, wholly: nothing can break out of it.
+
+    Raises:
+        CqlSyntaxError: it is not.
+    """
+    stream = Stream(text)
+    rule(stream)
+    if not stream.ended or stream.comments:
+        raise stream.unexpected("nothing more")
+    return text
 
 
 def _spells(token: Token, word: str) -> bool:
