@@ -5,7 +5,8 @@ A keyspace that James made is respected: nothing is created there unless it is a
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from uuid import UUID, uuid5
 
 from cql.introspect import SchemaServer, keyspace_exists, live_schema
 from cql.render import ServerVersion, keyspace_cql, parse_version, table_cql, type_cql
@@ -16,7 +17,7 @@ from model.errors import SchemaMismatch
 from model.generations import Recognition, holds_mail, recognise, was_made_here
 from model.ledger_tables import LEDGER_TABLES
 from model.schema import Schema
-from model.table import identifier
+from model.table import Table, identifier
 
 ONE_COPY = in_every_data_centre(1)
 
@@ -68,11 +69,11 @@ def plan_apply(
     """
     live, version = live_schema(server, keyspace), parse_version(server.release_version)
     if holds_mail(live) and not was_made_here(live):
-        steps = tuple(_creations(keyspace, _needed(recognise(live), compaction), live, version))
+        steps = tuple(creations(keyspace, _needed(recognise(live), compaction), live, version))
         return ApplyPlan(steps) if complete else ApplyPlan((), withheld=steps)
     wanted = Schema(SCHEMA.types, compacted(SCHEMA.tables, compaction))
-    create = () if keyspace_exists(server, keyspace) else (_keyspace_step(keyspace, replication),)
-    return ApplyPlan((*create, *_creations(keyspace, wanted, live, version)))
+    create = () if keyspace_exists(server, keyspace) else (keyspace_step(keyspace, replication),)
+    return ApplyPlan((*create, *creations(keyspace, wanted, live, version)))
 
 
 def apply_schema(
@@ -104,30 +105,56 @@ def verify_schema(server: SchemaServer, keyspace: str) -> Recognition:
     return recognise(live_schema(server, keyspace))
 
 
-def ensure_ledger(server: SchemaServer, ledger_keyspace: str, like_keyspace: str) -> tuple[str, ...]:
+def ensure_ledger(
+    server: SchemaServer, ledger_keyspace: str, like_keyspace: str, replication: Replication | None = None
+) -> tuple[str, ...]:
     """Create our own keyspace, replicated like the mail keyspace, and its tables where they are missing.
 
-    Where all of it is there nothing is asked that would take a permission.
+    Where all of it is there nothing is asked that would take a permission. Two that create it at once make the same
+    tables: each has an id of its name's own.
+
+    Args:
+        server: the cluster.
+        ledger_keyspace: our own.
+        like_keyspace: whose replication is copied.
+        replication: for a mail keyspace that is yet to be created.
 
     Raises:
         UnknownKeyspace: the mail keyspace does not exist.
         SchemaMismatch: a table of that name is there with other columns.
     """
-    return _carry_out(server, ledger_steps(server, ledger_keyspace, like_keyspace))
+    return _carry_out(server, ledger_steps(server, ledger_keyspace, like_keyspace, replication))
 
 
-def ledger_steps(server: SchemaServer, ledger_keyspace: str, like_keyspace: str) -> tuple[Step, ...]:
+def ledger_steps(
+    server: SchemaServer, ledger_keyspace: str, like_keyspace: str, replication: Replication | None = None
+) -> tuple[Step, ...]:
     """What `ensure_ledger` would create; reads only, and raises as it does."""
     live, version = live_schema(server, ledger_keyspace), parse_version(server.release_version)
     wrong = tuple(str(one) for one in differences(LEDGER, live) if _unfits(one))
     if wrong:
         raise SchemaMismatch(ledger_keyspace, wrong)
-    missing = tuple(_creations(ledger_keyspace, LEDGER, live, version))
+    named = replace(LEDGER, tables=tuple(_with_id(ledger_keyspace, table) for table in LEDGER.tables))
+    missing = tuple(creations(ledger_keyspace, named, live, version))
     if not missing:
         return ()
-    replication = replication_from(server.replication_of(like_keyspace))
-    create = () if keyspace_exists(server, ledger_keyspace) else (_keyspace_step(ledger_keyspace, replication),)
+    copied = replication or replication_from(server.replication_of(like_keyspace))
+    create = () if keyspace_exists(server, ledger_keyspace) else (keyspace_step(ledger_keyspace, copied),)
     return (*create, *missing)
+
+
+def _with_id(keyspace: str, table: Table) -> Table:
+    """The table under an id that follows from its name.
+
+    No lease can be taken before there is a table of leases; two creators would otherwise make two tables of one name,
+    of which each node keeps another, and rows are lost (CASSANDRA-10699).
+    """
+    table_id = uuid5(_LEDGER_IDS, f"{identifier(keyspace)}.{table.name}")
+    return replace(table, options={"id": str(table_id), **table.options})
+
+
+_LEDGER_IDS = UUID("6ba2c4e6-30a5-4d0f-9f58-6d61696c6d64")
+"""Under which the ids of our own tables are derived; never to be changed."""
 
 
 LEDGER = Schema((), LEDGER_TABLES)
@@ -139,11 +166,12 @@ def _carry_out(server: SchemaServer, steps: tuple[Step, ...]) -> tuple[str, ...]
     return tuple(step.creates for step in steps)
 
 
-def _keyspace_step(keyspace: str, replication: Replication) -> Step:
+def keyspace_step(keyspace: str, replication: Replication) -> Step:
+    """What creates a keyspace."""
     return Step(f"keyspace {identifier(keyspace, 'keyspace name')}", keyspace_cql(keyspace, replication))
 
 
-def _creations(keyspace: str, wanted: Schema, live: Schema, version: ServerVersion) -> Iterator[Step]:
+def creations(keyspace: str, wanted: Schema, live: Schema, version: ServerVersion) -> Iterator[Step]:
     """What creates everything that is wanted and not there."""
     for user_type in wanted.types:
         if live.user_type(user_type.name) is None:
