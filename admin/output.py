@@ -66,6 +66,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
         "last_traces": summary.last_traces,
         "due": counts_json(summary.due),
         "seconds": {stage: round(seconds, 3) for stage, seconds in summary.seconds.items()},
+        "unseen": summary.unseen,
         "exit": int(summary.exit),
     }
 

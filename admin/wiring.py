@@ -210,19 +210,18 @@ def target_of(
     """What the command line names, or None for the whole keyspace.
 
     Raises:
-        WrongUse: messages and mailboxes at once, a scan of nothing, or a user without a mailbox.
+        WrongUse: a scan of nothing, or a user without a mailbox.
     """
-    if messages and (mailboxes or users):
-        raise WrongUse("--message cannot be combined with --mailbox or --user", mend="Run the command twice.")
-    if scan and not (mailboxes or users):
-        raise WrongUse("--scan goes with --mailbox or --user", mend="Without them everything is scanned anyway.")
-    if messages:
-        return Messages(tuple(MessageId(one) for one in messages))
-    if not (mailboxes or users):
-        return None
+    if scan and not (messages or mailboxes or users):
+        raise WrongUse(
+            "--scan goes with --message, --mailbox or --user", mend="Without them everything is scanned anyway."
+        )
     named = [MailboxId(one) for one in mailboxes]
     of_users = [one for user in users for one in mailboxes_of(place.mail, user)]
-    return Mailboxes(tuple(dict.fromkeys([*named, *of_users])), scan=scan)
+    everywhere = tuple(dict.fromkeys([*named, *of_users]))
+    if messages:
+        return Messages(tuple(MessageId(one) for one in messages), everywhere, scan)
+    return Mailboxes(everywhere, scan=scan) if everywhere else None
 
 
 def contact_of(connection: ConnectionSettings) -> Contact:

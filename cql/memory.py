@@ -105,7 +105,7 @@ class MemoryTables:
     def _scan(self, scan: Scan) -> list[Row]:
         after, up_to = scan.tokens or (NEVER - 1, -NEVER)
         keys = sorted((token_of(key), key) for key in self._tables[scan.table.name])
-        within = [key for token, key in keys if after < token <= up_to]
+        within = [scan.under] if scan.under else [key for token, key in keys if after < token <= up_to]
         rows = [seen.row for key in within for seen in self._read(scan.table, key, times=False)]
         return [{name: row[name] for name in scan.columns} for row in rows]
 

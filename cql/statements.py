@@ -47,8 +47,8 @@ def shape_of(operation: Operation) -> Hashable:  # noqa: PLR0911 - one for each 
             return (ChangeIf, id(table), len(key), *expected, "=", *assign, "+", *add, "-", *take, ttl is None)
         case RemoveIf(table, key, expected):
             return (RemoveIf, id(table), len(key), *expected)
-        case Scan(table, columns, level, tokens):
-            return (Scan, id(table), columns, level, tokens is None)
+        case Scan(table, columns, level, tokens, under):
+            return (Scan, id(table), columns, level, tokens is None, len(under))
         case _:
             assert_never(operation)
 
@@ -73,8 +73,8 @@ def values_of(operation: Operation, unset: object) -> tuple[Any, ...]:  # noqa: 
             return (*_given(ttl), *assign.values(), *add.values(), *take.values(), *key, *expected.values())
         case RemoveIf(_, key, expected):
             return (*key, *expected.values())
-        case Scan(_, _, _, tokens):
-            return tokens or ()
+        case Scan(_, _, _, tokens, under):
+            return under or tokens or ()
         case _:
             assert_never(operation)
 
@@ -141,6 +141,8 @@ def _render_restriction(read: Read | Scan) -> str:
     match read:
         case Read(table, key):
             return f" WHERE {_render_key(table, key)}"
+        case Scan(table, under=under) if under:
+            return f" WHERE {_render_key(table, under)}"
         case Scan(tokens=None):
             return ""
         case Scan(table):

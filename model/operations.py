@@ -52,12 +52,16 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Every row of a table (page by page), or of one token range: (after, up to]."""
+    """Every row of a table (page by page), or of one token range: (after, up to].
+
+    Or of one partition, in clustering order: `under` is its key, or any longer prefix of the primary key.
+    """
 
     table: Table
     columns: tuple[str, ...]
     level: Level = Level.LOCAL_QUORUM
     tokens: tuple[int, int] | None = None
+    under: Key = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,4 +194,5 @@ class Summary:
     failed: int = 0
     last_traces: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    unseen: str | None = None  # what the look at a target could not see, in a sentence
     exit: int = 0

@@ -1,8 +1,10 @@
 """Looking at one message or mailbox without any scan by Spark: an engine whose scan is a few reads by key.
 
-A message is exact: the truth is keyed by it. A mailbox shows what its own partitions show: rows that differ from their
-truth and rows without one (AMEND, WITHDRAW); a truth that is not projected at all is found only by paging the truth
-(`scan`), because the truth is keyed by message. What is found goes the way of every suspect: wait, look again, mend.
+A message is exact in all that its truth and content lead to: they are keyed by it. A mirror's row that names it where
+no truth leads is keyed by a mailbox: it is found in the mailboxes that are named beside the message, or by paging the
+mirror (`scan`). A mailbox shows what its own partitions show: rows that differ from their truth and rows without one
+(AMEND, WITHDRAW); a truth that is not projected at all is found only by paging the truth (`scan`). Whatever is paged
+passes through in bounded pieces. What is found goes the way of every suspect: wait, look again, mend.
 """
 
 from collections import Counter
@@ -30,15 +32,30 @@ from repair.recheck import verdict_of
 from repair.records import truth_columns
 from repair.tallies import Tallies
 
+ROWS_AT_ONCE = 1000
+"""Rows of a partition, or of a table that is paged, that are held at once."""
+
+SUSPECTS_MAX = 100_000
+"""Suspects of one target that are held in memory: beyond it a target is no small thing any more."""
+
 PRIVATE = "#private"
 """The namespace of users' own mailboxes, as James spells it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Some messages, wherever they are."""
+    """Some messages: wherever their truth leads, in what some mailboxes' rows tell, with `scan` in all of them."""
 
     ids: tuple[MessageId, ...]
+    mailboxes: tuple[MailboxId, ...] = ()
+    scan: bool = False
+
+    @property
+    def unseen(self) -> str | None:
+        """What a look at them cannot see, in a sentence; None where it sees all."""
+        if self.scan:
+            return None
+        return _TRACES_ELSEWHERE if self.mailboxes else _TRACES_ANYWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +65,24 @@ class Mailboxes:
     ids: tuple[MailboxId, ...]
     scan: bool = False
 
+    @property
+    def unseen(self) -> str | None:
+        """What a look at them cannot see, in a sentence; None where it sees all."""
+        return None if self.scan else _MISSING_ROWS
+
+
+_TRACES_ANYWHERE = (
+    "Exact in all that the message's truth and content lead to. Not looked for: a row of messageIdTable that names it "
+    "where none of its truth leads, for it is keyed by mailbox: add --mailbox or --user, or --scan to page them all."
+)
+_TRACES_ELSEWHERE = (
+    "Exact in all that the message's truth and content lead to, and in the mailboxes that were named. Not looked for: "
+    "a row of messageIdTable that names it elsewhere, where none of its truth leads: add --scan to page them all."
+)
+_MISSING_ROWS = (
+    "Only what the mailboxes' own rows show was looked at: rows that differ from the truth, and rows without one. "
+    "A message that is missing there is found with --scan, or with --message."
+)
 
 Target = Messages | Mailboxes
 
@@ -104,7 +139,8 @@ class _FamilyLook:
     def all(self) -> None:
         """What is known better comes later, and replaces what was kept before."""
         match self.engine.target:
-            case Messages(ids=ids):
+            case Messages(ids=ids, mailboxes=mailboxes, scan=scan):
+                self._look_at_traces(frozenset(ids), [()] if scan else [(mailbox,) for mailbox in mailboxes])
                 for message in ids:
                     self._look(self._of_truths(self._rows(self.family.truth, (message,))))
                     self._look(self._of_content((message,)))
@@ -123,20 +159,35 @@ class _FamilyLook:
                 self.found.take(sight, only_with_truth=only_with_truth)
             self.progress.advance(len(batch))
 
+    def _look_at_traces(self, messages: frozenset[UUID], partitions: Iterable[Key]) -> None:
+        """Mirror rows that name one of the messages, wherever the truth may lead."""
+        for partition in partitions:
+            named = (row for rows in self._named(partition) for row in rows if row[self._lead] in messages)
+            self._look(self._of_mirror(named))
+
     def _look_at_partitions(self, ids: Iterable[UUID]) -> None:
         """What the mirror's rows tell of; filters only where a truth was found: another may stand at their place."""
         for mailbox in ids:
-            told = [restored(self.family.mirror, row) for row in self._rows(self.family.mirror.table, (mailbox,))]
-            named = [row for row in told if row.get(self._lead) is not None]
-            self._look(self._of_mirror(named))
-            self._look(self._of_groups(named), only_with_truth=True)
+            for named in self._named((mailbox,)):
+                self._look(self._of_mirror(named))
+                self._look(self._of_groups(named), only_with_truth=True)
+
+    def _named(self, under: Key) -> Iterator[list[Row]]:
+        """The truth rows that the mirror's rows tell of, some at a time; a half-written row tells of none."""
+        mirror = self.family.mirror
+        columns = dict.fromkeys((*(column.name for column in mirror.table.key), self._lead_in_mirror))
+        rows = self._streamed(Scan(mirror.table, tuple(columns), self.survey.level, under=under))
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            told = (restored(mirror, row) for row in some)
+            yield [row for row in told if row.get(self._lead) is not None]
 
     def _look_at_orphans(self, ids: Iterable[UUID]) -> None:
         """Filter rows and half-written mirror rows that may have no truth: the scan that follows tells."""
         keyed: list[Mirror | Filter] = [self.family.mirror, *self.family.filters]
         for mailbox in ids:
             for one in keyed:
-                rows = self._rows(one.table, (mailbox,))
+                columns = tuple(column.name for column in one.table.key)
+                rows = self._streamed(Scan(one.table, columns, self.survey.level, under=(mailbox,)))
                 self._look(Suspect(one.name, one.table.key_of(row), Verdict.WITHDRAW) for row in rows)
 
     def _look_at_counters(self, ids: Iterable[UUID]) -> None:
@@ -180,18 +231,31 @@ class _FamilyLook:
     def _paged(self, ids: frozenset[UUID]) -> Iterator[Row]:
         """Every truth row of the mailboxes, found by paging all of them."""
         truth, mailbox = self.family.truth, self.family.mirror.key[0][1]
-        for row in self.engine.mail.scan(Scan(truth, truth_columns(self.family), self.survey.level)):
-            self.found.saw(truth, 1)
-            if row[mailbox] in ids:
-                yield row
+        rows = self._streamed(Scan(truth, truth_columns(self.family), self.survey.level))
+        return (row for row in rows if row[mailbox] in ids)
+
+    def _streamed(self, scan: Scan) -> Iterator[Row]:
+        """The rows as they come, counted, told, and no faster than the survey's pace."""
+        rows, pace = self.engine.mail.scan(scan), Pace(self.survey.rows_per_second, self.engine.clock)
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            pace.take(len(some))
+            self.found.saw(scan.table, len(some))
+            self.progress.advance(len(some))
+            yield from some
 
     @property
     def _lead(self) -> str:
         return self.family.truth.partition[0].name
 
+    @property
+    def _lead_in_mirror(self) -> str:
+        """The mirror's own name for what leads to the truth."""
+        mirror = self.family.mirror
+        return {truth: own for own, truth in (*mirror.renamed, *mirror.key)}.get(self._lead, self._lead)
+
 
 class Found(Detection):
-    """What was found of a target, in memory: a message or a mailbox is small."""
+    """What was found of a target, in memory: at most SUSPECTS_MAX."""
 
     def __init__(self, engine: Targeted, survey: Survey) -> None:
         self._engine, self._survey = engine, survey
@@ -230,8 +294,17 @@ class Found(Detection):
         self._scanned[table.spelling] += rows
 
     def keep(self, suspect: Suspect) -> None:
-        """One more suspect."""
+        """One more suspect.
+
+        Raises:
+            WrongUse: there are too many for a target.
+        """
         self._suspects[suspect.projection, suspect.key] = suspect
+        if len(self._suspects) > SUSPECTS_MAX:
+            raise WrongUse(
+                f"more than {SUSPECTS_MAX:,} rows of the target look wrong",
+                mend="Repair the whole keyspace: mailmend repair messages, without --message, --mailbox and --user.",
+            )
 
     def take(self, sight: Sight | MailmendError, *, only_with_truth: bool = False) -> None:
         """Keep a sight that does not agree; one that agrees settles what less was known of before.

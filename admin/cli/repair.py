@@ -47,16 +47,11 @@ Examples:
   mailmend repair messages                                mend it
   mailmend repair messages --only PROJECT --max-fixes 1000
   mailmend repair messages --message 6e0ab5e0-8d1c-...    one message, at once, without Spark
+  mailmend repair messages --message 6e0ab5e0-8d1c-... --user bob    and what bob's mailboxes tell of it
   mailmend repair messages --mailbox 6e0ab5e0-8d1c-...    what the mailbox's own rows show
   mailmend repair messages --orphans quarantine           take rows without content out of mailboxes
 
 {_EXIT_CODES}"""
-
-
-PARTLY_SEEN = (
-    "Only what the mailboxes' own rows show was looked at: rows that differ from the truth, and rows without one. "
-    "A message that is missing there is found with --scan, or with --message."
-)
 
 
 @click.group()
@@ -105,14 +100,26 @@ def repair() -> None:
 @click.option(
     "--keep", type=KEEP, default=duration_text(KEEP_DEFAULT), show_default=True, help="How long before-images stay."
 )
-@click.option("--message", "messages_named", type=click.UUID, multiple=True, metavar="ID", help="Exactly this message.")
+@click.option(
+    "--message",
+    "messages_named",
+    type=click.UUID,
+    multiple=True,
+    metavar="ID",
+    help="Exactly what this message's truth and content lead to; with --mailbox, --user or --scan also rows of "
+    "messageIdTable that name it there without any truth.",
+)
 @click.option(
     "--mailbox", "mailboxes_named", type=click.UUID, multiple=True, metavar="ID", help="What this mailbox's rows show."
 )
 @click.option(
     "--user", "users_named", multiple=True, metavar="NAME", help="What the rows of this user's mailboxes show."
 )
-@click.option("--scan", is_flag=True, help="With --mailbox or --user: also page the truth for missing projections.")
+@click.option(
+    "--scan",
+    is_flag=True,
+    help="With --mailbox or --user: also page the truth for missing projections; with --message: the mirror.",
+)
 @scanning_options
 @result_options
 @connection_options
@@ -134,7 +141,8 @@ def messages(  # noqa: PLR0917 - click passes by name
     Reads every table once, waits, looks at every suspect again, keeps what it overwrites (see `mailmend undo`), and
     writes as of a moment before its scan, so that whatever users change meanwhile wins. Running it again converges.
 
-    With --message, --mailbox or --user nothing is scanned and no Spark is needed.
+    With --message, --mailbox or --user no Spark is needed, and nothing is scanned unless --scan is given; what such a
+    look cannot see is said, and is `unseen` in the JSON.
     """
     refuse_unasked_restore(options["dangling"], yes=options["yes"], dry_run=options["dry_run"])
     wanted = Wanted(options["as_json"], report, findings)
@@ -153,8 +161,9 @@ def messages(  # noqa: PLR0917 - click passes by name
             means = stack.enter_context(means_to_mend(place, named, order, progress, keep))
             means = replace(means, go_on=go_on_by(progress))
         summary = repair_keyspace(order, means, gatherer)
-    if (mailboxes_named or users_named) and not options["scan"]:
-        click.echo(PARTLY_SEEN, err=True)
+    summary.unseen = target.unseen if target else None
+    if summary.unseen:
+        click.echo(summary.unseen, err=True)
     return present(summary, gatherer.samples, wanted, place.clock)
 
 

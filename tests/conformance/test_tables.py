@@ -439,6 +439,13 @@ class TestScan:
         """Nothing lies between a token and itself."""
         assert self.scanned(tables, k, (5, 5)) == []
 
+    def test_one_partition_alone_is_scanned(self, tables: Tables, written: list[str]) -> None:
+        """In clustering order, or the rows under a longer key; one that is not there shows nothing."""
+        names = ("k", "c")
+        assert [row["c"] for row in tables.scan(Scan(CELLS, names, under=(written[7],)))] == [1, 2]
+        assert list(tables.scan(Scan(CELLS, names, under=(written[7], 2)))) == [{"k": written[7], "c": 2}]
+        assert list(tables.scan(Scan(CELLS, names, under=("nowhere",)))) == []
+
     @pytest.mark.usefixtures("written")
     def test_rows_of_a_partition_stay_together(self, tables: Tables, k: str) -> None:
         """In clustering order."""

@@ -597,10 +597,23 @@ class TestTargets:
         scanned = mend("--user", "bob", "--scan")
         assert (scanned.json["fixed"], "--scan" in scanned.err) == ({"PROJECT": 1}, False)
 
+    def test_what_a_message_cannot_show_is_said_in_the_json_too(self, mail: MailKeyspace, mend: Mend) -> None:
+        """A stale row in a mailbox: unseen by the message alone, mended with the mailbox beside it."""
+        message_id = str(mail.truths[0]["messageid"])
+        mail.tables.write(Put(MESSAGE_ID, mirror_row({**mail.truths[0], "uid": 99})))
+
+        alone = mend("--message", message_id)
+        beside = mend("--message", message_id, "--mailbox", str(mail.mailbox))
+        scanned = mend("--message", message_id, "--scan")
+
+        assert (alone.json["fixed"], alone.json["unseen"] in alone.err) == ({}, True)
+        assert beside.json["fixed"] == {"WITHDRAW": 1}
+        assert "elsewhere" in beside.json["unseen"]
+        assert (scanned.json["fixed"], scanned.json["unseen"]) == ({}, None)
+
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (("--message", str(message(1)), "--user", "bob"), "--message cannot be combined"),
             (("--scan",), "--scan goes with"),
             (("--user", "nobody"), "user 'nobody' has no mailbox"),
             (("--leaks", "collect", "--dangling", "report"), "last trace"),

@@ -46,6 +46,7 @@ def test_the_json_has_exactly_the_names_of_the_contract() -> None:
         "last_traces",
         "due",
         "seconds",
+        "unseen",
         "exit",
     }
 

@@ -53,6 +53,12 @@ TEXTS: list[tuple[Operation, str, tuple[Any, ...]]] = [
         (M, 7),
     ),
     (Scan(T, ("uid", "modseq")), "SELECT uid, modseq FROM ks.sometable", ()),
+    (Scan(T, ("uid",), under=(M,)), "SELECT uid FROM ks.sometable WHERE messageid = ?", (M,)),
+    (
+        Scan(PAIRED, ("c",), under=("x", "y", 3)),
+        "SELECT c FROM ks.paired WHERE a = ? AND b = ? AND c = ?",
+        ("x", "y", 3),
+    ),
     (
         Scan(T, ("uid",), tokens=(-5, 9)),
         "SELECT uid FROM ks.sometable WHERE token(messageid) > ? AND token(messageid) <= ?",

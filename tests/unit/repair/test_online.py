@@ -1,6 +1,7 @@
 """One message or mailbox at once, without any scan by Spark: over tables in memory."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,12 +18,15 @@ from model.catalog import (
     MESSAGES,
     PATHS,
 )
-from model.errors import TimedOut, WrongUse
+from model.errors import MailmendError, TimedOut, WrongUse
 from model.ids import MailboxId, MessageId
-from model.operations import Count
+from model.operations import Count, Read, Scan, Seen
+from model.table import Row
+from repair import online
 from repair.decide import Verdict
 from repair.findings import Survey
 from repair.online import Found, Mailboxes, Messages, Target, Targeted, mailboxes_of
+from repair.ports import Tables
 from tests.support.clock import uuid_at
 from tests.support.progress import SilentProgress
 from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, message, mirror_row, place, truth_row
@@ -95,6 +99,44 @@ class TestMessages:
         assert {one.result for one in outcomes} == {Verdict.FIXED}
         assert world.get(MESSAGE_ID, place(truth)) is not None
         assert told(found(world, only(1))) == set()
+
+    def test_rows_that_name_it_without_any_truth_are_found_where_one_looks(self, world: World) -> None:
+        """They are keyed by mailbox: in the mailboxes that are named, or in all of them by paging the mirror."""
+        world.message(truth_row(1))
+        world.put(MESSAGE_ID, mirror_row(truth_row(1, uid=9)))
+        world.put(MESSAGE_ID, mirror_row({**truth_row(1, uid=5), "mailboxid": ELSEWHERE}))
+        world.put(MESSAGE_ID, mirror_row(truth_row(2)))
+        target = only(1)
+
+        here = replace(target, mailboxes=(MailboxId(MAILBOX),))
+        everywhere = replace(target, scan=True)
+
+        assert told(found(world, target)) == set()
+        assert told(found(world, here)) == {("messageIdTable", 9, Verdict.WITHDRAW)}
+        assert told(found(world, everywhere)) == {
+            ("messageIdTable", 9, Verdict.WITHDRAW),
+            ("messageIdTable", 5, Verdict.WITHDRAW),
+        }
+
+    def test_such_a_row_is_withdrawn_and_the_sound_one_stays(self, world: World) -> None:
+        """What is found so is mended like any suspect."""
+        truth = world.message(truth_row(1))
+        world.put(MESSAGE_ID, mirror_row(truth_row(1, uid=9)))
+
+        outcomes = found(world, replace(only(1), scan=True)).revisit(world.errand(), SilentProgress())
+
+        assert [one.result for one in outcomes] == [Verdict.FIXED]
+        assert world.get(MESSAGE_ID, (MAILBOX, 9)) is None
+        assert world.get(MESSAGE_ID, place(truth)) is not None
+
+    def test_what_it_cannot_see_is_said(self) -> None:
+        """In a sentence that names what would see it; a scan sees all."""
+        assert "--scan" in (only(1).unseen or "")
+        assert "--mailbox" in (only(1).unseen or "")
+        assert "--mailbox" not in (replace(only(1), mailboxes=HERE.ids).unseen or "--mailbox")
+        assert replace(only(1), scan=True).unseen is None
+        assert "--scan" in (HERE.unseen or "")
+        assert SCANNED.unseen is None
 
     def test_a_read_that_fails_ends_the_look(self, world: World) -> None:
         """A scan that saw only a part would call it whole."""
@@ -193,6 +235,68 @@ class TestMailboxes:
 
         assert found(world, HERE).scanned == {"messageIdTable": 1}
         assert found(world, SCANNED).scanned["imapUidTable"] == 1
+
+
+class TestBounds:
+    """A mailbox may be large: its rows pass through in pieces, and what looks wrong has a limit."""
+
+    def test_a_large_mailbox_is_paged(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Never more rows are drawn than are looked at next; all of them are looked at."""
+        monkeypatch.setattr(online, "ROWS_AT_ONCE", 3)
+        for number in range(1, 11):
+            world.project(truth_row(number))
+        paging = Paging(world.mail)
+
+        engine = Targeted(paging, world.ledger, world.clock, HERE)
+        detection = engine.detect(Survey((MESSAGES,)), SilentProgress())
+
+        assert len(told(detection)) == 10
+        assert paging.drawn_ahead <= 3
+        assert detection.scanned == {"messageIdTable": 10}
+
+    def test_too_many_suspects_end_the_look_with_what_to_type(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They would not fit; a repair of everything holds them elsewhere."""
+        monkeypatch.setattr(online, "SUSPECTS_MAX", 3)
+        for number in range(1, 5):
+            world.project(truth_row(number))
+
+        with pytest.raises(WrongUse, match="more than 3 rows"):
+            found(world, HERE)
+
+    def test_rows_come_no_faster_than_the_pace(self, world: World) -> None:
+        """`--rows-per-second` holds for what is paged too."""
+        for number in range(1, 21):
+            world.message(truth_row(number))
+
+        engine = Targeted(world.mail, world.ledger, world.clock, replace(only(1), scan=True))
+        engine.detect(Survey((MESSAGES,), rows_per_second=10), SilentProgress())
+
+        assert sum(world.clock.slept) == pytest.approx(2, abs=0.3)
+
+
+class Paging:
+    """Tables that notice how far a scan is read ahead of the reads by key that look at its rows."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._ahead = self.drawn_ahead = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tables, name)
+
+    def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        """The rows so far are being looked at."""
+        self._ahead = 0
+        return self._tables.read_all(reads)
+
+    def scan(self, scan: Scan) -> Iterator[Row]:
+        """One row after the other."""
+        for row in self._tables.scan(scan):
+            self._ahead += 1
+            self.drawn_ahead = max(self.drawn_ahead, self._ahead)
+            yield row
 
 
 class TestUsers:
