@@ -115,7 +115,7 @@ def head_of(name: str, text: str) -> Head:
     Raises:
         BadMigration: one of its three parts is missing or empty; the message says how they are written.
     """
-    parts = {part: " ".join(words).strip() for part, words in _parts(text)}
+    parts = {part: " ".join(words).strip() for part, words in dict(_parts(text)).items()}
     missing = [part for part in _PARTS if not parts.get(part)]
     if missing:
         raise BadMigration(
