@@ -35,11 +35,16 @@ _TOML_LINE: Final = re.compile(r"at line (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files of a TLS connection: the authority that signed the nodes' certificates, and our own, where nodes ask."""
+    """Files of a TLS connection: the authority that signed the nodes' certificates, and our own, where nodes ask.
+
+    Attributes:
+        hostnames: also demand that a certificate names the address that was dialled.
+    """
 
     authority: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    hostnames: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,6 +237,7 @@ def contact_of(connection: ConnectionSettings) -> Contact:
         tls_ca=str(authority) if authority else None,
         tls_cert=str(tls.certificate) if tls and tls.certificate else None,
         tls_key=str(tls.key) if tls and tls.key else None,
+        tls_hostnames=bool(tls and tls.hostnames),
     )
 
 

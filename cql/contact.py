@@ -36,10 +36,15 @@ class Contact:
         """The hosts and port, as people write them."""
         return ", ".join(f"{host}:{self.port}" for host in self.hosts)
 
+    @property
+    def tls(self) -> bool:
+        """Whether TLS is spoken."""
+        return bool(self.tls_ca or self.tls_cert)
+
 
 def tls_context(contact: Contact) -> ssl.SSLContext | None:
     """Certificates are always checked; the names in them only on demand, as nodes are found by address."""
-    if not (contact.tls_ca or contact.tls_cert):
+    if not contact.tls:
         return None
     try:
         context = ssl.create_default_context(cafile=contact.tls_ca)

@@ -8,6 +8,7 @@ in doubt, whatever the trouble was called.
 import re
 from enum import Enum
 
+from cql.distrust import distrust
 from cql.statements import Operation
 from model.errors import (
     AccessDenied,
@@ -59,6 +60,9 @@ _MEND_NODES = "See which nodes are up with: nodetool status. Then run the same c
 _MEND_LOAD = "The cluster may be overloaded, or nodes down: see nodetool status, then run the same command again."
 _MEND_DOUBT = "It may have been applied, or be applied yet: read it at SERIAL before anything else."
 
+_MEND_GRANTS = "See what it lacks, and the GRANT that mends it, with: mailmend schema grants --check"
+
+_NO_PERMISSION = re.compile(r"User (\S+) has no (\w+) permission on <([^>]*)> or any of its parents")
 _NO_TABLE = re.compile(r"(?:unconfigured table|table) (\w+)(?: does not exist)?")
 _NO_COLUMN = re.compile(r"(?:Undefined column name|Undefined name|Unknown identifier) \"?([\w.]+)\"?")
 _NO_KEYSPACE = re.compile(r"[Kk]eyspace '?(\w+)'? does not exist")
@@ -70,7 +74,9 @@ def failure_of(trouble: Trouble, said: str, purpose: Purpose, keyspace: str, tab
     errand, said = f"{purpose.value} {keyspace}.{table}".strip("."), _plain(said)
     match trouble:
         case Trouble.DENIED:
-            return AccessDenied(f"the cluster does not let us {errand}: {said}", mend=_MEND_ACCESS)
+            return permission_lacking(said, errand) or AccessDenied(
+                f"the cluster does not let us {errand}: {said}", mend=_MEND_ACCESS
+            )
         case Trouble.NO_HOST:
             return CannotReach(f"no node could be asked to {errand}: {said}", mend=_MEND_NODES)
         case Trouble.FEW_REPLICAS:
@@ -85,13 +91,24 @@ def failure_of(trouble: Trouble, said: str, purpose: Purpose, keyspace: str, tab
             return CannotReach(f"the cluster failed to {errand}: {said}", mend=_MEND_NODES)
 
 
-def no_contact(trouble: Trouble, said: str, address: str, local_dc: str | None) -> MailmendError:
+def no_contact(trouble: Trouble, said: str, address: str, local_dc: str | None, *, tls: bool = False) -> MailmendError:
     """Our error for a cluster that could not be connected to at all."""
+    if distrusted := distrust(said, address, tls=tls):
+        return distrusted
     if trouble is Trouble.DENIED:
         return AccessDenied(f"the cluster at {address} refused the credentials: {_plain(said)}", mend=_MEND_ACCESS)
     where = f" in data centre {local_dc!r}" if local_dc else ""
     mend = "Check --host, --port" + (", --local-dc" if local_dc else "") + " and that the nodes are up: nodetool status"
     return CannotReach(f"no node at {address}{where} could be connected to: {_plain(said)}", mend=mend)
+
+
+def permission_lacking(said: str, errand: str) -> AccessDenied | None:
+    """Our error where the server names the role, the permission and the resource; None where it does not."""
+    found = _NO_PERMISSION.search(said)
+    if found is None:
+        return None
+    role, permission, resource = found.groups()
+    return AccessDenied(f"role {role!r} may not {errand}: it has no {permission} on {resource}", mend=_MEND_GRANTS)
 
 
 def _refusal(said: str, errand: str, keyspace: str, table: str) -> MailmendError:

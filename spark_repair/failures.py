@@ -9,6 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from cql.contact import Contact
+from cql.failures import permission_lacking
 from model import errors
 from model.errors import (
     AccessDenied,
@@ -64,7 +65,7 @@ def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # 
     if found := _NO_TABLE.search(text) or _NO_COLUMN.search(text):
         return SchemaMismatch(keyspace, (found[found.lastindex or 0],))
     if _DENIED.search(text):
-        return AccessDenied(
+        return permission_lacking(text, f"read {keyspace} with Spark") or AccessDenied(
             f"the cluster at {contact.address} refused Spark", mend="Check the user name, password and permissions."
         )
     if _NO_CENTRE.search(text):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from admin.local import Wishes
+from tests.support.guarded import GuardedNode, guarded_node
 from tests.support.servers import CassandraServer, ThreeNodes, local_node, one_node, three_local_nodes
 from tests.support.spark import spark
 
@@ -15,7 +16,7 @@ __all__ = ["spark"]
 settings.register_profile("mailmend", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mailmend")
 
-_NEED_CASSANDRA = {"cassandra", "cassandra41", "three_nodes", "throwaway"}
+_NEED_CASSANDRA = {"cassandra", "cassandra41", "guarded", "three_nodes", "throwaway"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,6 +38,13 @@ def cassandra41() -> Iterator[CassandraServer]:
     """A real Cassandra 4.1."""
     with local_node(Wishes(version="4.1", heap_mib=512)) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedNode]:
+    """A real Cassandra 5.0 that lets nobody in without TLS, a password and a permission."""
+    with guarded_node(tmp_path_factory.mktemp("certificates")) as node:
+        yield node
 
 
 @pytest.fixture(scope="session")

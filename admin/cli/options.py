@@ -75,6 +75,11 @@ _CONNECTION: Final = (
     _shared("--tls-ca", type=_FILE, metavar="FILE", help="Certificate of the authority that signed the nodes'."),
     _shared("--tls-cert", type=_FILE, metavar="FILE", help="Our own certificate, where nodes ask for one."),
     _shared("--tls-key", type=_FILE, metavar="FILE", help="The key of our own certificate."),
+    _shared(
+        "--tls-hostnames/--no-tls-hostnames",
+        default=False,
+        help="Demand that certificates name the nodes' IP addresses too; Spark's own connections cannot.",
+    ),
 )
 
 
@@ -104,6 +109,7 @@ _NAMES: Final = (
     "tls_ca",
     "tls_cert",
     "tls_key",
+    "tls_hostnames",
 )
 
 
@@ -142,7 +148,7 @@ def _tls(options: Mapping[str, Any]) -> Tls | None:
                 f"{file} does not exist", mend="It was named by a --tls option, a settings file or cqlshrc."
             )
     authority, certificate, key = (file and file.expanduser() for file in files)
-    return Tls(authority, certificate, key)
+    return Tls(authority, certificate, key, options["tls_hostnames"])
 
 
 def _password(options: Mapping[str, Any], context: click.Context) -> str | None:

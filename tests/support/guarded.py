@@ -1,5 +1,9 @@
 """A node that lets nobody in without TLS, a password and a permission: one for all tests of a run."""
 
+import contextlib
+import socket
+import ssl
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -7,7 +11,8 @@ from pathlib import Path
 
 from admin.local import Wishes
 from cql.contact import Contact
-from tests.support.certificates import STORE_PASSWORD, Authority, authority
+from tests.support.certificates import STORE_PASSWORD, Authority, Signed, authority
+from tests.support.commands import CommandLine
 from tests.support.servers import CassandraServer, local_node
 
 SUPERUSER = "cassandra"
@@ -29,6 +34,14 @@ class GuardedNode:
             (self.server.host,), self.server.port, self.server.local_dc, username, password, self.authority.file
         )
 
+    def shell(
+        self, home: Path, username: str = SUPERUSER, password: str = SUPERUSER, **environment: str
+    ) -> CommandLine:
+        """The shell of somebody who has that role."""
+        where = {"MAILMEND_HOST": self.server.host, "MAILMEND_PORT": str(self.server.port)}
+        who = {"MAILMEND_USERNAME": username, "MAILMEND_PASSWORD": password, "MAILMEND_TLS_CA": self.authority.file}
+        return CommandLine(home, {**where, **who, **environment})
+
 
 @contextmanager
 def guarded_node(folder: Path) -> Iterator[GuardedNode]:
@@ -44,3 +57,30 @@ def guarded_node(folder: Path) -> Iterator[GuardedNode]:
     wishes = Wishes(heap_mib=400, authenticator="PasswordAuthenticator", yaml=yaml)
     with local_node(wishes) as server:
         yield GuardedNode(server, ours, stranger)
+
+
+@contextmanager
+def impostor(shown: Signed, demands: Authority | None = None) -> Iterator[int]:
+    """Somebody who shows a certificate and speaks TLS, but no CQL; the port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(shown.certificate, shown.key)
+    if demands:
+        context.load_verify_locations(demands.file)
+        context.verify_mode = ssl.CERT_REQUIRED
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=_greet, args=(listening, context))
+        thread.start()
+        yield int(listening.getsockname()[1])
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def _greet(listening: socket.socket, context: ssl.SSLContext) -> None:
+    """Shake hands with everybody who comes, and hang up."""
+    while True:
+        try:
+            came, _ = listening.accept()
+        except OSError:
+            return
+        with came, contextlib.suppress(OSError), context.wrap_socket(came, server_side=True) as wrapped:
+            wrapped.recv(1)

@@ -148,3 +148,19 @@ class TestNoContact:
         error = no_contact(Trouble.DENIED, "bad credentials", "10.0.0.1:9042", None)
         assert type(error) is AccessDenied
         assert "--password-file" in error.mend
+
+
+def test_a_missing_permission_is_told_with_role_and_resource() -> None:
+    """Who, what, where, and the command that says which GRANT is due."""
+    said = (
+        'Error from server: code=2100 [Unauthorized] message="User mailmend_reader has no SELECT permission on '
+        '<table mail.firstunseen> or any of its parents"'
+    )
+
+    error = failure_of(Trouble.DENIED, said, Purpose.READ, "mail", "firstUnseen")
+
+    assert isinstance(error, AccessDenied)
+    assert error.what == (
+        "role 'mailmend_reader' may not read mail.firstUnseen: it has no SELECT on table mail.firstunseen"
+    )
+    assert "mailmend schema grants --check" in error.mend

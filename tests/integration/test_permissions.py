@@ -1,0 +1,353 @@
+"""Each role of `schema grants` on a node that demands TLS, a password and a permission: it does its work, no more."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cql.session import CassandraCluster, connect
+from model.grants import ROLES
+from model.ledger_tables import LEDGER_TABLES
+from model.schema import Schema
+from model.table import Column, Kind, Table
+from tests.support.commands import CommandLine, Ended
+from tests.support.guarded import GuardedNode, impostor
+from tests.support.keyspaces import MAIL, created, dropped
+from tests.support.mail_states import QUIET, MailKeyspace
+from tests.support.roles import may_read, may_write, permitted, refused
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.slow]
+
+KEYSPACE, LEDGER, ELSEWHERE = "h_mail", "h_ledger", "h_elsewhere"
+PASSWORD = "Tr0ub4dor-of-the-test"
+TO_INBOX = ("--user", "ann", "--mailbox", "INBOX")
+QUICK = ("--engine", "local", "--delay", "0")
+LETTER = "From ann Thu Jan  1 00:00:00 2026\nSubject: one\n\nhello\n\n"
+
+QUEUE = Table("enqueuedMailsV4", (Column("k", "text", Kind.PARTITION),))
+OTHERS = Table("others", (Column("k", "text", Kind.PARTITION), Column("v", "text")))
+TABLES = {
+    table.spelling: (keyspace, table)
+    for keyspace, tables in ((KEYSPACE, (*MAIL.tables, QUEUE)), (LEDGER, LEDGER_TABLES), (ELSEWHERE, (OTHERS,)))
+    for table in tables
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The node after a DBA ran what `schema grants` printed, and gave each role its password."""
+
+    node: GuardedNode
+    superuser: CassandraCluster
+    mail: MailKeyspace
+    script: Ended
+
+    def shell(self, home: Path, role: str, **environment: str) -> CommandLine:
+        """The shell of somebody who has the role."""
+        names = {"MAILMEND_KEYSPACE": KEYSPACE, "MAILMEND_LEDGER_KEYSPACE": LEDGER}
+        return self.node.shell(home, f"mailmend_{role}", PASSWORD, **names, **QUIET, **environment)
+
+
+@pytest.fixture(scope="module")
+def granted(guarded: GuardedNode, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Granted]:
+    """Keyspaces and roles, all made by the script."""
+    home = tmp_path_factory.mktemp("dba")
+    names = {"MAILMEND_KEYSPACE": KEYSPACE, "MAILMEND_LEDGER_KEYSPACE": LEDGER}
+    with connect(guarded.contact()) as superuser:
+        dropped(superuser, (KEYSPACE, LEDGER, ELSEWHERE))
+        tables = created(superuser, KEYSPACE, Schema(MAIL.types, (*MAIL.tables, QUEUE)))
+        created(superuser, ELSEWHERE, Schema((), (OTHERS,)))
+        script = guarded.shell(home, **names)("schema", "grants", "--with-create-role")
+        run_as_cqlsh(superuser, script.out)
+        for role in ROLES:
+            run_as_cqlsh(superuser, f"ALTER ROLE mailmend_{role} WITH PASSWORD = '{PASSWORD}' AND LOGIN = true;")
+        yield Granted(guarded, superuser, MailKeyspace(KEYSPACE, tables), script)
+        dropped(superuser, (KEYSPACE, LEDGER, ELSEWHERE))
+        run_as_cqlsh(superuser, "".join(f"DROP ROLE IF EXISTS mailmend_{role};\n" for role in ROLES))
+
+
+@pytest.fixture(scope="module")
+def sessions(granted: Granted) -> Iterator[dict[str, CassandraCluster]]:
+    """A connection of each role."""
+    with ExitStack() as stack:
+        yield {role: stack.enter_context(connect(granted.node.contact(f"mailmend_{role}", PASSWORD))) for role in ROLES}
+
+
+@pytest.fixture
+def mail(granted: Granted) -> MailKeyspace:
+    """A healthy keyspace."""
+    granted.mail.refill()
+    return granted.mail
+
+
+def run_as_cqlsh(cluster: CassandraCluster, script: str) -> None:
+    """Every statement of a script, comments left out."""
+    text = "\n".join(line for line in script.splitlines() if not line.startswith("--"))
+    for statement in filter(str.strip, text.split(";")):
+        cluster.session.execute(statement)
+
+
+@pytest.mark.parametrize(("role", "table", "letters"), permitted())
+def test_a_role_reads_and_writes_what_its_work_needs_and_nothing_else(
+    sessions: dict[str, CassandraCluster], role: str, table: str, letters: str
+) -> None:
+    """One cell of the table of permissions; nobody but the migrator alters or drops anything."""
+    cluster, (keyspace, declared) = sessions[role], TABLES[table]
+    name = f"{keyspace}.{declared.name}"
+
+    assert may_read(cluster, keyspace, declared) is ("S" in letters)
+    assert may_write(cluster, keyspace, declared) is ("M" in letters)
+    if "M" not in letters:
+        assert refused(cluster, f"TRUNCATE {name}")
+    if role != "migrator" or keyspace == ELSEWHERE:
+        assert refused(cluster, f"ALTER TABLE {name} ADD h_new int")
+        assert refused(cluster, f"DROP TABLE {name}")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_role_makes_keyspaces_or_roles_or_hands_out_what_it_has(
+    sessions: dict[str, CassandraCluster], role: str
+) -> None:
+    """Nor does any of them read who else there is."""
+    cluster, migrates = sessions[role], role == "migrator"
+    replication = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+
+    assert refused(cluster, f"CREATE KEYSPACE h_new {replication}")
+    assert refused(cluster, f"ALTER KEYSPACE {ELSEWHERE} {replication}")
+    assert refused(cluster, f"DROP KEYSPACE {ELSEWHERE}")
+    assert refused(cluster, f"CREATE TABLE {ELSEWHERE}.h_new (k int PRIMARY KEY)")
+    assert refused(cluster, "CREATE ROLE h_new")
+    assert refused(cluster, f"GRANT SELECT ON KEYSPACE {KEYSPACE} TO mailmend_{role}")
+    assert refused(cluster, "ALTER ROLE cassandra WITH PASSWORD = 'x'")
+    assert refused(cluster, "SELECT * FROM system_auth.roles")
+    assert refused(cluster, f"CREATE TABLE {KEYSPACE}.h_{role} (k int PRIMARY KEY)") is not migrates
+    assert refused(cluster, f"DROP TABLE IF EXISTS {KEYSPACE}.h_{role}") is (role != "migrator")
+
+
+def test_a_reader_checks_and_cannot_repair(granted: Granted, mail: MailKeyspace, tmp_path: Path) -> None:
+    """Drift is found, a dry run says what is due, and a repair is refused by the server, not by our good manners."""
+    mail.lose_projection(mail.truths[0])
+    mailmend = granted.shell(tmp_path, "reader")
+
+    found = mailmend("check", *QUICK, "--json")
+    assert (found.code, found.json["findings"]) == (1, {"messageIdTable": {"PROJECT": 1}}), found.err
+    assert mailmend("check", "messages", "--engine", "local", "--no-recheck", "--json").code == 1
+    dry = mailmend("repair", "messages", *QUICK, "--dry-run", "--json")
+    assert (dry.code, dry.json["due"]) == (1, {"PROJECT": 1}), dry.err
+    by_key = mailmend("repair", "messages", "--dry-run", "--delay", "0", "--mailbox", str(mail.mailbox), "--scan")
+    assert by_key.code == 1, by_key.err
+    assert mailmend("schema", "apply", "--dry-run").code == 0
+
+    for command in (("repair", "messages", *QUICK), ("repair", "lags"), ("runs", "list")):
+        said_what_is_missing(mailmend(*command), "mailmend_reader", LEDGER)
+    assert mail.mirror(mail.truths[0]) is None
+
+
+def test_a_repairer_mends_takes_back_and_lists(granted: Granted, mail: MailKeyspace, tmp_path: Path) -> None:
+    """Every command of its work, counters among it; and no other."""
+    mailmend = granted.shell(tmp_path, "repairer")
+    mail.lose_projection(mail.truths[0])
+    mail.lose_flag_update(mail.truths[1])
+    mail.lose_truth(mail.truths[2])
+
+    mended = mailmend("repair", "messages", *QUICK, "--json")
+    assert mended.code == 0, mended.err
+    assert {"PROJECT", "AMEND", "WITHDRAW"} <= set(mended.json["fixed"])
+    assert mailmend("check", *QUICK).code == 0
+    assert mailmend("repair", "lags", "--delay", "0", "--json").code == 0
+    back = mailmend("undo", mended.json["run"], "--json")
+    assert back.code == 0, back.err
+    listed = mailmend("runs", "list", "--json")
+    assert {run["command"] for run in listed.json["runs"]} >= {"repair", "undo"}
+    assert mailmend("runs", "show", mended.json["run"], "--findings").code == 0
+
+    said_what_is_missing(mailmend("load", str(letters(tmp_path)), *TO_INBOX), "mailmend_repairer", "")
+    said_what_is_missing(mailmend("schema", "apply"), "mailmend_repairer", KEYSPACE)
+
+
+def test_a_loader_loads(granted: Granted, mail: MailKeyspace, tmp_path: Path) -> None:
+    """Mailbox, content, truth, projections and counters; it can neither check the ledger nor alter a table."""
+    mailmend = granted.shell(tmp_path, "loader")
+
+    loaded = mailmend("load", str(letters(tmp_path)), *TO_INBOX, "--json")
+
+    assert (loaded.code, loaded.json["stored"], loaded.json["lagged"]) == (0, 2, 0), loaded.err
+    granted.superuser.session.execute(f"TRUNCATE {KEYSPACE}.mailboxcounters")  # `refill` knows one mailbox only
+    said_what_is_missing(mailmend("runs", "list"), "mailmend_loader", LEDGER)
+    said_what_is_missing(mailmend("schema", "apply"), "mailmend_loader", KEYSPACE)
+
+
+def test_a_migrator_applies_and_then_holds_too_much(granted: Granted, tmp_path: Path) -> None:
+    """It creates tables and reads no mail; who creates a table is granted all of it, which --check finds and mends."""
+    mailmend = granted.shell(tmp_path, "migrator")
+    check = ("schema", "grants", "--role", "migrator", "--check", "--json")
+    assert mailmend(*check).json["roles"][0]["superfluous"] == []
+
+    applied = mailmend("schema", "apply", "--json")
+    assert (applied.code, "table blobs" in applied.json["created"]) == (0, True), applied.err
+    assert mailmend("schema", "verify").code == 0
+    said_what_is_missing(mailmend("check", *QUICK), "mailmend_migrator", KEYSPACE)
+    said_what_is_missing(mailmend("load", str(letters(tmp_path)), *TO_INBOX), "mailmend_migrator", "")
+
+    found = mailmend(*check)
+    (migrator,) = found.json["roles"]
+    assert {"permission": "SELECT", "on": f"TABLE {KEYSPACE}.blobs", "through": "mailmend_migrator"} in migrator[
+        "superfluous"
+    ]
+    assert (found.code, found.json["exit"]) == (1, 1)
+    run_as_cqlsh(granted.superuser, "\n".join(migrator["mend"]))
+    assert mailmend(*check).code == 0
+    with connect(granted.node.contact("mailmend_migrator", PASSWORD)) as cluster:
+        assert refused(cluster, f"SELECT * FROM {KEYSPACE}.blobs")
+        assert not refused(cluster, f"ALTER TABLE {KEYSPACE}.blobs WITH comment = 'still its own to alter'")
+
+
+def test_what_is_granted_is_what_is_needed(granted: Granted, tmp_path: Path) -> None:
+    """A superuser compares all roles; a role compares itself, and is told that it may not ask for another."""
+    mine = granted.shell(tmp_path, "reader")
+    assert mine("schema", "grants", "--role", "reader", "--check").code == 0
+    other = mine("schema", "grants", "--role", "loader", "--check")
+    assert (other.code, "superuser" in other.err) == (4, True)
+
+    granted.superuser.session.execute(f"GRANT MODIFY ON TABLE {KEYSPACE}.mailbox TO mailmend_reader")
+    granted.superuser.session.execute(f"REVOKE SELECT ON TABLE {KEYSPACE}.modseq FROM mailmend_reader")
+    ended = mine("schema", "grants", "--role", "reader", "--check")
+
+    assert ended.code == 1
+    assert f"GRANT SELECT ON TABLE {KEYSPACE}.modseq TO mailmend_reader;" in ended.out
+    assert f"REVOKE MODIFY ON TABLE {KEYSPACE}.mailbox FROM mailmend_reader;" in ended.out
+    run_as_cqlsh(granted.superuser, "\n".join(line for line in ended.out.splitlines() if line.endswith(";")))
+    assert mine("schema", "grants", "--role", "reader", "--check").code == 0
+
+
+def test_a_permission_missing_in_the_middle_is_named(granted: Granted, mail: MailKeyspace, tmp_path: Path) -> None:
+    """One projection that may not be read: which, by whom, and what to type."""
+    mailmend = granted.shell(tmp_path, "reader")
+    with without_first_unseen(granted):
+        ended = mailmend("check", *QUICK)
+
+    said_what_is_missing(ended, "mailmend_reader", f"{KEYSPACE}.firstunseen")
+    assert "SELECT" in ended.err
+    assert mailmend("check", *QUICK).code == 0
+
+
+@pytest.mark.spark
+def test_spark_checks_and_repairs_under_the_same_roles(
+    spark: SparkSession, granted: Granted, mail: MailKeyspace, tmp_path: Path
+) -> None:
+    """The connector and the executors get in with TLS and a password, and need no grant besides; no secret is in ps."""
+    mail.lose_projection(mail.truths[0])
+    spark_engine = ("--engine", "spark", "--delay", "0", "--json")
+
+    found = granted.shell(tmp_path, "reader")("check", *spark_engine)
+    assert (found.code, found.json["findings"]) == (1, {"messageIdTable": {"PROJECT": 1}}), found.err
+    mended = granted.shell(tmp_path, "repairer")("repair", "messages", *spark_engine)
+    assert (mended.code, mended.json["fixed"]) == (0, {"PROJECT": 1}), mended.err
+    assert PASSWORD not in everybodys_words()
+    with without_first_unseen(granted):
+        lacking = granted.shell(tmp_path, "reader")("check", *spark_engine)
+    said_what_is_missing(lacking, "mailmend_reader", f"{KEYSPACE}.firstunseen")
+
+
+def test_a_script_is_for_people_too_and_holds_no_password(granted: Granted) -> None:
+    """Roles without a login, the ledger's tables, what is not there by name."""
+    out = granted.script.out
+
+    assert granted.script.code == 0, granted.script.err
+    assert "CREATE ROLE IF NOT EXISTS mailmend_reader WITH LOGIN = false;" in out
+    assert f"CREATE TABLE IF NOT EXISTS {LEDGER}.repair_run" in out
+    assert f"-- not there, so nothing is granted on: {KEYSPACE}.schemaversion" in out
+    assert "PASSWORD = '...'" in out
+    assert all(line.startswith("--") for line in out.splitlines() if "PASSWORD" in line)
+
+
+def test_a_wrong_password_is_told_without_it(granted: Granted, tmp_path: Path) -> None:
+    """Exit 4 for a wrong one and for none."""
+    node = granted.node
+    for username, password in (("mailmend_reader", "Wr0ng-Secret"), ("nobody", "Wr0ng-Secret"), ("", "")):
+        ended = node.shell(tmp_path, username, password)("schema", "verify")
+
+        assert (ended.code, "refused the credentials" in ended.err) == (4, True), ended.err
+        assert "Wr0ng-Secret" not in ended.out + ended.err
+
+
+def test_a_password_file_never_shows_its_word(granted: Granted, tmp_path: Path) -> None:
+    """It lets one in; what stands in the process list is its path."""
+    (tmp_path / "password").write_text(f"{PASSWORD}\n")
+    mailmend = granted.node.shell(tmp_path, "mailmend_reader", "", MAILMEND_KEYSPACE=KEYSPACE)
+
+    ended = mailmend("schema", "apply", "--dry-run", "--password-file", str(tmp_path / "password"))
+
+    assert ended.code == 0, ended.err
+
+
+def test_tls_that_fails_says_whose_fault_it_is(granted: Granted, tmp_path: Path) -> None:
+    """An authority that nobody asked for, no TLS where it is demanded, TLS where nobody speaks it: exit 4, in words."""
+    mailmend, node = granted.shell(tmp_path, "reader"), granted.node
+    for options, said in (
+        (("--tls-ca", node.stranger.file), "not signed by an authority that we know"),
+        (("--no-tls",), "it may talk to nobody without TLS"),
+    ):
+        ended = mailmend("check", *QUICK, *options)
+
+        assert (ended.code, said in ended.err) == (4, True), ended.err
+        assert "Traceback" not in ended.err
+        assert PASSWORD not in ended.out + ended.err
+
+
+def test_the_nodes_names_are_checked_on_demand(granted: Granted, tmp_path: Path) -> None:
+    """The real node's certificate names its address; an impostor's, though signed by the same authority, another."""
+    mailmend, authority = granted.shell(tmp_path, "reader"), granted.node.authority
+    assert mailmend("schema", "apply", "--dry-run", "--tls-hostnames").code == 0
+    other = authority.signed("other", "DNS:mail.example,IP:10.1.2.3")
+    expired = authority.signed("expired", "IP:127.0.0.1", expired=True)
+    ours = authority.signed("ours", "IP:127.0.0.1")
+    for shown, demands, said in (
+        (other, None, "is for somebody else"),
+        (expired, None, "out of its time"),
+        (ours, authority, "our certificate"),
+    ):
+        with impostor(shown, demands) as port:
+            ended = mailmend("check", *QUICK, "--tls-hostnames", "--port", str(port))
+
+        assert (ended.code, said in ended.err) == (4, True), ended.err
+
+
+@contextmanager
+def without_first_unseen(granted: Granted) -> Iterator[None]:
+    """The reader lacks one permission."""
+    granted.superuser.session.execute(f"REVOKE SELECT ON TABLE {KEYSPACE}.firstunseen FROM mailmend_reader")
+    try:
+        yield
+    finally:
+        granted.superuser.session.execute(f"GRANT SELECT ON TABLE {KEYSPACE}.firstunseen TO mailmend_reader")
+
+
+def said_what_is_missing(ended: Ended, role: str, keyspace: str) -> None:
+    """Exit 4: the role, a permission, a resource, the command to type next; no trace, no secret."""
+    assert ended.code == 4, ended.err
+    assert role in ended.err
+    assert "it has no " in ended.err
+    assert keyspace in ended.err
+    assert "mailmend schema grants --check" in ended.err
+    assert "Traceback" not in ended.err
+    assert PASSWORD not in ended.out + ended.err
+
+
+def letters(folder: Path) -> Path:
+    """Two messages."""
+    mbox = folder / "archive.mbox"
+    mbox.write_text(LETTER * 2)
+    return mbox
+
+
+def everybodys_words() -> str:
+    """The command lines of every process of this machine."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(process.read_text(encoding="utf-8", errors="replace"))
+    return "\n".join(found)

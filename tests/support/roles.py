@@ -1,0 +1,78 @@
+"""What each role may do, as a table that people can read; and what one does to see whether it is so."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from cql.session import CassandraCluster
+from model.errors import AccessDenied
+from model.operations import Remove
+from model.table import Table
+
+PERMISSIONS = """
+                    reader  repairer  loader  migrator  queue
+imapUidTable        S       SM        SM      -         -
+messageIdTable      S       SM        SM      -         -
+messageV3           S       S         SM      -         -
+messageCounter      S       S         SM      -         -
+modseq              S       S         SM      -         -
+mailboxCounters     S       SM        SM      -         -
+firstUnseen         S       SM        SM      -         -
+mailboxRecents      S       SM        SM      -         -
+messageDeleted      S       SM        SM      -         -
+applicableFlag      S       SM        SM      -         -
+mailbox             S       S         SM      -         -
+mailboxPathV3       S       S         SM      -         -
+enqueuedMailsV4     -       -         -       -         SM
+others              -       -         -       -         -
+repair_run          -       SM        -       -         -
+repair_finding      -       SM        -       -         -
+repair_lag          -       SM        M       -         -
+repair_lease        -       SM        -       SM        -
+"""
+"""S: SELECT, M: MODIFY (which is TRUNCATE as well). Only the migrator alters and drops, and only in its keyspaces."""
+
+_SOME: Mapping[str, Any] = {
+    "timeuuid": UUID("6e0ab5e0-8d1c-11f0-9a5e-0242ac120002"),
+    "bigint": 1,
+    "int": 1,
+    "text": "x",
+    "timestamp": datetime(2026, 1, 1, tzinfo=UTC),
+}
+
+
+def permitted() -> list[tuple[str, str, str]]:
+    """Every role, table and letters of the table above."""
+    found: list[tuple[str, str, str]] = []
+    head, *lines = PERMISSIONS.strip("\n").splitlines()
+    for line in lines:
+        table, *cells = line.split()
+        found += [(role, table, cell.strip("-")) for role, cell in zip(head.split(), cells, strict=True)]
+    return found
+
+
+def refused(cluster: CassandraCluster, cql: str) -> bool:
+    """Whether the server lets this role do it."""
+    try:
+        cluster.session.execute(cql)
+    except Exception as error:
+        if type(error).__name__ != "Unauthorized":
+            raise
+        return True
+    return False
+
+
+def may_read(cluster: CassandraCluster, keyspace: str, table: Table) -> bool:
+    """Whether the role reads it."""
+    return not refused(cluster, f"SELECT * FROM {keyspace}.{table.name} LIMIT 1")
+
+
+def may_write(cluster: CassandraCluster, keyspace: str, table: Table) -> bool:
+    """Whether the role writes it: here, removes a row that is not there."""
+    try:
+        key = tuple(_SOME[column.type] for column in table.key)
+        cluster.keyspace(keyspace).write(Remove(table, key))
+    except AccessDenied:
+        return False
+    return True

@@ -1,0 +1,112 @@
+"""Roles and grants as CQL, and back from what a server lists."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from cql.granting import create_role_cql, drop_role_cql, grant_cql, holding_of, login_cql, revoke_cql
+from model.errors import AccessDenied, BadIdentifier, MailmendError, WrongUse
+from model.grants import Grant, Held, Resource
+from model.table import Row
+
+READS = Grant(Resource("mail", "t"), "SELECT")
+
+
+@dataclass(slots=True)
+class Server:
+    """A server that lists what it was told."""
+
+    roles: Sequence[Row] = ()
+    permissions: Sequence[Row] = ()
+    fails: MailmendError | None = None
+    asked: list[str] = field(default_factory=list)
+
+    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        """The rows that a statement answers."""
+        assert not values
+        self.asked.append(text)
+        if self.fails:
+            raise self.fails
+        return self.roles if text.startswith("LIST ROLES") else self.permissions
+
+
+def listed(resource: str, permission: str = "SELECT", role: str = "r") -> Mapping[str, str]:
+    """A permission as a server lists it."""
+    return {"role": role, "username": role, "resource": resource, "permission": permission}
+
+
+def test_statements_are_of_one_permission_and_hold_no_password() -> None:
+    """A role is made without a login; its password is somebody else's to set."""
+    assert grant_cql(READS, "mailmend_reader") == "GRANT SELECT ON TABLE mail.t TO mailmend_reader;"
+    assert revoke_cql(READS, "mailmend_reader") == "REVOKE SELECT ON TABLE mail.t FROM mailmend_reader;"
+    assert create_role_cql("Reader") == "CREATE ROLE IF NOT EXISTS reader WITH LOGIN = false;"
+    assert drop_role_cql("reader") == "DROP ROLE IF EXISTS reader;"
+    assert "'...'" in login_cql("reader")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x; DROP ROLE y", "grant", 'r"'])
+def test_names_that_need_quotes_are_refused(name: str) -> None:
+    """They would be read as something else."""
+    for statement in (create_role_cql, drop_role_cql, login_cql):
+        with pytest.raises(BadIdentifier):
+            statement(name)
+    with pytest.raises(BadIdentifier):
+        grant_cql(READS, name)
+
+
+def test_a_permission_is_a_word() -> None:
+    """Whatever a server lists goes into no statement unseen."""
+    with pytest.raises(WrongUse):
+        revoke_cql(Grant(Resource("mail"), "ALL; DROP"), "r")
+
+
+@pytest.mark.parametrize(
+    ("text", "resource"),
+    [
+        ("<table mail.imapuidtable>", "TABLE mail.imapuidtable"),
+        ("<keyspace mail>", "KEYSPACE mail"),
+        ("<all tables in mail>", "ALL TABLES IN KEYSPACE mail"),
+        ("<all keyspaces>", "ALL KEYSPACES"),
+        ("<all roles>", "ALL ROLES"),
+        ("<role ann>", "ROLE ann"),
+        ("<all functions>", "ALL FUNCTIONS"),
+    ],
+)
+def test_resources_are_read_as_servers_list_them(text: str, resource: str) -> None:
+    """What is no table is kept too: a role that may alter roles has too much."""
+    server = Server(roles=[{"super": False}], permissions=[listed(text)])
+
+    holding = holding_of(server, "r")
+
+    assert [str(held.grant.on) for held in holding.held] == [resource]
+
+
+def test_what_is_inherited_keeps_its_source_and_a_superuser_is_told() -> None:
+    """A role is what the roles are that it was granted."""
+    server = Server(
+        roles=[{"super": False}, {"super": True}],
+        permissions=[listed("<table mail.t>", role="parent"), listed("<table mail.t>")],
+    )
+
+    holding = holding_of(server, "R")
+
+    assert server.asked == ["LIST ROLES OF r", "LIST ALL PERMISSIONS OF r"]
+    assert holding.held == (Held(READS, "parent"), Held(READS, "r"))
+    assert (holding.superuser, holding.exists) == (True, True)
+
+
+def test_an_unknown_role_holds_nothing() -> None:
+    """It is to be created; any other refusal is told."""
+    assert not holding_of(Server(fails=WrongUse("the server would not: <role r> doesn't exist")), "r").exists
+    with pytest.raises(WrongUse, match="something else"):
+        holding_of(Server(fails=WrongUse("something else")), "r")
+
+
+def test_who_may_not_ask_is_told_who_may() -> None:
+    """A role asks for itself; where nobody logs in there is nothing to ask."""
+    with pytest.raises(AccessDenied, match="superuser"):
+        holding_of(Server(fails=AccessDenied("You are not authorized to view ann's permissions")), "r")
+    with pytest.raises(WrongUse, match="nobody logs in"):
+        holding_of(Server(fails=AccessDenied("You have to be logged in and not anonymous to do this")), "r")

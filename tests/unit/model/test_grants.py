@@ -1,0 +1,154 @@
+"""What each role needs follows from the tables that are declared; what it has is compared without forgiveness."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.catalog import FAMILIES, MESSAGES
+from model.grants import (
+    LOADER,
+    LOOKED_AT,
+    MENDED,
+    MIGRATOR,
+    QUEUE,
+    READER,
+    REPAIRER,
+    ROLES,
+    Grant,
+    Held,
+    Holding,
+    Keyspaces,
+    Permission,
+    Resource,
+    Role,
+    absent,
+    compared,
+    grants_of,
+    has_work,
+)
+from model.ledger_tables import LEDGER_TABLES
+
+PLACES = Keyspaces("mail", "ledger")
+TABLE, KEYSPACE, EVERYTHING = Resource("mail", "t"), Resource("mail"), Resource()
+WHOLE = Resource(other="ALL TABLES IN KEYSPACE mail")
+
+permissions = st.sampled_from([*Permission, "UNMASK", "AUTHORIZE"])
+resources = st.sampled_from([TABLE, Resource("mail", "u"), KEYSPACE, EVERYTHING, WHOLE, Resource("other", "t")])
+grants = st.builds(Grant, resources, permissions)
+
+
+def on(role: Role, permission: Permission) -> set[str]:
+    """Every resource on which the role has the permission."""
+    return {str(grant.on) for grant in grants_of(role, PLACES) if grant.permission == permission}
+
+
+def tables(*names: str) -> set[str]:
+    """Tables of the mail keyspace, as GRANT names them."""
+    return {f"TABLE mail.{name.lower()}" for name in names}
+
+
+def test_a_reader_reads_every_truth_and_projection_and_nothing_else() -> None:
+    """A projection that is declared tomorrow is read by tomorrow's reader."""
+    declared = [table.spelling for family in FAMILIES for table in family.tables]
+
+    assert on(READER, Permission.SELECT) >= tables(*declared)
+    assert {grant.permission for grant in grants_of(READER, PLACES)} == {"SELECT"}
+    assert {grant.on.keyspace for grant in grants_of(READER, PLACES)} == {"mail"}
+
+
+def test_a_repairer_writes_what_can_be_mended_and_the_ledger() -> None:
+    """Neither content nor paths nor the sequences are ever mended; the ledger is its own."""
+    writes = on(REPAIRER, Permission.MODIFY)
+
+    assert writes >= tables(MESSAGES.truth.spelling, *(one.table.spelling for one in MESSAGES.filters))
+    assert not writes & tables("messageV3", "mailbox", "mailboxPathV3", "messageCounter", "modseq")
+    assert writes >= {f"TABLE ledger.{table.name}" for table in LEDGER_TABLES}
+    assert on(REPAIRER, Permission.SELECT) >= on(READER, Permission.SELECT)
+
+
+def test_only_the_migrator_shapes_tables_and_it_reads_no_mail() -> None:
+    """CREATE, ALTER and DROP on two keyspaces, of nobody else."""
+    shapes = {Permission.CREATE, Permission.ALTER, Permission.DROP}
+    for role in ROLES.values():
+        has = {grant.permission for grant in grants_of(role, PLACES)} & shapes
+        assert has == (shapes if role is MIGRATOR else set())
+    for shape in shapes:
+        assert on(MIGRATOR, shape) == {"KEYSPACE mail", "KEYSPACE ledger"}
+    assert not on(MIGRATOR, Permission.SELECT) & tables(*LOOKED_AT)
+
+
+def test_a_loader_journals_lags_and_reads_no_ledger() -> None:
+    """It fills what a message is made of, sequences too."""
+    assert on(LOADER, Permission.MODIFY) >= tables("messageV3", "messageCounter", "modseq", "mailbox", *MENDED)
+    assert on(LOADER, Permission.MODIFY) - tables(*LOOKED_AT) == {"TABLE ledger.repair_lag"}
+    assert not {name for name in on(LOADER, Permission.SELECT) if "ledger" in name}
+
+
+def test_nothing_is_granted_on_tables_that_are_not_there_but_they_are_named() -> None:
+    """A table that a generation of James lacks is absent from the script, not from the report."""
+    there = replace(PLACES, mail_tables=frozenset(LOOKED_AT) - {"firstunseen"})
+
+    assert absent(READER, there) == {Resource("mail", "firstunseen")}
+    assert absent(READER, PLACES) == frozenset()
+
+
+def test_queue_workers_have_work_only_where_there_is_a_queue() -> None:
+    """Its tables come with a later version; James may have them already."""
+    assert has_work(QUEUE, PLACES)
+    assert not has_work(QUEUE, replace(PLACES, mail_tables=frozenset(LOOKED_AT)))
+    assert has_work(QUEUE, replace(PLACES, mail_tables=frozenset({"enqueuedmailsv4"})))
+    assert has_work(READER, replace(PLACES, mail_tables=frozenset()))
+
+
+@pytest.mark.parametrize(
+    ("resource", "text"),
+    [(TABLE, "TABLE mail.t"), (KEYSPACE, "KEYSPACE mail"), (EVERYTHING, "ALL KEYSPACES"), (WHOLE, WHOLE.other)],
+)
+def test_resources_are_named_as_grant_names_them(resource: Resource, text: str) -> None:
+    """So that they stand in statements as they are."""
+    assert str(resource) == text
+
+
+def test_something_wider_covers_a_need_and_is_superfluous_itself() -> None:
+    """Nothing is missing, yet the narrow grant is due before the wide one goes."""
+    need = Grant(TABLE, "SELECT")
+    for wide in (WHOLE, KEYSPACE, EVERYTHING):
+        found = compared([need], Holding("r", held=(Held(Grant(wide, "SELECT"), "r"),)))
+
+        assert (found.missing, found.to_grant) == ((), (need,))
+        assert [held.grant.on for held in found.superfluous] == [wide]
+        assert not found.agrees
+
+
+def test_what_comes_through_another_role_covers_but_is_not_its_own() -> None:
+    """An inherited permission is superfluous here: it is revoked from where it comes."""
+    need = Grant(TABLE, "SELECT")
+
+    found = compared([need], Holding("r", held=(Held(need, "parent"),)))
+
+    assert (found.missing, found.to_grant, found.agrees) == ((), (need,), False)
+    assert found.superfluous == (Held(need, "parent"),)
+
+
+def test_a_superuser_lacks_nothing_and_never_agrees() -> None:
+    """Nor does a role that is not there."""
+    need = Grant(TABLE, "SELECT")
+
+    assert compared([need], Holding("r", superuser=True)).missing == ()
+    assert not compared([], Holding("r", superuser=True)).agrees
+    assert compared([need], Holding("r", exists=False)).missing == (need,)
+    assert not compared([], Holding("r", exists=False)).agrees
+
+
+@given(st.sets(grants), st.sets(grants))
+def test_what_mends_a_role_makes_it_agree(needed: set[Grant], has: set[Grant]) -> None:
+    """Granting what is to be granted and revoking what is superfluous leaves exactly the need."""
+    found = compared(needed, Holding("r", held=tuple(Held(grant, "r") for grant in sorted(has))))
+
+    after = (has | set(found.to_grant)) - {held.grant for held in found.superfluous}
+
+    assert after == needed
+    assert set(found.missing) <= set(found.to_grant)
+    assert found.agrees == (needed == has)
