@@ -183,8 +183,7 @@ def _index(index: Index, table: str, server: ServerVersion, *, unless: bool) -> 
 
 
 def _view(view: View, name: Name, keyspace: str | None, server: ServerVersion, *, unless: bool) -> str:
-    spellings = [one.spelling for one in view.table.columns]
-    selected = "*" if "*" in spellings else ", ".join(map(checked_spelling, spellings))
+    selected = "*" if view.all_columns else ", ".join(checked_spelling(one.spelling) for one in view.table.columns)
     base = qualified(_lies_in(name, keyspace), view.base)
     where = f"\n    WHERE {checked(view.where, conditions)}" if view.where else ""
     options = "\n    AND ".join(options_cql(view.table, server))

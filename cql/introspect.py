@@ -110,12 +110,13 @@ def _dropped(row: Row) -> Column:
 def _index(row: Row) -> Index:
     """An index; the target and the class are the server's own pairs among its options."""
     rest = {name: text for name, text in row["options"].items() if name not in {"target", "class_name"}}
-    using = short_class(row["options"].get("class_name", ""))
-    return Index(spelled(row["index_name"]), spelled(row["table_name"]), row["options"]["target"], using, rest)
+    using = row["options"].get("class_name", "")
+    return Index(spelled(row["index_name"]), spelled(row["table_name"]), row["options"].get("target", ""), using, rest)
 
 
 def _view(row: Row, columns: Sequence[Row]) -> View:
-    return View(_table(row, row["view_name"], columns), spelled(row["base_table_name"]), row["where_clause"])
+    table, base = _table(row, row["view_name"], columns), spelled(row["base_table_name"])
+    return View(table, base, row["where_clause"], row["include_all_columns"])
 
 
 def _place(row: Row) -> tuple[int, int, str]:

@@ -191,7 +191,7 @@ def truncate(stream: Stream) -> Truncate:
     return Truncate(stream.named("the name of a table"))
 
 
-def create_index(stream: Stream) -> CreateIndex:
+def create_index(stream: Stream, *, custom: bool = False) -> CreateIndex:
     """What follows CREATE [CUSTOM] INDEX."""
     unless = if_not_exists(stream)
     spelling = "" if stream.sees("ON") else stream.name("the name of an index").text
@@ -200,6 +200,8 @@ def create_index(stream: Stream) -> CreateIndex:
     stream.expect("(")
     target = targets(stream)
     stream.expect(")")
+    if custom and not stream.sees("USING"):
+        raise stream.unexpected(mend="A CUSTOM INDEX names its class: USING 'StorageAttachedIndex', for example.")
     using = text_value(stream.of_kind(Kind.STRING)) if stream.accept("USING") else ""
     found = options(stream) if stream.accept("WITH") else Options()
     return CreateIndex(name, Index(spelling, name.spelling, target, using, _index_options(stream, found)), unless)

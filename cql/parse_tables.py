@@ -6,6 +6,7 @@ place.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from cql.lexer import Token
 from cql.parse_options import options
@@ -16,6 +17,11 @@ from model.ddl import CreateTable, CreateView, View
 from model.names import name_of
 from model.options import with_options
 from model.table import Column, Kind, Table
+
+_OPENING, _CLOSING = ("(", "[", "{", ".", "-"), (")", "]", "}", ".", ",", ":")
+_COMPARING = ("=", "<", ">", "<=", ">=", "!=", ",")
+_UPPER = ("AND", "IS", "NOT", "NULL", "IN", "TOKEN")
+_BEFORE_BRACKETS = ("IN", "AND", "CONTAINS", "KEY", "LIKE", "BETWEEN")
 
 
 @dataclass(slots=True)
@@ -171,7 +177,8 @@ def create_view(stream: Stream) -> CreateView:
     unless = if_not_exists(stream)
     name = stream.named("the name of a view")
     stream.expect("AS", "SELECT")
-    body = Body(columns=_selected(stream))
+    every = stream.accept("*")
+    body = Body() if every else Body(columns=_selected(stream))
     stream.expect("FROM")
     base, span = stream.qualified("the name of a table")
     stream.mark(("base", ""), span)
@@ -179,15 +186,13 @@ def create_view(stream: Stream) -> CreateView:
     stream.expect("PRIMARY", "KEY")
     _key(stream, body)
     for token in (*body.partition, *body.clustering):
-        if body.column("*") and not body.column(name_of(token.text)):
+        if not body.column(name_of(token.text)):
             body.columns.append(Column(token.text, ""))
-    return CreateView(name, View(_table(stream, name.spelling, body), base.spelling, where), unless)
+    return CreateView(name, View(_table(stream, name.spelling, body), base.spelling, where, every), unless)
 
 
 def _selected(stream: Stream) -> list[Column]:
-    """The columns that a view selects, their types unknown; `*` is all of them."""
-    if stream.accept("*"):
-        return [Column("*", "")]
+    """The columns that a view selects, their types unknown."""
     tokens = _names(stream)
     for token in tokens:
         stream.place("column", token)
@@ -198,4 +203,18 @@ def _where(stream: Stream) -> str:
     """The condition, in one spelling."""
     first = stream.position
     conditions(stream)
-    return " ".join(token.text for token in stream.taken_since(first))
+    return _spaced(stream.taken_since(first))
+
+
+def _spaced(tokens: Sequence[Token]) -> str:
+    """The tokens as a person would write them: spaces around words and comparisons, none inside brackets."""
+    text = _shown(tokens[0])
+    for before, token in pairwise(tokens):
+        called = token.text in {"(", "["} and before.word not in _BEFORE_BRACKETS and before.text not in _COMPARING
+        tight = called or before.text in _OPENING or token.text in _CLOSING
+        text += _shown(token) if tight else f" {_shown(token)}"
+    return text
+
+
+def _shown(token: Token) -> str:
+    return token.word if token.word in _UPPER else token.text

@@ -39,7 +39,7 @@ _RULES: dict[tuple[str, ...], Rule] = {
     ("CREATE", "COLUMNFAMILY"): create_table,
     ("CREATE", "TYPE"): create_type,
     ("CREATE", "INDEX"): create_index,
-    ("CREATE", "CUSTOM", "INDEX"): create_index,
+    ("CREATE", "CUSTOM", "INDEX"): lambda stream: create_index(stream, custom=True),
     ("CREATE", "MATERIALIZED", "VIEW"): create_view,
     ("ALTER", "KEYSPACE"): alter_keyspace,
     ("ALTER", "SCHEMA"): alter_keyspace,

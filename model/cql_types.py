@@ -13,6 +13,8 @@ from model.errors import BadIdentifier
 from model.names import name_of, spelled
 
 _TOKEN = re.compile(r"""\s*("(?:[^"]|"")+"|'[^']*'|[A-Za-z][A-Za-z0-9_]*|[<>,]|\d+)\s*""")
+_ALWAYS_FROZEN = ("tuple", "vector")
+_COLLECTIONS = ("list", "set", "map")
 _BRACKETS = ("<", ">", ",")
 _ALIASES = {"varchar": "text"}
 
@@ -89,6 +91,14 @@ def _thawed(parsed: CqlType, *, frozen: bool) -> CqlType:
     """Without every `frozen` that only repeats what holds anyway."""
     if parsed.name == "frozen" and len(parsed.arguments) == 1:
         inner = _thawed(parsed.arguments[0], frozen=True)
-        return inner if frozen or inner.name == "tuple" else CqlType("frozen", (inner,))
+        return inner if frozen or inner.name in _ALWAYS_FROZEN else CqlType("frozen", (inner,))
+    if parsed.name == "vector":
+        return CqlType("vector", (_element(parsed.arguments[0], frozen=frozen), *parsed.arguments[1:]))
     inside = frozen or parsed.name == "tuple"
     return CqlType(parsed.name, tuple(_thawed(argument, frozen=inside) for argument in parsed.arguments))
+
+
+def _element(parsed: CqlType, *, frozen: bool) -> CqlType:
+    """The type of a vector's elements: servers repeat `frozen` there."""
+    inner = CqlType("frozen", (parsed,)) if frozen and parsed.name in _COLLECTIONS else parsed
+    return _thawed(inner, frozen=False)

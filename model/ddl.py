@@ -175,11 +175,17 @@ class CreateIndex:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A materialised view: its own columns, key and options as a table, what it is of, and its condition as CQL."""
+    """A materialised view: its own columns, key and options as a table, what it is of, and its condition as CQL.
+
+    Attributes:
+        all_columns: it selects `*`, and grows with its base. As it is parsed, its table then holds the key only; the
+            types of a view's columns are known only once it is folded into a schema.
+    """
 
     table: Table
     base: str
     where: str
+    all_columns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

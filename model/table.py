@@ -111,7 +111,7 @@ class Table:
     """A table: its columns (key columns first, in key order), compaction and other options as CQL literals.
 
     Attributes:
-        dropped: columns that were dropped and are no longer there; they can come back with the same type only.
+        dropped: columns as they were when they were dropped; they come back with a type that fits the old one only.
     """
 
     spelling: str
