@@ -80,7 +80,8 @@ class Stored:
 
     Attributes:
         modseq: the version of the message's flags that the change made (for a delete: the last one).
-        lagged: some projection could not be written; it is journalled, and `mailmend repair lags` mends it.
+        lagged: some projection could not be written; `mailmend repair lags` mends it if it is journalled.
+        journalled: False where neither the ledger nor the disk took the lag: only a check finds it again.
     """
 
     message_id: MessageId
@@ -88,6 +89,7 @@ class Stored:
     uid: Uid
     modseq: ModSeq
     lagged: bool = False
+    journalled: bool = True
 
     @property
     def place(self) -> Place:

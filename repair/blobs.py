@@ -69,11 +69,15 @@ class FileBlobs:
             path.parent.mkdir(parents=True, exist_ok=True)
             _sync_directory(self._root)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        try:
+            with draft.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)  # half a blob must not keep a full disk full
+            raise
         _sync_directory(path.parent)
 
 

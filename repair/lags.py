@@ -4,6 +4,7 @@ They are journalled in our own keyspace, by the day on which they were noticed; 
 is on disk before the writer goes on, and drained into the keyspace later. Nothing is ever scanned to find them.
 """
 
+import errno
 import fcntl
 import json
 import logging
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import IO
 from uuid import UUID
 
-from model.errors import MailmendError
+from model.errors import MailmendError, Unjournalled
 from model.ids import micros_of
 from model.ledger_tables import LAG_BUCKETS, REPAIR_LAG, bucket_of, day_of, days_back
 from model.operations import Put, Read, Remove
@@ -93,7 +94,7 @@ class LagJournal:
         ledger: our own keyspace.
         keyspace: the mail keyspace's name.
         clock: the time at which a lag is noticed.
-        spool: where lags go when the ledger refuses; None drops them with a line in the log.
+        spool: where lags go when the ledger refuses; None: nowhere.
     """
 
     def __init__(self, ledger: Tables, keyspace: str, clock: Clock, spool: Spool | None = None) -> None:
@@ -101,11 +102,15 @@ class LagJournal:
         self._clock, self._spool = clock, spool
 
     def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
-        """Keep the suspects durably; raises nothing, since the truth is written already."""
+        """Keep the suspects durably.
+
+        Raises:
+            Unjournalled: neither the ledger nor the disk took all of them; an error-level event says which.
+        """
         rows = [self._row(suspect, cause) for suspect in suspects]
         refused = self._put(rows)
         if refused:
-            self._spool_or_log(refused)
+            self._spool_or_tell(refused)
 
     def due(self, before_micros: int) -> Iterator[Lag]:
         """Every lag that was noticed before that moment, oldest day first.
@@ -160,14 +165,19 @@ class LagJournal:
         errors = self._ledger.write_all([Put(REPAIR_LAG, row) for row in rows])
         return [row for row, error in zip(rows, errors, strict=True) if error]
 
-    def _spool_or_log(self, rows: Sequence[Row]) -> None:
+    def _spool_or_tell(self, rows: Sequence[Row]) -> None:
         lines = [json.dumps({**row, "noticed": str(row["noticed"])}) for row in rows]
         try:
             if self._spool is None:
-                raise FileNotFoundError("no spool directory is set")
+                raise FileNotFoundError(errno.ENOENT, "no spool directory is set")
             self._spool.append(lines)
         except OSError as error:
-            _LOG.error("%d lags could not be journalled (%s): run `mailmend check messages`", len(rows), error)
+            for line in lines:
+                _LOG.error("unjournalled lag in %s: %s", self._keyspace, line)
+            raise Unjournalled(
+                f"{len(rows)} lags in {self._keyspace} could not be journalled: {error.strerror}",
+                mend=f"Find and mend them with: mailmend repair messages --keyspace {self._keyspace}",
+            ) from error
 
 
 def _lag_of(row: Row) -> Lag:

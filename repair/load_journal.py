@@ -7,17 +7,19 @@ duplicated: a message of the last, unfinished batch that was moved or deleted be
 everything, when this file was removed.
 """
 
+import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 from uuid import UUID
 
-from model.errors import UnsafeRequest, WrongUse
+from model.errors import StateUnwritable, UnsafeRequest, WrongUse
 from model.ids import MessageId
 from repair.mail_files import FolderKind
 
@@ -68,11 +70,11 @@ class LoadJournal:
     """The journal of one folder, held by one process at a time. Use as a context."""
 
     def __init__(self, directory: Path, folder: Folder) -> None:
-        self._folder = folder
-        self._path = directory / folder.file_name
-        directory.mkdir(parents=True, exist_ok=True)
-        self._file: BinaryIO = self._path.open("a+b")
+        self._folder, self._directory = folder, directory
         self.state = Progressed()
+        with self._disk():
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = (directory / folder.file_name).open("a+b", buffering=0)
 
     def __enter__(self) -> Self:
         try:
@@ -80,8 +82,10 @@ class LoadJournal:
         except BlockingIOError:
             self._file.close()
             raise UnsafeRequest(f"{self._folder.path} is being loaded by another process") from None
-        self._file.seek(0)
-        for line in self._file.read().splitlines():
+        with self._disk():
+            self._file.seek(0)
+            lines = self._file.read().splitlines()
+        for line in lines:
             self._replay(line)
         return self
 
@@ -93,9 +97,11 @@ class LoadJournal:
 
         Raises:
             WrongUse: another file lies there now.
+            StateUnwritable: how far the load comes cannot be written down; as with every step that follows.
         """
         if again or self.state.load is None:
-            self._file.truncate(0)
+            with self._disk():
+                self._file.truncate(0)
             self.state = Progressed()
             self._append({"load": str(new_load), "path": str(self._folder.path), "head": self._head()})
             return new_load
@@ -120,10 +126,24 @@ class LoadJournal:
 
     def _append(self, entry: dict[str, Any]) -> None:
         line = b"\n" + json.dumps(entry).encode()  # after a torn last line, too, this is a line of its own
-        self._file.write(line)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with self._disk():
+            if self._file.write(line) != len(line):  # unbuffered: a disk may take a part, and refuse the rest
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
         self._replay(line.strip())
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """What the disk refuses ends the load where it stands: whatever was begun is in doubt, and looked for again."""
+        try:
+            yield
+        except OSError as error:
+            raise StateUnwritable(
+                f"how far the load of {self._folder.path} came cannot be kept under {self._directory}: "
+                f"{error.strerror}",
+                mend="Make room there, or mend its permissions; then type the same command again: it goes on from "
+                "where it stopped.",
+            ) from error
 
     def _replay(self, line: bytes) -> None:
         """Take one line into the state; a torn one says nothing."""

@@ -48,6 +48,7 @@ class Loaded:
         already: messages that an earlier, interrupted load had stored.
         refused: messages that could not be taken; each was named.
         lagged: messages stored whose projections lag: `mailmend repair lags` mends them.
+        unjournalled: those of them that neither the ledger nor the disk took note of: only a check finds them.
         octets: bytes stored now.
     """
 
@@ -56,6 +57,7 @@ class Loaded:
     refused: int = 0
     lagged: int = 0
     octets: int = 0
+    unjournalled: int = 0
 
 
 class Loader:
@@ -94,6 +96,7 @@ class Loader:
             BadMail: the folder cannot be read.
             UnsafeRequest: all of it was loaded already, or is being loaded.
             CannotReach: the store does not answer; the same command goes on from there.
+            StateUnwritable: the disk takes no note of how far it came; the same command goes on from there, too.
         """
         self._progress.stage(f"loading {folder.path}")
         with LoadJournal(self._state, folder) as journal:
@@ -147,6 +150,7 @@ class Loader:
             refused=refused,
             lagged=sum(one.lagged for one in stored) + len(here),
             octets=sum(mail.octets for mail in mails),
+            unjournalled=sum(not one.journalled for one in stored),
         )
 
     def _mail(self, load: UUID, item: Found) -> Mail:
@@ -172,4 +176,5 @@ def _added(one: Loaded, other: Loaded) -> Loaded:
         one.refused + other.refused,
         one.lagged + other.lagged,
         one.octets + other.octets,
+        one.unjournalled + other.unjournalled,
     )

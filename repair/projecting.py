@@ -6,9 +6,10 @@ the projections can always be rebuilt. Counts are sent once; one without a clear
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
-from model.errors import MailmendError
+from model.errors import MailmendError, Unjournalled
 from model.operations import Seen
 from model.projections import Family
 from model.table import Row
@@ -23,8 +24,25 @@ class Lags(Protocol):
     """Where projections that lag behind are kept. Adapters: `repair.lags.LagJournal`, and a list in tests."""
 
     def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
-        """Keep the suspects durably. Raises nothing: the truth is written already."""
+        """Keep the suspects durably.
+
+        Raises:
+            Unjournalled: nobody took them. The truth is written all the same.
+        """
         ...
+
+
+class Trail(Enum):
+    """How a change's projections follow it."""
+
+    FOLLOWS = "follows"  # all are written
+    LAGS = "lags"  # some are not; they are journalled, and `mailmend repair lags` mends exactly them
+    LOST = "lost"  # some are not, and nobody could keep that: only a check finds them
+
+    @classmethod
+    def worst(cls, *trails: "Trail") -> "Trail":
+        """Of several steps, the one that needs most to be done about."""
+        return max(trails, key=list(cls).index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +68,31 @@ class Projector:
     clock: Clock
     stamp_age_micros: int
 
-    def project(self, batch: Sequence[Committed]) -> list[bool]:
-        """Write everything that follows; for each change whether any of it lags."""
+    def project(self, batch: Sequence[Committed]) -> list[Trail]:
+        """Write everything that follows; for each change whether all of it did."""
         now = self.clock.micros()
         fresh = [made for made in batch if made.stamp is not None and now < made.began + self.stamp_age_micros]
         if len(fresh) == len(batch):
             return self._send(batch)
         stale = [made for made in batch if made not in fresh]
-        self._lag(stale, self._due(stale) + self._uncounted(stale), "the stamp could not be read in time")
-        lagging = iter(self._send(fresh))
-        return [next(lagging) if made in fresh else True for made in batch]
+        late = iter(self._lag(stale, self._due(stale) + self._uncounted(stale), "the stamp could not be read in time"))
+        sent = iter(self._send(fresh))
+        return [next(sent) if made in fresh else Trail.worst(Trail.LAGS, next(late)) for made in batch]
 
-    def _send(self, batch: Sequence[Committed]) -> list[bool]:
+    def _send(self, batch: Sequence[Committed]) -> list[Trail]:
         due = self._due(batch)
         deadline = min((made.began for made in batch), default=0) + self.stamp_age_micros
         errors = self.retries.write_all(self.tables, [one.consequence.write for one in due], deadline)
         late = [one for one, error in zip(due, errors, strict=True) if error is not None]
         late += self._uncounted(batch)
-        return self._lag(batch, late, _cause(errors)) if late else [False] * len(batch)
+        return self._lag(batch, late, _cause(errors)) if late else [Trail.FOLLOWS] * len(batch)
 
     def _due(self, batch: Sequence[Committed]) -> list[Due]:
         return [*self._written(batch), *self._counted(batch)]
 
-    def suspect(self, rows: Iterable[Row], cause: str) -> None:
+    def suspect(self, rows: Iterable[Row], cause: str) -> Trail:
         """Journal all that hangs on rows whose change got no clear answer, so that it is looked at."""
-        self.lags.journal([one for row in rows for one in suspects_of(self.family, row)], cause)
+        return self._journalled([one for row in rows for one in suspects_of(self.family, row)], cause)
 
     def _written(self, batch: Sequence[Committed]) -> list[Due]:
         """What follows from what stands now, which may be a later writer's: its state under its stamp is right too."""
@@ -104,13 +122,20 @@ class Projector:
             for one in recounts_for(self.family, made.after or _row(made.before) or {})
         ]
 
-    def _lag(self, batch: Sequence[Committed], late: Sequence[Due], cause: str) -> list[bool]:
+    def _lag(self, batch: Sequence[Committed], late: Sequence[Due], cause: str) -> list[Trail]:
         """Journal what is late, each place once, with all that any change of the batch knows of it."""
         rows = [batch[one.of[0]].after or _row(batch[one.of[0]].before) or {} for one in late]
         suspects = (one.consequence.suspect(truth_ids(self.family, row)) for one, row in zip(late, rows, strict=True))
-        self.lags.journal(tuple(merged(suspects)), cause)
+        trail = self._journalled(tuple(merged(suspects)), cause)
         lagging = {place for one in late for place in one.of}
-        return [place in lagging for place in range(len(batch))]
+        return [trail if place in lagging else Trail.FOLLOWS for place in range(len(batch))]
+
+    def _journalled(self, suspects: Sequence[Suspect], cause: str) -> Trail:
+        try:
+            self.lags.journal(suspects, cause)
+        except Unjournalled:
+            return Trail.LOST
+        return Trail.LAGS
 
 
 def _row(seen: Seen | None) -> Row | None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Self, TypeVar
 
 from model.catalog import MESSAGE_COUNTER, MESSAGES, MODSEQ
-from model.errors import CannotReach, Contended, MailmendError, UnknownMessage
+from model.errors import CannotReach, Contended, MailmendError, Unjournalled, UnknownMessage
 from model.flags import FlagsChange
 from model.ids import MailboxId, MessageId, ModSeq, Uid
 from model.messages import Mail, Place, Stored
@@ -21,7 +21,7 @@ from model.projections import Content, Family
 from model.table import Row
 from repair.clock import MICROS, STAMP_AGE_SECONDS
 from repair.ports import Blobs, Clock, Tables
-from repair.projecting import Lags, Projector
+from repair.projecting import Lags, Projector, Trail
 from repair.retries import JAMES, Retries, RetryPolicy
 from repair.sequences import Sequence as Numbers
 from repair.truth_rows import (
@@ -175,7 +175,7 @@ class MessageStore:
         except MailmendError as error:
             error.add_note(f"the message stands in both mailboxes; its copy is uid {copied.uid} of {mailbox}")
             raise
-        return replace(copied, lagged=copied.lagged or deleted.lagged)
+        return _beside(copied, deleted)
 
     def delete(self, place: Place) -> Stored:
         """Delete a message from one mailbox, exactly this uid. Its content is left to the collection of leaks.
@@ -199,22 +199,21 @@ class MessageStore:
             UnknownMessage: there is no such message.
             Contended: others kept changing the same message.
         """
-        lagged = False
+        trail = Trail.FOLLOWS
 
         def attempt() -> Stored | None:
-            nonlocal lagged
+            nonlocal trail
             seen = self._seen(place)
             if flagged_row(seen.row, change, ModSeq(0)) is None:
-                return _stored(seen.row, lagged=lagged)
+                return _stored(seen.row, trail)
             after = flagged_row(seen.row, change, ModSeq(self._modseqs.take(place.mailbox_id)))
             assert after is not None
             with self._looked_at(after):
                 made = self._truth.change(seen, after)
             if made is None:
                 return None
-            stored = self._projected([made])[0]
-            lagged = lagged or stored.lagged
-            return replace(stored, lagged=lagged) if made.sure else None
+            trail = Trail.worst(trail, *self._projector.project([made]))
+            return _stored(after, trail) if made.sure else None
 
         return self._rounds(attempt, place)
 
@@ -222,10 +221,17 @@ class MessageStore:
         """Whether a message is in a mailbox; if so, all that should have followed is journalled to be looked at.
 
         For an add that was cut short: the message may stand in the truth and nowhere else.
+
+        Raises:
+            Unjournalled: nobody could keep that it is to be looked at.
         """
         key = (message_id, mailbox)
         rows = self._retries.call(lambda: self._tables.read(Read(self._family.truth, key, Level.SERIAL)))
-        self._projector.suspect((seen.row for seen in rows), "its writer was interrupted")
+        if self._projector.suspect((seen.row for seen in rows), "its writer was interrupted") is Trail.LOST:
+            raise Unjournalled(
+                f"message {message_id} was stored by a writer that was interrupted, and that could not be journalled",
+                mend="Make room on the disk, or wait for the ledger; then type the same command again.",
+            )
         return bool(rows)
 
     def find(self, mailbox: MailboxId, uid: Uid) -> Place | None:
@@ -273,11 +279,9 @@ class MessageStore:
         )
 
     def _projected(self, batch: Sequence[Committed]) -> list[Stored]:
-        lagging = self._projector.project(batch)
-        return [
-            _stored(made.after or (made.before.row if made.before else {}), lagged=lagged)
-            for made, lagged in zip(batch, lagging, strict=True)
-        ]
+        trails = self._projector.project(batch)
+        rows = [made.after or (made.before.row if made.before else {}) for made in batch]
+        return [_stored(row, trail) for row, trail in zip(rows, trails, strict=True)]
 
     def _seen(self, place: Place) -> Seen:
         seen = self._truth.read(place)
@@ -293,7 +297,8 @@ class MessageStore:
         try:
             yield
         except CannotReach as error:
-            self._projector.suspect((row,), error.what)
+            if self._projector.suspect((row,), error.what) is Trail.LOST:
+                error.mend = f"{error.mend} {_UNKEPT}".strip()
             raise
 
     def _rounds(self, attempt: Callable[[], Stored | None], place: Place) -> Stored:
@@ -323,6 +328,15 @@ def content_of(family: Family) -> Content:
     return family.content
 
 
-def _stored(row: Row, *, lagged: bool) -> Stored:
-    place = place_of(row)
-    return Stored(place.message_id, place.mailbox_id, place.uid, ModSeq(row.get("modseq") or 0), lagged)
+_UNKEPT = "What hangs on it could not be journalled either: afterwards run mailmend check messages."
+
+
+def _stored(row: Row, trail: Trail) -> Stored:
+    place, modseq = place_of(row), ModSeq(row.get("modseq") or 0)
+    lagged, journalled = trail is not Trail.FOLLOWS, trail is not Trail.LOST
+    return Stored(place.message_id, place.mailbox_id, place.uid, modseq, lagged, journalled)
+
+
+def _beside(stored: Stored, other: Stored) -> Stored:
+    """What a change came to whose other half was another change."""
+    return replace(stored, lagged=stored.lagged or other.lagged, journalled=stored.journalled and other.journalled)

@@ -25,7 +25,8 @@ Examples:
 
 \b
 Exit codes: 0 every message is stored, 2 wrong use (not mail; loaded already), 3 some messages were refused (each is
-named; the rest is stored), 4 the cluster cannot be reached: the same command goes on from there."""
+named; the rest is stored), or lag where nobody could take note of it; 3 or 4 when a disk is full or the cluster cannot
+be reached: the same command goes on from there."""
 
 
 @click.command(epilog=_EPILOG)
@@ -67,7 +68,7 @@ def load(
         folder = Folder(path, kind, place.mail.name, user, mailbox)
         loaded = loader.load(folder, _mailbox(place, user, mailbox), again=again)
     _show(loaded, place.connection.keyspace, as_json=as_json)
-    return int(ExitCode.PARTLY_FAILED if loaded.refused else ExitCode.FINE)
+    return int(ExitCode.PARTLY_FAILED if loaded.refused or loaded.unjournalled else ExitCode.FINE)
 
 
 def _mailbox(place: Place, user: str, name: str) -> MailboxId:
@@ -80,7 +81,7 @@ def _name(refused: Refused) -> None:
 
 def _show(loaded: Loaded, keyspace: str, *, as_json: bool) -> None:
     if as_json:
-        names = ("stored", "already", "refused", "lagged", "octets")
+        names = ("stored", "already", "refused", "lagged", "unjournalled", "octets")
         write_json({"keyspace": keyspace, **{name: getattr(loaded, name) for name in names}})
         return
     console = stdout_console()
@@ -91,3 +92,9 @@ def _show(loaded: Loaded, keyspace: str, *, as_json: bool) -> None:
         console.print(f"{loaded.refused:,} were refused; each was named.")
     if loaded.lagged:
         console.print(f"{loaded.lagged:,} lag. Next: mailmend repair lags --keyspace {keyspace}", soft_wrap=True)
+    if loaded.unjournalled:
+        console.print(
+            f"{loaded.unjournalled:,} of them nobody could take note of. "
+            f"Next: mailmend repair messages --keyspace {keyspace}",
+            soft_wrap=True,
+        )

@@ -8,7 +8,7 @@ from typing import Any
 from cql.memory import MemoryTables
 from cql.statements import Operation
 from model.catalog import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
-from model.errors import MailmendError
+from model.errors import MailmendError, Unjournalled
 from model.flags import parse_flags
 from model.ids import MailboxId
 from model.messages import Mail, Place
@@ -68,9 +68,12 @@ class LagList:
     def __init__(self) -> None:
         self.suspects: list[Suspect] = []
         self.causes: list[str] = []
+        self.full = False
 
     def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
-        """Keep them."""
+        """Keep them, unless there is no room."""
+        if self.full:
+            raise Unjournalled("no room")
         self.suspects += suspects
         self.causes.append(cause)
 

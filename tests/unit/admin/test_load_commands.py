@@ -8,7 +8,8 @@ import pytest
 from admin import runbook
 from admin.runbook import pages
 from model.catalog import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_ID
-from model.errors import CannotReach
+from model.errors import AccessDenied, CannotReach
+from model.ledger_tables import REPAIR_LAG
 from model.operations import Put, PutIfAbsent, Scan
 from model.table import Table
 from repair.decide import Verdict
@@ -101,6 +102,27 @@ class TestLoad:
         assert (broken.code, resumed.code) == (4, 0), broken.err
         assert resumed.json["stored"] + resumed.json["already"] == 3
         assert count_of(mail, IMAP_UID) == 4 + 3
+
+    def test_what_nobody_takes_note_of_is_said_and_fails_the_load(
+        self, mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """Neither ledger nor spool: every message is stored, and the command names what finds the lags."""
+        spool = tmp_path / "data" / "mailmend" / "spool"
+        spool.parent.mkdir(parents=True)
+        spool.write_text("no folder")
+        mailmend("repair", "lags", "--delay", "0")
+        faults = {name: Faults() for name in ("mail", "mailmend")}
+        for name, fault in faults.items():
+            cluster.keyspace(name).surround = fault
+        faults["mail"].fail(on(MESSAGE_ID), AccessDenied("no"), times=2)
+        faults["mailmend"].fail(on(REPAIR_LAG), CannotReach("the ledger is away"), times=99)
+
+        ended = mailmend("load", str(mbox(tmp_path, 3)), *TO_INBOX, "--json")
+
+        cluster.clock.advance(1)
+
+        assert (ended.code, ended.json["stored"], ended.json["lagged"], ended.json["unjournalled"]) == (3, 3, 2, 2)
+        assert mailmend("check", *QUICK, "--json").json["findings"]["messageIdTable"] == {"PROJECT": 2}
 
     @pytest.mark.parametrize("keyspace", ["nowhere", "a;b"])
     def test_a_keyspace_that_is_not_there_is_refused_before_any_file_is_touched(

@@ -8,6 +8,7 @@ import pytest
 from model.errors import MailmendError
 from repair.blobs import FileBlobs, MemoryBlobs, blob_id_of
 from repair.ports import Blobs
+from tests.support.disk import full_after
 
 
 @pytest.fixture(params=["files", "memory"])
@@ -80,3 +81,14 @@ def test_a_refusing_disk_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(MailmendError, match="could not be kept"):
         FileBlobs(tmp_path / "file" / "blobs").put(b"x")
+
+
+def test_a_full_disk_leaves_no_half_blob_behind(tmp_path: Path) -> None:
+    """What fitted is given back, so that there is room again for what follows; the same blob can be put later."""
+    store = FileBlobs(tmp_path)
+
+    with full_after(1000), pytest.raises(MailmendError, match="File too large"):
+        store.put(b"x" * 5000)
+
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert store.get(store.put(b"x" * 5000)) == b"x" * 5000

@@ -12,17 +12,19 @@ from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
 from model.catalog import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
-from model.errors import CannotReach, DoubtfulWrite, TimedOut
+from model.errors import CannotReach, DoubtfulWrite, TimedOut, Unjournalled
 from model.ledger_tables import REPAIR_LAG
 from model.operations import Count, Put, Read, Remove, Scan
 from repair.blobs import MemoryBlobs
 from repair.clock import MICROS, Timing
 from repair.decide import Verdict
 from repair.findings import Outcome, Suspect, merged
+from repair.images import suspect_from
 from repair.lag_mending import LAGS_MAX, JournalledLags, mend_lags
 from repair.lags import LagJournal, Spool
 from repair.writer import MessageStore
 from tests.support.clock import VirtualClock, uuid_at
+from tests.support.disk import full_after
 from tests.support.mending import Workplace
 from tests.support.progress import SilentProgress
 from tests.support.writing import Desk, Faults, mail, on
@@ -177,16 +179,33 @@ def test_processes_do_not_disturb_each_other(tmp_path: Path) -> None:
     assert len(lines) == len(set(lines)) == 40
 
 
-def test_a_lag_that_nobody_takes_is_logged(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    """Neither ledger nor disk: the truth is written all the same, so nothing is raised, but it is said."""
+def test_a_lag_that_nobody_takes_is_told(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """Neither ledger nor disk: the caller learns it, and the log keeps the entry itself, as the file would have."""
     (tmp_path / "file").write_text("")
     for directory in (None, tmp_path / "file" / "spool"):
         ledger = Ledger(directory)
         ledger.refuse()
-        with caplog.at_level(logging.ERROR, "mailmend.lags"):
-            ledger.journal.journal([SUSPECT], "")
-        assert "could not be journalled" in caplog.text
+        with caplog.at_level(logging.ERROR, "mailmend.lags"), pytest.raises(Unjournalled, match="1 lags in mail"):
+            ledger.journal.journal([SUSPECT], "no answer")
+        (event,) = caplog.records
+        kept = json.loads(event.getMessage().partition(": ")[2])
+        assert (event.levelno, suspect_from(kept["suspect"]), kept["cause"]) == (logging.ERROR, SUSPECT, "no answer")
         caplog.clear()
+
+
+def test_a_disk_that_takes_half_of_a_lag_keeps_the_others(tmp_path: Path) -> None:
+    """What was journalled before is drained; the half line is passed over, and what comes later is kept again."""
+    ledger = Ledger(tmp_path)
+    assert ledger.spool is not None
+    ledger.refuse(3)
+    ledger.journal.journal([SUSPECT], "")
+    (path,) = ledger.spool.files()
+    with full_after(path.stat().st_size + 20), pytest.raises(Unjournalled):
+        ledger.journal.journal([SUSPECT], "")
+    ledger.journal.journal([UNION], "")
+
+    assert ledger.journal.drain() == 2
+    assert sorted(ledger.due(), key=lambda one: one.projection) == [UNION, SUSPECT]
 
 
 class Shop(Desk):

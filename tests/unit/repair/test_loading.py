@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from model.catalog import IMAP_UID
-from model.errors import AccessDenied, MailmendError, UnsafeRequest, WrongUse
+from cql.statements import Operation
+from model.catalog import IMAP_UID, MESSAGE_ID
+from model.errors import AccessDenied, MailmendError, StateUnwritable, Unjournalled, UnsafeRequest, WrongUse
 from model.flags import SystemFlag, flags_of
 from model.operations import PutIfAbsent
 from repair.load_journal import Folder, LoadJournal, message_id_of
@@ -17,6 +18,7 @@ from repair.loading import Loaded, Loader, LoadLimits
 from repair.mail_files import Refused, kind_of
 from tests.support.awkward import AWKWARD, mbox_of
 from tests.support.clock import uuid_at
+from tests.support.disk import full_after
 from tests.support.progress import SilentProgress
 from tests.support.writing import Desk
 
@@ -278,6 +280,70 @@ def test_lagging_messages_are_counted(bench: Bench, tmp_path: Path) -> None:
     """The sums say how many wait for `repair lags`."""
     bench.desk.faults.fail(lambda one: one.table.spelling == "messageIdTable", AccessDenied("no"), times=2)
     assert bench.load(an_mbox(tmp_path, numbered(3))).lagged == 2
+
+
+@FOLDERS
+@pytest.mark.parametrize("room", [0, 60, 250, 320, 400, 500])
+def test_a_full_disk_for_the_state_stops_the_load_and_the_same_command_goes_on(
+    bench: Bench, tmp_path: Path, make: Make, room: int
+) -> None:
+    """Wherever the journal is cut: an error that names folder and cause, every message there once afterwards."""
+    path = make(tmp_path, numbered(20))
+    (tmp_path / "state").mkdir()
+    bench.limits = LoadLimits(batch_messages=3)
+
+    with full_after(room), pytest.raises(StateUnwritable, match="type the same command again") as full:
+        bench.load(path)
+    stored = len(bench.uids)
+    loaded = bench.load(path)
+
+    assert str(path) in full.value.what
+    assert full.value.what.endswith(("File too large", "No space left on device"))
+    assert loaded.stored + loaded.already >= 20 - stored
+    assert bench.subjects() == sorted(numbered(20).values())
+
+
+def test_a_state_folder_that_cannot_be_is_told(bench: Bench, tmp_path: Path) -> None:
+    """Before anything is stored."""
+    (tmp_path / "state").write_text("a file")
+
+    with pytest.raises(StateUnwritable, match="state: File exists"):
+        bench.load(an_mbox(tmp_path, numbered(2)))
+
+    assert bench.desk.rows(IMAP_UID) == []
+
+
+def test_what_lags_and_nobody_takes_note_of_is_counted_apart(bench: Bench, tmp_path: Path) -> None:
+    """The sums say that only a check finds it again."""
+    bench.desk.lags.full = True
+    bench.desk.faults.fail(lambda one: one.table.spelling == "messageIdTable", AccessDenied("no"), times=2)
+
+    loaded = bench.load(an_mbox(tmp_path, numbered(3)))
+
+    assert (loaded.stored, loaded.lagged, loaded.unjournalled) == (3, 2, 2)
+
+
+def test_a_resumed_message_whose_look_cannot_be_journalled_stays_in_doubt(bench: Bench, tmp_path: Path) -> None:
+    """It may stand in the truth and nowhere else: the load stops rather than to pass it over; later it goes on."""
+    path = an_mbox(tmp_path, numbered(3))
+    usual = bench.desk.tables.surround
+
+    def killed(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if operation.table.name == MESSAGE_ID.name:
+            raise Killed
+        return carry_out()
+
+    bench.desk.tables.surround = killed
+    with pytest.raises(Killed):
+        bench.load(path)
+    bench.desk.tables.surround, bench.desk.lags.full = usual, True
+    with pytest.raises(Unjournalled, match="type the same command again"):
+        bench.load(path)
+    bench.desk.lags.full = False
+
+    loaded = bench.load(path)
+
+    assert (loaded.stored + loaded.already, len(bench.uids)) == (3, 3)
 
 
 def test_a_full_disk_for_blobs_stops_the_load(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,13 @@
 """The store over tables in memory: what each operation writes, and what becomes of it when the world misbehaves."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from cql.statements import Operation
 from model.catalog import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
@@ -203,6 +206,51 @@ def test_what_outlives_its_retries_is_a_lag() -> None:
     assert suspect.truth_ids == (stored.message_id,)
     assert desk.lags.causes == [SILENCE.what]
     assert desk.drift() == ["messageIdTable PROJECT"]
+
+
+def test_a_lag_that_nobody_takes_is_told_to_the_caller() -> None:
+    """Success, for the truth has it; but the answer says that only a check will find what is missing."""
+    desk = Desk()
+    one, two = desk.store.add_all(desk.inbox, [mail(), mail()])
+    assert (one.lagged, one.journalled) == (False, True)
+    desk.lags.full = True
+    desk.faults.fail(on(MESSAGE_ID), AccessDenied("not yours"), times=5)
+
+    flagged = desk.store.set_flags(one.place, SEEN)
+    moved = desk.store.move(two.place, desk.archive)
+    deleted = desk.store.delete(flagged.place)
+
+    assert [(stored.lagged, stored.journalled) for stored in (flagged, moved, deleted)] == [(True, False)] * 3
+    assert desk.lags.suspects == []
+
+
+def test_one_half_of_a_move_that_nobody_took_note_of_is_enough() -> None:
+    """The copy lags and is journalled, the delete lags and is not."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    desk.faults.fail(on(MESSAGE_ID, Remove), AccessDenied("not yours"))
+    desk.faults.fail(on(MESSAGE_ID, Put, Change), AccessDenied("not yours"))
+    usual = desk.tables.surround
+
+    def fill(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        desk.lags.full = desk.lags.full or isinstance(operation, RemoveIf)
+        return usual(operation, carry_out)
+
+    desk.tables.surround = fill
+    moved = desk.store.move(stored.place, desk.archive)
+
+    assert (moved.lagged, moved.journalled, len(desk.lags.suspects)) == (True, False, 1)
+
+
+def test_a_doubtful_truth_that_nobody_takes_note_of_is_told_with_the_error() -> None:
+    """The error says what to run afterwards."""
+    desk = Desk()
+    desk.lags.full = True
+    desk.faults.doubt(on(IMAP_UID, PutIfAbsent), DOUBT, done=True)
+    desk.faults.fail(lambda one: isinstance(one, Read) and one.table is IMAP_UID, SILENCE, times=6)
+
+    with pytest.raises(CannotReach, match="mailmend check messages"):
+        desk.store.add(desk.inbox, mail())
 
 
 def test_a_refused_projection_is_a_lag_at_once() -> None:
