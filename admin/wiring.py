@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ from repair.lags import LagJournal, Spool
 from repair.leases import Leases
 from repair.local_engine import LocalEngine
 from repair.online import Mailboxes, Messages, Target, Targeted, mailboxes_of
-from repair.orders import Means, Order, Recount
+from repair.orders import Means, Order
 from repair.runs import Ledger
 from repair.undo import UndoMeans
 from repair.writer import MessageStore
@@ -152,7 +152,7 @@ def means_to_mend(
     """What a repair works with: the ledger, whose keyspace is created if need be, and its leases."""
     ledger, leases = place.ledger(keep), place.leases()
     with _engine(place, wanted, ledger, writes=True) as engine:
-        recount = _recount(place, order, order.timing, ledger, leases)
+        recount = replace(_recount(place, order, order.timing, ledger, leases), lags=_lags_in(place, ledger))
         yield Means(engine, place.clock, place.cluster, progress, recount, ledger, leases)
 
 
@@ -161,9 +161,10 @@ def means_for_lags(place: Place, order: Order, progress: Progress, keep: timedel
     nowhere = MemoryTables(place.clock.micros)
     ledger = (place.existing_ledger() or Ledger(nowhere, place.clock)) if order.dry_run else place.ledger(keep)
     leases = None if order.dry_run else place.leases()
-    journal = LagJournal(ledger.tables, place.mail.name, place.clock, Spool(state_folders().spool, place.mail.name))
+    journal = _lags_in(place, ledger)
     engine = LocalEngine(place.mail, ledger, place.clock)
     recount = _recount(place, order, order.timing, ledger, leases or Leases(nowhere, place.clock, owner_name()))
+    recount = replace(recount, lags=journal)
     return journal, Means(engine, place.clock, place.cluster, progress, recount, ledger, leases)
 
 
@@ -200,7 +201,7 @@ def _java_home_of_spark() -> str | None:
     return None if inside else str(find_java(SPARK, os.environ).home)
 
 
-def _recount(place: Place, order: Order, timing: Timing, ledger: Ledger, leases: Leases) -> Recount:
+def _recount(place: Place, order: Order, timing: Timing, ledger: Ledger, leases: Leases) -> CounterMender:
     return CounterMender(place.mail, order.keyspace, order.families, place.clock, timing, ledger, leases)
 
 
@@ -284,8 +285,12 @@ def open_store(place: Place, blobs: Path | None = None) -> Iterator[MessageStore
 
 def lag_journal(place: Place) -> LagJournal:
     """Where lags of this keyspace are journalled."""
+    return _lags_in(place, place.ledger())
+
+
+def _lags_in(place: Place, ledger: Ledger) -> LagJournal:
     spool = Spool(state_folders().spool, place.mail.name)
-    return LagJournal(place.ledger().tables, place.mail.name, place.clock, spool)
+    return LagJournal(ledger.tables, place.mail.name, place.clock, spool)
 
 
 def owner_name() -> str:

@@ -2,15 +2,15 @@
 
 The rule was model-checked (asof-model C8, C11): once a group's rows agree, two looks that lie further apart than A must
 see the same truth and the same counters; only then is nothing in flight between them, and one delta is sent, once,
-under a lease of the group. A doubtful answer is not sent again: it is reported, and the next check recounts. Many
-groups share one wait. Truths without content or torn may be counted or not: anything between is right.
+under a lease of the group. A doubtful answer is not sent again: the group is journalled for a recount. Many groups
+share one wait. Truths without content or torn may be counted or not: anything between is right.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from model.errors import DoubtfulWrite, MailmendError
+from model.errors import DoubtfulWrite, MailmendError, Unjournalled
 from model.operations import Count, Read
 from model.projections import Counts, Family
 from model.table import Key
@@ -22,6 +22,7 @@ from repair.journal import Journal
 from repair.leases import Held, Lease, Leases
 from repair.pace import Pace, share
 from repair.ports import Clock, Tables
+from repair.projecting import Lags
 from repair.tallies import Tallies, Tally
 
 GROUPS_AT_ONCE = 200
@@ -34,7 +35,9 @@ STATEMENT_SECONDS = 20.0
 """What a lease must still have before a delta is sent: more than any statement takes."""
 
 _UNRECORDED = "nothing was written, because its before-image could not be recorded: "
-_DOUBTFUL = "the delta may or may not have been added; it is not sent again, the next check recounts: "
+_DOUBTFUL = "the delta may or may not have been added; it is not sent again, "
+_BY_LAGS = "`mailmend repair lags` recounts: "
+_BY_CHECK = "the next check recounts: "
 
 Suspects = Callable[[], Iterable[Suspect]]
 """Every suspect of a scan, as often as asked for."""
@@ -97,6 +100,7 @@ class CounterMender:
     Args:
         mail: the mail keyspace, called `keyspace` in the names of leases.
         journal, leases: where before-images go, and one lease for each group; not needed by an errand without a run.
+        lags: where a group is journalled that is to be counted again; None: the next check finds it.
     """
 
     mail: Tables
@@ -106,6 +110,7 @@ class CounterMender:
     timing: Timing
     journal: Journal | None = None
     leases: Leases | None = None
+    lags: Lags | None = None
 
     def revisit(self, suspects: Suspects, errand: Errand, held: Held | None = None) -> Iterator[Outcome]:
         """One outcome for each suspect of counters; the others only tell which truths are not projected."""
@@ -239,13 +244,23 @@ class _Round:
         try:
             self.mender.mail.write(Count(self.counts.table, key, deltas))
         except DoubtfulWrite as error:
-            return replace(image, error=f"{_DOUBTFUL}{error}")
+            return replace(image, error=f"{_DOUBTFUL}{self._recounted_by(image.suspect, error)}{error}")
         try:
             seen = self.mender.mail.read(Read(self.counts.table, key))
         except MailmendError as error:
             return replace(image, result=Verdict.FIXED, error=f"written, but not read back: {error}")
         shown = bool(seen) and all((seen[0].row.get(name) or 0) == now for name, now in image.suspect.wanted.items())
         return replace(image, result=Verdict.FIXED if shown else Verdict.HIDDEN)
+
+    def _recounted_by(self, suspect: Suspect, error: DoubtfulWrite) -> str:
+        """Who counts again. What an undo left in doubt is not recounted: that would mend what it takes back."""
+        if self.mender.lags is None or self.rule is taking_back:
+            return _BY_CHECK
+        try:
+            self.mender.lags.journal([replace(suspect, wanted={})], error.what)
+        except Unjournalled:
+            return _BY_CHECK
+        return _BY_LAGS
 
     def _release(self, visits: Iterable[_Visit]) -> None:
         for visit in visits:

@@ -23,6 +23,7 @@ from repair.leases import Held, Leases
 from repair.tallies import Tally
 from tests.support.clock import START, VirtualClock, uuid_at
 from tests.support.repairing import MAILBOX, World, mirror_suspect, truth_row
+from tests.support.writing import LagList
 
 COUNTS = MESSAGES.counts[0]
 SUSPECT = Suspect(COUNTS.name, (MAILBOX,), Verdict.AMEND)
@@ -271,6 +272,47 @@ def test_a_doubtful_count_is_sent_once_and_reported() -> None:
     assert recorded.error == outcome.error
     assert world.mend()[0].verdict is Verdict.AGREE
     assert len(sent) == 1
+
+
+@pytest.mark.parametrize(("full", "by"), [(False, "repair lags"), (True, "next check")])
+def test_a_doubtful_count_is_journalled_for_a_recount(full: bool, by: str) -> None:
+    """`repair lags` counts the mailbox again, once; where nobody could keep that, the next check does."""
+    world, lags = three_messages(5, 1), LagList()
+    lags.full = full
+
+    def lose(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Count):
+            raise DoubtfulWrite("no answer in time")
+        return carry_out()
+
+    world.surround(lose)
+    (outcome,) = replace(world.mender(), lags=lags).revisit(lambda: [SUSPECT], world.errand())
+
+    assert by in (outcome.error or "")
+    assert lags.suspects == ([] if full else [SUSPECT])
+    world.surround(lambda _, carry_out: carry_out())
+    assert [one.result for one in world.mender().revisit(lambda: lags.suspects, world.errand())] == (
+        [] if full else [Verdict.FIXED]
+    )
+
+
+def test_a_doubtful_undo_is_not_journalled() -> None:
+    """A recount would mend what the undo takes back."""
+    world, lags = three_messages(5, 1), LagList()
+    world.mend()
+    images = list(world.ledger.findings(world.run))
+    undoing = world.ledger.start("mail", "undo", world.as_of, {})
+
+    def lose(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Count):
+            raise DoubtfulWrite("no answer in time")
+        return carry_out()
+
+    world.surround(lose)
+    (outcome,) = replace(world.mender(), lags=lags).undo(images, world.errand(run=undoing.id))
+
+    assert "next check" in (outcome.error or "")
+    assert lags.suspects == []
 
 
 def test_nothing_is_sent_when_its_before_image_is_not_safe() -> None:
