@@ -85,6 +85,11 @@ class Note:
     creates: str | None
     file: str
 
+    @property
+    def rule(self) -> str:
+        """The rule that is not to count."""
+        return self.ignore.rule
+
     def __str__(self) -> str:
         return f"{self.file}: {self.ignore}" if self.file else str(self.ignore)
 

@@ -49,7 +49,7 @@ def many_values(subject: Subject) -> Iterator[Hit]:
     if not subject.release.is_cassandra:
         return
     created = {
-        name_of(placed.statement.index.spelling): number
+        _of(placed.statement.index): number
         for number, placed in enumerate(subject.statements)
         if isinstance(placed.statement, CreateIndex)
     }
@@ -64,8 +64,13 @@ def many_values(subject: Subject) -> Iterator[Hit]:
             f"{index.spelling or 'an index'} is on {index.target} of {index.table}, {kind}: {judged}",
             index.spelling or index.target,
             None if sure else Severity.NOTE,
-            statement=created.get(name_of(index.spelling)) if index.spelling else None,
+            statement=created.get(_of(index)),
         )
+
+
+def _of(index: Index) -> tuple[str, str]:
+    """What it is on, whatever it is called: CREATE INDEX may leave the name to the server."""
+    return name_of(index.table), name_of(index.target.strip())
 
 
 def _type_of(subject: Subject, index: Index) -> str:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from model.catalog import FAMILIES, MESSAGES
-from model.lint.subject import Knowledge
 from model.ledger_tables import REPAIR_FINDING, REPAIR_LAG, REPAIR_RUN
+from model.lint.subject import Knowledge
 from model.projections import Family
 from model.schema import Schema
 from model.table import Table

@@ -5,7 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-from model.ddl import CreateTable, CreateView, SetOptions, Statement
+from model.ddl import (
+    AlterKeyspace,
+    Batch,
+    CreateIndex,
+    CreateKeyspace,
+    CreateTable,
+    CreateView,
+    DropKeyspace,
+    Other,
+    SetOptions,
+    Statement,
+    Use,
+)
 from model.lint.finding import Hit, Rule, Severity
 from model.lint.servers import (
     CACHING,
@@ -127,11 +139,13 @@ def speculation(subject: Subject) -> Iterator[Hit]:
     yield from _odd_speculation(subject)
     if subject.knowledge.paxos_variant != "v1" or not subject.release.at_least(Release.CASSANDRA_4_1):
         return
-    with_if = {name_of(one.write.name.spelling) for one in subject.writes() if one.write.conditional}
-    for table in subject.schema.tables:
-        if table.name in subject.knowledge.conditional | with_if:
-            text = f"{table.spelling} is written with IF, and the server still uses the first variant of Paxos"
-            yield Hit(table.spelling, text, "paxos_variant", Severity.NOTE, fix=_PAXOS_FIX)
+    with_if = subject.knowledge.conditional | {
+        name_of(one.write.name.spelling) for one in subject.writes() if one.write.conditional
+    }
+    tables = ", ".join(table.spelling for table in subject.schema.tables if table.name in with_if)
+    if tables:
+        text = f"the server uses the first variant of Paxos, and these are written with IF: {tables}"
+        yield Hit("", text, "paxos_variant", Severity.NOTE, fix=_PAXOS_FIX)
 
 
 _PAXOS_FIX: Final = (
@@ -159,7 +173,18 @@ _SPECULATION_FIX: Final = "Write '99p' ('99PERCENTILE' before 4.0), '50ms', 'NON
 def refused(subject: Subject) -> Iterator[Hit]:
     """K2."""
     for number, reason in subject.refused.items():
-        yield Hit("", reason, statement=number)
+        yield Hit(_about(subject.statements[number].statement), reason, statement=number)
+
+
+def _about(statement: Statement) -> str:
+    """The table, type, index or view that a statement is about."""
+    match statement:
+        case CreateIndex(index=index):
+            return index.table
+        case CreateKeyspace() | AlterKeyspace() | DropKeyspace() | Use() | Batch() | Other():
+            return ""
+        case _:
+            return statement.name.spelling
 
 
 OPTIONS: Final = (

@@ -151,7 +151,7 @@ TABLES: Final = (
         "A partition lies on one set of replicas and is compacted and repaired as one. Beyond about 100,000 rows or "
         "100 MB reads, repairs and compactions of it become slow; a handful of partitions use a handful of nodes.",
         "Put a bucket of time, or a hash of the row's key, into the partition key; or let rows expire. Where "
-        "partitions are small, say so: rows-per-partition in the settings.",
+        "partitions stay small, say so with --rows.",
         f"{DOCS}/developing/data-modeling/data-modeling_refining.html",
         growing_partitions,
     ),

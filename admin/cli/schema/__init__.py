@@ -10,6 +10,7 @@ _COMMANDS: Final = {
     "apply": Later("admin.cli.schema.apply", "apply", "Create whatever is missing."),
     "grants": Later("admin.cli.schema.grants", "grants", "The least that each role needs, as CQL; --check compares."),
     "verify": Later("admin.cli.schema.verify", "verify", "Say what is wrong with a live keyspace."),
+    "lint": Later("admin.cli.schema.lint", "lint", "Say what of a schema will hurt later."),
 }
 
 

@@ -1,0 +1,88 @@
+"""The page of the rules, `docs/lint.md`, generated from the rules themselves.
+
+`python -m admin.lint_page` writes it; `python -m admin.lint_page --check` exits 1 when it is not up to date.
+"""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from model.catalog_ignores import CATALOG_IGNORES
+from model.lint.finding import Rule
+from model.lint.rules import RULES
+
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "lint.md"
+
+_HEAD: Final = """\
+# The rules of `mailmend schema lint`
+
+Generated from the rules: `python -m admin.lint_page` writes it anew.
+
+```
+mailmend schema lint cql/schema.cql migrations/      files, and folders of files, as one history in that order
+mailmend schema lint --live --keyspace mykeyspace    a live keyspace; only read
+mailmend schema lint --rules                         this list
+```
+
+Levels: *error*, the server refuses it, or rows are lost or come back; *warning*, it costs space, latency or
+consistency; *note*, worth knowing, right in some cases. Exit code 1 where something is found at `--level` (warning) or
+above, 2 where the text is not CQL or the request makes no sense.
+
+A rule that needs what no schema says is silent until it is told: `--repair-interval` (T18), `--projection` (T19, T20,
+T21), `--marks` (T12), `--rows` (T15). What follows from what in a keyspace of mail is known. A live server tells its
+version, its hint window and its variant of Paxos itself, where the role may read `system_views`.
+
+Letting a finding stand takes a reason, in the settings file or in a comment right before the statement:
+
+```toml
+[schema.lint]
+ignore = [{ rule = "T5", table = "mytable", reason = "rows change for an hour after they are written" }]
+```
+
+```sql
+-- lint: ignore T5, T13: rows change for an hour after they are written
+CREATE TABLE mytable ( ...
+```
+"""
+
+
+def page_text() -> str:
+    """What the page should hold."""
+    return "\n".join((_HEAD, "## The rules\n", *(_section(rule) for rule in RULES), _ignored()))
+
+
+def _section(rule: Rule) -> str:
+    return (
+        f"### {rule.id}: {rule.title} ({rule.severity.word})\n\n"
+        f"{rule.reason}\n\n*Fix:* {rule.fix}\n\n*Reference:* <{rule.reference}>\n"
+    )
+
+
+def _ignored() -> str:
+    rows = (f"| {one.rule} | `{one.table}` | {one.reason} |" for one in CATALOG_IGNORES)
+    return "\n".join(
+        (
+            "## What our own tables let stand\n",
+            "The tables of `cql/schema.cql` and of the ledger lint clean but for these; mailmend knows the reasons.\n",
+            "| rule | table | reason |",
+            "|---|---|---|",
+            *rows,
+            "",
+        )
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or with --check say whether it is up to date."""
+    wanted = page_text()
+    if arguments == ["--check"]:
+        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+        if current != wanted:
+            sys.stderr.write(f"{PAGE.name} is not what the rules say: python -m admin.lint_page writes it anew\n")
+        return int(current != wanted)
+    PAGE.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,108 @@
+"""What lint found as SARIF 2.1.0, the form in which code hosts and editors take findings.
+
+Lines and columns count from 1, in characters; a finding that stands in no file (a live keyspace) has a logical place
+only. What is ignored is there too, suppressed, with its reason.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path, PurePath
+from typing import Any, Final
+from urllib.parse import quote
+
+from admin.linting import LintReport
+from model.ddl import Span
+from model.lint.finding import Finding, Rule
+from model.texts import place_of
+
+SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+FINGERPRINT: Final = "mailmend/v1"
+"""The name under which each result carries what it is, whatever line it moves to."""
+
+
+def sarif(report: LintReport) -> dict[str, Any]:
+    """The report as one SARIF log with one run."""
+    places = {rule.id: place for place, rule in enumerate(report.rules)}
+    seen: Counter[str] = Counter()
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "mailmend schema lint",
+                        "semanticVersion": version("mailmend"),
+                        "rules": [_rule(rule) for rule in report.rules],
+                    }
+                },
+                "columnKind": "unicodeCodePoints",
+                "results": [_result(one, places[one.rule.id], report.texts, seen) for one in report.findings],
+            }
+        ],
+    }
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "shortDescription": {"text": f"{rule.title}."},
+        "fullDescription": {"text": rule.reason},
+        "help": {
+            "text": f"{rule.reason} {rule.fix} See {rule.reference}",
+            "markdown": f"{rule.reason}\n\n**Fix:** {rule.fix}\n\n[Reference]({rule.reference})",
+        },
+        "helpUri": rule.reference,
+        "defaultConfiguration": {"level": rule.severity.word},
+    }
+
+
+def _result(finding: Finding, rule: int, texts: Mapping[str, str], seen: Counter[str]) -> dict[str, Any]:
+    identity = f"{finding.rule.id}|{finding.keyspace}|{finding.table.lower()}|{finding.subject.lower()}"
+    seen[identity] += 1
+    return {
+        "ruleId": finding.rule.id,
+        "ruleIndex": rule,
+        "level": finding.severity.word,
+        "message": {"text": f"{finding.text}. {finding.fix}"},
+        "locations": [_location(finding, texts)],
+        "partialFingerprints": {FINGERPRINT: sha256(f"{identity}|{seen[identity]}".encode()).hexdigest()[:32]},
+        "suppressions": _suppressions(finding),
+    }
+
+
+def _suppressions(finding: Finding) -> list[dict[str, str]]:
+    if finding.ignored is None:
+        return []
+    return [{"kind": "inSource" if finding.noted else "external", "justification": finding.ignored}]
+
+
+def _location(finding: Finding, texts: Mapping[str, str]) -> dict[str, Any]:
+    names = [name for name in (finding.keyspace, finding.table, finding.subject) if name]
+    location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": ".".join(names), "name": names[-1]}]}
+    if finding.file is not None and finding.span is not None and finding.file in texts:
+        location["physicalLocation"] = {
+            "artifactLocation": {"uri": uri_of(finding.file)},
+            "region": _region(texts[finding.file], finding.span),
+        }
+    return location
+
+
+def uri_of(file: str) -> str:
+    """The file as SARIF names it: relative as it was given, or absolute as a file URI."""
+    path = PurePath(file)
+    return Path(file).as_uri() if path.is_absolute() else quote(path.as_posix())
+
+
+def _region(text: str, span: Span) -> dict[str, int]:
+    begin, end = place_of(text, span.start), place_of(text, span.end)
+    return {
+        "startLine": begin.line,
+        "startColumn": begin.column,
+        "endLine": end.line,
+        "endColumn": end.column,
+        "charOffset": span.start,
+        "charLength": span.end - span.start,
+    }

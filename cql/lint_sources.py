@@ -1,0 +1,72 @@
+"""What lint looks at: texts of CQL, read into statements, or a live keyspace, which is only read."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+from cql.introspect import SchemaServer, live_schema
+from cql.parser import parse
+from model.errors import CqlSyntaxError, MailmendError
+from model.lint.known import known_of
+from model.lint.servers import Release, parse_release
+from model.lint.subject import HINT_WINDOW_DEFAULT, Knowledge, Placed, Subject
+
+_SETTING = "SELECT value FROM system_views.settings WHERE name = ?"
+_SCYLLA = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'system' AND table_name = 'scylla_local'"
+
+
+def statements_of(texts: Mapping[str, str]) -> tuple[Placed, ...]:
+    """The statements of the files, in their order.
+
+    Raises:
+        CqlSyntaxError: the first thing that is not CQL, with file, line and column.
+    """
+    return tuple(placed for file, text in texts.items() for placed in _parsed(file, text))
+
+
+def _parsed(file: str, text: str) -> list[Placed]:
+    try:
+        return [Placed(file, parsed) for parsed in parse(text)]
+    except CqlSyntaxError as error:
+        raise error.in_file(file) from error
+
+
+def live_subject(
+    server: SchemaServer, keyspace: str, told: Knowledge, release: Release | None, hint_window: timedelta | None
+) -> Subject:
+    """A live keyspace, with what its server tells of itself wherever nobody told otherwise.
+
+    Raises:
+        UnknownKeyspace: there is none of that name.
+        WrongUse: the server is of a version that is not known.
+    """
+    replication = server.replication_of(keyspace)
+    schema = live_schema(server, keyspace)
+    window = hint_window or _hint_window(server) or HINT_WINDOW_DEFAULT
+    knowledge = replace(told, hint_window=window, paxos_variant=_setting(server, "paxos_variant"))
+    return Subject(
+        schema,
+        keyspace,
+        replication=replication,
+        release=release or release_of(server),
+        knowledge=knowledge.with_facts_of(known_of(schema)),
+    )
+
+
+def release_of(server: SchemaServer) -> Release:
+    """What the server is."""
+    return Release.SCYLLA if server.query(_SCYLLA) else parse_release(server.release_version)
+
+
+def _hint_window(server: SchemaServer) -> timedelta | None:
+    milliseconds = _setting(server, "max_hint_window_in_ms")
+    return timedelta(milliseconds=int(milliseconds)) if milliseconds.isdigit() else None
+
+
+def _setting(server: SchemaServer, name: str) -> str:
+    """A setting of the node that answers; "" where it may not be read, or the version has no such table."""
+    try:
+        rows = server.query(_SETTING, (name,))
+    except MailmendError:
+        return ""
+    return str(rows[0]["value"] or "") if rows else ""

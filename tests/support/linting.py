@@ -1,0 +1,54 @@
+"""Rules asked about a text of CQL, as short as a test wants it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from cql.lint_sources import statements_of
+from model.lint.finding import Finding
+from model.lint.history import subjects_of
+from model.lint.rules import lint, rules_named
+from model.lint.servers import Release
+from model.lint.subject import Knowledge, Subject
+
+KEYSPACE = "ks"
+FILE = "schema.cql"
+
+
+def subject_of(text: str, release: Release = Release.CASSANDRA_5_0, **known: Any) -> Subject:
+    """What the text makes of one keyspace; an empty text makes an empty one."""
+    subjects = subjects_of(statements_of({FILE: text}), KEYSPACE, release, Knowledge(**known))
+    return subjects[0] if subjects else subjects_of(statements_of({FILE: "SELECT a FROM b"}), KEYSPACE)[0]
+
+
+def findings(text: str, rule: str, release: Release = Release.CASSANDRA_5_0, **known: Any) -> tuple[Finding, ...]:
+    """What one rule finds in the text."""
+    return lint(subject_of(text, release, **known), rules_named([rule]))
+
+
+def pointed_at(text: str, found: Iterable[Finding]) -> list[str]:
+    """The pieces of the text that the findings point at."""
+    return [text[one.span.start : one.span.end] for one in found if one.span]
+
+
+def table(name: str = "t", columns: str = "k int, PRIMARY KEY (k)", **options: object) -> str:
+    """CREATE TABLE with these options, as literals."""
+    tail = " AND ".join(f"{option} = {literal}" for option, literal in options.items())
+    return f"CREATE TABLE {name} ({columns}){f' WITH {tail}' if tail else ''};\n"
+
+
+def windows(size: int = 1, unit: str = "DAYS", **more: str) -> str:
+    """The literal of a compaction with time windows."""
+    options = {"compaction_window_size": str(size), "compaction_window_unit": unit, **more}
+    pairs = ", ".join(f"'{name}': '{value}'" for name, value in options.items())
+    return f"{{'class': 'TimeWindowCompactionStrategy', {pairs}}}"
+
+
+DAY = 86_400
+"""Seconds."""
+
+WINDOWED = table(
+    "w", "k int, at timestamp, v int, PRIMARY KEY (k, at)", compaction=windows(), default_time_to_live=25 * DAY
+)
+"""A table with time windows that nothing is to be said of but its read repair."""
+
+UNIFIED = "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'L10'}"

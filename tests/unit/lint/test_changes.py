@@ -1,0 +1,144 @@
+"""Rules about writes: each with what it finds, and with what is just not found."""
+
+import pytest
+
+from model.lint.finding import Severity
+from tests.support.linting import UNIFIED, WINDOWED, findings, pointed_at, table, windows
+
+PLAIN = table("p", "k int, c int, v int, PRIMARY KEY (k, c)")
+
+
+def test_each_delete_on_time_windows_is_found_at_its_place() -> None:
+    """T4: in a batch, too; whole rows, partitions and columns alike."""
+    text = WINDOWED + (
+        "DELETE FROM w WHERE k = 1;\n"
+        "DELETE v FROM w WHERE k = 1 AND at = 2;\n"
+        "BEGIN BATCH INSERT INTO w (k, at) VALUES (1, 2); DELETE FROM ks.w WHERE k = 1; APPLY BATCH;"
+    )
+    found = findings(text, "T4")
+    assert [one.statement for one in found] == [1, 2, 3]
+    assert pointed_at(text, found) == ["w", "w", "ks.w"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WINDOWED + "INSERT INTO w (k, at) VALUES (1, 2);",
+        PLAIN + "DELETE FROM p WHERE k = 1;",
+        WINDOWED + "DELETE FROM somewhere WHERE k = 1;",
+        WINDOWED + "DELETE FROM w WHERE k = 1;" + f"ALTER TABLE w WITH compaction = {UNIFIED};",
+    ],
+)
+def test_deletes_elsewhere_are_fine(text: str) -> None:
+    """T4: the table is judged as it is in the end."""
+    assert findings(text, "T4") == ()
+
+
+def test_deletes_that_are_known_are_found_once() -> None:
+    """T4: a statement says more than knowledge does."""
+    deleted = frozenset({"w", "p"})
+    assert [one.text for one in findings(WINDOWED + PLAIN, "T4", deleted=deleted)] == [
+        "rows of w are deleted one by one"
+    ]
+    both = findings(WINDOWED + "DELETE FROM w WHERE k = 1;", "T4", deleted=deleted)
+    assert [one.text for one in both] == ["this deletes from w, which has time windows"]
+
+
+def test_updates_on_time_windows_are_found() -> None:
+    """T5: a statement, or knowledge; the flags are named."""
+    text = WINDOWED + "UPDATE w SET v = 1 WHERE k = 1 AND at = 2;"
+    assert [one.text for one in findings(text, "T5")] == ["this updates w, which has time windows"]
+    assert findings(WINDOWED, "T5") == ()
+    assert [one.text for one in findings(WINDOWED, "T5", updated=frozenset({"w"}))] == [
+        "columns of w change long after the row was written"
+    ]
+    assert findings(PLAIN + "UPDATE p SET v = 1 WHERE k = 1 AND c = 2;", "T5") == ()
+
+
+def test_flags_on_time_windows_are_worth_a_note() -> None:
+    """T5: booleans and counters are changed later, as a rule; where it is known, it is no mere note."""
+    columns = "k int, at timestamp, seen boolean, PRIMARY KEY (k, at)"
+    text = table(columns=columns, compaction=windows())
+    assert [(one.severity, one.subject) for one in findings(text, "T5")] == [(Severity.NOTE, "seen")]
+    assert pointed_at(text, findings(text, "T5")) == ["seen"]
+    known = findings(text, "T5", updated=frozenset({"t"}))
+    assert [(one.severity, one.text) for one in known] == [
+        (Severity.WARNING, "columns of t (seen among them) change long after the row was written")
+    ]
+    assert findings(table(columns=columns), "T5") == ()
+
+
+def test_timestamps_of_the_writers_own_are_found_on_time_windows_only() -> None:
+    """T6: in every kind of write, and over a whole batch; elsewhere they do no harm."""
+    text = WINDOWED + (
+        "INSERT INTO w (k, at) VALUES (1, 2) USING TIMESTAMP 5;\n"
+        "UPDATE w USING TTL 3 AND TIMESTAMP ? SET v = 1 WHERE k = 1 AND at = 2;\n"
+        "DELETE FROM w USING TIMESTAMP :stamp WHERE k = 1;\n"
+        "BEGIN BATCH USING TIMESTAMP 7 INSERT INTO w (k, at) VALUES (1, 2); APPLY BATCH;\n"
+    )
+    assert [one.statement for one in findings(text, "T6")] == [1, 2, 3, 4]
+    assert pointed_at(text, findings(text, "T6"))[:3] == ["TIMESTAMP"] * 3
+    assert findings(WINDOWED + "INSERT INTO w (k, at) VALUES (1, 2) USING TTL 5;", "T6") == ()
+    assert findings(PLAIN + "INSERT INTO p (k, c) VALUES (1, 2) USING TIMESTAMP 5;", "T6") == ()
+    assert len(findings(WINDOWED, "T6", stamped=frozenset({"w"}))) == 1
+
+
+def test_collections_written_whole_are_found() -> None:
+    """T14: by an INSERT; adding elements and frozen collections are fine."""
+    columns = "k int, tags set<text>, kept frozen<set<text>>, PRIMARY KEY (k)"
+    text = table(columns=columns) + "INSERT INTO t (k, tags, kept) VALUES (1, {'a'}, {'b'});"
+    found = findings(text, "T14")
+    assert [(one.subject, one.text) for one in found] == [("tags", "tags set<text> is written whole")]
+    assert pointed_at(text, found) == ["tags"]
+    assert findings(table(columns=columns) + "INSERT INTO t (k, kept) VALUES (1, {'b'});", "T14") == ()
+    assert findings(table(columns=columns) + "UPDATE t SET tags = tags + {'a'} WHERE k = 1;", "T14") == ()
+    known = findings(table(columns=columns), "T14", rewritten=frozenset({("t", "tags"), ("t", "kept")}))
+    assert [one.subject for one in known] == ["tags"]
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        "INSERT INTO p (k, c) VALUES (1, 1); INSERT INTO p (k, c) VALUES (2, 1);",
+        "INSERT INTO p (k, c) VALUES (1, 1); UPDATE p SET v = 1 WHERE k = 2 AND c = 1;",
+        "DELETE FROM p WHERE k = 1; DELETE FROM q WHERE k = 2;",
+        "INSERT INTO p (k, c) VALUES (?, ?); INSERT INTO named (name) VALUES (?);",
+    ],
+)
+def test_batches_over_partitions_that_differ_are_found(writes: str) -> None:
+    """T17: other values in the key, or keys of other types."""
+    tables = PLAIN + table("q", "k int, v int, PRIMARY KEY (k)") + table("named", "name text, PRIMARY KEY (name)")
+    found = findings(f"{tables}BEGIN UNLOGGED BATCH {writes} APPLY BATCH;", "T17")
+    assert [one.text for one in found] == ["an unlogged batch writes to more than one partition"]
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        "INSERT INTO p (k, c) VALUES (1, 1); INSERT INTO p (k, c) VALUES (1, 2);",
+        "INSERT INTO p (k, c) VALUES (1, 1); DELETE FROM q WHERE k = 1;",
+        "INSERT INTO p (k, c) VALUES (?, ?); INSERT INTO p (k, c) VALUES (?, ?);",
+        "INSERT INTO p (k, c) VALUES (:k, 1); INSERT INTO q (k) VALUES (:other);",
+        "INSERT INTO elsewhere (k, c) VALUES (1, 1); INSERT INTO elsewhere (k, c) VALUES (2, 2);",
+        "DELETE FROM p WHERE k IN (1, 2); DELETE FROM p WHERE k = 3;",
+        "INSERT INTO p JSON '{\"k\": 1}'; INSERT INTO p (k, c) VALUES (2, 2);",
+        "",
+    ],
+)
+def test_batches_whose_partitions_are_one_or_not_known_are_left_alone(writes: str) -> None:
+    """T17: tables of one keyspace share a partition where their keys are equal; markers tell nothing."""
+    tables = PLAIN + table("q", "k int, v int, PRIMARY KEY (k)")
+    assert findings(f"{tables}BEGIN BATCH {writes} APPLY BATCH;", "T17") == ()
+
+
+def test_plain_writes_beside_conditional_ones_are_found_once_a_table() -> None:
+    """K1: the first plain write to a table that is also written with IF."""
+    text = PLAIN + (
+        "INSERT INTO p (k, c) VALUES (1, 1) IF NOT EXISTS;\n"
+        "DELETE FROM p WHERE k = 1 AND c = 1;\n"
+        "UPDATE p SET v = 1 WHERE k = 1 AND c = 1;\n"
+        "DELETE FROM other WHERE k = 1;"
+    )
+    assert [one.statement for one in findings(text, "K1")] == [2]
+    assert findings(PLAIN + "INSERT INTO p (k, c) VALUES (1, 1) IF NOT EXISTS;", "K1") == ()
+    assert findings(PLAIN + "INSERT INTO p (k, c) VALUES (1, 1);", "K1") == ()

@@ -1,0 +1,95 @@
+"""Rules about keyspaces, views and indexes: each with what it finds, and with what is just not found."""
+
+import pytest
+
+from model.lint.finding import Severity
+from model.lint.servers import Release
+from tests.support.linting import findings, pointed_at, table
+
+BY_TOPOLOGY = "{'class': 'NetworkTopologyStrategy', 'dc1': 3}"
+SIMPLE = "{'class': 'SimpleStrategy', 'replication_factor': 3}"
+
+
+@pytest.mark.parametrize("strategy", ["SimpleStrategy", "org.apache.cassandra.locator.SimpleStrategy"])
+def test_simple_strategy_is_found(strategy: str) -> None:
+    """T16: by either name of the class."""
+    text = f"CREATE KEYSPACE ks WITH replication = {{'class': '{strategy}', 'replication_factor': 3}};"
+    found = findings(text, "T16")
+    assert [(one.table, one.text) for one in found] == [("", "ks is replicated by SimpleStrategy")]
+    assert pointed_at(text, found) == ["replication"]
+
+
+@pytest.mark.parametrize(
+    ("text", "hits"),
+    [
+        (f"CREATE KEYSPACE ks WITH replication = {BY_TOPOLOGY};", 0),
+        (f"CREATE KEYSPACE ks WITH replication = {SIMPLE}; ALTER KEYSPACE ks WITH replication = {BY_TOPOLOGY};", 0),
+        (f"CREATE KEYSPACE ks WITH replication = {BY_TOPOLOGY}; ALTER KEYSPACE ks WITH replication = {SIMPLE};", 1),
+        (f"CREATE KEYSPACE ks WITH replication = {SIMPLE}; ALTER KEYSPACE ks WITH durable_writes = false;", 1),
+        (
+            (
+                f"CREATE KEYSPACE ks WITH replication = {BY_TOPOLOGY};"
+                f"CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {SIMPLE};"
+            ),
+            0,
+        ),
+        (table(), 0),
+    ],
+)
+def test_the_last_word_on_replication_counts(text: str, hits: int) -> None:
+    """T16: and IF NOT EXISTS is no word where there is one already."""
+    assert len(findings(text, "T16")) == hits
+
+
+VIEW = "CREATE MATERIALIZED VIEW by_v AS SELECT * FROM t WHERE k IS NOT NULL AND v IS NOT NULL PRIMARY KEY (v, k);\n"
+COLUMNS = "k int, v int, PRIMARY KEY (k)"
+
+
+def test_a_view_is_found_until_it_is_dropped() -> None:
+    """T22."""
+    text = table(columns=COLUMNS) + VIEW
+    assert [(one.table, one.text) for one in findings(text, "T22")] == [("by_v", "by_v is a materialised view of t")]
+    assert pointed_at(text, findings(text, "T22")) == ["by_v"]
+    assert findings(text + "DROP MATERIALIZED VIEW by_v;", "T22") == ()
+    assert findings(table(columns=COLUMNS), "T22") == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity"),
+    [
+        ("uuid", Severity.WARNING),
+        ("timestamp", Severity.WARNING),
+        ("bigint", Severity.WARNING),
+        ("text", Severity.NOTE),
+        ("int", Severity.NOTE),
+        ("boolean", None),
+        ("tinyint", None),
+    ],
+)
+def test_an_index_on_many_values_is_found(kind: str, severity: Severity | None) -> None:
+    """T23: by the type; where the type does not tell, it is a note."""
+    text = table(columns=f"k int, v {kind}, PRIMARY KEY (k)") + "CREATE INDEX at_v ON t (v);"
+    found = findings(text, "T23")
+    assert [one.severity for one in found] == ([severity] if severity else [])
+    assert findings(text, "T23", Release.SCYLLA) == ()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE CUSTOM INDEX at_v ON t (v) USING 'StorageAttachedIndex';",
+        "CREATE INDEX at_v ON t (v) USING 'sai';",
+        "CREATE INDEX at_tags ON t (VALUES(tags));",
+        "CREATE INDEX at_v ON t (v); DROP INDEX at_v;",
+    ],
+)
+def test_other_indexes_are_fine(statement: str) -> None:
+    """T23: storage-attached ones, those on elements of a collection, those that are gone."""
+    text = table(columns="k int, v uuid, tags set<uuid>, PRIMARY KEY (k)")
+    assert findings(text + statement, "T23") == ()
+
+
+def test_an_index_is_found_whatever_it_is_called() -> None:
+    """T23: the place is its own statement, also where the server chooses the name."""
+    text = table(columns="k int, v uuid, PRIMARY KEY (k)") + "CREATE INDEX ON t (v);"
+    assert [one.statement for one in findings(text, "T23")] == [1]

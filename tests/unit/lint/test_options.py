@@ -1,0 +1,245 @@
+"""Rules about what a server takes at all, version by version."""
+
+import pytest
+
+from model.errors import WrongUse
+from model.lint.finding import Severity
+from model.lint.rules import lint, rules_named
+from model.lint.servers import COMPACTIONS, TABLE_OPTIONS, Release, parse_release
+from model.lint.subject import Subject
+from model.schema import Schema
+from model.table import Column, Kind, Table
+from tests.support.linting import findings, pointed_at, table, windows
+
+C3, C40, C41, C5 = Release.CASSANDRA_3_11, Release.CASSANDRA_4_0, Release.CASSANDRA_4_1, Release.CASSANDRA_5_0
+
+
+def test_a_class_from_the_upgrade_notes_of_james_is_no_class() -> None:
+    """T11: the bait; the right name is offered, and the server is named."""
+    text = (
+        table()
+        + "ALTER TABLE t WITH compaction = {'class': 'org.apache.cassandra.db.compaction.TimeWindowCompaction'};"
+    )
+    found = findings(text, "T11")
+    assert [(one.subject, one.severity) for one in found] == [("compaction.class", Severity.ERROR)]
+    assert found[0].text == "Cassandra 5.0 has no compaction class TimeWindowCompaction"
+    assert found[0].fix == "Did you mean TimeWindowCompactionStrategy?"
+    assert pointed_at(text, found) == ["compaction"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "releases"),
+    [
+        ("SizeTieredCompactionStrategy", set(Release)),
+        ("DateTieredCompactionStrategy", {C3, C40, C41}),
+        ("UnifiedCompactionStrategy", {C5}),
+        ("IncrementalCompactionStrategy", {Release.SCYLLA}),
+        ("org.apache.cassandra.db.compaction.LeveledCompactionStrategy", set(Release)),
+        ("com.example.OurOwnStrategy", set(Release)),
+        ("timewindowcompactionstrategy", set()),
+        ("MadeUp", set()),
+    ],
+)
+def test_classes_come_and_go(strategy: str, releases: set[Release]) -> None:
+    """T11: a class of somebody's own package is their business."""
+    text = table(compaction=f"{{'class': '{strategy}'}}")
+    assert {release for release in Release if not findings(text, "T11", release)} == releases
+
+
+@pytest.mark.parametrize(
+    ("option", "literal", "releases"),
+    [
+        ("read_repair_chance", "0.1", {C3, Release.SCYLLA}),
+        ("read_repair", "'NONE'", {C40, C41, C5}),
+        ("additional_write_policy", "'99p'", {C40, C41, C5}),
+        ("memtable", "'trie'", {C41, C5}),
+        ("allow_auto_snapshot", "true", {C5}),
+        ("tombstone_gc", "{'mode': 'repair'}", {Release.SCYLLA}),
+        ("gc_grace_seconds", "100", set(Release)),
+        ("GC_GRACE_SECONDS", "100", set(Release)),
+        ("comment", "'words'", set(Release)),
+        ("time_to_live", "100", set()),
+    ],
+)
+def test_table_options_come_and_go(option: str, literal: str, releases: set[Release]) -> None:
+    """T11."""
+    text = table(**{option: literal})
+    assert {release for release in Release if not findings(text, "T11", release)} == releases
+
+
+@pytest.mark.parametrize(
+    ("compaction", "subject", "fix"),
+    [
+        (windows(compaction_windows_size="3"), "compaction.compaction_windows_size", "compaction_window_size"),
+        (windows(unit="HOUR"), "compaction.compaction_window_unit", "HOURS"),
+        (windows(unit="days"), "compaction.compaction_window_unit", "DAYS"),
+        (windows(timestamp_resolution="MICROS"), "compaction.timestamp_resolution", "MICROSECONDS"),
+        ("{'class': 'UnifiedCompactionStrategy', 'min_threshold': '4'}", "compaction.min_threshold", ""),
+        (
+            "{'class': 'LeveledCompactionStrategy', 'sstable_size_mb': '4'}",
+            "compaction.sstable_size_mb",
+            "sstable_size_in_mb",
+        ),
+        ("{'enabled': 'true'}", "compaction.class", ""),
+    ],
+)
+def test_options_of_a_class_are_known_with_their_values(compaction: str, subject: str, fix: str) -> None:
+    """T11: each is offered the nearest that there is."""
+    found = findings(table(compaction=compaction), "T11")
+    assert [one.subject for one in found] == [subject]
+    assert fix in found[0].fix
+
+
+@pytest.mark.parametrize(
+    "compaction",
+    [
+        windows(min_threshold="4", bucket_low="0.5", enabled="true"),
+        "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'T4', 'target_sstable_size': '1GiB'}",
+    ],
+)
+def test_options_that_a_class_takes_are_fine(compaction: str) -> None:
+    """T11: time windows take those of size tiers, too."""
+    assert findings(table(compaction=compaction), "T11") == ()
+
+
+def test_what_an_older_compression_was_called_is_told_what_it_is_called_now() -> None:
+    """T11: James 3.8 creates two of its tables so, and Cassandra 5.0 refuses them."""
+    text = table(compression="{'sstable_compression': 'LZ4Compressor', 'chunk_length_kb': 8, 'crc_check_chance': 1}")
+    assert sorted(one.subject for one in findings(text, "T11")) == [
+        "compression.chunk_length_kb",
+        "compression.crc_check_chance",
+        "compression.sstable_compression",
+    ]
+    assert "Write chunk_length_in_kb instead." in {one.fix for one in findings(text, "T11")}
+    assert findings(text, "T11", C41) == ()
+
+
+def test_other_options_with_names_of_their_own_are_known() -> None:
+    """T11: caching and read_repair."""
+    assert [one.fix for one in findings(table(caching="{'keys': 'ALL', 'rows_per_partitions': '1'}"), "T11")] == [
+        "Did you mean rows_per_partition?"
+    ]
+    assert findings(table(caching="{'keys': 'ALL', 'rows_per_partition': '1'}"), "T11") == ()
+    assert [one.fix for one in findings(table(read_repair="'BLOCKED'"), "T11")] == ["Did you mean BLOCKING?"]
+    assert findings(table(read_repair="'none'"), "T11") == ()
+
+
+def test_every_statement_is_asked_not_only_the_last() -> None:
+    """T11: the server refuses the statement in between, whatever comes after it; tables made elsewhere count, too."""
+    text = (
+        table(compaction="{'class': 'Wrong'}")
+        + f"ALTER TABLE t WITH compaction = {windows()};"
+        + "ALTER TABLE elsewhere WITH time_to_live = 5;"
+    )
+    assert [(one.table, one.statement) for one in findings(text, "T11")] == [("t", 0), ("elsewhere", 2)]
+
+
+@pytest.mark.parametrize(
+    ("value", "refusing"),
+    [
+        ("99p", {C3}),
+        ("99.5PERCENTILE", set()),
+        ("50ms", set()),
+        ("MIN(99p,50ms)", {C3}),
+        ("never", {C3}),
+        ("none", set()),
+        ("50", {C3, C40, C41, C5}),
+        ("sometimes", {C3, C40, C41, C5}),
+    ],
+)
+def test_speculation_is_understood_or_not(value: str, refusing: set[Release]) -> None:
+    """T24: what is not understood is an error."""
+    text = table(speculative_retry=f"'{value}'")
+    hits = {release: findings(text, "T24", release) for release in Release}
+    assert {release for release, found in hits.items() if found} == refusing
+    assert {one.severity for found in hits.values() for one in found} <= {Severity.ERROR}
+
+
+def test_asking_one_replica_more_every_time_is_found() -> None:
+    """T24."""
+    found = findings(table(speculative_retry="'always'", additional_write_policy="'ALWAYS'"), "T24")
+    assert {(one.subject, one.severity) for one in found} == {
+        ("additional_write_policy", Severity.WARNING),
+        ("speculative_retry", Severity.WARNING),
+    }
+
+
+def test_the_first_variant_of_paxos_is_noted_where_it_is_used() -> None:
+    """T24: on a server that has the second, for tables that are written with IF."""
+    text = table() + table("plain") + "INSERT INTO t (k) VALUES (1) IF NOT EXISTS;"
+    found = findings(text, "T24", paxos_variant="v1")
+    assert [(one.severity, one.text) for one in found] == [
+        (Severity.NOTE, "the server uses the first variant of Paxos, and these are written with IF: t")
+    ]
+    assert findings(text, "T24", paxos_variant="v2") == findings(text, "T24") == ()
+    assert findings(text, "T24", C40, paxos_variant="v1") == ()
+    assert findings(table(), "T24", paxos_variant="v1") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (table() + table(), "exists"),
+        (table() + "ALTER TABLE t DROP k;", "k"),
+        (table() + "ALTER TABLE t DROP nothing;", "nothing"),
+        (table() + "INSERT INTO t (nothing) VALUES (1);", "nothing"),
+    ],
+)
+def test_statements_that_the_server_would_refuse_are_found(text: str, reason: str) -> None:
+    """K2: with the server's own reason, at the second statement."""
+    found = findings(text, "K2")
+    assert [(one.statement, one.table, one.severity) for one in found] == [(1, "t", Severity.ERROR)]
+    assert reason in found[0].text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        table() + table().replace("TABLE", "TABLE IF NOT EXISTS"),
+        "ALTER TABLE elsewhere ADD a int; DROP TABLE elsewhere; TRUNCATE elsewhere;",
+        "INSERT INTO elsewhere (a) VALUES (1); CREATE INDEX ON elsewhere (a);",
+        "BEGIN BATCH INSERT INTO elsewhere (a) VALUES (1); APPLY BATCH;",
+        table(columns="k int, v frozen<somewhere>, PRIMARY KEY (k)"),
+    ],
+)
+def test_what_other_statements_may_have_made_is_not_missed(text: str) -> None:
+    """K2: a file of migrations need not hold the beginning."""
+    assert findings(text, "K2") == ()
+
+
+def test_names_that_a_server_itself_tells_are_not_looked_at() -> None:
+    """T11: a server lists options of all its versions; classes, and what is in maps, may yet be gone in the next."""
+    told = {"read_repair_chance": "0.0", "compression": "{'chunk_length_kb': '8'}"}
+    live = Table("t", (Column("k", "int", Kind.PARTITION),), options=told)
+    found = lint(Subject(Schema((), (live,))), rules_named(["T11"]))
+    assert [one.subject for one in found] == ["compression.chunk_length_kb"]
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [
+        ("3.11", C3),
+        ("3.11.19", C3),
+        ("4.0.12", C40),
+        ("4.1-rc1", C41),
+        ("5.0.9", C5),
+        ("5.1", C5),
+        ("6.0-alpha2", C5),
+        ("Scylla", Release.SCYLLA),
+    ],
+)
+def test_versions_are_read_as_servers_tell_them(text: str, release: Release) -> None:
+    """Between two that are known, the older one counts."""
+    assert parse_release(text) is release
+
+
+@pytest.mark.parametrize("text", ["", "new", "2.2", "3.0", "5,0", "\u0665.\u0660", "-1", "5."])
+def test_other_versions_are_refused(text: str) -> None:
+    """And those that are known are named."""
+    with pytest.raises(WrongUse, match="is no server whose options are known"):
+        parse_release(text)
+
+
+def test_every_server_has_its_tables() -> None:
+    """No release is forgotten."""
+    assert set(TABLE_OPTIONS) == set(COMPACTIONS) == set(Release)

@@ -1,0 +1,134 @@
+"""Rules about tables and pairs of tables: each with what it finds, and with what is just not found."""
+
+from datetime import timedelta
+
+import pytest
+
+from model.lint.finding import Severity
+from tests.support.linting import DAY, findings, pointed_at, table
+
+HOURS_3 = 3 * 3600
+
+
+@pytest.mark.parametrize(("seconds", "hit"), [(0, True), (HOURS_3 - 1, True), (HOURS_3, False), (None, False)])
+def test_tombstones_outlive_the_hint_window(seconds: int | None, *, hit: bool) -> None:
+    """T8: three hours where nobody says otherwise; the default of gc_grace_seconds is ten days."""
+    text = table() if seconds is None else table(gc_grace_seconds=seconds)
+    assert [one.severity for one in findings(text, "T8")] == [Severity.ERROR] * hit
+
+
+def test_another_hint_window_counts() -> None:
+    """T8: as the server has it."""
+    text = table(gc_grace_seconds=HOURS_3)
+    found = findings(text, "T8", hint_window=timedelta(hours=4))
+    assert [one.text for one in found] == ["gc_grace_seconds of 3 hours is less than the hint window of 4 hours"]
+    assert pointed_at(text, found) == ["gc_grace_seconds"]
+
+
+@pytest.mark.parametrize(
+    ("marks", "rows", "hit"),
+    [
+        (30, 30, True),
+        (30, 0, True),
+        (31, 30, False),
+        (0, 30, False),
+        (0, 0, False),
+    ],
+)
+def test_marks_outlive_what_they_hide(marks: int, rows: int, *, hit: bool) -> None:
+    """T12: by a day of slack; marks that never expire outlive everything, rows that never expire outlive every mark."""
+    text = table("marks", default_time_to_live=marks * DAY) + table("rows", default_time_to_live=rows * DAY)
+    assert bool(findings(text, "T12", marks=(("marks", "rows"),))) is hit
+    assert findings(text, "T12") == ()
+
+
+def test_the_slack_of_marks_is_a_setting() -> None:
+    """T12."""
+    text = table("marks", default_time_to_live=31 * DAY) + table("rows", default_time_to_live=30 * DAY)
+    assert findings(text, "T12", marks=(("marks", "rows"),), slack=timedelta(days=2))
+    assert findings(text, "T12", marks=(("marks", "nowhere"),), slack=timedelta(days=2)) == ()
+
+
+def test_the_marks_of_a_mail_queue_are_known() -> None:
+    """T12: deletedMailsV2 hides rows of enqueuedMailsV4, whoever asks."""
+    text = table("deletedMailsV2", default_time_to_live=DAY) + table("enqueuedMailsV4")
+    assert [one.text for one in findings(text, "T12")] == [
+        "marks in deletedMailsV2 expire after 1 day, what they hide never"
+    ]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "sensor text, at timestamp, v int, PRIMARY KEY (sensor, at)",
+        "a text, b text, day_of_it date, PRIMARY KEY ((a, b), day_of_it)",
+        "done boolean, c int, PRIMARY KEY (done, c)",
+        "a boolean, b boolean, PRIMARY KEY ((a, b))",
+    ],
+)
+def test_partitions_without_end_and_too_few_of_them_are_found(columns: str) -> None:
+    """T15: rows by time without a bucket in the key; partition keys of booleans alone."""
+    assert len(findings(table(columns=columns), "T15")) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        table(columns="sensor text, day date, at timestamp, PRIMARY KEY ((sensor, day), at)"),
+        table(columns="sensor text, bucket text, at timestamp, PRIMARY KEY ((sensor, bucket), at)"),
+        table(columns="shop int, at timestamp, PRIMARY KEY (shop, at)"),
+        table(columns="sensor text, at timestamp, PRIMARY KEY (sensor, at)", default_time_to_live=DAY),
+        table(columns="sensor text, name text, at timestamp, PRIMARY KEY (sensor, name, at)"),
+        table(columns="message timeuuid, mailbox timeuuid, PRIMARY KEY (message, mailbox)"),
+        table(columns="done boolean, k int, PRIMARY KEY ((done, k))"),
+        table(),
+    ],
+)
+def test_partitions_that_are_bounded_or_may_be_are_fine(text: str) -> None:
+    """T15: buckets, expiry, other orders; time-based ids may be ids of anything."""
+    assert findings(text, "T15") == ()
+
+
+def test_rows_that_are_expected_decide() -> None:
+    """T15: what somebody knows counts more than what the key looks like."""
+    text = table(columns="sensor text, at timestamp, PRIMARY KEY (sensor, at)")
+    assert findings(text, "T15", rows_per_partition={"t": 100_000}) == ()
+    many = findings(table(), "T15", rows_per_partition={"t": 100_001})
+    assert [one.text for one in many] == ["100,001 rows are expected in a partition of t; 100,000 are the limit"]
+    assert findings(table(), "T15", rows_per_partition={"t": 11}, rows_max=10)
+
+
+def test_repairs_come_before_tombstones_go() -> None:
+    """T18: only where the interval is known; where rows expire anyway it is a note."""
+    text = table("a", gc_grace_seconds=7 * DAY) + table("b", gc_grace_seconds=7 * DAY, default_time_to_live=DAY)
+    weekly = findings(text, "T18", repair_interval=timedelta(days=7))
+    assert [(one.table, one.severity) for one in weekly] == [("a", Severity.ERROR), ("b", Severity.NOTE)]
+    assert findings(text, "T18", repair_interval=timedelta(days=6)) == ()
+    assert findings(text, "T18") == ()
+
+
+@pytest.mark.parametrize(
+    ("truth", "projection", "hit"), [(5, 0, True), (0, 5, True), (5, 6, True), (5, 5, False), (0, 0, False)]
+)
+def test_truth_and_projection_expire_together(truth: int, projection: int, *, hit: bool) -> None:
+    """T19: otherwise they differ by design."""
+    text = table("truth", default_time_to_live=truth) + table("copy", default_time_to_live=projection)
+    found = findings(text, "T19", projections=(("truth", "copy"),))
+    assert [one.severity for one in found] == [Severity.ERROR] * hit
+    assert findings(text, "T19") == ()
+
+
+def test_lists_and_counters_in_repaired_tables_are_found() -> None:
+    """T20, T21: truth and projection alike; sets, frozen lists and other tables are fine."""
+    text = (
+        table("truth", "k int, steps list<text>, kept frozen<list<text>>, tags set<text>, PRIMARY KEY (k)")
+        + table("copy", "k int, hits counter, PRIMARY KEY (k)")
+        + table("other", "k int, steps list<text>, PRIMARY KEY (k)")
+        + table("sums", "k int, hits counter, PRIMARY KEY (k)")
+    )
+    pairs = (("truth", "copy"),)
+    lists, counters = findings(text, "T20", projections=pairs), findings(text, "T21", projections=pairs)
+    assert [(one.table, one.subject) for one in lists] == [("truth", "steps")]
+    assert [(one.table, one.subject) for one in counters] == [("copy", "hits")]
+    assert pointed_at(text, (*lists, *counters)) == ["steps", "hits"]
+    assert findings(text, "T20") == findings(text, "T21") == ()
