@@ -44,7 +44,7 @@ from cql.contact import Contact, tls_context
 from cql.failures import Purpose, Trouble, failure_of, no_contact, purpose_of
 from cql.rows import Conversion, adaptation_of, normalised
 from cql.statements import Operation, render, shape_of, values_of
-from model.errors import BadSettings, MailmendError, UnknownKeyspace, WrongUse
+from model.errors import BadSettings, MailmendError, SchemaDisagreement, UnknownKeyspace, WrongUse
 from model.ids import micros_of
 from model.operations import Applied, Conditional, Level, Read, Scan, Seen, Write
 from model.table import Row, Table, identifier
@@ -170,18 +170,18 @@ class CassandraCluster:
             names = answer.column_names or ()
             return [dict(zip(names, map(normalised, row), strict=True)) for row in answer]
 
-    def execute_ddl(self, text: str) -> None:
-        """Change the schema, and wait until every node that is up has it.
+    def execute_ddl(self, text: str, seconds: float = SCHEMA_SECONDS) -> None:
+        """Change the schema (or, in a migration, rows), and wait until every node that is up has it.
 
         Raises:
-            MailmendError: the nodes do not agree in time; nothing further should be changed before they do.
+            SchemaDisagreement: the nodes do not agree in time; nothing further should be changed before they do.
         """
-        statement = SimpleStatement(text, retry_policy=FallthroughRetryPolicy())
+        statement = SimpleStatement(text, FallthroughRetryPolicy(), ConsistencyLevel.QUORUM)
         with told(Purpose.SCHEMA, "the cluster"):
-            future = self.session.execute_async(statement, timeout=SCHEMA_SECONDS)
+            future = self.session.execute_async(statement, timeout=seconds)
             future.result()
         if not future.is_schema_agreed:
-            raise MailmendError(
+            raise SchemaDisagreement(
                 f"the nodes did not agree on the schema within {SCHEMA_SECONDS:.0f} s",
                 mend="See which node is behind with: nodetool describecluster. Then run the same command again.",
             )
@@ -407,7 +407,8 @@ def _told_at(contact: Contact) -> Iterator[None]:
     try:
         yield
     except _FAILURES as error:
-        raise no_contact(trouble_of(error), _said(error), contact.address, contact.local_dc) from error
+        trouble, said = trouble_of(error), _said(error)
+        raise no_contact(trouble, said, contact.address, contact.local_dc, tls=contact.tls) from error
 
 
 @contextmanager

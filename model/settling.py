@@ -22,10 +22,13 @@ from model.ddl import (
     Index,
     RenameColumns,
     RenameFields,
+    SetOptions,
     Statement,
     View,
 )
-from model.difference import table_differences
+from model.difference import differences, table_differences
+from model.errors import SchemaRefused
+from model.fold import fold
 from model.names import name_of
 from model.schema import Schema
 from model.table import Column, Table, UserType
@@ -56,6 +59,8 @@ def effect_of(statement: Statement, live: Schema) -> Effect:  # noqa: PLR0911 - 
             return _of_fields(statement, live)
         case Drop():
             return _there(not _stands(statement, live))
+        case SetOptions():
+            return _of_options(statement, live)
         case _:
             return Effect.ABSENT
 
@@ -123,6 +128,13 @@ def _of_renames(renames: Iterable[tuple[str, str]], names: Sequence[str]) -> Eff
     return _of_each(
         [steps.get((name_of(old) in names, name_of(new) in names), Effect.OTHERWISE) for old, new in renames]
     )
+
+
+def _of_options(statement: SetOptions, live: Schema) -> Effect:
+    try:
+        return _there(not differences(fold(live, statement), live))
+    except SchemaRefused:
+        return Effect.OTHERWISE
 
 
 def _of_each(parts: Sequence[Effect]) -> Effect:

@@ -23,6 +23,12 @@ from repair.ports import Clock, Tables
 TTL_SECONDS = 60
 """How long a lease outlives its last heartbeat."""
 
+
+def sure_seconds(ttl_seconds: float) -> float:
+    """What a lease in hand has left even right before its next heartbeat, as `Held.check` counts it."""
+    return ttl_seconds * (1 - 1 / _BEATS_PER_TTL) - _SLACK.total_seconds()
+
+
 _BEATS_PER_TTL = 4
 
 _SLACK = timedelta(seconds=1 + SKEW_SECONDS)

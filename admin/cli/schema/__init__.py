@@ -7,9 +7,13 @@ import click
 from admin.cli.groups import Later, LazyGroup
 
 _COMMANDS: Final = {
-    "apply": Later("admin.cli.schema.apply", "apply", "Create whatever is missing."),
+    "plan": Later("admin.cli.schema.plan", "plan", "Show what an apply would run, and what it risks."),
+    "apply": Later("admin.cli.schema.apply", "apply", "Run the pending migrations."),
+    "history": Later("admin.cli.schema.history", "history", "What was applied, when, by whom; who is at work."),
+    "force-unlock": Later("admin.cli.schema.force_unlock", "force_unlock", "End the lease of an apply that is gone."),
     "grants": Later("admin.cli.schema.grants", "grants", "The least that each role needs, as CQL; --check compares."),
     "verify": Later("admin.cli.schema.verify", "verify", "Say what is wrong with a live keyspace."),
+    "adopt": Later("admin.cli.schema.adopt", "adopt", "Take over a keyspace of James, altering nothing in it."),
     "lint": Later("admin.cli.schema.lint", "lint", "Say what of a schema will hurt later."),
 }
 

@@ -1,103 +1,65 @@
-"""`mailmend schema apply`: create the tables, and read them back."""
+"""`mailmend schema apply`: run the pending migrations, and read the tables back."""
 
-import sys
-from typing import Final
+from typing import Any
 
 import click
 
-from admin.cli.kinds import Named
 from admin.cli.options import connection_options
-from admin.cli.schema.recognised import exit_code, recognition_json, show_recognition
-from admin.output import stdout_console, write_json
+from admin.cli.schema.applied import Outcome, read_back, show_outcome, write_outcome
+from admin.cli.schema.migration_options import patience_of, patience_options, plan_options
+from admin.cli.schema.plan import sizes_for
+from admin.cli.schema.planned import order_of, rollout_json, show_rollout, statements_of
+from admin.migrating import history_of, means_to_migrate, named_way_out
+from admin.output import write_json
 from admin.settings import ConnectionSettings
-from admin.wiring import open_place
-from cql.applying import Applied, ApplyPlan, apply_schema, plan_apply
-from cql.replication import COPIES_MAX, Replication, in_every_data_centre, parse_replication
-from model.catalog import CompactionChoice
-from model.errors import ExitCode, WrongUse
+from admin.wiring import Place, open_place
+from cql.rollout import Order, past_of, plan_rollout, roll_out, script_of
+from model.errors import ExitCode
 
-_REPLICATION: Final = Named("replication", lambda text: parse_replication(str(text)))
-_CHOICES: Final = tuple(choice.value for choice in CompactionChoice)
+_EPILOG = """\b
+Examples:
+  mailmend schema apply --dry-run                     print the CQL, run nothing
+  mailmend schema apply --replication dc1=3,dc2=3     a new keyspace
+  mailmend schema apply --phase pre                   before the new software is rolled out
+  mailmend schema apply --to 0003                     no further than that
+  mailmend schema apply --migrations db --keyspace shop --require-all-nodes
+
+\b
+Exit codes: 0 done, and read back as expected; 1 read back, and not as expected; 2 wrong use (a file that cannot be
+run, or that was changed after it was applied); 3 a statement failed, the nodes do not agree, or another apply is at
+work; 4 the cluster cannot be reached. After 3 and 4 the same command goes on where it stopped."""
 
 
-@click.command()
-@click.option(
-    "--replication-factor",
-    type=click.IntRange(1, COPIES_MAX),
-    metavar="N",
-    help="Copies in each data centre, when the keyspace is created. [default: 1]",
-)
-@click.option(
-    "--replication", type=_REPLICATION, metavar="DC=N,...", help="Copies by data centre; or SimpleStrategy=N."
-)
-@click.option(
-    "--compaction",
-    type=click.Choice(_CHOICES),
-    default=CompactionChoice.TWCS.value,
-    show_default=True,
-    help="Of the big message tables, when they are created; unified needs Cassandra 5.",
-)
-@click.option("--complete", is_flag=True, help="Also create what a keyspace of James lacks.")
+@click.command(epilog=_EPILOG)
+@plan_options
+@patience_options
 @click.option("--dry-run", is_flag=True, help="Print the CQL instead of running it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @connection_options
-def apply(
-    connection: ConnectionSettings,
-    *,
-    replication_factor: int | None,
-    replication: Replication | None,
-    compaction: str,
-    complete: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
-    """Create whatever is missing, then read it back and compare. Applying again creates nothing.
+def apply(connection: ConnectionSettings, *, dry_run: bool, as_json: bool, **options: Any) -> int:
+    """Run the pending migrations, statement by statement, then read the tables back and compare.
 
-    Exit code 1: what was read back is not what it should be.
+    One apply at a time works on a keyspace (a lease in the ledger keyspace). Every statement waits for the nodes to
+    agree on the schema, and is written down before and after: type the same command again after any interruption. A
+    keyspace that James made is left alone until `mailmend schema adopt`. Applying again changes nothing.
     """
-    wanted, choice = _replication(replication_factor, replication), CompactionChoice(compaction)
+    order, patience = order_of(connection, options), patience_of(options)
     with open_place(connection) as place:
         if dry_run:
-            _show_plan(
-                plan_apply(place.cluster, connection.keyspace, wanted, choice, complete=complete), as_json=as_json
-            )
+            _show_plan(place, order, as_json=as_json)
             return int(ExitCode.FINE)
-        applied = apply_schema(place.cluster, connection.keyspace, wanted, choice, complete=complete)
-    _show_applied(connection.keyspace, applied, as_json=as_json)
-    return exit_code(applied.recognition)
+        with means_to_migrate(place, patience, order.replication) as means, named_way_out(connection.keyspace):
+            rolled = roll_out(means, order)
+        outcome = Outcome(order, rolled, read_back(place.cluster, order, rolled))
+    (write_outcome if as_json else show_outcome)(outcome)
+    return outcome.exit
 
 
-def _replication(factor: int | None, named: Replication | None) -> Replication:
-    if factor is not None and named is not None:
-        raise WrongUse("--replication-factor and --replication exclude each other", mend="Give one of them.")
-    return named or in_every_data_centre(factor or 1)
-
-
-def _show_plan(plan: ApplyPlan, *, as_json: bool) -> None:
+def _show_plan(place: Place, order: Order, *, as_json: bool) -> None:
     """CQL that can be piped into cqlsh; what is withheld stands in it as a comment."""
+    rollout = plan_rollout(place.cluster, past_of(history_of(place)), order)
+    script, sizes = script_of(place.cluster, order), sizes_for(place, rollout)
     if as_json:
-        write_json({"statements": [one.cql for one in plan.steps], "withheld": [one.cql for one in plan.withheld]})
-        return
-    sys.stdout.writelines(f"{step.cql}\n\n" for step in plan.steps)
-    if plan.withheld:
-        sys.stdout.write("-- not made by mailmend: only --complete would run these here\n")
-    for step in plan.withheld:
-        sys.stdout.writelines(f"-- {line}\n" for line in step.cql.splitlines())
-
-
-def _show_applied(keyspace: str, applied: Applied, *, as_json: bool) -> None:
-    if as_json:
-        made = {"created": list(applied.created), "withheld": list(applied.withheld)}
-        write_json(recognition_json(keyspace, applied.recognition) | made)
-        return
-    console = stdout_console()
-    for name in applied.created:
-        console.print(f"created {name}", soft_wrap=True)
-    if applied.withheld:
-        names = ", ".join(applied.withheld)
-        console.print(
-            f"Not created in a keyspace that mailmend did not make (--complete does): {names}", soft_wrap=True
-        )
-    elif not applied.created:
-        console.print("Nothing was missing.")
-    show_recognition(keyspace, applied.recognition)
+        write_json(rollout_json(rollout, script, sizes) | {"statements": statements_of(rollout, script)})
+    else:
+        show_rollout(rollout, script, sizes)

@@ -76,7 +76,7 @@ def test_line_ends_do_not_matter() -> None:
 
 def test_migrations_are_ordered_by_number_whatever_order_they_are_found_in() -> None:
     """The chain is the same."""
-    there, back = folder(SHOP), folder(dict(reversed(SHOP.items())))
+    there, back = folder(SHOP), folder(dict(reversed(list(SHOP.items()))))
     assert [one.chain for one in there] == [one.chain for one in back]
     assert [one.number for one in back] == [1, 2, 3, 4]
 

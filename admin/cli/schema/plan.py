@@ -1,0 +1,58 @@
+"""`mailmend schema plan`: what an apply would run, with the risk of every statement. Writes nothing."""
+
+from typing import Any
+
+import click
+
+from admin.cli.options import connection_options
+from admin.cli.schema.migration_options import plan_options
+from admin.cli.schema.planned import Sizes, order_of, risky, rollout_json, show_rollout, statements_of
+from admin.migrating import history_of
+from admin.output import write_json
+from admin.settings import ConnectionSettings
+from admin.wiring import Place, open_place
+from cql.rollout import Rollout, past_of, plan_rollout, script_of
+from model.errors import ExitCode
+
+_EPILOG = """\b
+Examples:
+  mailmend schema plan                                 what is pending; CQL that cqlsh takes, risks as comments
+  mailmend schema plan --phase pre                     what is due before the new software is rolled out
+  mailmend schema plan --migrations db --keyspace shop your own tables
+
+\b
+Exit codes: 0 there is nothing to do, 1 there is something to do, 2 wrong use (a file that cannot be run, or that was
+changed after it was applied), 4 the cluster cannot be reached."""
+
+
+@click.command(epilog=_EPILOG)
+@plan_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@connection_options
+def plan(connection: ConnectionSettings, *, as_json: bool, **options: Any) -> int:
+    """Show what an apply would run: each statement, what it risks, and why. Writes nothing."""
+    order = order_of(connection, options)
+    with open_place(connection) as place:
+        rollout = plan_rollout(place.cluster, past_of(history_of(place)), order)
+        script, sizes = script_of(place.cluster, order), sizes_for(place, rollout)
+    code = exit_code(rollout)
+    if as_json:
+        shown = rollout_json(rollout, script, sizes)
+        write_json(shown | {"statements": statements_of(rollout, script), "exit": code})
+    else:
+        show_rollout(rollout, script, sizes)
+    return code
+
+
+def exit_code(rollout: Rollout) -> int:
+    """Whether there is something to do: run it, or adopt the keyspace first."""
+    return int(ExitCode.FINE if rollout.empty and not rollout.foreign else ExitCode.DRIFT)
+
+
+def sizes_for(place: Place, rollout: Rollout) -> Sizes:
+    """The tables' sizes, where they matter."""
+    if not risky(rollout):
+        return {}
+    from cql.estimates import sizes_in  # noqa: PLC0415 - brings the driver
+
+    return sizes_in(place.cluster, place.connection.keyspace)

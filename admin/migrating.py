@@ -1,0 +1,154 @@
+"""Where migrations are wired to a cluster: the ledger's history, the lease, the nodes, the progress."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+from admin.output import stderr_console
+from admin.progress import progress_on
+from admin.wiring import Place, owner_name
+from cql.agreement import WAIT_SECONDS, Agreement
+from cql.applying import ensure_ledger
+from cql.history import History
+from cql.introspect import live_schema
+from cql.migration_files import read_folder, shipped
+from cql.migrator import STATEMENT_SECONDS
+from cql.replication import Replication
+from cql.rollout import Means, lease_name, past_of
+from model.errors import LeaseHeld, WrongUse
+from model.history import Unlock
+from model.history_tables import HISTORY_TABLES
+from model.migration_plan import Past
+from model.migrations import Migration
+from repair.leases import TTL_SECONDS, Lease, Leases, sure_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long things may take, and who has to take part.
+
+    Attributes:
+        statement: one statement; the lease is looked at to outlive it.
+        agreement: the nodes, until they agree on the schema.
+        lease: how long the lease outlives an applier that was killed.
+        require_all: whether nodes that are down are waited for.
+    """
+
+    statement: timedelta = timedelta(seconds=STATEMENT_SECONDS)
+    agreement: timedelta = timedelta(seconds=WAIT_SECONDS)
+    lease: timedelta = timedelta(seconds=TTL_SECONDS)
+    require_all: bool = False
+
+    def __post_init__(self) -> None:
+        """A lease that ends before a statement may would be refused at the first one."""
+        if sure_seconds(self.lease.total_seconds()) < self.statement.total_seconds():
+            raise WrongUse(
+                f"a lease of {self.lease.total_seconds():g} s does not surely outlive a statement of "
+                f"{self.statement.total_seconds():g} s",
+                mend="Give a longer --lease, or a shorter --statement-timeout.",
+            )
+
+
+def migrations_in(folder: Path | None) -> tuple[Migration, ...]:
+    """The migrations of the folder; our own where none is named."""
+    return shipped() if folder is None else read_folder(folder)
+
+
+def history_of(place: Place) -> History | None:
+    """The history of the keyspace, where the ledger has one; reading it creates nothing."""
+    ledger = place.connection.ledger_keyspace
+    live = live_schema(place.cluster, ledger)
+    if any(live.table(table.name) is None for table in HISTORY_TABLES):
+        return None
+    return _history(place)
+
+
+@contextmanager
+def means_to_migrate(place: Place, patience: Patience, replication: Replication | None) -> Iterator[Means]:
+    """What a rollout works with.
+
+    Args:
+        place: the cluster and its keyspaces.
+        patience: the limits.
+        replication: of a keyspace that does not exist yet; the ledger gets the same.
+    """
+    from cql.schema_nodes import SchemaNodes  # noqa: PLC0415 - brings the driver
+
+    connection = place.connection
+
+    def open_history() -> History:
+        ensure_ledger(place.cluster, connection.ledger_keyspace, connection.keyspace, replication)
+        return _history(place)
+
+    def leasing() -> Leases:
+        return Leases(
+            place.cluster.keyspace(connection.ledger_keyspace),
+            place.clock,
+            owner_name(),
+            round(patience.lease.total_seconds()),
+        )
+
+    nodes, waited = SchemaNodes(place.cluster), patience.agreement.total_seconds()
+    agreement = Agreement(nodes, place.clock, waited, patience.require_all)
+    with progress_on(stderr_console(), place.clock) as progress:
+        yield Means(
+            place.cluster,
+            place.clock,
+            agreement,
+            progress,
+            history_of(place),
+            open_history,
+            leasing,
+            patience.statement.total_seconds(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the ledger tells of one keyspace's schema: its past, who is at work, and whose work was ended by force."""
+
+    past: Past = field(default_factory=Past)
+    lease: Lease | None = None
+    unlocks: tuple[Unlock, ...] = ()
+
+
+def told_of(place: Place) -> Told:
+    """What the ledger tells; reading it creates nothing."""
+    history = history_of(place)
+    return Told(past_of(history), standing_lease(place), history.unlocks()) if history else Told()
+
+
+def standing_lease(place: Place) -> Lease | None:
+    """Who is changing the keyspace's schema now."""
+    if history_of(place) is None:
+        return None
+    return place.leases().holder(lease_name(place.connection.keyspace))
+
+
+def unlock(place: Place, reason: str) -> Unlock | None:
+    """End the lease by force, and write down whose it was, who ended it, and why; None where nobody holds it."""
+    history = _history(place)
+    ended = place.leases().force_release(lease_name(place.connection.keyspace), reason)
+    if ended is None:
+        return None
+    since = f"{ended.acquired_at:%Y-%m-%d %H:%M:%S}"
+    return history.unlocked(f"{ended.owner}, since {since} UTC", reason)
+
+
+@contextmanager
+def named_way_out(keyspace: str) -> Iterator[None]:
+    """Where another holds the lease, say what ends it when its holder is known to be gone."""
+    try:
+        yield
+    except LeaseHeld as held:
+        see = f"See how far it is with: mailmend schema history --keyspace {keyspace}."
+        unlock = f"mailmend schema force-unlock --keyspace {keyspace} --reason 'its holder is gone: ...'"
+        raise LeaseHeld(held.what, mend=f"{held.mend} {see} Where it surely is gone: {unlock}") from held
+
+
+def _history(place: Place) -> History:
+    ledger = place.cluster.keyspace(place.connection.ledger_keyspace)
+    return History(ledger, place.clock, place.connection.keyspace, owner_name(), version("mailmend"))

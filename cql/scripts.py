@@ -1,0 +1,54 @@
+"""How the statements of migrations are spelled for one keyspace on one server.
+
+As their authors wrote them, except for one choice: how the big message tables of our own migrations are compacted.
+"""
+
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from cql.ddl_text import ddl_cql
+from cql.parser import parse
+from cql.render import ServerVersion
+from cql.sending import qualified, sent
+from model.catalog import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice
+from model.ddl import CreateTable, Parsed
+from model.migrations import Migration
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The spelling of statements.
+
+    Args:
+        choice: of the compaction, for migrations that leave it open; None for anybody else's migrations.
+    """
+
+    keyspace: str
+    server: ServerVersion
+    choice: CompactionChoice | None = None
+
+    def shown(self, migration: Migration, position: int) -> str:
+        """The statement as a plan shows it, to be read or piped into cqlsh."""
+        text, parsed = self._chosen(migration, position)
+        return f"{qualified(text, parsed, self.keyspace)};"
+
+    def sent(self, migration: Migration, position: int, attempt: UUID) -> str:
+        """The statement as the server gets it; the same for every repetition of the attempt."""
+        text, parsed = self._chosen(migration, position)
+        return sent(text, parsed, self.keyspace, attempt)
+
+    def _chosen(self, migration: Migration, position: int) -> tuple[str, Parsed]:
+        """The text that holds the statement, and the statement in it.
+
+        Raises:
+            WrongUse: the server is too old for the compaction.
+        """
+        parsed = migration.statements[position]
+        statement = parsed.statement
+        if self.choice is None or not isinstance(statement, CreateTable) or statement.table.compaction != TWCS_MESSAGES:
+            return migration.text, parsed
+        table = replace(statement.table, compaction=MESSAGE_COMPACTIONS[self.choice])
+        if table == statement.table:
+            return migration.text, parsed
+        text = ddl_cql(replace(statement, table=table), self.keyspace, self.server)
+        return text, parse(text)[0]
