@@ -1,0 +1,205 @@
+"""What each compaction costs on these very rows: their history is written again, settles, and is read.
+
+The copy stands in a Cassandra of its own, in one keyspace for each choice, side by side. Time order counts: additions
+and later changes of flags reach the disk in as many flushes as there are waves, so SSTables form as they did. Then
+mailboxes are opened and messages looked up, in turn in every keyspace, so that no choice gets the warmer machine.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from admin.sampling import SampledMessage
+from admin.trial_plan import TABLES, history_of, read_cost, reads_of, trial_tables, turned, waves_of, writes_of
+from cql.render import keyspace_cql, table_cql
+from cql.replication import Replication
+from cql.statements import render
+from model.catalog import CompactionChoice
+from model.compaction_advice import ReadCost, TrialResult
+from model.operations import Read
+from repair.clock import MICROS
+from repair.findings import Progress
+from repair.ports import Clock
+
+if TYPE_CHECKING:
+    from cql.session import CassandraCluster, Keyspace
+
+CHOICES: Final = tuple(CompactionChoice)
+
+WAVES: Final = 40
+"""Flushes of the whole history: enough for several levels of SSTables, and for two in each window of two years."""
+
+READS: Final = 200
+"""Mailboxes opened, and messages looked up, in each keyspace."""
+
+ROUNDS: Final = 3
+"""How often each is read; the best time counts, since what else this machine does only ever adds to it."""
+
+SETTLE_SECONDS_MAX: Final = 120.0
+TRACES_SECONDS_MAX: Final = 10.0
+"""How long the traces of one batch are waited for: a busy node drops some of them."""
+
+_LOOK_SECONDS: Final = 0.25
+_QUIET_LOOKS: Final = 4
+_MIB: Final = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class TrialNode:
+    """The Cassandra that holds the copy, and the folder of its SSTables where that is known."""
+
+    cluster: "CassandraCluster"
+    sstables: Path | None = None
+
+    def disk_bytes(self, keyspace: str) -> int:
+        """What the keyspace takes on disk: by its files, or in whole MiB by what the node says."""
+        if self.sstables is not None:
+            return sum(file.stat().st_size for file in (self.sstables / keyspace).glob("*/*-*-*") if file.is_file())
+        rows = self.cluster.query("SELECT keyspace_name, mebibytes FROM system_views.disk_usage")
+        return sum(row["mebibytes"] * _MIB for row in rows if row["keyspace_name"] == keyspace)
+
+    def rewritten_bytes(self, keyspace: str) -> int:
+        """What compaction has read and written again."""
+        rows = self.cluster.query("SELECT keyspace_name, bytes_in FROM system.compaction_history")
+        return sum(row["bytes_in"] or 0 for row in rows if row["keyspace_name"] == keyspace)
+
+    def compacting(self, keyspaces: frozenset[str]) -> bool:
+        """Whether an SSTable of those keyspaces is being merged now."""
+        rows = self.cluster.query("SELECT keyspace_name FROM system_views.sstable_tasks")
+        return any(row["keyspace_name"] in keyspaces for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One trial: a node, a name in front of its keyspaces, a clock, someone who is told how far it is."""
+
+    node: TrialNode
+    clock: Clock
+    progress: Progress
+    prefix: str = "trial"
+    waves: int = WAVES
+    reads: int = READS
+
+    def run(self, messages: Sequence[SampledMessage]) -> tuple[TrialResult, ...]:
+        """Create, replay, settle, read; whatever happens, the keyspaces are dropped again."""
+        try:
+            self._create()
+            self._replay(messages)
+            self._settle()
+            return self._measure(messages)
+        finally:
+            self._drop()
+
+    def keyspace_of(self, choice: CompactionChoice) -> str:
+        """The keyspace in which that choice is tried."""
+        return f"{self.prefix}_{choice.value}"
+
+    def _create(self) -> None:
+        self.progress.stage("creating the copy's tables", len(CHOICES) * len(TABLES))
+        one_copy = Replication("SimpleStrategy", {"replication_factor": "1"})
+        self._drop()
+        for choice in CHOICES:
+            name = self.keyspace_of(choice)
+            self.node.cluster.execute_ddl(keyspace_cql(name, one_copy))
+            for table in trial_tables(choice):
+                self.node.cluster.execute_ddl(table_cql(name, table))
+                self.progress.advance(1)
+
+    def _drop(self) -> None:
+        for choice in CHOICES:
+            self.node.cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {self.keyspace_of(choice)}")
+
+    def _replay(self, messages: Sequence[SampledMessage]) -> None:
+        events = history_of(messages)
+        self.progress.stage("replaying their history", len(events))
+        places = [self._tables(choice) for choice in CHOICES]
+        for wave in waves_of(events, self.waves):
+            writes = [write for _, number, changed in wave for write in writes_of(messages[number], changed=changed)]
+            for error in (error for place in places for error in place.write_all(writes)):
+                if error is not None:
+                    raise error
+            self._flush()
+            self.progress.advance(len(wave))
+
+    def _flush(self) -> None:
+        """A memtable that may grow a millisecond old at most is flushed at once: how to ask for it over CQL alone."""
+        for milliseconds in (1, 0):
+            for choice in CHOICES:
+                for table in TABLES:
+                    self.node.cluster.execute_ddl(
+                        f"ALTER TABLE {self.keyspace_of(choice)}.{table.name} "
+                        f"WITH memtable_flush_period_in_ms = {milliseconds}"
+                    )
+
+    def _settle(self) -> None:
+        """Wait until nothing has been merged for a while."""
+        self.progress.stage("letting compaction settle")
+        names = frozenset(self.keyspace_of(choice) for choice in CHOICES)
+        deadline, quiet = self.clock.micros() + int(SETTLE_SECONDS_MAX * MICROS), 0
+        while quiet < _QUIET_LOOKS and self.clock.micros() < deadline:
+            self.clock.sleep(_LOOK_SECONDS)
+            quiet = 0 if self.node.compacting(names) else quiet + 1
+
+    def _measure(self, messages: Sequence[SampledMessage]) -> tuple[TrialResult, ...]:
+        mailbox, message = (self._costs(reads) for reads in reads_of(messages, self.reads))
+        return tuple(
+            TrialResult(
+                choice,
+                mailbox[choice],
+                message[choice],
+                self.node.disk_bytes(self.keyspace_of(choice)),
+                self.node.rewritten_bytes(self.keyspace_of(choice)),
+            )
+            for choice in CHOICES
+        )
+
+    def _costs(self, reads: Sequence[Read]) -> dict[CompactionChoice, ReadCost]:
+        taken = self._timed(reads)
+        self.progress.stage("tracing the same reads", len(reads) * len(CHOICES))
+        return {choice: read_cost(self._counted(choice, reads), taken[choice]) for choice in CHOICES}
+
+    def _timed(self, reads: Sequence[Read]) -> dict[CompactionChoice, list[int]]:
+        """Microseconds of each read in each keyspace: every keyspace in turn, another one first each time."""
+        self.progress.stage(f"reading {reads[0].table.spelling if reads else 'nothing'}", len(reads))
+        places = {choice: self._tables(choice) for choice in CHOICES}
+        taken: dict[CompactionChoice, list[int]] = {choice: [] for choice in CHOICES}
+        for number, read in enumerate(reads):
+            rounds = [self._round(places, read, number + again) for again in range(ROUNDS)]
+            for choice in CHOICES:
+                taken[choice].append(min(times[choice] for times in rounds))
+            self.progress.advance(1)
+        return taken
+
+    def _round(self, places: "Mapping[CompactionChoice, Keyspace]", read: Read, by: int) -> dict[CompactionChoice, int]:
+        times = {}
+        for choice in turned(CHOICES, by):
+            began = self.clock.micros()
+            places[choice].read(read)
+            times[choice] = self.clock.micros() - began
+        return times
+
+    def _counted(self, choice: CompactionChoice, reads: Sequence[Read]) -> list[int]:
+        """SSTables that each read took rows from, as the node's own trace says."""
+        from cql.nodes import traced  # noqa: PLC0415 - the driver may be missing where no trial runs
+
+        name = self.keyspace_of(choice)
+        traces = [traced(self.node.cluster, render(name, read), read.key) for read in reads]
+        deadline = self.clock.micros() + int(TRACES_SECONDS_MAX * MICROS)
+        counted = []
+        for trace in traces:
+            counted.append(self._sstables(trace, deadline))
+            self.progress.advance(1)
+        return [one for one in counted if one is not None]
+
+    def _sstables(self, trace: UUID, deadline: int) -> int | None:
+        """The node writes a trace down a moment after it answered."""
+        from cql.nodes import sstables_of  # noqa: PLC0415 - as above
+
+        while (found := sstables_of(self.node.cluster, trace)) is None and self.clock.micros() < deadline:
+            self.clock.sleep(_LOOK_SECONDS)
+        return found
+
+    def _tables(self, choice: CompactionChoice) -> "Keyspace":
+        return self.node.cluster.keyspace(self.keyspace_of(choice))
