@@ -1,0 +1,121 @@
+"""Awkward mail of the real world, loaded from every kind of folder: stored byte for byte, or refused by name."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from cql.session import connect
+from model.catalog import MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
+from model.operations import Read
+from repair.blobs import FileBlobs
+from tests.support.awkward import AWKWARD, mbox_of, quoted
+from tests.support.commands import CommandLine, command_line, contact_of
+from tests.support.keyspaces import LEDGER, created, dropped
+from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
+from tests.support.servers import CassandraServer
+
+pytestmark = pytest.mark.cassandra
+
+FOLDER = Path(__file__).parents[1] / "data" / "mail"
+REAL: Mapping[str, bytes] = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.txt"))}
+MAILS: Mapping[str, bytes] = {**REAL, **AWKWARD}
+
+
+@pytest.fixture(scope="module")
+def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
+    """One keyspace for all tests, and one for their ledger."""
+    name = f"g_real_{uuid4().hex[:8]}"
+    with connect(contact_of(cassandra)) as cluster:
+        created(cluster, f"{name}_ledger", LEDGER)
+        yield mail_keyspace(cluster, name)
+        dropped(cluster, (name, f"{name}_ledger"))
+
+
+@pytest.fixture
+def mailmend(cassandra: CassandraServer, keyspace: MailKeyspace, tmp_path: Path) -> CommandLine:
+    """A shell that knows the cluster and both keyspaces, with a home of its own."""
+    names = {"MAILMEND_KEYSPACE": keyspace.name, "MAILMEND_LEDGER_KEYSPACE": f"{keyspace.name}_ledger"}
+    return command_line(tmp_path, cassandra, **names, **QUIET)
+
+
+def an_mbox(directory: Path) -> tuple[Path, list[bytes]]:
+    """All of them in one file, and each as it stands there."""
+    path = directory / "all.mbox"
+    path.write_bytes(mbox_of(MAILS))
+    return path, [quoted(content) for content in MAILS.values()]
+
+
+def a_maildir(directory: Path) -> tuple[Path, list[bytes]]:
+    """One file each; the odd ones are new."""
+    path = directory / "Maildir"
+    for name in ("cur", "new", "tmp"):
+        (path / name).mkdir(parents=True)
+    for number, (name, content) in enumerate(MAILS.items()):
+        folder, info = ("cur", ":2,S") if name in REAL else ("new", "")
+        (path / folder / f"17000{number:05}.{number}.host{info}").write_bytes(content)
+    return path, list(MAILS.values())
+
+
+def eml_files(directory: Path) -> tuple[Path, list[bytes]]:
+    """Files as CPython ships them, under the name that mail programs give theirs."""
+    path = directory / "letters"
+    path.mkdir()
+    for name, content in MAILS.items():
+        (path / f"{name}.eml").write_bytes(content)
+    return path, list(MAILS.values())
+
+
+def one_eml(directory: Path) -> tuple[Path, list[bytes]]:
+    """A single file, the largest."""
+    path, content = directory / "letter.eml", max(REAL.values(), key=len)
+    path.write_bytes(content)
+    return path, [content]
+
+
+@pytest.mark.parametrize("make", [an_mbox, a_maildir, eml_files, one_eml])
+def test_every_mail_is_stored_as_it_is(
+    mailmend: CommandLine,
+    keyspace: MailKeyspace,
+    tmp_path: Path,
+    make: Callable[[Path], tuple[Path, list[bytes]]],
+) -> None:
+    """Nothing refused, nothing lagging, no byte changed, and all that follows from them agrees."""
+    path, contents = make(tmp_path)
+    name = make.__name__
+
+    ended = mailmend("load", str(path), "--user", "ann", "--mailbox", name, "--json")
+
+    assert (ended.code, ended.json["stored"], ended.json["lagged"]) == (0, len(contents), 0), ended.err
+    assert sorted(stored(keyspace, name, tmp_path / "data" / "mailmend" / "blobs")) == sorted(contents)
+    assert mailmend("check", "--engine", "local", "--delay", "0", "--json").json["findings"] == {}
+
+
+def test_what_cannot_be_stored_is_named(mailmend: CommandLine, keyspace: MailKeyspace, tmp_path: Path) -> None:
+    """A file that is gone, one that is no mail: the rest is stored, the sums add up."""
+    path, contents = eml_files(tmp_path)
+    (path / "gone.eml").symlink_to(tmp_path / "nowhere")
+    shutil.copy(FOLDER / "README.md", path)
+
+    ended = mailmend("load", str(path), "--user", "ann", "--mailbox", "partly", "--json")
+
+    assert (ended.code, ended.json["stored"], ended.json["refused"]) == (3, len(contents), 1)
+    assert [name in ended.err for name in ("gone.eml", "README.md")] == [True, True]
+    assert len(stored(keyspace, "partly", tmp_path / "data" / "mailmend" / "blobs")) == len(contents)
+
+
+def test_the_real_ones_are_there() -> None:
+    """A few dozen, or the others prove nothing."""
+    assert len(REAL) == 48
+
+
+def stored(keyspace: MailKeyspace, mailbox: str, blobs: Path) -> list[bytes]:
+    """The bytes of every message of a mailbox of ann's, by way of the mirror, the content rows and the blobs."""
+    tables, store = keyspace.tables, FileBlobs(blobs)
+    (path,) = tables.read(Read(MAILBOX_PATH, ("#private", "ann", mailbox)))
+    ids = [seen.row["messageid"] for seen in tables.read(Read(MESSAGE_ID, (path.row["mailboxid"],)))]
+    answers = tables.read_all([Read(MESSAGE_V3, (message_id,)) for message_id in ids])
+    rows = [seen.row for answer in answers if isinstance(answer, list) for seen in answer]
+    return [store.get(row["headercontent"]) + store.get(row["bodycontent"]) for row in rows]
