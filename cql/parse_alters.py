@@ -60,17 +60,17 @@ def create_type(stream: Stream) -> CreateType:
     unless = if_not_exists(stream)
     name = stream.named("the name of a type")
     stream.expect("(")
-    fields = [_field(stream)]
-    while stream.accept(","):
-        if stream.sees(")"):
-            continue
+    fields: dict[str, tuple[str, str]] = {}
+    while not fields or stream.accept(","):
         token = stream.next
+        if fields and stream.sees(")"):
+            continue
         added = _field(stream)
-        if name_of(added[0]) in {name_of(spelling) for spelling, _ in fields}:
+        if name_of(added[0]) in fields:
             raise stream.wrong(f"the field {added[0]} stands here a second time", token)
-        fields.append(added)
+        fields[name_of(added[0])] = added
     stream.expect(")")
-    return CreateType(name, UserType(name.spelling, tuple(fields)), unless)
+    return CreateType(name, UserType(name.spelling, tuple(fields.values())), unless)
 
 
 def _field(stream: Stream) -> tuple[str, str]:

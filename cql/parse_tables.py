@@ -6,35 +6,32 @@ place.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from cql.lexer import Token
 from cql.parse_options import options
 from cql.parse_terms import conditions, terms_until
 from cql.parse_types import cql_type
+from cql.spacing import spaced
 from cql.stream import Stream
 from model.ddl import CreateTable, CreateView, View
 from model.names import name_of
 from model.options import with_options
 from model.table import Column, Kind, Table
 
-_OPENING, _CLOSING = ("(", "[", "{", ".", "-"), (")", "]", "}", ".", ",", ":")
-_COMPARING = ("=", "<", ">", "<=", ">=", "!=", ",")
-_UPPER = ("AND", "IS", "NOT", "NULL", "IN", "TOKEN")
-_BEFORE_BRACKETS = ("IN", "AND", "CONTAINS", "KEY", "LIKE", "BETWEEN")
-
 
 @dataclass(slots=True)
 class Body:
     """What was read of a table so far."""
 
-    columns: list[Column] = field(default_factory=list)
+    columns: dict[str, Column] = field(default_factory=dict)
+    """By name, as the server knows it."""
     partition: list[Token] = field(default_factory=list)
     clustering: list[Token] = field(default_factory=list)
 
-    def column(self, name: str) -> Column | None:
-        """The column of that name."""
-        return next((column for column in self.columns if column.name == name), None)
+    @property
+    def key(self) -> tuple[Token, ...]:
+        """Where the key names its columns."""
+        return (*self.partition, *self.clustering)
 
 
 def if_not_exists(stream: Stream) -> bool:
@@ -71,9 +68,9 @@ def _part(stream: Stream, body: Body) -> None:
     if token.word != "KEY" and stream.ahead(1).word == "KEY" and stream.ahead(2).text == "(":
         raise stream.unexpected("PRIMARY KEY")
     column = column_definition(stream)
-    if body.column(column.name):
+    if column.name in body.columns:
         raise stream.wrong(f"the column {column.spelling} stands here a second time", token)
-    body.columns.append(column)
+    body.columns[column.name] = column
     if stream.sees("PRIMARY"):
         stream.expect("PRIMARY", "KEY")
         _only_key(stream, body, token)
@@ -92,13 +89,13 @@ def column_definition(stream: Stream) -> Column:
 
 
 def column_mask(stream: Stream) -> str:
-    """Take what follows MASKED WITH, as it stands."""
-    begin = stream.next.start
+    """Take what follows MASKED WITH, and give it in one spelling."""
+    first = stream.position
     if not stream.accept("DEFAULT"):
         stream.qualified("a function")
         stream.expect("(")
         terms_until(stream, ")")
-    return stream.text[begin : stream.last_end]
+    return spaced(stream.taken_since(first))
 
 
 def _only_key(stream: Stream, body: Body, token: Token) -> None:
@@ -140,9 +137,9 @@ def _key_columns(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]]
     descending = _descending(stream, body, order)
     seen: set[str] = set()
     columns = []
-    for token in (*body.partition, *body.clustering):
+    for place, token in enumerate(body.key):
         name = name_of(token.text)
-        column = body.column(name)
+        column = body.columns.get(name)
         if column is None:
             raise stream.wrong(f"the key names {token.text}, which is no column of the table", token)
         if name in seen:
@@ -150,7 +147,7 @@ def _key_columns(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]]
         if column.kind is Kind.STATIC:
             raise stream.wrong(f"the static column {token.text} cannot be part of the key", token)
         seen.add(name)
-        kind = Kind.PARTITION if token in body.partition else Kind.CLUSTERING
+        kind = Kind.PARTITION if place < len(body.partition) else Kind.CLUSTERING
         columns.append(Column(column.spelling, column.type, kind, descending=name in descending, mask=column.mask))
     return columns
 
@@ -168,8 +165,8 @@ def _descending(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]])
 
 
 def _others(body: Body) -> list[Column]:
-    key = {name_of(token.text) for token in (*body.partition, *body.clustering)}
-    return [column for column in body.columns if column.name not in key]
+    key = {name_of(token.text) for token in body.key}
+    return [column for name, column in body.columns.items() if name not in key]
 
 
 def create_view(stream: Stream) -> CreateView:
@@ -185,36 +182,21 @@ def create_view(stream: Stream) -> CreateView:
     where = _where(stream) if stream.accept("WHERE") else ""
     stream.expect("PRIMARY", "KEY")
     _key(stream, body)
-    for token in (*body.partition, *body.clustering):
-        if not body.column(name_of(token.text)):
-            body.columns.append(Column(token.text, ""))
+    for token in body.key:
+        body.columns.setdefault(name_of(token.text), Column(token.text, ""))
     return CreateView(name, View(_table(stream, name.spelling, body), base.spelling, where, every), unless)
 
 
-def _selected(stream: Stream) -> list[Column]:
+def _selected(stream: Stream) -> dict[str, Column]:
     """The columns that a view selects, their types unknown."""
     tokens = _names(stream)
     for token in tokens:
         stream.place("column", token)
-    return [Column(token.text, "") for token in tokens]
+    return {name_of(token.text): Column(token.text, "") for token in tokens}
 
 
 def _where(stream: Stream) -> str:
     """The condition, in one spelling."""
     first = stream.position
     conditions(stream)
-    return _spaced(stream.taken_since(first))
-
-
-def _spaced(tokens: Sequence[Token]) -> str:
-    """The tokens as a person would write them: spaces around words and comparisons, none inside brackets."""
-    text = _shown(tokens[0])
-    for before, token in pairwise(tokens):
-        called = token.text in {"(", "["} and before.word not in _BEFORE_BRACKETS and before.text not in _COMPARING
-        tight = called or before.text in _OPENING or token.text in _CLOSING
-        text += _shown(token) if tight else f" {_shown(token)}"
-    return text
-
-
-def _shown(token: Token) -> str:
-    return token.word if token.word in _UPPER else token.text
+    return spaced(stream.taken_since(first))

@@ -94,7 +94,8 @@ def _bracketed(stream: Stream) -> None:
         stream.expect("(")
         cql_type(stream)
         stream.expect(")")
-        _operand(stream)
+        with stream.nested():
+            _operand(stream)
         return
     stream.expect("(")
     terms_until(stream, ")")

@@ -153,15 +153,15 @@ def _unknown(stream: Stream) -> CqlSyntaxError:
 
 def _notes(stream: Stream, first: Token, before: int) -> tuple[str, ...]:
     """The comments right before a statement: none of them stands after an empty line, or behind another statement."""
-    lines: list[str] = []
-    below = first.start
-    for comment in reversed(stream.comments_until(first.start)):
-        behind = before and "\n" not in stream.text[before : comment.start]
-        if comment.start < before or behind or stream.text.count("\n", comment.end, below) > 1:
+    comments = stream.comments_until(first.start)
+    line_end = stream.text.find("\n", before) if before else 0
+    behind = len(stream.text) if line_end < 0 else line_end
+    below, kept = first.start, len(comments)
+    for comment in reversed(comments):
+        if comment.start < behind or stream.text.count("\n", comment.end, below) > 1:
             break
-        lines[:0] = _lines(comment)
-        below = comment.start
-    return tuple(lines)
+        below, kept = comment.start, kept - 1
+    return tuple(line for comment in comments[kept:] for line in _lines(comment))
 
 
 def _lines(comment: Token) -> list[str]:

@@ -238,12 +238,21 @@ def option_text(literal: str) -> str:
     return map_literal(pairs) if pairs else literal
 
 
+_PERCENTILE = re.compile(r"(\d+(?:\.\d+)?)p(?:ercentile)?", re.IGNORECASE)
+
+
 def option_says(expected: str, found: str) -> bool:
     """Whether the live option says at least what is expected: servers add their own defaults to a map."""
     if expected.startswith("{"):
         return pairs_of(expected).items() <= pairs_of(found).items()
-    texts = text_of(expected), text_of(found)
+    texts = _retry(text_of(expected)), _retry(text_of(found))
     return texts[0] == texts[1] or (_number(texts[0]) is not None and _number(texts[0]) == _number(texts[1]))
+
+
+def _retry(text: str) -> str:
+    """A speculative retry as servers tell it: `99PERCENTILE` is `99p`."""
+    found = _PERCENTILE.fullmatch(text)
+    return f"{float(found[1]):g}p" if found else text
 
 
 def _number(text: str) -> float | None:

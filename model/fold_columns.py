@@ -6,8 +6,8 @@ from dataclasses import replace
 from model.cql_types import parse_type
 from model.ddl import AddColumns, DropColumns, Index, Name, RenameColumns, View
 from model.errors import SchemaRefused
-from model.fitting import column_problem, expanded, returns
-from model.held import find_table, find_type, find_view, indexes_of, table_of, views_of, with_table, with_view
+from model.fitting import column_problem, expanded, is_user_type, returns
+from model.held import find_table, find_view, indexes_of, table_of, views_of, with_table, with_view
 from model.names import name_of
 from model.options import COMPACT_STORAGE
 from model.references import columns_of, renamed_in
@@ -99,7 +99,7 @@ def _drop_problem(schema: Schema, table: Table, spelling: str, column: Column | 
         return f"it has no column {spelling}"
     if column.in_key:
         return f"{spelling} is part of the key, which cannot be changed"
-    if find_type(schema, parse_type(column.type).name) is not None:
+    if is_user_type(parse_type(column.type)):
         return f"{spelling} is of a user type that is not frozen, which cannot be dropped"
     return _in_the_way(schema, table, column) or _viewed(schema, table, spelling)
 

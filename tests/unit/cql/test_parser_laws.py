@@ -1,0 +1,151 @@
+"""Laws of the language: what is rendered is read back, however it is written; no text does harm, or takes long."""
+
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cql.ddl_text import ddl_cql
+from cql.lexer import Kind, tokens_of
+from cql.parser import parse
+from model.ddl import Statement
+from model.errors import CqlSyntaxError
+from tests.support.statements import STATEMENTS, written_otherwise
+
+WRITES = (
+    "INSERT INTO k.t (a, \"B\") VALUES (1, {'x': [1.5, -2], 'y': [now(), ?]}) IF NOT EXISTS USING TTL 5",
+    "UPDATE t USING TIMESTAMP 5 SET a = a + {1}, b['x'] = 0xaf, c.f = (int) :v WHERE k IN (1, 2) IF a != null",
+    "BEGIN UNLOGGED BATCH DELETE a, b[1] FROM t WHERE k = 1 AND (c, d) > (1, 'x'); APPLY BATCH",
+    "CREATE FUNCTION f (x int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS $$ return x; // ' $$",
+)
+STATEMENT_TEXTS = st.one_of(STATEMENTS.map(lambda one: ddl_cql(one, None)), st.sampled_from(WRITES))
+
+
+@given(STATEMENTS)
+def test_what_is_rendered_is_read_back(statement: Statement) -> None:
+    """Every kind of statement, names in quotes, nested types, odd texts."""
+    (parsed,) = parse(ddl_cql(statement, None))
+    assert parsed.statement == statement
+
+
+@given(STATEMENTS, st.data())
+def test_white_space_comments_and_the_case_of_keywords_say_nothing(statement: Statement, data: st.DataObject) -> None:
+    """A statement is the same however it is written."""
+    text = data.draw(written_otherwise(ddl_cql(statement, None)))
+    (parsed,) = parse(text)
+    assert parsed.statement == statement
+
+
+@given(st.lists(STATEMENT_TEXTS, max_size=4))
+def test_spans_give_back_the_text(texts: list[str]) -> None:
+    """What a span covers is the statement, whole and alone; parts and names lie inside."""
+    text = "\n".join(f"-- {number}\n{one.removesuffix(';')};" for number, one in enumerate(texts))
+    parsed = parse(text)
+    assert len(parsed) == len(texts)
+    for number, (one, source) in enumerate(zip(parsed, texts, strict=True)):
+        assert text[one.span.start : one.span.end] == source.removesuffix(";")
+        assert one.notes == (str(number),)
+        for span in (*one.places.values(), *([one.name_at] if one.name_at else [])):
+            assert one.span.start <= span.start < span.end <= one.span.end
+    assert all(one.span.end <= other.span.start for one, other in pairwise(parsed))
+
+
+@given(st.text() | st.text(alphabet="(){}[]<>'\"$-/*;:.,= aPIS0x1\n"))
+def test_any_text_is_read_or_refused_at_its_place(text: str) -> None:
+    """Never another exception; the place is in the text."""
+    error = _refusal(text)
+    if error is not None:
+        lines = text.split("\n")
+        assert 1 <= error.line <= len(lines)
+        assert 1 <= error.column <= len(lines[error.line - 1]) + 1
+
+
+def _refusal(text: str) -> CqlSyntaxError | None:
+    try:
+        parse(text)
+    except CqlSyntaxError as error:
+        return error
+    return None
+
+
+@given(st.lists(STATEMENT_TEXTS, min_size=1, max_size=3), st.data())
+def test_a_damaged_statement_is_read_or_refused(texts: list[str], data: st.DataObject) -> None:
+    """Tokens lost, doubled or swapped."""
+    words = [token.text for text in texts for token in tokens_of(text)]
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(words) - 1))
+        words[place : place + 1] = data.draw(st.sampled_from([[], [words[place]] * 2, ["("], [words[0]], ["'"]]))
+        if not words:
+            return
+    error = _refusal(" ".join(words))
+    assert error is None or error.problem
+
+
+@given(st.text())
+def test_tokens_cover_the_text_but_for_white_space(text: str) -> None:
+    """Nothing is lost between two of them."""
+    try:
+        tokens = list(tokens_of(text))
+    except CqlSyntaxError:
+        return
+    for before, after in pairwise(tokens):
+        assert not text[before.end : after.start].strip(" \t\r\n")
+        assert text[after.start : after.end] == after.text
+    assert tokens[-1].kind is Kind.END
+
+
+def _calls(act: Callable[[], Any]) -> int:
+    """How many functions are called, as a measure of work that no clock disturbs."""
+    count = 0
+
+    def seen(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(seen)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def _many(part: str, count: int) -> str:
+    return ", ".join(part.format(number) for number in range(count))
+
+
+LONG: dict[str, Callable[[int], str]] = {
+    "statements": lambda n: "DROP TABLE t;" * n,
+    "columns": lambda n: f"CREATE TABLE t (k int PRIMARY KEY{''.join(f', c{i} int' for i in range(n))})",
+    "key columns": lambda n: f"CREATE TABLE t ({_many('c{} int', n)}, PRIMARY KEY ({_many('c{}', n)}))",
+    "fields": lambda n: f"CREATE TYPE t ({_many('f{} int', n)})",
+    "options": lambda n: f"ALTER TABLE t WITH {' AND '.join(f'o{i} = 1' for i in range(n))}",
+    "values": lambda n: f"INSERT INTO t (a) VALUES ([{', '.join(['1'] * n)}])",
+    "sums": lambda n: f"UPDATE t SET a = {' + '.join(['a'] * n)} WHERE k = 1",
+    "signs": lambda n: f"UPDATE t SET a = {'- ' * n} 1 WHERE k = 1",
+    "comments": lambda n: "-- note\n" * n + "DROP TABLE t",
+    "comments that say nothing": lambda n: "/**/" * n,
+    "brackets": lambda n: f"INSERT INTO t (a) VALUES ({'[' * n}",
+    "types": lambda n: f"CREATE TABLE t (a {'list<' * n}",
+    "casts": lambda n: f"INSERT INTO t (a) VALUES ({'(int) ' * n} 1)",
+    "quotes": lambda n: "'" * (2 * n + 1),
+    "dollars": lambda n: "$$ $" * (2 * n + 1),
+    "stars": lambda n: "/*" + "* /" * n,
+    "batch": lambda n: f"BEGIN BATCH {'DELETE FROM t WHERE k = 1; ' * n} APPLY BATCH",
+    "relations": lambda n: f"DELETE FROM t WHERE {' AND '.join(['a = 1'] * n)}",
+    "semicolons": lambda n: ";" * n,
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_twice_the_text_takes_twice_the_work(text: Callable[[int], str]) -> None:
+    """Linear in whatever there is much of."""
+    _refusal(text(10))  # what is worked out once
+    one, two = (_calls(lambda n=n: _refusal(text(n))) for n in (300, 600))
+    assert two <= 2.2 * one + 100
