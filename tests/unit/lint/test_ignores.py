@@ -1,0 +1,128 @@
+"""What may stand, with a reason: in settings and in comments; without a reason nothing may."""
+
+from typing import Any
+
+import pytest
+
+from cql.lint_sources import statements_of
+from model.errors import WrongUse
+from model.lint.ignores import Ignore, notes_among, notes_of, parse_ignore, unused_among, unused_notes, with_reasons
+from model.lint.rules import lint, rules_named
+from tests.support.linting import subject_of, table, windows
+
+REASON = "it may"
+
+
+def reasoned(text: str, *ignores: Ignore) -> list[tuple[str, str, str | None, bool]]:
+    """(rule, table, reason, in the file) of what is found."""
+    subject = subject_of(text)
+    found = with_reasons(lint(subject), notes_among(subject.statements), ignores)
+    return [(one.rule.id, one.table, one.ignored, one.noted) for one in found]
+
+
+def test_a_note_covers_its_statement_and_the_table_that_it_creates() -> None:
+    """Also where a later statement is pointed at; other rules and tables count as before."""
+    text = (
+        f"-- lint: ignore T1, T13: {REASON}\n"
+        + table("a", gc_grace_seconds=1)
+        + f"ALTER TABLE a WITH compaction = {windows(5)};"
+        + table("b", compaction=windows(5))
+    )
+    found = [one for one in reasoned(text) if one[0] in {"T1", "T13", "T8"}]
+    assert found == [
+        ("T8", "a", None, False),
+        ("T1", "a", REASON, True),
+        ("T13", "a", REASON, True),
+        ("T1", "b", None, False),
+        ("T13", "b", None, False),
+    ]
+
+
+def test_a_note_before_a_data_statement_covers_just_that() -> None:
+    """The next delete is found."""
+    columns = "k int, c int, PRIMARY KEY (k, c)"
+    text = table("a", columns, compaction=windows()) + (
+        f"-- lint: ignore T4: {REASON}\nDELETE FROM a WHERE k = 1;\n\nDELETE FROM a WHERE k = 2;"
+    )
+    assert [one[2] for one in reasoned(text) if one[0] == "T4"] == [REASON, None]
+
+
+def test_ignores_cover_a_table_in_any_case_or_all_tables() -> None:
+    """And a note in the file is the nearer reason."""
+    text = table("a", gc_grace_seconds=1) + f"-- LINT: Ignore T8: near\n{table('b', gc_grace_seconds=1)}"
+    assert reasoned(text, Ignore("T8", "A", "one")) == [("T8", "a", "one", False), ("T8", "b", "near", True)]
+    assert reasoned(text, Ignore("T8", "", "all")) == [("T8", "a", "all", False), ("T8", "b", "near", True)]
+    assert reasoned(text, Ignore("T1", "a", "other")) == [("T8", "a", None, False), ("T8", "b", "near", True)]
+
+
+def test_what_covers_nothing_is_told() -> None:
+    """So that it can go."""
+    text = f"-- lint: ignore T1: {REASON}\n{table('a', gc_grace_seconds=1)}"
+    subject = subject_of(text)
+    found, notes = lint(subject), notes_among(subject.statements)
+    assert [str(note) for note in unused_notes(notes, found)] == ["schema.cql: T1"]
+    idle = (Ignore("T8", "b", REASON), Ignore("T1", "", REASON), Ignore("T8", "a", REASON))
+    assert [str(one) for one in unused_among(idle, found)] == ["T8 at b", "T1"]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "lint: ignore T5",
+        "lint: ignore T5:",
+        "lint: ignore T5:   ",
+        "lint: ignore : why",
+        "lint: ignore",
+        "lint: ignore five: why",
+    ],
+)
+def test_a_note_without_rule_or_reason_is_refused(note: str) -> None:
+    """With its file, its words, and how to write it."""
+    (placed,) = statements_of({"a.cql": f"-- {note}\n{table()}"})
+    with pytest.raises(WrongUse, match=r"a\.cql: the comment 'lint: ignore.*(no reason|as its rule)") as refused:
+        notes_of(placed)
+    assert "-- lint: ignore T5: rows" in refused.value.mend
+
+
+@pytest.mark.parametrize("comment", ["ignore T5: why", "please lint: ignore T5: why", "lint", "about lint: T5"])
+def test_other_comments_are_comments(comment: str) -> None:
+    """Only what begins as a note is one."""
+    (placed,) = statements_of({"a.cql": f"-- {comment}\n{table()}"})
+    assert notes_of(placed) == ()
+
+
+def test_a_comment_apart_from_the_statement_is_no_note() -> None:
+    """An empty line parts them."""
+    text = f"-- lint: ignore T8: {REASON}\n\n{table('a', gc_grace_seconds=1)}"
+    assert reasoned(text) == [("T8", "a", None, False)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "at", "reason", "why"),
+    [
+        (None, "t", REASON, "as its rule"),
+        ("five", "t", REASON, "as its rule"),
+        ("T5", 5, REASON, "as its table"),
+        ("T5", "t", None, "gives no reason"),
+        ("T5", "t", "  ", "gives no reason"),
+        ("T5", "t", 5, "gives no reason"),
+    ],
+)
+def test_an_ignore_of_settings_is_refused_in_words(rule: Any, at: Any, reason: Any, why: str) -> None:
+    """Whatever somebody wrote into the file."""
+    with pytest.raises(WrongUse, match=why):
+        parse_ignore(rule, at, reason)
+
+
+def test_reasons_are_told_on_one_line() -> None:
+    """However they were broken."""
+    assert parse_ignore(" T5 ", " t ", "first\n   second") == Ignore("T5", "t", "first second")
+
+
+def test_an_unknown_rule_is_refused_wherever_rules_are_named() -> None:
+    """T25 has the form of a rule and is none."""
+    with pytest.raises(WrongUse, match="there is no rule 'T25'"):
+        rules_named(["T1", "T25"])
+    with pytest.raises(WrongUse, match="there is no rule 'X'"):
+        rules_named([], ["x"])
+    assert [rule.id for rule in rules_named(["t5", "T1"], ["T5"])] == ["T1"]

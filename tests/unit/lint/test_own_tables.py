@@ -1,0 +1,84 @@
+"""Our own tables lint clean, but for what is given a reason; and no reason is kept that nothing needs."""
+
+from pathlib import Path
+
+import pytest
+
+import cql
+from admin.linting import LintOrder, lint_files, lint_schema
+from model.catalog import SCHEMA, CompactionChoice, compacted
+from model.catalog_ignores import CATALOG_IGNORES
+from model.errors import ExitCode
+from model.history_tables import HISTORY_TABLES
+from model.ledger_tables import LEDGER_TABLES
+from model.lint.finding import Severity
+from model.lint.ignores import unused_among
+from model.lint.known import known_of
+from model.lint.servers import Release
+from model.lint.subject import Subject
+from model.schema import Schema
+from model.table import Compaction
+from tests.support.james import SCHEMA_FILE
+
+CQL = Path(cql.__file__).parent
+ORDER = LintOrder("apache_james", level=Severity.NOTE)
+LEDGER = Schema((), tuple({table.name: table for table in (*LEDGER_TABLES, *HISTORY_TABLES)}.values()))
+
+
+def subject_of(schema: Schema, release: Release = Release.CASSANDRA_5_0) -> Subject:
+    """A schema of ours with what is known of it."""
+    return Subject(schema, "ks", release=release, knowledge=known_of(schema))
+
+
+@pytest.mark.parametrize("release", [Release.CASSANDRA_4_0, Release.CASSANDRA_4_1, Release.CASSANDRA_5_0])
+@pytest.mark.parametrize("schema", [SCHEMA, LEDGER], ids=["catalog", "ledger"])
+def test_catalog_and_ledger_lint_clean(schema: Schema, release: Release) -> None:
+    """Not even a note, on every server that is served."""
+    report = lint_schema(subject_of(schema, release), ORDER)
+    assert [(one.rule.id, one.table, one.text) for one in report.open] == []
+    assert report.ignored
+
+
+@pytest.mark.parametrize("choice", [CompactionChoice.UNIFIED, CompactionChoice.LEVELED])
+def test_other_compactions_need_fewer_reasons(choice: CompactionChoice) -> None:
+    """What is let stand for time windows is not found without them."""
+    schema = Schema(SCHEMA.types, compacted(SCHEMA.tables, choice))
+    report = lint_schema(subject_of(schema), ORDER)
+    assert report.open == ()
+    assert {one.rule.id for one in report.ignored} == {"T8", "T14", "T15", "T20", "T21"}
+
+
+@pytest.mark.parametrize("path", [CQL / "schema.cql", CQL / "migrations"], ids=["schema.cql", "migrations"])
+def test_our_files_lint_clean(path: Path) -> None:
+    """Not even a note; and what is let stand is the same as in the catalog."""
+    report = lint_files([path], ORDER)
+    catalog = lint_schema(subject_of(SCHEMA), ORDER)
+    assert [(one.rule.id, one.table, one.text) for one in report.open] == []
+    assert report.exit is ExitCode.FINE
+    assert {(one.rule.id, one.table) for one in report.ignored} == {(one.rule.id, one.table) for one in catalog.ignored}
+
+
+def test_no_reason_is_kept_in_vain() -> None:
+    """Every ignore covers something that is found."""
+    found = [one for schema in (SCHEMA, LEDGER) for one in lint_schema(subject_of(schema), ORDER).findings]
+    assert unused_among(CATALOG_IGNORES, found) == ()
+    assert len(set(CATALOG_IGNORES)) == len(CATALOG_IGNORES)
+
+
+def test_reasons_about_windows_of_30_days_say_nothing_of_windows_of_an_hour() -> None:
+    """A keyspace of mail whose windows somebody changed is told all."""
+    hours = Compaction("TimeWindowCompactionStrategy", {"compaction_window_unit": "HOURS"})
+    tables = tuple(
+        type(table)(table.spelling, table.columns, table.comment, hours, table.options)
+        if table.name == "messagev3"
+        else table
+        for table in SCHEMA.tables
+    )
+    report = lint_schema(subject_of(Schema(SCHEMA.types, tables)), ORDER)
+    assert {(one.rule.id, one.table) for one in report.open} >= {("T1", "messageV3"), ("T3", "messageV3")}
+
+
+def test_the_keyspace_of_james_has_one_thing_to_tell() -> None:
+    """As James 3.8.1 made it: without data centres."""
+    report = lint_files([SCHEMA_FILE], LintOrder("apache_james"))
+    assert [one.rule.id for one in report.open] == ["T16"]

@@ -1,0 +1,110 @@
+"""Where findings point, in which order they come, and which statements belong to which keyspace."""
+
+from cql.lint_sources import statements_of
+from model.lint.finding import Hit
+from model.lint.history import subjects_of
+from model.lint.placing import spot_of
+from model.lint.rules import RULES, lint, rules_named
+from model.lint.subject import Subject
+from model.schema import Schema
+from model.table import Column, Compaction, Kind, Table
+from tests.support.linting import FILE, findings, pointed_at, subject_of, table, windows
+
+TEXT = (
+    table("a", "k int, v boolean, PRIMARY KEY (k)")
+    + f"ALTER TABLE a WITH compaction = {windows()};\n"
+    + f"ALTER TABLE a WITH compaction = {windows(2)};\n"
+)
+
+
+def test_the_last_statement_that_says_so_is_pointed_at() -> None:
+    """An option that is set again counts where it is set last."""
+    found = findings(TEXT, "T1")
+    assert [one.statement for one in found] == [2]
+    assert pointed_at(TEXT, found) == ["compaction"]
+    assert found[0].file == FILE
+
+
+def test_columns_are_pointed_at_where_they_were_added() -> None:
+    """A column that a later statement adds stands there."""
+    text = table("a", "k int, PRIMARY KEY (k)", compaction=windows()) + "ALTER TABLE a ADD seen boolean;"
+    found = findings(text, "T5")
+    assert [one.statement for one in found] == [1]
+    assert pointed_at(text, found) == ["seen"]
+
+
+def test_what_is_not_there_points_at_the_table() -> None:
+    """The default of an option stands nowhere; the name of its table does."""
+    subject = subject_of(TEXT)
+    assert spot_of(subject, Hit("a", "", points=(("option", "read_repair"),)))[0] == 0
+    assert spot_of(subject, Hit("nowhere", "")) == (None, None)
+
+
+def test_findings_come_in_the_order_of_the_text() -> None:
+    """Whatever rule found them, and whatever table they are about."""
+    text = table("b", gc_grace_seconds=1) + table("a", gc_grace_seconds=1, compaction=windows())
+    found = lint(subject_of(text), rules_named(["T8", "T1", "T13"]))
+    assert [(one.table, one.rule.id) for one in found] == [("b", "T8"), ("a", "T8"), ("a", "T1"), ("a", "T13")]
+
+
+def test_a_live_schema_has_no_places() -> None:
+    """There is no text: findings come by table and rule."""
+    key = (Column("k", "int", Kind.PARTITION),)
+    tables = tuple(Table(name, key, compaction=Compaction("TimeWindowCompactionStrategy")) for name in ("b", "a"))
+    found = lint(Subject(Schema((), tables), "ks"), rules_named(["T1", "T3"]))
+    assert [(one.table, one.rule.id, one.file, one.span) for one in found] == [
+        ("a", "T1", None, None),
+        ("a", "T3", None, None),
+        ("b", "T1", None, None),
+        ("b", "T3", None, None),
+    ]
+
+
+def test_each_keyspace_is_a_subject_of_its_own() -> None:
+    """By the name in the statement, else by USE, else the one that is run against; USE ends with its file."""
+    texts = {
+        "1.cql": "CREATE TABLE a (k int PRIMARY KEY); USE other; CREATE TABLE b (k int PRIMARY KEY);"
+        "CREATE TABLE third.c (k int PRIMARY KEY);",
+        "2.cql": "CREATE TABLE d (k int PRIMARY KEY); INSERT INTO other.b (k) VALUES (1);",
+    }
+    subjects = subjects_of(statements_of(texts), "ks")
+    assert [(one.keyspace, [held.name for held in one.schema.tables]) for one in subjects] == [
+        ("ks", ["a", "d"]),
+        ("other", ["b"]),
+        ("third", ["c"]),
+    ]
+    assert [len(one.statements) for one in subjects] == [2, 2, 1]
+
+
+def test_a_batch_belongs_to_the_keyspace_that_its_writes_name() -> None:
+    """A batch itself names none."""
+    text = "BEGIN BATCH INSERT INTO other.b (k) VALUES (1); APPLY BATCH; BEGIN BATCH APPLY BATCH;"
+    assert [one.keyspace for one in subjects_of(statements_of({"1": text}), "ks")] == ["other", "ks"]
+
+
+def test_files_are_one_history() -> None:
+    """A later file builds on what an earlier one made."""
+    texts = {"1": table(compaction=windows()), "2": "ALTER TABLE t WITH default_time_to_live = 86400;"}
+    (subject,) = subjects_of(statements_of(texts), "ks")
+    assert lint(subject, rules_named(["T1"])) == ()
+    assert [one.file for one in lint(subject, rules_named(["T2"]))] == ["1"]
+
+
+def test_names_in_quotes_keep_their_case() -> None:
+    """A table in quotes is another one than without."""
+    text = (
+        table('"T"', "k int, PRIMARY KEY (k)", compaction=windows())
+        + 'DELETE FROM t WHERE k = 1; DELETE FROM "T" WHERE k = 1;'
+    )
+    assert [one.statement for one in findings(text, "T4")] == [2]
+
+
+def test_rules_are_named_and_in_order() -> None:
+    """T1 to T24 without a gap, then ours."""
+    assert [rule.id for rule in RULES] == [*(f"T{number}" for number in range(1, 25)), "K1", "K2"]
+    for rule in RULES:
+        assert rule.title
+        assert not rule.title.endswith(".")
+        assert rule.reason.endswith(".")
+        assert rule.fix.endswith(".")
+        assert rule.reference.startswith("https://cassandra.apache.org/doc/")
