@@ -14,25 +14,9 @@ from model.cql_types import normal_type
 from model.difference import index_text, view_text
 from model.names import name_of
 from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.table import Column, Table
 
 _DIGITS = 16
-
-SCHEMA_BASELINE = Table(
-    "schema_baseline",
-    (
-        Column("keyspaceName", "text", Kind.PARTITION),
-        Column("generation", "text"),
-        Column("fingerprint", "text"),
-        Column("objects", "frozen<map<text,text>>"),
-        Column("migrations", "frozen<list<text>>"),
-        Column("adoptedAt", "timestamp"),
-        Column("owner", "text"),
-        Column("toolVersion", "text"),
-    ),
-    comment="Keyspaces that mailmend did not make and has taken over: what each was at that moment",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Baseline:

@@ -25,6 +25,8 @@ from model.ddl import (
     Statement,
 )
 from model.difference import Aspect, Difference, compaction_option, differences
+from model.errors import SchemaRefused
+from model.fold import fold
 from model.names import name_of
 from model.risk import Assessment, Risk, assess
 from model.schema import Schema
@@ -88,14 +90,30 @@ class Gap:
 
 
 def changes(gap: Gap) -> tuple[SchemaChange, ...]:
-    """What takes the live schema to the expected one, in an order in which it can run."""
-    return (
-        *_drops_of_views_and_indexes(gap),
-        *_types(gap),
-        *_tables(gap),
-        *_creations_of_indexes_and_views(gap),
-        *(_drops_of_tables_and_types(gap) if gap.removes else ()),
-    )
+    """What takes the live schema to the expected one, in an order in which it can run.
+
+    All of it is rehearsed on the live schema as a value: what the server would refuse is left to a person.
+    """
+    return tuple(_rehearsed(gap.live, _steps(gap)))
+
+
+def _steps(gap: Gap) -> Iterator[SchemaChange]:
+    yield from _drops_of_views_and_indexes(gap)
+    yield from _types(gap)
+    yield from _tables(gap)
+    yield from _creations_of_indexes_and_views(gap)
+    if gap.removes:
+        yield from _drops_of_tables_and_types(gap)
+
+
+def _rehearsed(schema: Schema, steps: Iterator[SchemaChange]) -> Iterator[SchemaChange]:
+    for step in steps:
+        try:
+            schema = fold(schema, step.statement) if step.statement else schema
+        except SchemaRefused as refused:
+            yield _manual(step.owner, _REFUSED.format(what=refused.what))
+        else:
+            yield step
 
 
 def _manual(owner: str, how: str) -> SchemaChange:
@@ -181,7 +199,7 @@ def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
     once = {column.name: column for column in found.dropped}
     added = tuple(one for one in missing if _kind_of(once.get(one.name, one)) == _kind_of(one))
     if unexpected and gap.removes:
-        yield _columns_dropped(gap, wanted, unexpected)
+        yield gap.step(wanted.spelling, DropColumns(Name(wanted.spelling), unexpected))
     if added:
         yield gap.step(wanted.spelling, AddColumns(Name(wanted.spelling), added))
     for column in missing:
@@ -194,15 +212,6 @@ def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
 
 def _kind_of(column: Column) -> tuple[str, object]:
     return normal_type(column.type), column.kind
-
-
-def _columns_dropped(gap: Gap, table: Table, columns: tuple[str, ...]) -> SchemaChange:
-    gone = {name_of(one.owner) for one in gap.of(Aspect.DIFFERENT_VIEW, Aspect.UNEXPECTED_VIEW)}
-    views = [one.table for one in gap.live.views if name_of(one.base) == table.name]
-    standing = ", ".join(view.spelling for view in views if view.name not in gone)
-    if standing:
-        return _manual(table.spelling, _VIEW_IN_THE_WAY.format(view=standing, columns=", ".join(columns)))
-    return gap.step(table.spelling, DropColumns(Name(table.spelling), columns))
 
 
 def _options(gap: Gap, wanted: Table, *, of_view: bool = False) -> Iterator[SchemaChange]:
@@ -220,24 +229,8 @@ def _drops_of_tables_and_types(gap: Gap) -> Iterator[SchemaChange]:
         yield gap.step(one.owner, Drop(Dropped.TABLE, Name(one.owner)))
     unexpected = {name_of(one.owner) for one in gap.of(Aspect.UNEXPECTED_TYPE)}
     for user_type in reversed(gap.live.types):
-        if user_type.name in unexpected and not _still_used(gap, user_type):
+        if user_type.name in unexpected:
             yield gap.step(user_type.spelling, Drop(Dropped.TYPE, Name(user_type.spelling)))
-        elif user_type.name in unexpected:
-            yield _manual(user_type.spelling, _TYPE_IN_USE.format(name=user_type.spelling))
-
-
-def _still_used(gap: Gap, user_type: UserType) -> bool:
-    """Whether a column or type that stays, for it can only be changed by hand, has the type."""
-    tables = [table for table in gap.live.tables if gap.expected.table(table.name)]
-    kept = [one for one in gap.live.types if gap.expected.user_type(one.name)]
-    texts = [column.type for table in tables for column in table.columns if _stays(gap, table, column)]
-    return any(_uses(text, user_type) for text in (*texts, *(text for one in kept for _, text in one.fields)))
-
-
-def _stays(gap: Gap, table: Table, column: Column) -> bool:
-    wanted = gap.expected.table(table.name)
-    by_hand = {one.owner for one in gap.of(Aspect.DIFFERENT_KEY, Aspect.DIFFERENT_ORDER)}
-    return wanted is not None and (column.name in wanted or wanted.spelling in by_hand)
 
 
 def _table_by_hand(gap: Gap, table: Table) -> str:
@@ -256,6 +249,7 @@ def _kind_text(column: Column) -> str:
     return f"{normal_type(column.type)} ({column.kind.value})"
 
 
+_REFUSED = "The server would refuse it as things stand: {what}. Change by hand what stands against it, then plan again."
 _REBUILT = (
     "While nothing writes: drop {name}, create it anew with mailmend schema apply --complete, then fill it again from "
     "the truth with mailmend repair messages."
@@ -272,5 +266,3 @@ _TYPE_BY_HAND = (
     "The fields of {name} cannot be taken away, reordered, retyped, or added to while a key holds it: create a type of "
     "another name, add columns of it, copy the cells, then drop the old ones."
 )
-_TYPE_IN_USE = "{name} cannot be dropped before the columns that have it are changed by hand."
-_VIEW_IN_THE_WAY = "The view {view} stands in the way: drop it, drop {columns}, then create the view again."

@@ -8,7 +8,7 @@ before-images. Source: facts about James 3.8.1 (its own DDL), 3.9, August and Se
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from model.catalog import IMAP_UID, MAIL_TABLES, MESSAGE_COMPACTIONS, SCHEMA, CompactionChoice, compacted
+from model.catalog import IMAP_UID, MAIL_TABLES, MESSAGE_COMPACTIONS, MESSAGES, SCHEMA, CompactionChoice, compacted
 from model.catalog_beside import BESIDE_TABLES
 from model.difference import Aspect, Difference, differences
 from model.schema import Schema
@@ -90,6 +90,9 @@ _OLD_THREADS = (
     ),
 )
 
+REBUILDABLE = frozenset(one.table.spelling for one in MESSAGES.projections if one is not MESSAGES.content)
+"""Tables that a repair can fill again from the truth."""
+
 NEWEST = Generation("September 2026 (JAMES-4225)", SCHEMA)
 AUGUST_2026 = Generation(
     "August 2026",
@@ -164,12 +167,12 @@ def was_made_here(live: Schema) -> bool:
 
 
 def _judged(generation: Generation, live: Schema, *, made_here: bool) -> Recognition:
-    tables = compacted(generation.schema.tables, _chosen_compaction(live))
+    tables = compacted(generation.schema.tables, chosen_compaction(live))
     drift, notes = judge(Schema(generation.schema.types, tables), live, made_here=made_here)
     return Recognition(generation, made_here, drift, notes)
 
 
-def _chosen_compaction(live: Schema) -> CompactionChoice:
+def chosen_compaction(live: Schema) -> CompactionChoice:
     """The choice that the live truth was created with; the default where it is none of ours."""
     found = live.table(IMAP_UID.name)
     strategy = found.compaction.strategy if found and found.compaction else ""

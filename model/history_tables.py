@@ -52,5 +52,19 @@ SCHEMA_UNLOCK = Table(
     ),
     comment="Leases of schema changes that a person ended by force, and why",
 )
+SCHEMA_BASELINE = Table(
+    "schema_baseline",
+    (
+        Column("keyspaceName", "text", _P),
+        Column("generation", "text"),
+        Column("fingerprint", "text"),
+        Column("objects", "frozen<map<text,text>>"),
+        Column("migrations", "frozen<list<text>>"),
+        Column("adoptedAt", "timestamp"),
+        Column("owner", "text"),
+        Column("toolVersion", "text"),
+    ),
+    comment="Keyspaces that mailmend did not make and has taken over: what each was at that moment",
+)
 
-HISTORY_TABLES = (SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK)
+HISTORY_TABLES = (SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK, SCHEMA_BASELINE)

@@ -1,0 +1,235 @@
+"""Taking a keyspace over and giving it back, on twins: what the ledger then holds, and that a kill leaves a way on."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cql.adopting import adopt, forget, look_at
+from cql.baselines import Baselines
+from cql.history import History
+from cql.james_version import VersionWritten, version_step, write_version
+from cql.memory import MemoryTables, Surround
+from cql.migration_files import shipped
+from cql.statements import Operation
+from model.adoption import Standing
+from model.baselines import digests, fingerprint_of
+from model.catalog import SCHEMA
+from model.catalog_beside import SCHEMA_VERSION
+from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, SchemaMismatch, UnknownKeyspace, UnsafeRequest
+from model.generations import JAMES_3_8, NEWEST
+from model.history import State
+from model.history_tables import SCHEMA_BASELINE
+from model.operations import PutIfAbsent, Scan
+from model.schema import Schema
+from repair.leases import Leases
+from tests.support.clock import VirtualClock
+from tests.support.schema_twin import SchemaTwin
+from tests.support.schemas import served, without_tables
+
+KEYSPACE = "mail"
+MIGRATIONS = shipped()
+JAMES = served(JAMES_3_8.schema)
+
+
+class Scene:
+    """A server with one keyspace, and a ledger in memory."""
+
+    def __init__(self, live: Schema = JAMES) -> None:
+        self.clock = VirtualClock()
+        self.server = SchemaTwin(mail=live)
+        self.rows = MemoryTables(self.clock.micros)
+        self.history = History(self.rows, self.clock, KEYSPACE, "ann@host pid 1", "1.0")
+        self.leases = Leases(self.rows, self.clock, "ann@host pid 1")
+
+    def adopt(self) -> None:
+        """Take it over."""
+        self.opened = adopt(self.server, self.history, self.leases, MIGRATIONS)
+
+    def states(self) -> list[State]:
+        """The states of the history."""
+        return [one.state for one in self.history.entries()]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """A keyspace of James 3.8.1."""
+    return Scene()
+
+
+def test_adopting_writes_the_baseline_and_every_migration_as_there_already(scene: Scene) -> None:
+    """The generation, the fingerprint of the live schema, who and when; the server is told nothing."""
+    # Given a keyspace that can be adopted
+    assert look_at(scene.server, KEYSPACE, scene.history)[0].standing is Standing.ADOPTABLE
+
+    # When it is adopted
+    scene.adopt()
+
+    # Then the ledger says so, and nothing was changed
+    adoption, baseline = look_at(scene.server, KEYSPACE, scene.history)
+    assert adoption.standing is Standing.ADOPTED
+    assert baseline is not None
+    assert baseline.generation == "3.8.1"
+    assert baseline.fingerprint == fingerprint_of(digests(JAMES))
+    assert baseline.migrations == tuple(str(one.file) for one in MIGRATIONS)
+    assert baseline.owner == "ann@host pid 1"
+    assert scene.states() == [State.BASELINE] * len(MIGRATIONS)
+    assert {one.note for one in scene.history.entries()} == {"adopted as 3.8.1"}
+    assert scene.server.carried_out == []
+
+
+def test_adopting_twice_changes_nothing(scene: Scene) -> None:
+    """The second returns the baseline of the first, though the keyspace has changed since."""
+    scene.adopt()
+    first = scene.opened
+    scene.clock.advance(60)
+    scene.server.keyspaces[KEYSPACE] = served(NEWEST.schema)
+    scene.adopt()
+    assert scene.opened == first
+
+
+def test_forgetting_leaves_nothing_behind(scene: Scene) -> None:
+    """The keyspace can be adopted again, as what it is then; forgetting twice says that there was nothing."""
+    scene.adopt()
+    assert forget(scene.history, scene.leases) == scene.opened
+    assert scene.states() == []
+    assert look_at(scene.server, KEYSPACE, scene.history)[0].standing is Standing.ADOPTABLE
+    assert forget(scene.history, scene.leases) is None
+    scene.server.keyspaces[KEYSPACE] = served(NEWEST.schema)
+    scene.adopt()
+    assert scene.opened.generation == NEWEST.name
+
+
+def test_what_was_migrated_since_is_not_forgotten(scene: Scene) -> None:
+    """Its history would be lost with the baseline."""
+    scene.adopt()
+    scene.history.begin(MIGRATIONS[0], scene.clock.new_uuid(), scene.history.entries()[0])
+    with pytest.raises(UnsafeRequest, match="0001_pre"):
+        forget(scene.history, scene.leases)
+    assert look_at(scene.server, KEYSPACE, scene.history)[0].standing is Standing.ADOPTED
+
+
+def test_forgetting_what_was_never_adopted_keeps_a_history_of_our_own() -> None:
+    """Migrations that were applied are nobody's baseline."""
+    scene = Scene(served(SCHEMA, made_here=True))
+    scene.history.begin(MIGRATIONS[0], scene.clock.new_uuid(), None)
+    assert forget(scene.history, scene.leases) is None
+    assert scene.states() == [State.RUNNING]
+
+
+@pytest.mark.parametrize(
+    ("live", "standing"),
+    [
+        (served(SCHEMA, made_here=True), Standing.OURS),
+        (without_tables(JAMES, "modseq"), Standing.HALF_MADE),
+        (Schema((), ()), Standing.EMPTY),
+    ],
+    ids=["ours", "half made", "empty"],
+)
+def test_what_became_another_while_we_waited_is_not_adopted(live: Schema, standing: Standing) -> None:
+    """The look under the lease decides, and nothing is written."""
+    scene = Scene(live)
+    assert look_at(scene.server, KEYSPACE, scene.history)[0].standing is standing
+    with pytest.raises(UnsafeRequest, match=standing.value):
+        scene.adopt()
+    assert scene.states() == []
+
+
+def test_while_the_schema_is_being_changed_nobody_adopts(scene: Scene) -> None:
+    """The lease of schema changes is one."""
+    with scene.leases.held("schema mail", "schema apply"), pytest.raises(LeaseHeld, match="schema apply"):
+        scene.adopt()
+    assert scene.states() == []
+
+
+def test_a_keyspace_that_is_not_there_is_told() -> None:
+    """With the name of the next command."""
+    with pytest.raises(UnknownKeyspace, match="mailmend schema apply"):
+        look_at(SchemaTwin(), KEYSPACE, None)
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("ending", ["adopt", "forget"])
+@pytest.mark.parametrize("survived", range(1, 2 + len(MIGRATIONS)))
+def test_whoever_is_killed_on_the_way_leaves_a_way_on(scene: Scene, survived: int, ending: str) -> None:
+    """After any number of writes: not adopted yet, and the same command ends it; forgetting ends it as well."""
+    # Given an adopter who died after so many writes, the lease's the first of them
+    alive = scene.rows.surround
+    scene.rows.surround = _dying(survived)
+    with pytest.raises(Killed):
+        scene.adopt()
+    scene.rows.surround = alive
+    scene.clock.advance(120)
+
+    # Then nothing counts as adopted, and either way leads out
+    assert look_at(scene.server, KEYSPACE, scene.history)[0].standing is Standing.ADOPTABLE
+    if ending == "adopt":
+        scene.adopt()
+        assert scene.states() == [State.BASELINE] * len(MIGRATIONS)
+    else:
+        assert forget(scene.history, scene.leases) is None
+        assert scene.states() == []
+
+
+def _dying(survived: int) -> Surround:
+    """So many writes are carried out; from then on the process does nothing any more."""
+    left = [survived]
+
+    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, PutIfAbsent):
+            left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        return carry_out()
+
+    return surround
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_a_doubtful_answer_is_settled_by_the_row_itself(scene: Scene, carried_out: bool) -> None:
+    """The baseline that was written counts; one that was not is told, and nothing else is claimed."""
+    alive, baselines = scene.rows.surround, Baselines(scene.rows, KEYSPACE)
+
+    def doubtful(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if not isinstance(operation, PutIfAbsent) or operation.table is not SCHEMA_BASELINE:
+            return alive(operation, carry_out)
+        if carried_out:
+            carry_out()
+        raise DoubtfulWrite("no answer")
+
+    scene.rows.surround = doubtful
+    if carried_out:
+        scene.adopt()
+        assert baselines.get() == scene.opened
+        return
+    with pytest.raises(LeaseLost, match="meanwhile"):
+        scene.adopt()
+    assert baselines.get() is None
+
+
+def test_a_version_is_written_as_james_writes_it_and_can_be_taken_back() -> None:
+    """A row of its own under a time-based key; the same version twice is one row."""
+    clock = VirtualClock()
+    rows = MemoryTables(clock.micros)
+    step = version_step(JAMES, KEYSPACE, rows, JAMES_3_8, 12)
+    assert (step.before, step.assumed, step.after) == (None, 8, 12)
+
+    written = write_version(rows, clock, step)
+    assert written.key is not None
+    assert written.key.version == 1
+    assert list(rows.scan(Scan(SCHEMA_VERSION, ("key", "value")))) == [{"key": written.key, "value": 12}]
+    assert written.undo("mail") == f"DELETE FROM mail.schemaversion WHERE key = {written.key} AND value = 12;"
+
+    again = write_version(rows, clock, version_step(JAMES, KEYSPACE, rows, JAMES_3_8, 12))
+    assert again == VersionWritten(again.step)
+    assert again.undo("mail") == ""
+    assert len(list(rows.scan(Scan(SCHEMA_VERSION, ("key",))))) == 1
+
+
+def test_where_there_is_no_table_of_versions_none_is_written() -> None:
+    """The mail keyspace gets no table for it."""
+    with pytest.raises(SchemaMismatch, match="schemaversion"):
+        version_step(without_tables(JAMES, "schemaversion"), KEYSPACE, MemoryTables(VirtualClock().micros), NEWEST, 12)
