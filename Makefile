@@ -40,6 +40,7 @@ check: $(STAMP) verify ## Lint, types, layers and doors; seconds
 verify: $(STAMP) ## What is generated is up to date
 	$(UV) lock --check --quiet
 	$(RUN)/python -m cql.render --check
+	$(RUN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james
 
 bench: $(STAMP) ## Measure side by side in one run: make bench MESSAGES=100000
 	$(RUN)/python -m tests.bench --messages $(or $(MESSAGES),1000000) $(ARGS)

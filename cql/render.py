@@ -83,13 +83,13 @@ def schema_cql(keyspace: str, schema: Schema, server: ServerVersion = CASSANDRA_
     yield from (table_cql(keyspace, table, server) for table in schema.tables)
 
 
-def schema_file_text() -> str:
+def schema_file_text(keyspace: str = KEYSPACE) -> str:
     """What `cql/schema.cql` should hold."""
     head = (
         "-- The tables of the mail keyspace, rendered from model/catalog.py: change the catalog, not this file.\n"
         "-- `mailmend schema apply` creates them, with your own keyspace, replication and compaction."
     )
-    statements = (keyspace_cql(KEYSPACE, in_every_data_centre(1)), *schema_cql(KEYSPACE, SCHEMA))
+    statements = (keyspace_cql(keyspace, in_every_data_centre(1)), *schema_cql(keyspace, SCHEMA))
     return "\n\n".join((head, *statements)) + "\n"
 
 

@@ -10,6 +10,7 @@ from enum import Enum, StrEnum
 
 from model.catalog import FAMILIES, MAILBOX, MAILBOX_PATH, MESSAGES
 from model.catalog_beside import EVENT_STORE, SCHEMA_VERSION
+from model.history_tables import HISTORY_TABLES
 from model.ledger_tables import LEDGER_TABLES, REPAIR_LAG, REPAIR_LEASE
 from model.projections import Family
 from model.table import Table
@@ -121,11 +122,16 @@ def _filled(family: Family) -> Iterator[Table]:
 LOOKED_AT = _names(table for family in FAMILIES for table in _looked_at(family))
 MENDED = _names(table for family in FAMILIES for table in _mended(family))
 FILLED = _names(_filled(MESSAGES))
-LEDGER = _names(LEDGER_TABLES)
+HISTORY = _names(HISTORY_TABLES)
+LEDGER = tuple(name for name in _names(LEDGER_TABLES) if name not in HISTORY)
 QUEUE_TABLES = ("enqueuedMailsV4", "deletedMailsV2", "browseStart", "contentStart", "dueMails", EVENT_STORE.spelling)
 """The tables of the distributed mail queue; James's names but for dueMails (DESIGN section 4 "Queue")."""
 
-READER = Role("reader", "check, repair messages --dry-run", (Need(Where.MAIL, _READS, LOOKED_AT),))
+READER = Role(
+    "reader",
+    "check, repair messages --dry-run, schema verify, plan and lint",
+    (Need(Where.MAIL, _READS, LOOKED_AT), Need(Where.LEDGER, _READS, HISTORY)),
+)
 REPAIRER = Role(
     "repairer",
     "repair messages, repair lags, undo, runs; all that a reader does",
@@ -146,7 +152,7 @@ MIGRATOR = Role(
     (
         Need(Where.MAIL, _SHAPES),
         Need(Where.LEDGER, _SHAPES),
-        Need(Where.LEDGER, _BOTH, (REPAIR_LEASE.name,)),
+        Need(Where.LEDGER, _BOTH, (REPAIR_LEASE.name, *HISTORY)),
         Need(Where.MAIL, _BOTH, (SCHEMA_VERSION.name,)),
     ),
 )

@@ -30,6 +30,10 @@ repair_run          -       SM        -       -         -
 repair_finding      -       SM        -       -         -
 repair_lag          -       SM        M       -         -
 repair_lease        -       SM        -       SM        -
+schema_migration    S       S         -       SM        -
+schema_statement    S       S         -       SM        -
+schema_unlock       S       S         -       SM        -
+schema_baseline     S       S         -       SM        -
 """
 """S: SELECT, M: MODIFY (which is TRUNCATE as well). Only the migrator alters and drops, and only in its keyspaces."""
 

@@ -1,0 +1,146 @@
+"""The schema as a Markdown page: truths and projections at a glance, then a table for each table."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from admin.export.relations import Relation, key_text, relations_of, roles_of
+from model.projections import Family
+from model.purposes import CANONICAL, purpose_of, why_compacted
+from model.table import Canonical, Column, Compaction, Kind, Table, UserType
+
+_HEAD = ("column", "type", "key", "compared", "what it is")
+_KEY_PARTS = {Kind.PARTITION: "partition", Kind.CLUSTERING: "clustering", Kind.STATIC: "static", Kind.REGULAR: ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Some tables under one heading, with what is said about all of them."""
+
+    title: str
+    about: str
+    tables: tuple[Table, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Everything that the page shows.
+
+    Attributes:
+        made: how the page was made, so that nobody changes it by hand.
+        drawing: file name of the drawing beside it; "" where there is none.
+    """
+
+    title: str
+    made: str
+    families: tuple[Family, ...]
+    types: tuple[UserType, ...]
+    sections: tuple[Section, ...]
+    drawing: str = ""
+
+
+def page_text(page: Page) -> str:
+    """The page."""
+    blocks = [f"# {page.title}", page.made, *_truths(page), *_contents(page)]
+    for section in page.sections:
+        blocks += [f"## {section.title}", section.about]
+        blocks += [block for table in section.tables for block in _table(table, page.families)]
+    blocks += _types(page.types)
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def mermaid(families: Sequence[Family]) -> str:
+    """Truths and projections as a Mermaid flow chart."""
+    relations = [relation for family in families for relation in relations_of(family)]
+    tables = {table.name: table for one in relations for table in (one.truth, one.table)}
+    nodes = (f'    {table.name}["{table.spelling}<br/>{key_text(table)}"]' for table in tables.values())
+    truths = dict.fromkeys(relation.truth.name for relation in relations)
+    styles = (f"    style {name} stroke-width:3px" for name in truths)
+    return "\n".join(("flowchart LR", *nodes, *map(_arrow, relations), *styles))
+
+
+def _arrow(relation: Relation) -> str:
+    line = "-.->" if relation.kind == "content" else "-->"
+    return f'    {relation.truth.name} {line}|"{relation.kind}"| {relation.table.name}'
+
+
+def _truths(page: Page) -> Iterator[str]:
+    if not page.families:
+        return
+    yield "## Truths and projections"
+    yield (
+        "A projection can always be rebuilt from its truth. "
+        "`mailmend check` finds where it differs, `mailmend repair messages` mends it."
+    )
+    if page.drawing:
+        yield f"![Truths and their projections]({page.drawing})"
+    yield f"```mermaid\n{mermaid(page.families)}\n```"
+
+
+def _contents(page: Page) -> Iterator[str]:
+    yield "## Tables"
+    for section in page.sections:
+        links = ", ".join(f"[{table.spelling}](#{table.name})" for table in section.tables)
+        yield f"**{section.title}**: {links}"
+
+
+def _table(table: Table, families: tuple[Family, ...]) -> Iterator[str]:
+    yield f"### {table.spelling}"
+    yield f"{_escaped(table.comment)}." if table.comment else ""
+    yield "\n".join(roles_of(table, families))
+    yield "\n".join(
+        (_row(_HEAD), _row(("---",) * len(_HEAD)), *(_row(_cells(one, table, families)) for one in table.columns))
+    )
+    yield f"Key: `{key_text(table)}`. Compaction: {_compaction(table.compaction)}: {why_compacted(table)}."
+    yield _options(table)
+
+
+def _cells(column: Column, table: Table, families: tuple[Family, ...]) -> tuple[str, ...]:
+    return (
+        f"`{column.spelling}`",
+        f"`{column.type}`",
+        _KEY_PARTS[column.kind] + (" ↓" if column.descending else ""),
+        _compared(column, table, families),
+        _escaped(purpose_of(table.name, column.name)),
+    )
+
+
+def _compared(column: Column, table: Table, families: tuple[Family, ...]) -> str:
+    """In which form the column is compared, in the truths and projections whose cells are compared at all."""
+    compared = {
+        name
+        for family in families
+        for name in (one.name for one in family.mirror.compared)
+        if table.name in {family.truth.name, family.mirror.table.name}
+    }
+    if column.canonical is not Canonical.PLAIN or column.name in compared:
+        return CANONICAL[column.canonical]
+    return ""
+
+
+def _compaction(compaction: Compaction | None) -> str:
+    if compaction is None:
+        return "not declared"
+    options = ", ".join(f"{name} {value}" for name, value in sorted(compaction.options.items()))
+    return f"`{compaction.strategy}`" + (f" ({options})" if options else "")
+
+
+def _options(table: Table) -> str:
+    shown = ", ".join(f"`{name} = {value}`" for name, value in sorted(table.options.items()))
+    return f"Options: {shown}." if shown else ""
+
+
+def _types(types: Sequence[UserType]) -> Iterator[str]:
+    if types:
+        yield "## User types"
+    for one in types:
+        fields = ", ".join(f"`{name}` `{kind}`" for name, kind in one.fields)
+        yield f"**{one.spelling}**: {fields}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    """A text as Markdown shows it in a table."""
+    return text.replace("\\", "\\\\").replace("|", "\\|")

@@ -1,0 +1,109 @@
+"""What the page and the drawing show: the model as it is declared, or a live keyspace told in the model's words."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from admin.export.page import Page, Section
+from model.binding import bind
+from model.catalog import FAMILIES, MAIL_TABLES, SCHEMA
+from model.catalog_beside import BESIDE_TABLES
+from model.generations import GENERATIONS, recognise
+from model.ledger_tables import LEDGER_TABLES
+from model.names import name_of
+from model.projections import Family
+from model.schema import Schema
+from model.table import Column, Table
+
+_ABOUT_MAIL = "What mailmend reads, writes and keeps true."
+_ABOUT_BESIDE = "Created so that James can take the keyspace over; never read or written."
+_ABOUT_LEDGER = (
+    "Our own keyspace: runs with their before-images, lags, leases and the history of schemas. Whatever is not needed "
+    "for ever expires by itself."
+)
+_ABOUT_OTHERS = "Not known to mailmend: neither read nor written."
+
+_SERVER_DEFAULTS = {
+    "additional_write_policy": "'99p'",
+    "allow_auto_snapshot": "true",
+    "bloom_filter_fp_chance": "0.01",
+    "caching": "{'keys': 'ALL', 'rows_per_partition': 'NONE'}",
+    "cdc": "false",
+    "compression": "{'chunk_length_in_kb': '16', 'class': 'LZ4Compressor'}",
+    "crc_check_chance": "1.0",
+    "dclocal_read_repair_chance": "0.0",
+    "default_time_to_live": "0",
+    "gc_grace_seconds": "864000",
+    "incremental_backups": "true",
+    "max_index_interval": "2048",
+    "memtable": "'default'",
+    "memtable_flush_period_in_ms": "0",
+    "min_index_interval": "128",
+    "read_repair": "'BLOCKING'",
+    "read_repair_chance": "0.0",
+    "speculative_retry": "'99p'",
+}
+"""What a server has where nothing was asked for, from 4.0 to 5.0: on a page about one's own tables it is noise."""
+
+_KNOWN = {
+    table.name: table
+    for table in (*LEDGER_TABLES, *(one for generation in reversed(GENERATIONS) for one in generation.schema.tables))
+}
+"""Every table that mailmend knows, the newest form of each."""
+
+
+def declared(keyspace: str, made: str, drawing: str = "") -> Page:
+    """The model, as it is declared."""
+    sections = (
+        Section("Mail", _ABOUT_MAIL, MAIL_TABLES),
+        Section("Beside the mail", _ABOUT_BESIDE, BESIDE_TABLES),
+        Section("Ledger", _ABOUT_LEDGER, LEDGER_TABLES),
+    )
+    return Page(f"The schema of {keyspace}", made, FAMILIES, SCHEMA.types, sections, drawing)
+
+
+def found(keyspace: str, live: Schema, ledger: Schema, made: str, drawing: str = "") -> Page:
+    """What a live keyspace holds; names and canonical forms as the model has them, where it knows them.
+
+    Raises:
+        SchemaMismatch: it holds mail, and lacks a table that nothing follows without.
+    """
+    mail = {table.name for table in MAIL_TABLES}
+    tables = [_told(table) for table in live.tables]
+    known = [table for table in tables if table.name in _KNOWN]
+    sections = (
+        Section("Mail", _ABOUT_MAIL, tuple(table for table in known if table.name in mail)),
+        Section("Beside the mail", _ABOUT_BESIDE, tuple(table for table in known if table.name not in mail)),
+        Section("Other tables", _ABOUT_OTHERS, tuple(table for table in tables if table.name not in _KNOWN)),
+        Section("Ledger", _ABOUT_LEDGER, tuple(_told(table) for table in ledger.tables)),
+    )
+    recognised = f"Generation: {recognise(live).generation.name}." if known else "No mail was found in it."
+    shown = tuple(section for section in sections if section.tables)
+    return Page(
+        f"The keyspace {keyspace}", f"{made} {recognised}", families_in(keyspace, live), live.types, shown, drawing
+    )
+
+
+def families_in(keyspace: str, live: Schema) -> tuple[Family, ...]:
+    """The families as far as the keyspace has them; none where it holds no truth."""
+    there = tuple(family for family in FAMILIES if live.table(family.truth.name) is not None)
+    return bind(keyspace, live, there)
+
+
+def _told(table: Table) -> Table:
+    """The live table in the model's spelling, its columns in the model's order, the rest after them."""
+    known = _KNOWN.get(table.name)
+    options = {name: value for name, value in table.options.items() if _SERVER_DEFAULTS.get(name) != value}
+    if known is None:
+        return replace(table, options=options)
+    columns = tuple(_ordered(known.columns, table.columns))
+    return replace(
+        table, spelling=known.spelling, columns=columns, comment=table.comment or known.comment, options=options
+    )
+
+
+def _ordered(known: Iterable[Column], live: Iterable[Column]) -> Iterator[Column]:
+    there = {name_of(column.spelling): column for column in live}
+    for column in known:
+        if one := there.pop(column.name, None):
+            yield replace(one, spelling=column.spelling, canonical=column.canonical)
+    yield from there.values()
