@@ -12,6 +12,7 @@ _COMMANDS: Final = {
     "history": Later("admin.cli.schema.history", "history", "What was applied, when, by whom; who is at work."),
     "force-unlock": Later("admin.cli.schema.force_unlock", "force_unlock", "End the lease of an apply that is gone."),
     "grants": Later("admin.cli.schema.grants", "grants", "The least that each role needs, as CQL; --check compares."),
+    "export": Later("admin.cli.schema.export", "export", "The schema as CQL, as a page and as a drawing."),
     "verify": Later("admin.cli.schema.verify", "verify", "Say what is wrong with a live keyspace."),
     "adopt": Later("admin.cli.schema.adopt", "adopt", "Take over a keyspace of James, altering nothing in it."),
     "lint": Later("admin.cli.schema.lint", "lint", "Say what of a schema will hurt later."),
