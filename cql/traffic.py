@@ -5,6 +5,7 @@ is as good as drawn by lot. What cannot be read is None.
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -49,12 +50,14 @@ class QueueTraffic:
         rates: of its slices that are over; None where there is none.
         settings: what the queue is set to now, where James wrote it down.
         oldest_seconds: how long ago the slice began before which nothing waits: at least the present longest stay.
+        mails_per_partition: on average.
     """
 
     queue: str
     rates: Rates | None
     settings: QueueSettings | None
     oldest_seconds: float | None
+    mails_per_partition: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +77,18 @@ def queue_traffic(server: SchemaServer, keyspace: str, live: Schema, now_micros:
     if live.table(ENQUEUED) is None:
         return None
     name, now = identifier(keyspace, "keyspace name"), now_micros // _MICROS
-    mails = _mails_by_slice(server, name)
+    counts = _mails_by_partition(server, name)
+    mails = Counter[tuple[str, int]]()
+    for (of_queue, start, _), count in counts.items():
+        mails[of_queue, start] += count
     queue = busiest_queue(mails)
     if queue is None:
         return None
     settings = _queue_settings(server, name) if live.table(EVENTS) else None
     window = settings.slice_seconds if settings else slice_gap(mails) or SLICE_SECONDS_DEFAULT
     oldest = _oldest_seconds(server, name, queue, now) if live.table(BROWSE_START) else None
-    return QueueTraffic(queue, rates_of_slices(mails, queue, window, now), settings, oldest)
+    rates = rates_of_slices(mails, queue, window, now)
+    return QueueTraffic(queue, rates, settings, oldest, mails.total() / len(counts))
 
 
 def message_traffic(
@@ -103,19 +110,19 @@ def message_traffic(
     return MessageTraffic(rates_of_births(births, total * believable), _changes(server, name, live))
 
 
-def _mails_by_slice(server: SchemaServer, keyspace: str) -> dict[tuple[str, int], int]:
-    """Mails by queue and start of the slice, of the newest slices."""
+def _mails_by_partition(server: SchemaServer, keyspace: str) -> dict[tuple[str, int, int], int]:
+    """Mails by queue, start of the slice and bucket, of the newest slices."""
     place = f"{keyspace}.{ENQUEUED}"
     keys = ("queuename", "timerangestart", "bucketid")
     partitions = server.query(f"SELECT DISTINCT {', '.join(keys)} FROM {place} LIMIT {PARTITIONS_MAX}")  # noqa: S608 - validated
     newest = sorted(partitions, key=lambda row: row["timerangestart"], reverse=True)[:SLICES_COUNTED_MAX]
-    where = " AND ".join(f"{key} = ?" for key in keys)
-    mails: dict[tuple[str, int], int] = {}
-    for row in newest:
-        counted = server.query(f"SELECT count(*) AS mails FROM {place} WHERE {where}", [row[key] for key in keys])  # noqa: S608 - validated
-        slice_of = (str(row["queuename"]), _seconds(row["timerangestart"]))
-        mails[slice_of] = mails.get(slice_of, 0) + int(counted[0]["mails"])
-    return mails
+    text = f"SELECT count(*) AS mails FROM {place} WHERE {' AND '.join(f'{key} = ?' for key in keys)}"  # noqa: S608 - validated
+    return {
+        (str(row["queuename"]), _seconds(row["timerangestart"]), int(row["bucketid"])): int(
+            server.query(text, [row[key] for key in keys])[0]["mails"]
+        )
+        for row in newest
+    }
 
 
 def _queue_settings(server: SchemaServer, keyspace: str) -> QueueSettings | None:

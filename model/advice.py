@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from model.table import Compaction
+
 MINUTE: Final = 60
 HOUR: Final = 3_600
 DAY: Final = 86_400
@@ -73,7 +75,7 @@ class Traffic:
         mails_per_second, peak_per_second: enqueued, on average and in the busiest stretch.
         longest_stay_seconds: from enqueueing to the last try.
         row_bytes: of one row of enqueuedMailsV4, on average.
-        nodes, copies: in the data centre that is asked; copies is the replication factor.
+        nodes, copies: of the whole cluster; copies of a row in all data centres together.
         hint_window_seconds: how long nodes keep hints for one that is away.
     """
 
@@ -166,6 +168,16 @@ def windows_over(seconds: int, slice_seconds: int) -> tuple[int, int]:
 def history_window_days(history_seconds: float) -> int:
     """The time window, in days, of which a table without time to live keeps two dozen over its history."""
     return max(1, round(history_seconds / DAY / HISTORY_WINDOWS))
+
+
+def window_compaction(seconds: int) -> Compaction:
+    """TWCS with a window of so many seconds (whole minutes), in the largest unit that it takes."""
+    unit, name = next((one for one in _WINDOW_UNITS if seconds % one[0] == 0), _WINDOW_UNITS[-1])
+    options = {"compaction_window_unit": name, "compaction_window_size": str(max(1, seconds // unit))}
+    return Compaction("TimeWindowCompactionStrategy", options)
+
+
+_WINDOW_UNITS: Final = ((DAY, "DAYS"), (HOUR, "HOURS"), (MINUTE, "MINUTES"))
 
 
 def bloom_bytes(rows: float, chance: float) -> float:

@@ -1,0 +1,251 @@
+"""What `mailmend schema advise` says: the answer in plain sentences first, the figures after it, what to type last."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from rich.console import Console
+
+from admin.advising import Advised, MessageTables
+from admin.output import rows_grid
+from cql.traffic import ENQUEUED
+from model.advice import DAY, MIB, Advice, Figure, Traffic, span, window_compaction
+from model.catalog import MESSAGE_COMPACTIONS, TWCS_MESSAGES
+from model.compaction_advice import ReadCost, TrialResult
+from model.errors import ExitCode
+from model.options import compaction_option
+from model.table import Compaction
+
+__all__ = ["advised_json", "answer_lines", "next_lines", "show_advised"]
+
+TWCS_DAYS: Final = int(TWCS_MESSAGES.options["compaction_window_size"])
+MARKS: Final = "deletedmailsv2"
+_MESSAGE_TABLES: Final = ("imapuidtable", "messageidtable", "messagev3")
+_FIGURES: Final = (
+    ("mails per second", "mails_per_second"),
+    ("at the peak", "peak_per_second"),
+    ("longest stay", "longest_stay_seconds"),
+    ("bytes of a row", "row_bytes"),
+    ("nodes", "nodes"),
+    ("copies", "copies"),
+    ("hint window", "hint_window_seconds"),
+)
+
+
+def show_advised(advised: Advised, console: Console) -> None:
+    """Print it for a person."""
+    for line in answer_lines(advised):
+        console.print(line, markup=False, soft_wrap=True)
+    console.print()
+    if advised.messages.results:
+        console.print(_trial_grid(advised.messages))
+    console.print(_reasons_grid("Queue tables", advised.queue.reasons))
+    console.print(
+        rows_grid("What that rests on", ("figure", "value", "is", "how"), list(_figure_rows(advised.traffic)))
+    )
+    if rows := list(_statistic_rows(advised)):
+        columns = (
+            "table",
+            "partitions",
+            "mean partition",
+            "on disk",
+            "largest partition",
+            "read p99",
+            "tombstones p99",
+        )
+        heard = f"{advised.statistics.nodes_heard} of {advised.statistics.nodes_up} nodes"
+        console.print(rows_grid(f"What {heard} tell of the tables", columns, rows))
+    for note in advised.notes:
+        console.print(f"Note: {note}", markup=False, soft_wrap=True)
+    console.print("Next:")
+    for line in next_lines(advised):
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+def answer_lines(advised: Advised) -> Iterator[str]:
+    """The answer in short: one sentence for the message tables, one for the queue's, each with its reasons."""
+    yield from _message_answer(advised.messages)
+    queue = advised.queue
+    yield (
+        f"Queue tables: slices of {span(queue.slice_seconds)}, {queue.buckets} bucket(s), "
+        f"time to live {span(queue.ttl_seconds)} in windows of {span(queue.window_seconds)}, "
+        f"marks {span(queue.mark_ttl_seconds)} (bloom filter {queue.mark_bloom_chance}), "
+        f"gc_grace {span(queue.gc_grace_seconds)}."
+    )
+    assumed = [label for label, name in _FIGURES if getattr(advised.traffic, name).source.value == "assumed"]
+    if assumed:
+        yield f"Assumed, not measured: {', '.join(assumed)}. Name what you know; the advice follows."
+
+
+def _message_answer(messages: MessageTables) -> Iterator[str]:
+    if messages.advice is None:
+        yield f"Message tables: {messages.strategy or 'none here'}; what each choice costs was not measured."
+        yield from _reckoned(messages)
+        return
+    advice = messages.advice
+    verb = "change to" if advice.change else "keep"
+    yield f"Message tables: we would {verb} {advice.choice.value} (they have {messages.strategy})."
+    yield from (f"  {sentence}" for sentence in advice.why)
+    yield from _reckoned(messages)
+
+
+def _reckoned(messages: MessageTables) -> Iterator[str]:
+    """What a sample cannot show: the windows of the whole history."""
+    rates = messages.traffic.rates
+    if rates is None or messages.window_days is None:
+        return
+    windows = round(rates.history_seconds / DAY / TWCS_DAYS)
+    if windows > 1:
+        yield (
+            f"  By time alone: {rates.history_seconds / DAY:,.0f} days of mail are {windows:,} windows of {TWCS_DAYS} "
+            "days; with twcs a mailbox that was used all along is read from about as many SSTables. Windows of "
+            f"{messages.window_days} days would make it two dozen."
+        )
+
+
+def _trial_grid(messages: MessageTables) -> Any:
+    sample = messages.sample
+    title = "Trial"
+    if sample is not None:
+        title = (
+            f"Trial: {len(sample.messages):,} messages of {sample.mailboxes:,} mailboxes, {sample.changed:,} of them "
+            f"changed later, {sample.history_seconds / DAY:,.0f} days; a larger table has more levels and SSTables"
+        )
+    columns = ("choice", "opening a mailbox", "p50", "p99", "looking one up", "p50", "p99", "on disk", "rewritten")
+    return rows_grid(title, columns, [_trial_row(one) for one in messages.results])
+
+
+def _trial_row(result: TrialResult) -> tuple[str, ...]:
+    return (
+        result.choice.value,
+        *_cost_cells(result.mailbox),
+        *_cost_cells(result.message),
+        f"{result.disk_bytes / MIB:,.1f} MiB",
+        f"{result.rewritten_bytes / MIB:,.1f} MiB",
+    )
+
+
+def _cost_cells(cost: ReadCost) -> tuple[str, str, str]:
+    return f"{cost.sstables_mean:.2f} SSTables", f"{cost.p50_ms:.2f} ms", f"{cost.p99_ms:.2f} ms"
+
+
+def _reasons_grid(title: str, reasons: tuple[Advice, ...]) -> Any:
+    return rows_grid(title, ("setting", "value", "why"), [(one.setting, one.value, one.why) for one in reasons])
+
+
+def _figure_rows(traffic: Traffic) -> Iterator[tuple[str, str, str, str]]:
+    for label, name in _FIGURES:
+        figure: Figure = getattr(traffic, name)
+        value = span(figure.value) if name.endswith("_seconds") else f"{figure.value:,.4g}"
+        yield label, value, figure.source.value, figure.how
+
+
+def _statistic_rows(advised: Advised) -> Iterator[tuple[str, ...]]:
+    for name, one in advised.statistics.tables.items():
+        yield (
+            name,
+            _cell(one.partitions, "{:,}"),
+            _cell(one.mean_partition_bytes, "{:,} B"),
+            _cell(one.disk_bytes and one.disk_bytes / MIB, "{:,.0f} MiB"),
+            _cell(one.max_partition_bytes and one.max_partition_bytes / MIB, "{:,.0f} MiB"),
+            _cell(one.local_read_p99_ms, "{:,.2f} ms"),
+            _cell(one.tombstones_per_read_p99, "{:,.0f}"),
+        )
+
+
+def _cell(figure: float | None, form: str) -> str:
+    return "not told" if figure is None else form.format(figure)
+
+
+def next_lines(advised: Advised) -> Iterator[str]:
+    """What to type: CQL for tables that are there, commands for those to come."""
+    advice = advised.messages.advice
+    if advice is not None and advice.change:
+        yield "-- rewrites every SSTable of the table: one at a time, in a quiet hour"
+        for name in _MESSAGE_TABLES:
+            if advised.live.table(name):
+                yield _alter(advised.keyspace, name, compaction=MESSAGE_COMPACTIONS[advice.choice])
+        yield f"mailmend schema apply --compaction {advice.choice.value} --keyspace NEW    for a keyspace to come"
+    yield from _queue_lines(advised)
+    chosen = f" --compaction {advice.choice.value}" if advice else ""
+    yield f"mailmend schema plan --from-model --include-options{chosen} --keyspace {advised.keyspace}"
+
+
+def _queue_lines(advised: Advised) -> Iterator[str]:
+    queue = advised.queue
+    if advised.live.table(ENQUEUED):
+        yield f"rabbitmq.properties: mailqueue.view.sliceWindow={queue.slice_seconds}s"
+        yield f"rabbitmq.properties: mailqueue.view.bucketCount={queue.buckets}"
+        options = {"default_time_to_live": queue.ttl_seconds, "gc_grace_seconds": queue.gc_grace_seconds}
+        yield _alter(advised.keyspace, ENQUEUED, window_compaction(queue.window_seconds), **options)
+    if advised.live.table(MARKS):
+        marks = {
+            "default_time_to_live": queue.mark_ttl_seconds,
+            "gc_grace_seconds": queue.gc_grace_seconds,
+            "bloom_filter_fp_chance": queue.mark_bloom_chance,
+        }
+        yield _alter(advised.keyspace, MARKS, window_compaction(queue.mark_window_seconds), **marks)
+
+
+def _alter(keyspace: str, table: str, compaction: Compaction, **options: float) -> str:
+    """The statement; keyspace and table are those of the live schema."""
+    parts = [*(f"{name} = {value}" for name, value in (*compaction_option(compaction).items(), *options.items()))]
+    return f"ALTER TABLE {keyspace}.{table} WITH {' AND '.join(parts)};"
+
+
+def advised_json(advised: Advised) -> dict[str, Any]:
+    """Everything under the names that scripts rely on."""
+    queue, messages = advised.queue, advised.messages
+    return {
+        "keyspace": advised.keyspace,
+        "release": advised.release,
+        "messages": _messages_json(messages),
+        "queue": {
+            **{name: getattr(queue, name) for name in type(queue).__slots__ if name != "reasons"},
+            "reasons": [{"setting": one.setting, "value": one.value, "why": one.why} for one in queue.reasons],
+        },
+        "traffic": {name: _figure_json(getattr(advised.traffic, name)) for _, name in _FIGURES},
+        "statistics": {
+            "nodes_up": advised.statistics.nodes_up,
+            "nodes_heard": advised.statistics.nodes_heard,
+            "tables": {
+                name: {part: getattr(one, part) for part in type(one).__slots__}
+                for name, one in advised.statistics.tables.items()
+            },
+        },
+        "notes": list(advised.notes),
+        "next": list(next_lines(advised)),
+        "exit": int(ExitCode.FINE),
+    }
+
+
+def _messages_json(messages: MessageTables) -> dict[str, Any]:
+    advice, sample, rates = messages.advice, messages.sample, messages.traffic.rates
+    return {
+        "strategy": messages.strategy,
+        "present": messages.present.value if messages.present else None,
+        "choice": advice.choice.value if advice else None,
+        "change": advice.change if advice else None,
+        "too_small": advice.too_small if advice else None,
+        "why": list(advice.why) if advice else [],
+        "window_days": messages.window_days,
+        "history_days": rates.history_seconds / DAY if rates else None,
+        "changes_per_message": messages.traffic.changes,
+        "rows": len(sample.messages) if sample else 0,
+        "mailboxes": sample.mailboxes if sample else 0,
+        "passed_over": sample.passed_over if sample else 0,
+        "trial": {one.choice.value: _result_json(one) for one in messages.results},
+    }
+
+
+def _result_json(result: TrialResult) -> dict[str, Any]:
+    costs = {"mailbox": result.mailbox, "message": result.message}
+    return {
+        **{kind: {name: getattr(cost, name) for name in ReadCost.__slots__} for kind, cost in costs.items()},
+        "sstables_per_read": result.sstables,
+        "disk_bytes": result.disk_bytes,
+        "rewritten_bytes": result.rewritten_bytes,
+    }
+
+
+def _figure_json(figure: Figure) -> dict[str, Any]:
+    return {"value": figure.value, "source": figure.source.value, "how": figure.how}

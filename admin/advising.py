@@ -1,0 +1,170 @@
+"""`mailmend schema advise` put together: what the cluster tells, what follows from it, and what a trial measures.
+
+Nothing is written to the cluster that is advised on, and no read of it is traced (a trace would be written there).
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+from uuid import uuid4
+
+from admin.cli.groups import import_or_name_extra
+from admin.sampling import Sample, draw_sample
+from admin.traffic_figures import GivenTraffic, traffic_figures
+from admin.trial import READS, WAVES, Trial, TrialNode
+from admin.wiring import Place
+from cql.introspect import live_schema
+from cql.render import CASSANDRA_5, parse_version
+from cql.statistics import Statistics, read_statistics
+from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic, message_traffic, queue_traffic
+from model.advice import QueueAdvice, QueueSettings, Traffic, advise_queue, history_window_days
+from model.catalog import MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
+from model.compaction_advice import CompactionAdvice, TrialResult, choose
+from model.errors import JavaMissing, LocalServerError, SchemaMismatch
+from model.schema import Schema
+from repair.findings import Progress
+
+WATCHED: Final = ("imapuidtable", "messageidtable", "messagev3", ENQUEUED, "deletedmailsv2")
+"""The tables whose statistics are read, as far as they exist."""
+
+OpenNode = Callable[[], AbstractContextManager[TrialNode]]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialWanted:
+    """How a trial is to be made: of at most so many rows, on a node that is opened for it."""
+
+    rows: int
+    open_node: OpenNode
+    waves: int = WAVES
+    reads: int = READS
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTables:
+    """The message tables: what is known of them, what a trial measured, what is advised.
+
+    Attributes:
+        strategy: the compaction class that messageIdTable has.
+        window_days: the time window, were they compacted by time; None where the history is not known.
+        sample, results, advice: of the trial; empty and None where none was made.
+        untried: why none was made, though it was wanted.
+    """
+
+    strategy: str
+    present: CompactionChoice | None
+    traffic: MessageTraffic
+    window_days: int | None
+    sample: Sample | None = None
+    results: tuple[TrialResult, ...] = ()
+    advice: CompactionAdvice | None = None
+    untried: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """Everything that `mailmend schema advise` says."""
+
+    keyspace: str
+    release: str
+    live: Schema
+    traffic: Traffic
+    settings: QueueSettings | None
+    queue: QueueAdvice
+    messages: MessageTables
+    statistics: Statistics
+    notes: tuple[str, ...]
+
+
+def advise(place: Place, given: GivenTraffic, trial: TrialWanted | None, progress: Progress) -> Advised:
+    """Look, reckon, and where it is wanted, try.
+
+    Raises:
+        UnknownKeyspace: there is no such keyspace.
+        SchemaMismatch: it holds neither messages nor a queue.
+        CannotReach: the cluster does not answer, or does not let us read the tables.
+    """
+    mail, now = place.mail, place.clock.micros()
+    live = live_schema(place.cluster, mail.name)
+    _refuse_other_keyspaces(mail.name, live)
+    progress.stage("asking the nodes")
+    ask = partial(import_or_name_extra("cql.nodes").ask_every_node, place.cluster)
+    statistics = read_statistics(ask, mail.name, [name for name in WATCHED if live.table(name)])
+    progress.stage("measuring the traffic")
+    queue = queue_traffic(place.cluster, mail.name, live, now)
+    messages = _messages(place, live, statistics, now)
+    if trial is not None and live.table(MESSAGE_ID.name):
+        messages = _tried(place, live, messages, trial, progress)
+    traffic = traffic_figures(given, queue, messages.traffic, statistics, place.cluster.replication_of(mail.name))
+    settings = queue.settings if queue else None
+    return Advised(
+        mail.name,
+        place.cluster.release_version,
+        live,
+        traffic,
+        settings,
+        advise_queue(traffic, settings),
+        messages,
+        statistics,
+        (*statistics.notes, *_cautions(queue, messages)),
+    )
+
+
+def present_choice(strategy: str) -> CompactionChoice | None:
+    """Which of the choices a compaction class is, whatever its options."""
+    return next((one for one, found in MESSAGE_COMPACTIONS.items() if found.strategy == strategy), None)
+
+
+def served_choices(release: str) -> frozenset[CompactionChoice]:
+    """The choices that a server of that release understands."""
+    new_only = frozenset() if parse_version(release) >= CASSANDRA_5 else frozenset({CompactionChoice.UNIFIED})
+    return frozenset(CompactionChoice) - new_only
+
+
+def _refuse_other_keyspaces(keyspace: str, live: Schema) -> None:
+    if not live.table(MESSAGE_ID.name) and not live.table(ENQUEUED):
+        raise SchemaMismatch(keyspace, (f"table {MESSAGE_ID.spelling}",))
+
+
+def _messages(place: Place, live: Schema, statistics: Statistics, now: int) -> MessageTables:
+    figures = statistics.tables.get("imapuidtable")
+    traffic = message_traffic(
+        place.cluster, place.mail.name, live, now, partitions=figures.partitions if figures else None
+    )
+    table = live.table(MESSAGE_ID.name)
+    strategy = table.compaction.strategy if table and table.compaction else ""
+    window = history_window_days(traffic.rates.history_seconds) if traffic.rates else None
+    return MessageTables(strategy, present_choice(strategy), traffic, window)
+
+
+def _tried(place: Place, live: Schema, known: MessageTables, wanted: TrialWanted, progress: Progress) -> MessageTables:
+    """The message tables after a trial; where none can be made the reason is kept, and the rest stands."""
+    sample = draw_sample(place.mail, live, wanted.rows, progress)
+    if not sample.messages:
+        return replace(known, untried=f"no mailbox of at most {wanted.rows:,} messages was found (--rows takes more)")
+    progress.stage("starting a Cassandra for the trial (the first time its jars are fetched)")
+    try:
+        with wanted.open_node() as node:
+            prefix = f"mailmend_trial_{uuid4().hex[:8]}"
+            trial = Trial(node, place.clock, progress, prefix, wanted.waves, wanted.reads)
+            results = trial.run(sample.messages)
+    except (JavaMissing, LocalServerError) as error:
+        return replace(known, sample=sample, untried=f"{error.what}. {error.mend}".strip())
+    advice = choose(results, known.present, served_choices(place.cluster.release_version))
+    return replace(known, sample=sample, results=results, advice=advice)
+
+
+def _cautions(queue: QueueTraffic | None, messages: MessageTables) -> list[str]:
+    cautions = [f"No trial was made: {messages.untried}"] if messages.untried else []
+    if queue is not None:
+        cautions.append(
+            "James renews no row of its queue: with a time to live, a mail that stays longer is lost from its view."
+        )
+    if messages.sample is not None and messages.sample.by_birth:
+        cautions.append(
+            "All rows were written within a short time (a restore or a migration): the births of the messages stood "
+            "for the write times, and no change of flags is known. The trial then favours twcs."
+        )
+    return cautions

@@ -1,0 +1,109 @@
+"""The figures that advice rests on, each with where it comes from: given first, then measured, then assumed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cql.statistics import Statistics
+from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic
+from model.advice import DAY, HOUR, Figure, Source, Traffic, span
+from model.traffic import Rates
+
+MAILS_PER_SECOND: Final = 1.0
+PEAK_TIMES: Final = 5
+"""How much busier than the mean the busiest hour is, where only the mean is known."""
+
+LONGEST_STAY_SECONDS: Final = 5 * DAY
+"""How long mail servers commonly try to deliver a mail before they give up."""
+
+ROW_BYTES: Final = 1_500
+HINT_WINDOW_SECONDS: Final = 3 * HOUR
+"""Cassandra's own default."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenTraffic:
+    """What the person said; None where nothing was said. Times in seconds."""
+
+    mails_per_second: float | None = None
+    peak_mails_per_second: float | None = None
+    longest_stay_seconds: float | None = None
+
+
+def traffic_figures(
+    given: GivenTraffic,
+    queue: QueueTraffic | None,
+    messages: MessageTraffic,
+    statistics: Statistics,
+    replication: Mapping[str, str],
+) -> Traffic:
+    """Every figure of the traffic, by the best that is known of it."""
+    mean = _mean(given, queue, messages)
+    return Traffic(
+        mails_per_second=mean,
+        peak_per_second=_peak(given, queue, messages, mean),
+        longest_stay_seconds=_stay(given, queue),
+        row_bytes=_row_bytes(queue, statistics),
+        nodes=Figure(statistics.nodes_up, Source.MEASURED, "nodes that are up"),
+        copies=Figure(copies_of(replication), Source.MEASURED, "the keyspace's replication"),
+        hint_window_seconds=_hint_window(statistics),
+    )
+
+
+def copies_of(replication: Mapping[str, str]) -> int:
+    """Copies of a row in all data centres together; transient ones (`3/1`) count as well."""
+    factors = (value.partition("/")[0] for name, value in replication.items() if name != "class")
+    return max(1, sum(int(factor) for factor in factors if factor.isdigit()))
+
+
+def _mean(given: GivenTraffic, queue: QueueTraffic | None, messages: MessageTraffic) -> Figure:
+    if given.mails_per_second is not None:
+        return Figure(given.mails_per_second, Source.GIVEN, "--mails-per-second")
+    if found := _measured(queue, messages):
+        rates, how = found
+        return Figure(rates.mean, Source.MEASURED, how)
+    return Figure(MAILS_PER_SECOND, Source.ASSUMED, "nothing to measure; name it with --mails-per-second")
+
+
+def _peak(given: GivenTraffic, queue: QueueTraffic | None, messages: MessageTraffic, mean: Figure) -> Figure:
+    if given.peak_mails_per_second is not None:
+        return Figure(max(mean.value, given.peak_mails_per_second), Source.GIVEN, "--peak-mails-per-second")
+    if given.mails_per_second is None and (found := _measured(queue, messages)):
+        rates, how = found
+        return Figure(max(rates.peak, rates.mean), Source.MEASURED, f"{how}: the busiest stretch")
+    return Figure(mean.value * PEAK_TIMES, Source.ASSUMED, f"{PEAK_TIMES} times the mean")
+
+
+def _measured(queue: QueueTraffic | None, messages: MessageTraffic) -> tuple[Rates, str] | None:
+    if queue is not None and queue.rates is not None:
+        return queue.rates, f"{queue.rates.looked_at:,} slices of queue {queue.queue!r}"
+    if messages.rates is not None:
+        return messages.rates, f"births of {messages.rates.looked_at:,} messages; the newest 7 days"
+    return None
+
+
+def _stay(given: GivenTraffic, queue: QueueTraffic | None) -> Figure:
+    if given.longest_stay_seconds is not None:
+        return Figure(given.longest_stay_seconds, Source.GIVEN, "--longest-stay")
+    oldest = queue.oldest_seconds if queue else None
+    if oldest is not None and oldest > LONGEST_STAY_SECONDS:
+        return Figure(oldest, Source.MEASURED, "the browse start lies so far back")
+    return Figure(
+        LONGEST_STAY_SECONDS,
+        Source.ASSUMED,
+        f"mail servers commonly give up after {span(LONGEST_STAY_SECONDS)}; name it with --longest-stay",
+    )
+
+
+def _row_bytes(queue: QueueTraffic | None, statistics: Statistics) -> Figure:
+    figures = statistics.tables.get(ENQUEUED)
+    if queue and figures and figures.mean_partition_bytes and queue.mails_per_partition:
+        per_row = figures.mean_partition_bytes / queue.mails_per_partition
+        return Figure(per_row, Source.MEASURED, "the size estimates of enqueuedMailsV4")
+    return Figure(ROW_BYTES, Source.ASSUMED, "a mail with a few recipients and attributes")
+
+
+def _hint_window(statistics: Statistics) -> Figure:
+    if statistics.hint_window_seconds is not None:
+        return Figure(statistics.hint_window_seconds, Source.MEASURED, "max_hint_window of the nodes")
+    return Figure(HINT_WINDOW_SECONDS, Source.ASSUMED, "Cassandra's default")
