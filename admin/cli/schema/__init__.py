@@ -15,6 +15,7 @@ _COMMANDS: Final = {
     "export": Later("admin.cli.schema.export", "export", "The schema as CQL, as a page and as a drawing."),
     "verify": Later("admin.cli.schema.verify", "verify", "Say what is wrong with a live keyspace."),
     "adopt": Later("admin.cli.schema.adopt", "adopt", "Take over a keyspace of James, altering nothing in it."),
+    "advise": Later("admin.cli.schema.advise", "advise", "Say what tables should be set to; try compactions."),
     "lint": Later("admin.cli.schema.lint", "lint", "Say what of a schema will hurt later."),
 }
 
