@@ -17,6 +17,12 @@ class SystemFlag(Enum):
     RECENT = "flagrecent"
     SEEN = "flagseen"
 
+    __hash__ = object.__hash__  # each is one of its kind: sets of them need no hash that is computed in Python
+
+
+_COLUMNS = tuple((flag, flag.value) for flag in SystemFlag)
+"""Each flag with its column: looked up for every message that is written."""
+
 
 @dataclass(frozen=True, slots=True)
 class Flags:
@@ -27,14 +33,14 @@ class Flags:
 
     def as_row(self) -> dict[str, object]:
         """All flag columns of the message tables, the unset ones as false."""
-        columns: dict[str, object] = {flag.value: flag in self.system for flag in SystemFlag}
+        columns: dict[str, object] = {column: flag in self.system for flag, column in _COLUMNS}
         columns["userflags"] = self.user
         return columns
 
 
 def flags_of(row: Row) -> Flags:
     """The flags in a row; a null column reads as not set, as in James (facts/james.md section 1)."""
-    system = frozenset(flag for flag in SystemFlag if row.get(flag.value))
+    system = frozenset([flag for flag, column in _COLUMNS if row.get(column)])
     return Flags(system, frozenset(row.get("userflags") or ()))
 
 

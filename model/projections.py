@@ -5,20 +5,9 @@ mirror (the whole row under another key), filter (keys of the rows that satisfy 
 gathered per group), count (counters per group) and content (something that every truth row must have beside it).
 """
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 
 from model.table import Column, Key, Row, Table, rows_agree
-
-
-@lru_cache(maxsize=256)
-def _sources(
-    projected: tuple[str, ...], in_truth: tuple[str, ...], renamed: tuple[tuple[str, str], ...]
-) -> tuple[tuple[str, str], ...]:
-    """Each projection column that the truth has too, with the truth column behind it: worked out once, used per row."""
-    theirs = dict(renamed)
-    pairs = ((name, theirs.get(name, name)) for name in projected)
-    return tuple((name, source) for name, source in pairs if source in in_truth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +58,18 @@ class Mirror(Derived):
     renamed: tuple[tuple[str, str], ...] = ()
     required: tuple[str, ...] = ()
     report_only: bool = False
+    sources: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
+    """Each projection column that the truth has too, with the truth column behind it."""
+
+    def __post_init__(self) -> None:
+        """Work out once what is asked for with every row."""
+        theirs = dict(self.renamed + self.key)
+        pairs = ((name, theirs.get(name, name)) for name in self.table.names)
+        object.__setattr__(self, "sources", tuple(pair for pair in pairs if pair[1] in self.truth.names))
 
     def row_of(self, truth: Row) -> dict[str, object]:
         """The projection row that a truth row demands: its key, and every other column that both tables have."""
-        sources = _sources(self.table.names, self.truth.names, self.renamed + self.key)
-        return {name: truth.get(source) for name, source in sources}
+        return {name: truth.get(source) for name, source in self.sources}
 
     def agree(self, truth: Row, projection: Row) -> bool:
         """Whether the projection row says what the truth row demands, in every compared column."""

@@ -132,6 +132,10 @@ class Table:
     """Every column outside the primary key."""
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """Every column's name, in declared order."""
+    plain: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names of the columns that are one cell each."""
+    collections: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names of the columns that are many cells each."""
 
     def __post_init__(self) -> None:
         """Work out once what is asked for with every row."""
@@ -143,6 +147,9 @@ class Table:
         object.__setattr__(self, "key", partition + clustering)
         object.__setattr__(self, "regular", tuple(column for column in self.columns if not column.in_key))
         object.__setattr__(self, "names", tuple(column.name for column in self.columns))
+        plain = tuple(column.name for column in self.columns if not column.is_collection)
+        object.__setattr__(self, "plain", plain)
+        object.__setattr__(self, "collections", tuple(name for name in self.names if name not in plain))
 
     def __contains__(self, name: object) -> bool:
         return any(column.name == name for column in self.columns)

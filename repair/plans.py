@@ -106,8 +106,11 @@ def recounts_for(family: Family, row: Row) -> tuple[Consequence, ...]:
 
 def merged_counts(consequences: Iterable[Consequence]) -> tuple[Consequence, ...]:
     """Counts of one group as one: a batch adds to each counter once."""
+    single = tuple(consequences)
+    if len(single) == 1:
+        return single
     sums: dict[tuple[str, Key], tuple[Projection, Table, Counter[str]]] = {}
-    for one in consequences:
+    for one in single:
         assert isinstance(one.write, Count)
         _, _, total = sums.setdefault((one.projection.name, one.key), (one.projection, one.write.table, Counter()))
         total.update(one.write.deltas)
@@ -124,19 +127,17 @@ def _mirror_write(mirror: Mirror, before: Row | None, after: Row | None, stamp: 
         return Remove(mirror.table, mirror.key_of(before), at=stamp)
     row, old = mirror.row_of(after), mirror.row_of(before) if before is not None else {}
     add, take = _elements(mirror.table, old, row)
-    cells = list(zip(mirror.table.columns, row.items(), strict=True))
     if not add and not take:
-        return Put(mirror.table, dict(cell for column, cell in cells if not column.is_collection), at=stamp)
-    assign = dict(cell for column, cell in cells if not column.in_key and not column.is_collection)
-    assign = {name: value for name, value in assign.items() if value is not None}
-    return Change(mirror.table, mirror.key_of(after), assign, add, take, at=stamp)
+        return Put(mirror.table, {name: row[name] for name in mirror.table.plain if name in row}, at=stamp)
+    key = mirror.key_of(after)
+    assign = {name: row[name] for name in mirror.table.plain[len(key) :] if row.get(name) is not None}
+    return Change(mirror.table, key, assign, add, take, at=stamp)
 
 
 def _elements(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:
     """All elements of the new row's sets, and those that only the old row has."""
-    sets = [column.name for column in table.columns if column.is_collection]
-    add = {name: frozenset(new.get(name) or ()) for name in sets}
-    take = {name: frozenset(old.get(name) or ()) - add[name] for name in sets}
+    add = {name: frozenset(new.get(name) or ()) for name in table.collections}
+    take = {name: frozenset(old.get(name) or ()) - add[name] for name in table.collections}
     return _non_empty(add), _non_empty(take)
 
 

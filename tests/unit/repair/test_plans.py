@@ -1,6 +1,7 @@
 """What follows from a change of the truth: whatever the order of arrival, the projections end as the truth says."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -13,7 +14,7 @@ from model.catalog import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNT
 from model.flags import Flags, SystemFlag
 from model.operations import Change, Count, Put, Read, Remove
 from model.projections import Filter
-from model.table import Row, canonical_value
+from model.table import Column, Row, canonical_value
 from repair.decide import Verdict
 from repair.plans import (
     Consequence,
@@ -237,3 +238,18 @@ def test_rows_from_before_a_column_are_projected_all_the_same() -> None:
     tables = applied(list(writes_for(MESSAGES, old, new, 5)))
     (seen,) = tables.read(Read(MESSAGE_ID, (old["mailboxid"], 1)))
     assert seen.row["flagseen"] is True
+
+
+def test_a_column_that_only_the_mirror_has_is_left_alone() -> None:
+    """Somebody added one to a live keyspace: the truth says nothing about it, so no write touches it."""
+    wider = MESSAGE_ID.with_columns((*MESSAGE_ID.columns, Column("note", "text")))
+    family = replace(MESSAGES, mirror=replace(MESSAGES.mirror, table=wider))
+    row = truth_row(1)
+
+    (put, *_) = writes_for(family, None, row, STAMP)
+    (change, *_) = writes_for(family, None, {**row, "userflags": frozenset({"work"})}, STAMP)
+
+    assert isinstance(put.write, Put)
+    assert "note" not in put.write.row
+    assert isinstance(change.write, Change)
+    assert "note" not in change.write.assign
