@@ -100,14 +100,13 @@ def flagged_row(row: Row, change: FlagsChange, modseq: ModSeq) -> Row | None:
 
 def insert_of(truth: Table, row: Row) -> PutIfAbsent:
     """The conditional insert of a truth row; an empty set is left unset, since writing it leaves a tombstone."""
-    return PutIfAbsent(truth, _unset_empty(row))
+    return PutIfAbsent(truth, _unset_empty(truth, row))
 
 
 def change_between(truth: Table, before: Row, after: Row) -> Change:
     """The plain change that makes one truth row of the other: only the cells that differ."""
     add, take = _differing(truth, before, after)
-    plain = [column.name for column in truth.columns if not column.is_collection]
-    cells = {name: after[name] for name in plain if name in after and after[name] != before.get(name)}
+    cells = {name: after[name] for name in truth.plain if name in after and after[name] != before.get(name)}
     return Change(truth, truth.key_of(before), cells, add, take)
 
 
@@ -149,20 +148,30 @@ def stamp_after(now: int, seen: Seen) -> int:
     return now if seen.newest is None else max(now, seen.newest + 1)
 
 
+def stamp_between(before: Seen | None, floor: int) -> int:
+    """A stamp later than the version before and no later than the one that replaced it.
+
+    Args:
+        before: the version that a conditional write replaced, None for an insert.
+        floor: microseconds; no node's clock was behind it when that write was sent.
+    """
+    replaced = before.written_at.get("modseq", before.newest) if before else None
+    return floor if replaced is None else max(floor, replaced + 1)
+
+
 def _live(table: Table, row: Mapping[str, Any]) -> Row:
-    live = frozenset(table.names)
-    return {name: value for name, value in row.items() if name in live}
+    return {name: row[name] for name in table.names if name in row}
 
 
-def _unset_empty(row: Row) -> Row:
-    return {name: None if value == frozenset() else value for name, value in row.items()}
+def _unset_empty(truth: Table, row: Row) -> Row:
+    empty = [name for name in truth.collections if not row.get(name)]
+    return {**row, **dict.fromkeys(empty)} if empty else row
 
 
 def _differing(table: Table, old: Row, new: Row) -> tuple[dict[str, frozenset[Any]], dict[str, frozenset[Any]]]:
     """The elements of each set column that only the new row has, and those that only the old one has."""
     add, take = {}, {}
-    for column in table.columns:
-        if column.is_collection:
-            was, is_ = frozenset(old.get(column.name) or ()), frozenset(new.get(column.name) or ())
-            add[column.name], take[column.name] = is_ - was, was - is_
+    for name in table.collections:
+        was, is_ = frozenset(old.get(name) or ()), frozenset(new.get(name) or ())
+        add[name], take[name] = is_ - was, was - is_
     return {name: add[name] for name in add if add[name]}, {name: take[name] for name in take if take[name]}

@@ -1,12 +1,13 @@
 """Changing the truth, one row at a time, and learning for certain what came of it.
 
 Two ways with one face. `ConditionalTruth` is James's strong consistency: every change is a conditional write, a timed
-out one is settled by a SERIAL read, and the stamp of the projections is read back from the truth. `PlainTruth` is what
-James does with it switched off: cheaper, and two writers of one row may drift until a repair.
+out one is settled by a SERIAL read, and the stamp of the projections is read back from the truth, or bounded by what is
+known of it. `PlainTruth` is what James does with it switched off: cheaper, and two writers of one row may drift until a
+repair.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
@@ -14,16 +15,20 @@ from model.errors import CannotReach, DoubtfulWrite
 from model.messages import Place
 from model.operations import Change, Conditional, Level, Put, Read, Remove, Seen
 from model.table import Row, Table
+from repair.clock import MICROS, SKEW_SECONDS
 from repair.ports import Clock, Tables
 from repair.retries import FOREVER, Retries
-from repair.truth_rows import change_between, guarded_change, guarded_removal, insert_of, stamp_after
+from repair.truth_rows import change_between, guarded_change, guarded_removal, insert_of, stamp_after, stamp_between
+
+SKEW_MICROS = round(SKEW_SECONDS * MICROS)
 
 
 class StampSource(Enum):
-    """Where the stamp of projection writes comes from (DESIGN idea 5)."""
+    """Where the stamp of projection writes comes from (DESIGN idea 5, docs/adr/0009)."""
 
     TRUTH = "truth"  # the time of the truth's own modseq, read back: no drift under any skew
-    CLOCK = "clock"  # the writer's clock, past all that was seen: one read less, drift is possible under skew
+    FLOOR = "floor"  # past the version before, no later than the truth's own time: one read less, no drift up to S
+    CLOCK = "clock"  # the writer's clock, past all that was seen: drift is possible under any skew
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,13 @@ class Truth(Protocol):
         """The row with its times, or None."""
         ...
 
-    def insert(self, row: Row) -> Committed | None:
-        """Insert a row; None where the place is taken, or hidden by a deletion from the future."""
+    def insert(self, row: Row, *, fresh: bool = False) -> Committed | None:
+        """Insert a row; None where the place is taken, or hidden by a deletion from the future.
+
+        Args:
+            row: the whole row.
+            fresh: the message id was made for this row, so nothing in its partition can hide it.
+        """
         ...
 
     def change(self, seen: Seen, after: Row) -> Committed | None:
@@ -71,10 +81,18 @@ class ConditionalTruth:
     """The truth changed by conditional writes."""
 
     def __init__(
-        self, tables: Tables, table: Table, clock: Clock, retries: Retries, *, stamp: StampSource = StampSource.TRUTH
+        self,
+        tables: Tables,
+        table: Table,
+        clock: Clock,
+        retries: Retries,
+        *,
+        stamp: StampSource = StampSource.TRUTH,
+        skew_micros: int = SKEW_MICROS,
     ) -> None:
         self.tables, self.table = tables, table
-        self.clock, self.retries, self.stamp = clock, retries, stamp
+        self.clock, self.retries = clock, retries
+        self.stamp, self.skew_micros = stamp, skew_micros
         columns = (column for column in table.columns if column.in_key or column.name == "modseq")
         self._version_of = table.with_columns(columns)
         """The truth's table as a read-back sees it: the modseq alone, whose time is the stamp."""
@@ -95,13 +113,14 @@ class ConditionalTruth:
         rows = self.retries.call(lambda: self.tables.read(Read(table, place.key, level, times=True)))
         return rows[0] if rows else None
 
-    def insert(self, row: Row) -> Committed | None:
+    def insert(self, row: Row, *, fresh: bool = False) -> Committed | None:
         """Insert a row IF NOT EXISTS and see whether it is visible."""
         began = self.clock.micros()
         place = Place(*self.table.key_of(row))
         if not self._applied(insert_of(self.table, row), lambda: self._settled(place) is not None):
             return None
-        return self._read_back(Committed(None, row, row, began, began), place)
+        made = Committed(None, row, row, began, began)
+        return self._known(made, shows=fresh) or self._read_back(made, place)
 
     def change(self, seen: Seen, after: Row) -> Committed | None:
         """Change a row IF modseq = seen."""
@@ -112,7 +131,7 @@ class ConditionalTruth:
             answer = self.tables.attempt(guarded_change(self.table, seen.row, after))
         except DoubtfulWrite:
             return self._settle_change(made, self._settled(place))
-        return self._read_back(made, place) if answer.applied else None
+        return (self._known(made, shows=True) or self._read_back(made, place)) if answer.applied else None
 
     def remove(self, seen: Seen) -> Committed | None:
         """Delete a row IF modseq = seen. The stamp is taken before, later than all that was seen."""
@@ -142,14 +161,22 @@ class ConditionalTruth:
         stamped = self._stamped(made, now)
         return Committed(made.before, made.after, stamped.current, stamped.stamp, made.began, sure=False)
 
+    def _known(self, made: Committed, *, shows: bool) -> Committed | None:
+        """The change where its stamp is known without reading it back; what may be hidden is read all the same."""
+        match self.stamp:
+            case StampSource.FLOOR if shows:
+                return replace(made, stamp=stamp_between(made.before, made.began - self.skew_micros))
+            case StampSource.CLOCK:
+                return made
+            case _:
+                return None
+
     def _read_back(self, made: Committed, place: Place) -> Committed | None:
         """The change with what stands now and its time; None for an insert that does not show.
 
         The change was acknowledged, so a quorum has it: a later one that is still under way projects itself.
         """
         assert made.after is not None
-        if self.stamp is StampSource.CLOCK:
-            return made
         try:
             version = self._read(self._version_of, place, Level.QUORUM)
             own = version is not None and version.row["modseq"] == made.after["modseq"]
@@ -183,7 +210,7 @@ class PlainTruth:
         rows = self.retries.call(lambda: self.tables.read(Read(self.table, place.key, times=True)))
         return rows[0] if rows else None
 
-    def insert(self, row: Row) -> Committed:
+    def insert(self, row: Row, *, fresh: bool = False) -> Committed:  # noqa: ARG002 - one face with the other truth
         """Insert a row, whatever stands there."""
         now = self.clock.micros()
         self._write(Put(self.table, insert_of(self.table, row).row, at=now), now)

@@ -19,7 +19,7 @@ from model.messages import Mail, Place, Stored
 from model.operations import Level, Put, Read, Seen
 from model.projections import Content, Family
 from model.table import Row
-from repair.clock import MICROS, STAMP_AGE_SECONDS
+from repair.clock import MICROS, SKEW_SECONDS, STAMP_AGE_SECONDS
 from repair.ports import Blobs, Clock, Tables
 from repair.projecting import Lags, Projector, Trail
 from repair.retries import JAMES, Retries, RetryPolicy
@@ -47,6 +47,7 @@ class WriterSettings:
     Attributes:
         strong: change the truth by conditional writes, as James does unless told otherwise.
         stamp: where the stamp of projection writes comes from.
+        skew_seconds: S, the greatest difference between any two clocks; StampSource.FLOOR rests on it.
         stamp_age_seconds: A; no write is under way for longer after its stamp was taken.
         write_seconds: how long one write may take to answer; the last one is sent this much before A is over.
         rounds_max: how often a compare-and-set is repeated when others are faster.
@@ -56,6 +57,7 @@ class WriterSettings:
 
     strong: bool = True
     stamp: StampSource = StampSource.TRUTH
+    skew_seconds: float = SKEW_SECONDS
     stamp_age_seconds: float = STAMP_AGE_SECONDS
     write_seconds: float = 10.0
     rounds_max: int = 100
@@ -65,8 +67,9 @@ class WriterSettings:
 
     @property
     def send_micros(self) -> int:
-        """For how long after its stamp was taken a write may still be sent."""
-        return round((self.stamp_age_seconds - self.write_seconds) * MICROS)
+        """For how long after a change was begun its writes may still be sent; a floor is as old as S by then."""
+        born = self.skew_seconds if self.stamp is StampSource.FLOOR else 0.0
+        return round((self.stamp_age_seconds - born - self.write_seconds) * MICROS)
 
 
 DEFAULTS = WriterSettings()
@@ -140,7 +143,7 @@ class MessageStore:
             message_id = mail.message_id or MessageId(self._clock.new_uuid())
             blobs = self._keep_content(message_id, mail)
             position = Position(Place(message_id, mailbox, Uid(first + place)), modseq, saved_at)
-            return self._insert(truth_row(self._family.truth, mail, blobs, position))
+            return self._insert(truth_row(self._family.truth, mail, blobs, position), fresh=mail.message_id is None)
 
         outcomes = self._each(insert, range(len(mails)))
         stored = self._projected([made for made in outcomes if isinstance(made, Committed)])
@@ -192,30 +195,57 @@ class MessageStore:
 
         return self._rounds(attempt, place)
 
-    def set_flags(self, place: Place, change: FlagsChange) -> Stored:
+    def look(self, place: Place) -> Seen:
+        """The truth at a place, with its times: what `set_flags` takes as `seen`.
+
+        Raises:
+            UnknownMessage: there is no such message.
+        """
+        return self._seen(place)
+
+    def set_flags(self, place: Place, change: FlagsChange, seen: Seen | None = None) -> Stored:
         """Change a message's flags; a change that changes nothing writes nothing.
+
+        Args:
+            place: where the message stands.
+            change: of its flags, whatever they are by then.
+            seen: what `look` gave, a moment or a day ago: it saves the read before. The condition of the write finds
+                out when it is stale, and then it is read after all (plain writes have none, and always read).
 
         Raises:
             UnknownMessage: there is no such message.
             Contended: others kept changing the same message.
         """
-        trail = Trail.FOLLOWS
+        trail, given = Trail.FOLLOWS, seen
 
         def attempt() -> Stored | None:
-            nonlocal trail
-            seen = self._seen(place)
-            if flagged_row(seen.row, change, ModSeq(0)) is None:
-                return _stored(seen.row, trail)
-            after = flagged_row(seen.row, change, ModSeq(self._modseqs.take(place.mailbox_id)))
-            assert after is not None
+            nonlocal trail, given
+            before, after = self._about_to_flag(place, change, given)
+            given = None
+            if after is None:
+                return _stored(before.row, trail)
+            after = {**after, "modseq": ModSeq(self._modseqs.take(place.mailbox_id))}
             with self._looked_at(after):
-                made = self._truth.change(seen, after)
+                made = self._truth.change(before, after)
             if made is None:
                 return None
             trail = Trail.worst(trail, *self._projector.project([made]))
             return _stored(after, trail) if made.sure else None
 
         return self._rounds(attempt, place)
+
+    def _about_to_flag(self, place: Place, change: FlagsChange, given: Seen | None) -> tuple[Seen, Row | None]:
+        """The row as it was seen, and as it shall be; None where nothing changes, which only a read can tell."""
+        if given is not None and self._is_guarded(given, place):
+            after = flagged_row(given.row, change, ModSeq(0))
+            if after is not None:
+                return given, after
+        seen = self._seen(place)
+        return seen, flagged_row(seen.row, change, ModSeq(0))
+
+    def _is_guarded(self, given: Seen, place: Place) -> bool:
+        """Whether the write's condition finds out if this look is stale, and its stamp can follow from it."""
+        return self._settings.strong and place_of(given.row) == place and "modseq" in given.written_at
 
     def complete(self, message_id: MessageId, mailbox: MailboxId) -> bool:
         """Whether a message is in a mailbox; if so, all that should have followed is journalled to be looked at.
@@ -255,7 +285,8 @@ class MessageStore:
     def _truth_by(self, settings: WriterSettings) -> Truth:
         tables, truth, clock = self._tables, self._family.truth, self._clock
         if settings.strong:
-            return ConditionalTruth(tables, truth, clock, self._retries, stamp=settings.stamp)
+            skew = round(settings.skew_seconds * MICROS)
+            return ConditionalTruth(tables, truth, clock, self._retries, stamp=settings.stamp, skew_micros=skew)
         return PlainTruth(tables, truth, clock, self._retries, settings.send_micros)
 
     def _keep_content(self, message_id: MessageId, mail: Mail) -> BlobIds:
@@ -264,11 +295,11 @@ class MessageStore:
         self._retries.call(lambda: self._tables.write(Put(self._content.table, row)))
         return blobs
 
-    def _insert(self, row: Row) -> Committed:
+    def _insert(self, row: Row, *, fresh: bool = False) -> Committed:
         """Insert a truth row, under another number where its own is taken or hidden."""
         for _ in range(self._settings.numbers_max):
             with self._looked_at(row):
-                made = self._truth.insert(row)
+                made = self._truth.insert(row, fresh=fresh)
             if made:
                 return made
             row = renumbered_row(row, Uid(self._uids.take(row["mailboxid"])))

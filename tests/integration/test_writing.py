@@ -35,7 +35,7 @@ from tests.support.progress import SilentProgress
 from tests.support.servers import CassandraServer
 from tests.support.writing import LagList, mail
 
-SETTINGS = (WriterSettings(), WriterSettings(stamp=StampSource.CLOCK), WriterSettings(strong=False))
+SETTINGS = (*(WriterSettings(stamp=stamp) for stamp in StampSource), WriterSettings(strong=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def change(mode: str, *words: str) -> FlagsChange:
     return FlagsChange(FlagsMode(mode), parse_flags(words))
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=["strong", "by clock", "plain"])
+@pytest.mark.parametrize("settings", SETTINGS, ids=["strong", "by floor", "by clock", "plain"])
 def test_a_life_of_changes_leaves_no_drift(office: Office, settings: WriterSettings) -> None:
     """Everything that a message goes through, on real tables, agrees in every projection."""
     inbox, archive = office.mailbox(), office.mailbox()

@@ -64,7 +64,9 @@ class Setting:
         delay: between scan and recheck.
         lateness: the longest that a projection write is under way, always under one stamp.
         horizon: for how long time may pass while somebody could move.
-        users: what the users do, in kinds of writers: "ours" and "james".
+        users: what the users do, in kinds of writers: "ours", "james", and ours with another stamp: "floor", "clock".
+        believed: S as our floor stamps believe it to be; None believes what is so.
+        nodes: conditional writes are stamped by a node with a clock of its own, after the writer has asked it.
         changes: the kinds of changes that are drawn from.
         repairs: how many repairs overlap.
         undo: whether one of them is taken back.
@@ -82,6 +84,8 @@ class Setting:
     lateness: int = 6
     horizon: int = 12
     users: tuple[str, ...] = ("ours", "ours")
+    believed: int | None = None
+    nodes: bool = False
     changes: tuple[str, ...] = ("insert", "flags", "delete")
     repairs: int = 1
     undo: bool = False
@@ -106,6 +110,7 @@ class Setting:
 class Story:
     """What came of one run."""
 
+    drift: dict[str, Verdict] = field(default_factory=dict)
     harm: dict[str, Verdict] = field(default_factory=dict)
     false_fixed: list[Outcome] = field(default_factory=list)
     unsettled: dict[str, Verdict] = field(default_factory=dict)
@@ -163,6 +168,7 @@ class Actor:
     offset: int
     act: Callable[["Actor"], None]
     wake: int = 0
+    asked: int = 0  # when it last took the time
     until: int | None = None  # by when it has to move: a stamp must not grow old
     finished: bool = False
     error: BaseException | None = None
@@ -193,6 +199,7 @@ class World:
         self.deliveries: list[Delivery] = []
         self.trace: list[tuple[Operation, int]] = []
         self.story = Story()
+        self.uid_given = False
         self._known = {table.name for table in (TRUTH, *(one.table for one in setting.projections))}
         self._scheduler = threading.Lock()
         self._scheduler.acquire()
@@ -286,14 +293,21 @@ class World:
             return carry_out()
         self.pause(actor)
         if isinstance(operation, PutIfAbsent | ChangeIf | RemoveIf):
-            age = self.pick((0, self.setting.stamp_age)) if self.setting.stamp_age else 0
-            self.stamp = (self.now + actor.offset - age) * TICK
+            self.stamp = self._ballot(actor) * TICK
             actor.until = None
         if actor.is_user and not isinstance(operation, Read | Scan):
             self.trace.append((operation, self.stamp))
         answer = carry_out()
         self._note(actor.name, operation)
         return answer
+
+    def _ballot(self, actor: Actor) -> int:
+        """The tick that stamps a conditional write: no older than A."""
+        skew, oldest = self.setting.skew, self.setting.stamp_age
+        ahead: int = self.pick((0, skew)) if self.setting.nodes else actor.offset
+        oldest = min(oldest, self.now - actor.asked) if self.setting.nodes else oldest
+        age: int = self.pick((0, oldest)) if oldest else 0
+        return self.now + ahead - age
 
     def _note(self, who: str, operation: Operation) -> None:
         at = getattr(operation, "at", None)
@@ -311,6 +325,7 @@ class ActorClock:
 
     def micros(self) -> int:
         """The world's time as this actor's clock has it."""
+        self.actor.asked = self.world.now
         if self.actor.is_user:
             self.actor.until = self.world.now + self.world.setting.stamp_age
         return (self.world.now + self.actor.offset) * TICK

@@ -27,7 +27,7 @@ from repair.pace import Pace
 from repair.plans import writes_for
 from repair.recheck import Look, verdict_of
 from repair.retries import Retries
-from repair.truths import ConditionalTruth
+from repair.truths import ConditionalTruth, StampSource
 from repair.undo import UndoMeans, UndoOrder, undo
 from tests.support.clock import VirtualClock
 from tests.support.progress import SilentProgress
@@ -51,6 +51,9 @@ from tests.support.protocol import (
     Story,
     World,
 )
+
+STAMPS = {"ours": StampSource.TRUTH, "floor": StampSource.FLOOR, "clock": StampSource.CLOCK}
+"""The kinds of our writers."""
 
 
 def truth_row(modseq: int, *, seen: bool) -> Row:
@@ -89,16 +92,19 @@ def _put(table: Table, row: Row) -> Put:
 def user(kind: str, world: World) -> Callable[[Actor], None]:
     """One user who makes one change, through our writer's code or as James does it."""
     change = world.pick(world.setting.changes)
-    return (_ours if kind == "ours" else _james)(change, world)
+    return _james(change, world) if kind == "james" else _ours(change, world, STAMPS[kind])
 
 
-def _ours(change: str, world: World) -> Callable[[Actor], None]:
+def _ours(change: str, world: World, stamp: StampSource) -> Callable[[Actor], None]:
+    setting = world.setting
+    skew = (setting.skew if setting.believed is None else setting.believed) * TICK
+
     def act(actor: Actor) -> None:
         clock = world.clock_of(actor)
-        truth = ConditionalTruth(world.mail, TRUTH, clock, Retries(clock))
+        truth = ConditionalTruth(world.mail, TRUTH, clock, Retries(clock), stamp=stamp, skew_micros=skew)
         seen = truth.read(Place(MESSAGE, MAILBOX, UID))  # type: ignore[arg-type]
         if change == "insert":
-            made = truth.insert(truth_row(1, seen=False)) if seen is None and not _was_there(world) else None
+            made = truth.insert(truth_row(1, seen=False), fresh=True) if seen is None and _is_new(world) else None
         elif seen is None:
             made = None
         elif change == "delete":
@@ -110,8 +116,8 @@ def _ours(change: str, world: World) -> Callable[[Actor], None]:
         if made is None or made.stamp is None:
             return
         before = made.before.row if made.before else None
-        for one in writes_for(world.setting.family, before, made.current, made.stamp):
-            world.deliver(one.write, world.setting.lateness)
+        for one in writes_for(setting.family, before, made.current, made.stamp):
+            world.deliver(one.write, setting.lateness)
 
     return act
 
@@ -123,7 +129,7 @@ def _james(change: str, world: World) -> Callable[[Actor], None]:
         clock, mail, late = world.clock_of(actor), world.mail, world.setting.lateness
         rows = mail.read(Read(TRUTH, (MESSAGE, MAILBOX, UID)))
         old = rows[0].row if rows else None
-        if change == "insert" and old is None and not _was_there(world):
+        if change == "insert" and old is None and _is_new(world):
             row = truth_row(1, seen=False)
             if mail.attempt(PutIfAbsent(TRUTH, row)).applied:
                 stamp = clock.micros()
@@ -152,9 +158,11 @@ def _unseen(*, seen: bool, stamp: int) -> Write:
     return Put(FIRST_UNSEEN, FIRST_UNSEEN.key_row(PLACE), at=stamp)
 
 
-def _was_there(world: World) -> bool:
-    """A uid is never given twice."""
-    return any(operation.table.name == TRUTH.name for operation, _ in world.trace)
+def _is_new(world: World) -> bool:
+    """Whether the uid is still to be given: it is never given twice, not even to two who ask at once."""
+    given = world.uid_given or any(operation.table.name == TRUTH.name for operation, _ in world.trace)
+    world.uid_given = True
+    return not given
 
 
 def repairer(world: World) -> Callable[[Actor], None]:
@@ -259,11 +267,9 @@ def tell(setting: Setting, chooser: Chooser) -> Story:
 
 def _judge(world: World) -> None:
     story, alone = world.story, without_repairs(world.trace, world.setting)
-    story.harm = {
-        name: verdict
-        for name, verdict in verdicts(world.mail, world.setting).items()
-        if verdict is not Verdict.AGREE and alone[name] is Verdict.AGREE
-    }
+    found = verdicts(world.mail, world.setting)
+    story.drift = {name: verdict for name, verdict in found.items() if verdict is not Verdict.AGREE}
+    story.harm = {name: verdict for name, verdict in story.drift.items() if alone[name] is Verdict.AGREE}
     told = _quiet(world, 50)
     now = verdicts(world.mail, world.setting)
     story.false_fixed = [

@@ -45,6 +45,20 @@ SETTINGS = {
 }
 
 
+FLOOR = replace(RULES, users=("floor", "floor"), nodes=True, margin=8)
+"""A floor is S old when it is taken, so that A is S + 1 = 4 here: B = 8 > S + A = 7."""
+
+SETTINGS |= {
+    "floors": FLOOR,
+    "floors, damaged": replace(FLOOR, damages=DAMAGES),
+    "floors beside read stamps": replace(FLOOR, users=("floor", "ours", "floor"), damages=("sound",)),
+    "floors beside James": replace(FLOOR, users=("floor", "james")),
+}
+
+ALONE = Setting(users=("ours",) * 3, skew=3, stamp_age=1, nodes=True, repairs=0, damages=("sound", "absent"))
+"""Nobody repairs: whatever is wrong in the end our own writers did."""
+
+
 def harmed(told: Iterable[Story]) -> Story | None:
     """The first story in which a repair did harm."""
     return next((story for story in told if story.harm), None)
@@ -89,6 +103,14 @@ class TestRules:
         assert text(harmed(told)) == ""
         assert len(told) > 100
 
+    @pytest.mark.parametrize(
+        "users", [("ours",) * 3, ("floor",) * 3, ("floor", "ours", "floor")], ids=["read back", "floor", "both"]
+    )
+    def test_our_own_writers_alone_leave_no_drift(self, users: tuple[str, ...]) -> None:
+        """Three changes at once, with clocks of writers and nodes that differ, and writes that arrive in any order."""
+        for story in stories(replace(ALONE, users=users), 4 * STORIES):
+            assert not story.drift, text(story)
+
     def test_the_stories_are_worth_telling(self) -> None:
         """Every kind of fix and of restraint occurs in them."""
         seen = {
@@ -123,6 +145,22 @@ class TestBrokenRules:
 
         assert story is not None
         assert story.harm == {"messageIdTable": Verdict.PROJECT}
+
+    def test_floors_that_believe_the_clocks_too_much_drift(self) -> None:
+        """A stamp above the truth's own time outlives the change that follows."""
+        setting = replace(ALONE, users=("floor",) * 3, believed=0)
+
+        assert any(story.drift for story in stories(setting, 8 * STORIES))
+
+    def test_stamps_of_the_clock_drift(self) -> None:
+        """Why they are not the default: the skew of clocks is enough."""
+        assert any(story.drift for story in stories(replace(ALONE, users=("clock",) * 3), 8 * STORIES))
+
+    def test_floors_need_their_age_in_the_margin(self) -> None:
+        """A margin that forgets that a floor is born S old lets a repair overwrite a newer change."""
+        setting = replace(FLOOR, margin=2, damages=DAMAGES)
+
+        assert harmed(stories(setting, 8 * STORIES)) is not None
 
     def test_without_reading_back_hidden_fixes_pass_for_fixed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A tombstone or a key-only row from the future shows no time."""

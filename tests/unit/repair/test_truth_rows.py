@@ -27,6 +27,7 @@ from repair.truth_rows import (
     place_of,
     renumbered_row,
     stamp_after,
+    stamp_between,
     truth_row,
 )
 from tests.support import repairing
@@ -163,3 +164,25 @@ def test_a_mail_is_split_where_its_body_begins() -> None:
 def test_splitting_loses_nothing(content: bytes) -> None:
     """Header and body together are the mail."""
     assert b"".join(split_mail(content)) == content
+
+
+times = st.integers(0, 1000)
+
+
+@given(before=times, later=st.integers(1, 1000), asked=times, skew=st.integers(0, 50), other=times)
+def test_a_stamp_between_lies_past_the_version_before_and_no_later_than_the_next(
+    before: int, later: int, asked: int, skew: int, other: int
+) -> None:
+    """Wherever a node's clock stands, as long as it is no further than the skew behind the writer's."""
+    own = max(before + later, asked - skew)  # a node stamps past what stands, and by its own clock
+
+    stamp = stamp_between(Seen({}, {"modseq": before, "flagseen": other}), asked - skew)
+
+    assert before < stamp <= own
+    assert stamp >= asked - skew
+
+
+def test_a_stamp_between_without_a_version_before_is_the_floor() -> None:
+    """An insert; or a row of which no time can be read. A row without a modseq is as old as its newest cell."""
+    assert stamp_between(None, 7) == stamp_between(Seen({}, {}), 7) == 7
+    assert stamp_between(Seen({}, {"flagseen": 30}), 7) == 31

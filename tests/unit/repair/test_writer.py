@@ -25,7 +25,8 @@ from model.errors import AccessDenied, CannotReach, Contended, DoubtfulWrite, Ma
 from model.flags import FlagsChange, FlagsMode, parse_flags
 from model.ids import MessageId, ModSeq, Uid
 from model.messages import Attachment, Place, Stored
-from model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf
+from model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen
+from repair.clock import MICROS
 from repair.truths import StampSource
 from repair.writer import WriterSettings
 from tests.support.clock import START
@@ -36,7 +37,10 @@ DOUBT = DoubtfulWrite("no answer to a conditional write")
 SEEN = FlagsChange(FlagsMode.ADD, parse_flags([r"\Seen"]))
 PLAIN = WriterSettings(strong=False)
 BY_CLOCK = WriterSettings(stamp=StampSource.CLOCK)
-WAYS = pytest.mark.parametrize("settings", [WriterSettings(), BY_CLOCK, PLAIN], ids=["strong", "by clock", "plain"])
+BY_FLOOR = WriterSettings(stamp=StampSource.FLOOR)
+WAYS = pytest.mark.parametrize(
+    "settings", [WriterSettings(), BY_FLOOR, BY_CLOCK, PLAIN], ids=["strong", "by floor", "by clock", "plain"]
+)
 
 
 def change(mode: str, *words: str) -> FlagsChange:
@@ -124,6 +128,115 @@ def test_a_change_of_nothing_writes_nothing() -> None:
     again = desk.store.set_flags(stored.place, SEEN)
     assert again == stored
     assert [type(operation) for operation in desk.faults.seen] == [Read]
+
+
+def reads_of(desk: Desk) -> int:
+    """How often the truth was read."""
+    return sum(isinstance(one, Read) and one.table.name == IMAP_UID.name for one in desk.faults.seen)
+
+
+@pytest.mark.parametrize(("settings", "added", "flagged"), [(WriterSettings(), 1, 2), (BY_FLOOR, 0, 1)])
+def test_a_floor_saves_the_read_after(settings: WriterSettings, added: int, flagged: int) -> None:
+    """The stamp is known without reading it back: a fresh message costs no read, a change of flags the one before."""
+    desk = Desk(settings)
+    stored = desk.store.add(desk.inbox, mail())
+    assert reads_of(desk) == added
+    desk.store.set_flags(stored.place, SEEN)
+    assert reads_of(desk) == added + flagged
+    assert desk.drift() == []
+
+
+def test_a_floor_is_past_the_version_before_and_below_the_truth() -> None:
+    """So the stamps of one row's versions never meet, whatever the writer's clock says within S."""
+    desk = Desk(BY_FLOOR)
+    stored = desk.store.add(desk.inbox, mail())
+    times = []
+    for number in range(5):
+        before = desk.store.look(stored.place).written_at["modseq"]
+        desk.store.set_flags(stored.place, change("replace", str(number)))
+        (mirror,) = desk.tables.read(Read(MESSAGE_ID, (desk.inbox, stored.uid), times=True))
+        assert before < mirror.written_at["modseq"] <= desk.store.look(stored.place).written_at["modseq"]
+        times.append(mirror.written_at["modseq"])
+        desk.clock.advance(number * 3)
+    assert times == sorted(set(times))
+
+
+def test_a_copy_by_floor_is_looked_for() -> None:
+    """The message id is old: a deletion from a clock that ran ahead may hide the row, which only a read can tell."""
+    desk = Desk(BY_FLOOR)
+    stored = desk.store.add(desk.inbox, mail())
+    desk.tables.write(Remove(IMAP_UID, (stored.message_id, desk.archive, 1), at=START + 10**9))
+    copied = desk.store.copy(stored.place, desk.archive)
+    assert copied.uid == 2
+    assert desk.drift() == []
+
+
+def test_a_floor_shortens_the_time_in_which_its_writes_are_sent() -> None:
+    """It is S old when it is taken, and A is the law for repairs."""
+    usual = WriterSettings()
+    assert usual.send_micros - BY_FLOOR.send_micros == BY_FLOOR.skew_seconds * MICROS
+    assert BY_FLOOR.send_micros > 0
+
+
+@pytest.mark.parametrize(("settings", "reads"), [(WriterSettings(), 1), (BY_FLOOR, 0)])
+def test_what_the_caller_has_seen_is_not_read_again(settings: WriterSettings, reads: int) -> None:
+    """The condition of the write stands for the read before."""
+    desk = Desk(settings)
+    stored = desk.store.add(desk.inbox, mail("one", "work"))
+    seen = desk.store.look(stored.place)
+    desk.faults.seen.clear()
+    desk.store.set_flags(stored.place, SEEN, seen)
+    assert reads_of(desk) == reads
+    assert desk.drift() == []
+
+
+@WAYS
+def test_what_the_caller_saw_may_be_stale(settings: WriterSettings) -> None:
+    """Then the row is read after all, and nobody's change is lost; plain writes, which find out nothing, always read."""
+    desk = Desk(settings)
+    stored = desk.store.add(desk.inbox, mail())
+    seen = desk.store.look(stored.place)
+    desk.store.set_flags(stored.place, change("add", "work"))
+    desk.store.set_flags(stored.place, SEEN, seen)
+    truth = desk.truth(stored.place)
+    assert truth is not None
+    assert (truth["flagseen"], truth["userflags"]) == (True, frozenset({"work"}))
+    assert desk.counters(desk.inbox) == (1, 0)
+    assert desk.drift() == []
+
+
+def test_a_stale_look_cannot_make_a_change_seem_done() -> None:
+    r"""It was \Seen when the caller looked and is not any more: only a read can tell that nothing is to be done."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail("one", r"\Seen"))
+    seen = desk.store.look(stored.place)
+    desk.store.set_flags(stored.place, change("remove", r"\Seen"))
+    assert desk.store.set_flags(stored.place, SEEN, seen).modseq == 3
+    assert desk.drift() == []
+
+
+def test_a_look_at_another_place_or_without_times_is_not_believed() -> None:
+    """It says nothing about this message, or not what the stamp needs."""
+    desk = Desk(BY_FLOOR)
+    one, two = desk.store.add(desk.inbox, mail("one", "work")), desk.store.add(desk.inbox, mail("two"))
+    desk.faults.seen.clear()
+    desk.store.set_flags(two.place, SEEN, desk.store.look(one.place))
+    desk.store.set_flags(one.place, SEEN, Seen(desk.store.look(one.place).row))
+    assert reads_of(desk) == 4
+    assert desk.drift() == []
+
+
+def test_a_message_that_is_gone_since_the_caller_looked_stays_gone() -> None:
+    """The condition fails, and the read says why."""
+    desk = Desk()
+    stored = desk.store.add(desk.inbox, mail())
+    seen = desk.store.look(stored.place)
+    desk.store.delete(stored.place)
+    with pytest.raises(UnknownMessage):
+        desk.store.set_flags(stored.place, SEEN, seen)
+    with pytest.raises(UnknownMessage):
+        desk.store.look(stored.place)
+    assert desk.rows(IMAP_UID) == []
 
 
 def test_attachments_are_assigned_whole() -> None:
