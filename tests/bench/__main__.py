@@ -56,14 +56,8 @@ def _writing(host: str, port: int, writes: int) -> list[dict[str, Any]]:
     print("== The store beside the same raw prepared writes")
     measured = writing.measure(host, port, writes)
     for one in measured:
-        print(
-            f"{one.operation:24} {one.store_per_second:7.0f}/s = {one.share:.2f} of the writes alone, "
-            f"{one.share_with_reads:.2f} of the writes and the reads that they need"
-        )
-    return [
-        asdict(one) | {"share": round(one.share, 3), "share_with_reads": round(one.share_with_reads, 3)}
-        for one in measured
-    ]
+        print(one)
+    return [writing.as_row(one) for one in measured]
 
 
 def _spark(contact: Contact, messages: int) -> dict[str, Any]:
