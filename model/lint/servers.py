@@ -112,6 +112,7 @@ _LEVELED: Final = _LEVELED_3 | {"single_sstable_uplevel"}
 _EXPIRY: Final = frozenset({"expired_sstable_check_frequency_seconds", "unsafe_aggressive_sstable_expiration"})
 _WINDOWED: Final = _TIERED | _EXPIRY | {"timestamp_resolution", "compaction_window_unit", "compaction_window_size"}
 _DATE_TIERED: Final = _THRESHOLDS | {
+    "min_sstable_size",
     "timestamp_resolution",
     "max_sstable_age_days",
     "base_time_seconds",
