@@ -98,10 +98,12 @@ def changes(gap: Gap) -> tuple[SchemaChange, ...]:
 
 
 def _steps(gap: Gap) -> Iterator[SchemaChange]:
-    yield from _drops_of_views_and_indexes(gap)
-    yield from _types(gap)
-    yield from _tables(gap)
-    yield from _creations_of_indexes_and_views(gap)
+    types, tables = tuple(_types(gap)), tuple(_tables(gap))
+    waiting = frozenset(name_of(one.owner) for one in tables if one.manual)
+    yield from _drops_of_views_and_indexes(gap, waiting)
+    yield from types
+    yield from tables
+    yield from _creations_of_indexes_and_views(gap, waiting)
     if gap.removes:
         yield from _drops_of_tables_and_types(gap)
 
@@ -120,24 +122,32 @@ def _manual(owner: str, how: str) -> SchemaChange:
     return SchemaChange(owner, None, Assessment((Risk.NONE,), "CQL has no statement for it; nothing runs."), how)
 
 
-def _drops_of_views_and_indexes(gap: Gap) -> Iterator[SchemaChange]:
+def _drops_of_views_and_indexes(gap: Gap, waiting: frozenset[str]) -> Iterator[SchemaChange]:
     """First of all: a view stands in the way of a dropped column, and so does an index."""
     views = {Aspect.DIFFERENT_VIEW} | ({Aspect.UNEXPECTED_VIEW} if gap.removes else set())
     indexes = {Aspect.DIFFERENT_INDEX} | ({Aspect.UNEXPECTED_INDEX} if gap.removes else set())
+    bases = {view.table.name: name_of(view.base) for view in gap.expected.views}
     for one in gap.of(*views):
-        yield gap.step(one.owner, Drop(Dropped.VIEW, Name(one.owner)))
+        if bases.get(name_of(one.owner)) not in waiting:
+            yield gap.step(one.owner, Drop(Dropped.VIEW, Name(one.owner)))
     for one in gap.of(*indexes):
-        yield gap.step(one.owner, Drop(Dropped.INDEX, Name(one.subject)))
+        if one.aspect is Aspect.UNEXPECTED_INDEX or name_of(one.owner) not in waiting:
+            yield gap.step(one.owner, Drop(Dropped.INDEX, Name(one.subject)))
 
 
-def _creations_of_indexes_and_views(gap: Gap) -> Iterator[SchemaChange]:
+def _creations_of_indexes_and_views(gap: Gap, waiting: frozenset[str]) -> Iterator[SchemaChange]:
+    """Those of a table that is changed by hand wait for it: on the table as it is they would be others."""
     lacking = {name_of(one.subject) for one in gap.of(Aspect.MISSING_INDEX, Aspect.DIFFERENT_INDEX)}
     for index in gap.expected.indexes:
-        if name_of(index.spelling) in lacking:
+        if name_of(index.spelling) in lacking and name_of(index.table) in waiting:
+            yield _manual(index.table, _WAITS.format(name=index.spelling, table=index.table))
+        elif name_of(index.spelling) in lacking:
             yield gap.step(index.table, CreateIndex(Name(index.table), index))
     lacking = {name_of(one.owner) for one in gap.of(Aspect.MISSING_VIEW, Aspect.DIFFERENT_VIEW)}
     for view in gap.expected.views:
-        if view.table.name in lacking:
+        if view.table.name in lacking and name_of(view.base) in waiting:
+            yield _manual(view.table.spelling, _WAITS.format(name=view.table.spelling, table=view.base))
+        elif view.table.name in lacking:
             yield gap.step(view.table.spelling, CreateView(Name(view.table.spelling), view))
         else:
             yield from _options(gap, view.table, of_view=True)
@@ -249,6 +259,7 @@ def _kind_text(column: Column) -> str:
     return f"{normal_type(column.type)} ({column.kind.value})"
 
 
+_WAITS = "{name} waits until {table} is changed by hand; then plan again."
 _REFUSED = "The server would refuse it as things stand: {what}. Change by hand what stands against it, then plan again."
 _REBUILT = (
     "While nothing writes: drop {name}, create it anew with mailmend schema apply --complete, then fill it again from "
