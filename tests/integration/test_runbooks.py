@@ -23,6 +23,7 @@ from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
 from tests.support.repairing import mirror_suspect
+from tests.support.schema_states import migration_interrupted, migration_pending
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
@@ -91,7 +92,18 @@ def _content_is_lost(scene: Scene) -> None:
     scene.mail.lose_content(scene.mail.truths[0])
 
 
+def _migration_is_pending(scene: Scene) -> None:
+    migration_pending(scene.mail.tables, scene.ledger.tables, scene.mailmend)
+
+
+def _migration_died_half_way(scene: Scene) -> None:
+    migration_interrupted(scene.mail.tables, scene.ledger.tables, scene.mailmend)
+
+
 STATES: Mapping[str, State] = {
+    "apply-a-migration": _migration_is_pending,
+    "migration-died-half-way": _migration_died_half_way,
+    "schema-disagreement": _migration_is_pending,
     "message-in-jmap-not-in-imap": _message_lost_its_projection,
     "flags-differ": _flag_update_was_lost,
     "repair-was-interrupted": _repair_was_interrupted,

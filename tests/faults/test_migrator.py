@@ -1,0 +1,187 @@
+"""Migrations on three nodes: two appliers at once, holders killed at each step, nodes that are down or paused."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cql.applying import ensure_ledger
+from cql.history import History
+from cql.introspect import live_schema
+from cql.nodes import ask_every_node
+from cql.schema_nodes import SchemaNodes
+from cql.session import CassandraCluster, connect
+from model.difference import differences
+from model.history import State, Step
+from model.history_tables import HISTORY_TABLES
+from model.ledger_tables import LEDGER_TABLES
+from model.migration_plan import declared_by
+from repair.clock import SystemClock
+from repair.leases import Leases
+from tests.support.commands import CommandLine, command_line, contact_of
+from tests.support.keyspaces import dropped
+from tests.support.migrating import SHOP, folder, written
+from tests.support.servers import CassandraServer, ThreeNodes
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.slow]
+
+TTL_SECONDS = 16
+"""As short as a lease may be that outlives a statement of five seconds."""
+
+STEPS = 14
+"""From taking over a migration to the end of its first statement, and into the second."""
+
+SHORT = ("--lease", f"{TTL_SECONDS}s", "--statement-timeout", "5s")
+EVERYWHERE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 3}}"
+
+
+@contextmanager
+def opened(nodes: ThreeNodes) -> Iterator[CassandraCluster]:
+    """A connection to the first node."""
+    with connect(contact_of(CassandraServer(nodes.hosts[0], nodes.port))) as cluster:
+        yield cluster
+
+
+def started(host: str, nodes: ThreeNodes, home: Path, shop: Path, names: Mapping[str, str]) -> subprocess.Popen[str]:
+    """An apply in a process of its own, through that node."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "admin.cli",
+            "schema",
+            "apply",
+            "--migrations",
+            str(shop),
+            *SHORT,
+            "--replication-factor",
+            "3",
+        ],
+        env={**os.environ, **names, "HOME": str(home), "MAILMEND_HOST": host, "MAILMEND_PORT": str(nodes.port)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_two_at_once_and_holders_killed_at_each_step(three_nodes: ThreeNodes, tmp_path: Path) -> None:
+    """One works, the other says who does; the ledger's tables are the same on every node, though both made them.
+
+    Then appliers are killed one after the other, each a step later than the one before; the last lease ends by time.
+    """
+    shop, name = written(tmp_path / "shop"), three_nodes.keyspace()
+    ledger, killed = f"{name}_ledger", f"{name}_killed"
+    names = {"MAILMEND_KEYSPACE": name, "MAILMEND_LEDGER_KEYSPACE": ledger}
+    both = [started(host, three_nodes, tmp_path, shop, names) for host in three_nodes.hosts[:2]]
+    said = [one.communicate(timeout=300) for one in both]
+
+    assert sorted(one.returncode for one in both) == [0, 3], said
+    winner, loser = sorted(range(2), key=lambda at: both[at].returncode)
+    assert f"is held by {said_owner(both[winner])}" in said[loser][1], said
+    assert "applied 0004_pre_places.cql" in said[winner][0]
+    with opened(three_nodes) as cluster:
+        answers = ask_every_node(
+            cluster, "SELECT table_name, id FROM system_schema.tables WHERE keyspace_name = ?", (ledger,)
+        )
+        made = [{(row["table_name"], row["id"]) for row in one.rows} for one in answers]
+        assert len(made) == 3
+        assert made[0] == made[1] == made[2]
+        assert {table for table, _ in made[0]} == {table.name for table in LEDGER_TABLES}
+        cluster.execute_ddl(EVERYWHERE.format(killed))
+        _kill_at_each_step(cluster, three_nodes, shop, killed, ledger)
+        mailmend = command_line(
+            tmp_path,
+            CassandraServer(three_nodes.hosts[1], three_nodes.port),
+            MAILMEND_KEYSPACE=killed,
+            MAILMEND_LEDGER_KEYSPACE=ledger,
+        )
+        _applied_once_the_lease_has_ended(mailmend, shop)
+        assert differences(declared_by(folder()), live_schema(cluster, killed)) == ()
+        history = History(cluster.keyspace(ledger), SystemClock(), killed, "a test", "0.1.0")
+        assert [one.state for one in history.entries()] == [State.APPLIED] * len(SHOP)
+        assert {one.state for number in range(1, 5) for one in history.statements(number)} == {Step.DONE}
+        dropped(cluster, (name, killed, ledger))
+
+
+def said_owner(process: subprocess.Popen[str]) -> str:
+    """How an applier calls itself."""
+    from admin.wiring import owner_name  # noqa: PLC0415 - as the process itself does
+
+    return owner_name().replace(f"pid {os.getpid()}", f"pid {process.pid}")
+
+
+def _kill_at_each_step(cluster: CassandraCluster, nodes: ThreeNodes, shop: Path, keyspace: str, ledger: str) -> None:
+    """Each lease but the last is ended by force, or this would take an hour."""
+    leases = Leases(cluster.keyspace(ledger), SystemClock(), "a test")
+    arguments = [nodes.hosts[2], str(nodes.port), keyspace, ledger, str(shop), str(TTL_SECONDS)]
+    command = [sys.executable, "-m", "tests.support.migration_crashing", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdin
+        assert program.stdout
+        for step in range(1, STEPS + 1):
+            program.stdin.write(f"{step}\n")
+            program.stdin.flush()
+            assert program.stdout.readline() == "killed\n"
+            assert (leases.holder(f"schema {keyspace}")) is not None
+            if step < STEPS:
+                leases.force_release(f"schema {keyspace}", "it was killed")
+        program.stdin.close()
+
+
+def _applied_once_the_lease_has_ended(mailmend: CommandLine, shop: Path) -> None:
+    """Until then the killed holder is named, and nothing is done."""
+    refusals = 0
+    while True:
+        ended = mailmend("schema", "apply", "--migrations", str(shop), *SHORT)
+        if ended.code == 0:
+            break
+        refusals += 1
+        assert (ended.code, "is held by pid " in ended.err) == (3, True), ended.err
+        assert refusals < 200
+    assert refusals > 0
+    assert "applied" in ended.out
+
+
+def test_a_node_that_is_down_or_paused(three_nodes: ThreeNodes, tmp_path: Path) -> None:
+    """Down: told, and waited for only on demand; it has the schema when it is back. Paused: named, nothing goes on."""
+    shop, name = written(tmp_path / "shop"), three_nodes.keyspace()
+    ledger = f"{name}_ledger"
+    server = CassandraServer(three_nodes.hosts[0], three_nodes.port)
+    mailmend = command_line(tmp_path, server, MAILMEND_KEYSPACE=name, MAILMEND_LEDGER_KEYSPACE=ledger)
+    apply = ("schema", "apply", "--migrations", str(shop), "--agreement-timeout", "2s")
+    with opened(three_nodes) as cluster:
+        cluster.execute_ddl(EVERYWHERE.format(name))
+        ensure_ledger(cluster, ledger, name)
+    three_nodes.stop(3)
+
+    required = mailmend(*apply, "--require-all-nodes")
+    told = mailmend(*apply, "--to", "0002", "--json")
+
+    assert (required.code, three_nodes.hosts[2] in required.err) == (3, True), required.err
+    assert "--require-all-nodes" in required.err
+    assert (told.code, told.json["nodes_down"]) == (0, [three_nodes.hosts[2]]), told.err
+    three_nodes.start(3)
+    with opened(three_nodes) as cluster:
+        versions = SchemaNodes(cluster).schema_versions()
+        assert len(versions) == 3
+        assert len(set(versions.values())) == 1, "it has taken the schema from the others"
+        pid = three_nodes.cluster.status().nodes[2].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            paused = mailmend(*apply)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert (paused.code, f"{three_nodes.hosts[2]} has given no answer" in paused.err) == (3, True), paused.err
+        assert "mailmend runbook show schema-disagreement" in paused.err
+        assert live_schema(cluster, name).table("places") is None
+    three_nodes.start_all()
+    assert mailmend(*apply).code == 0
+    with opened(three_nodes) as cluster:
+        assert len(HISTORY_TABLES) <= len(live_schema(cluster, ledger).tables)
+        dropped(cluster, (name, ledger))

@@ -1,0 +1,346 @@
+"""Migrations on a real server: planned, applied, killed and resumed, refused, taken over, left alone."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cql.agreement import Agreement
+from cql.applying import apply_schema, ensure_ledger
+from cql.history import History
+from cql.introspect import keyspace_exists, live_schema
+from cql.rollout import Means, Order, roll_out
+from cql.schema_nodes import SchemaNodes
+from cql.session import CassandraCluster, Keyspace, connect
+from model.catalog import SCHEMA
+from model.difference import differences
+from model.history import State, Step
+from model.migration_plan import declared_by
+from model.operations import Applied, Conditional, Read, Seen, Write
+from model.table import Row
+from repair.clock import SystemClock
+from repair.leases import Leases
+from tests.support.commands import CommandLine, command_line, contact_of
+from tests.support.keyspaces import dropped
+from tests.support.migrating import SHOP, folder, written
+from tests.support.migration_twin import Killed
+from tests.support.progress import SilentProgress
+from tests.support.servers import CassandraServer
+
+pytestmark = pytest.mark.cassandra
+
+NAMES = list(SHOP)
+STATEMENTS = sum(len(one.statements) for one in folder())
+EMPTY = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+
+
+@pytest.fixture(scope="module")
+def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
+    """One connection for the module."""
+    with connect(contact_of(cassandra)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def ledger(cassandra: CassandraServer, cluster: CassandraCluster) -> Iterator[str]:
+    """One ledger for most tests: each has a keyspace of its own, and so a history."""
+    name = f"{cassandra.keyspace()}_ledger"
+    cluster.execute_ddl(EMPTY.format(name))
+    ensure_ledger(cluster, name, name)
+    yield name
+    dropped(cluster, (name,))
+
+
+@pytest.fixture
+def keyspace(cassandra: CassandraServer, cluster: CassandraCluster) -> Iterator[str]:
+    """A name that no keyspace has; dropped afterwards, with the ledger beside it if there is one."""
+    name = cassandra.keyspace()
+    yield name
+    dropped(cluster, (name, f"{name}_ledger"))
+
+
+@pytest.fixture
+def mailmend(cassandra: CassandraServer, keyspace: str, ledger: str, tmp_path: Path) -> CommandLine:
+    """A shell that knows the cluster, the keyspace and the ledger."""
+    names = {"MAILMEND_KEYSPACE": keyspace, "MAILMEND_LEDGER_KEYSPACE": ledger}
+    return command_line(tmp_path, cassandra, **names)
+
+
+@pytest.fixture
+def alone(mailmend: CommandLine, keyspace: str) -> CommandLine:
+    """A shell whose ledger does not exist yet."""
+    return replace(mailmend, environment={**mailmend.environment, "MAILMEND_LEDGER_KEYSPACE": f"{keyspace}_ledger"})
+
+
+def test_the_whole_way_as_an_operator_goes_it(
+    alone: CommandLine, cluster: CassandraCluster, keyspace: str, tmp_path: Path
+) -> None:
+    """Plan, dry run, apply in two goes, history, apply again: each says what it did, and what is left."""
+    mailmend = alone
+    shop = ("--migrations", str(written(tmp_path / "shop")))
+    planned = mailmend("schema", "plan", *shop, "--json")
+    assert (planned.code, len(planned.json["plan"]), planned.json["exit"]) == (1, 10, 1)
+    assert planned.json["create_keyspace"].startswith(f"CREATE KEYSPACE IF NOT EXISTS {keyspace}")
+    assert {one["risk"] for one in planned.json["plan"]} >= {"none"}
+    assert mailmend("schema", "apply", *shop, "--dry-run").code == 0
+    assert not keyspace_exists(cluster, keyspace)
+    assert not keyspace_exists(cluster, f"{keyspace}_ledger")
+
+    first = mailmend("schema", "apply", *shop, "--phase", "pre", "--json")
+    assert (first.code, first.json["applied"], first.json["left"]) == (0, NAMES[:2], NAMES[2:])
+    assert first.json["created"][:3] == [f"keyspace {keyspace}", "type place", "table orders"]
+    risky = {one["cql"].split(" ")[0:5][-1]: one for one in mailmend("schema", "plan", *shop, "--json").json["plan"]}
+    assert risky["total;"]["risk"] == "data loss"
+
+    rest = mailmend("schema", "apply", *shop)
+    assert (rest.code, "applied 0004_pre_places.cql" in rest.out) == (0, True), rest.err
+    assert "0003_post_no_totals.cql (of 2)" in rest.err
+    told = mailmend("schema", "history", "--json").json
+    assert [(one["migration"], one["state"]) for one in told["migrations"]] == [(name, "applied") for name in NAMES]
+    assert (told["holder"], told["unlocks"], told["statements"]) == (None, [], [])
+    assert "0001_pre_orders.cql" in mailmend("schema", "history").out
+
+    again = mailmend("schema", "apply", *shop, "--json")
+    assert (again.code, again.json["applied"], again.json["statements"]) == (0, [], [])
+    assert mailmend("schema", "plan", *shop).code == 0
+    assert differences(declared_by(folder()), live_schema(cluster, keyspace)) == ()
+    (row,) = cluster.query(f"SELECT customer, writetime(customer) AS at FROM {keyspace}.orders")
+    (begun,) = cluster.query(
+        f"SELECT cql FROM {keyspace}_ledger.schema_statement WHERE keyspacename = ? AND number = 2 AND position = 2",
+        (keyspace,),
+    )
+    assert begun["cql"].endswith(f"USING TIMESTAMP {row['at']}")
+
+
+class KilledServer:
+    """The cluster, seen by appliers each of whom is killed right before, or right after, its first new statement."""
+
+    def __init__(self, cluster: CassandraCluster, *, after: bool) -> None:
+        self.cluster = cluster
+        self.release_version = cluster.release_version
+        self.after = after
+        self.dead = False
+        self.sent: list[str] = []
+
+    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        """Reading harms nobody."""
+        return self.cluster.query(text, values)
+
+    def execute_ddl(self, text: str, seconds: float = 30.0) -> None:
+        """Killed before it, it was not sent; killed after it, nobody saw its answer."""
+        new = text not in self.sent
+        self.sent.append(text)
+        if new and not self.after:
+            self._die()
+        self.cluster.execute_ddl(text, seconds)
+        if new and self.after:
+            self._die()
+
+    def replication_of(self, keyspace: str) -> Mapping[str, str]:
+        """The keyspace's."""
+        return self.cluster.replication_of(keyspace)
+
+    def _die(self) -> None:
+        self.dead = True
+        raise Killed
+
+
+@dataclass(frozen=True, slots=True)
+class KilledRows:
+    """The ledger, of which a killed applier gets no answer."""
+
+    keyspace: Keyspace
+    server: KilledServer
+
+    def read(self, read: Read) -> Sequence[Seen]:
+        """Rows."""
+        self._alive()
+        return self.keyspace.read(read)
+
+    def write(self, write: Write) -> None:
+        """One write."""
+        self._alive()
+        self.keyspace.write(write)
+
+    def attempt(self, write: Conditional) -> Applied:
+        """One conditional write."""
+        self._alive()
+        return self.keyspace.attempt(write)
+
+    def _alive(self) -> None:
+        if self.server.dead:
+            raise Killed
+
+
+def means(server: KilledServer, ledger: Keyspace, keyspace: str) -> Means:
+    """What an applier works with who may be killed."""
+    clock, rows = SystemClock(), KilledRows(ledger, server)
+    history = History(rows, clock, keyspace, "a test", "0.1.0")
+    leases = Leases(rows, clock, "a test")  # type: ignore[arg-type] # leases need no more of a ledger
+    agreement = Agreement(SchemaNodes(server.cluster), clock)
+    return Means(server, clock, agreement, SilentProgress(), history, lambda: history, lambda: leases)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before each statement", "after each statement"])
+def test_killed_at_every_statement_it_ends_at_the_same(
+    cluster: CassandraCluster, keyspace: str, ledger: str, *, after: bool
+) -> None:
+    """Each applier gets one statement further than the one before; none takes effect twice."""
+    cluster.execute_ddl(EMPTY.format(keyspace))
+    rows = cluster.keyspace(ledger)
+    leases = Leases(rows, SystemClock(), "a test")
+    server, kills = KilledServer(cluster, after=after), 0
+    while server.dead or not kills:
+        server.dead = False
+        try:
+            roll_out(means(server, rows, keyspace), Order(keyspace, folder(), ours=False))
+        except Killed:
+            kills += 1
+            leases.force_release(f"schema {keyspace}", "it was killed")
+    assert kills == STATEMENTS
+    assert differences(declared_by(folder()), live_schema(cluster, keyspace)) == ()
+    history = History(rows, SystemClock(), keyspace, "a test", "0.1.0")
+    assert {one.state for one in history.entries()} == {State.APPLIED}
+    statements = [one for number in range(1, 5) for one in history.statements(number)]
+    assert [one.state for one in statements] == [Step.DONE] * STATEMENTS
+    (row,) = cluster.query(
+        "SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = 'orders'", (keyspace,)
+    )
+    assert row["id"] == statements[1].attempt
+
+
+def test_what_the_server_refuses_is_told_in_its_own_words_and_can_be_mended(
+    mailmend: CommandLine, keyspace: str, tmp_path: Path
+) -> None:
+    """The statement stands as failed; the mended file goes on from there."""
+    wrong = {**SHOP, NAMES[2]: "ALTER TABLE orders WITH compaction = {'class': 'NoSuchStrategy'};\n"}
+    shop = ("--migrations", str(written(tmp_path / "shop", wrong)))
+    refused = mailmend("schema", "apply", *shop)
+    assert refused.code == 3, refused.err
+    assert "0003_post_no_totals.cql, line 5: the server would not" in refused.err
+    assert "NoSuchStrategy" in refused.err
+    told = mailmend("schema", "history", "--json").json
+    assert [one["state"] for one in told["migrations"]] == ["applied", "applied", "running"]
+    (statement,) = told["statements"]
+    assert statement["state"] == "failed"
+    assert "NoSuchStrategy" in statement["error"]
+    assert "Nobody is at work" in mailmend("schema", "history").out
+
+    written(tmp_path / "shop")
+    assert mailmend("schema", "apply", *shop, "--json").json["applied"] == NAMES[2:]
+
+
+def test_what_was_tampered_with_is_named_and_nothing_runs(mailmend: CommandLine, tmp_path: Path) -> None:
+    """An edited file, a file put in between, a file that is gone: by plan and by apply alike."""
+    path = written(tmp_path / "shop", {name: SHOP[name] for name in NAMES[:2]})
+    shop = ("--migrations", str(path))
+    assert mailmend("schema", "apply", *shop).code == 0
+    written(path, {NAMES[1]: SHOP[NAMES[1]] + "-- a remark\n", NAMES[2]: SHOP[NAMES[2]]})
+    for command in ("plan", "apply"):
+        refused = mailmend("schema", command, *shop)
+        assert (refused.code, refused.out) == (2, "")
+        assert "edited migration: 0002_pre_labels.cql" in refused.err
+        assert "version control" in refused.err
+    for name in NAMES[1:3]:
+        path.joinpath(name).unlink()
+    assert "missing migration: 0002_pre_labels.cql" in mailmend("schema", "plan", *shop).err
+
+
+def test_a_keyspace_made_before_there_was_a_history_is_taken_over(
+    mailmend: CommandLine, cluster: CassandraCluster, keyspace: str
+) -> None:
+    """What is there counts as applied; what an interrupted apply of then had not made yet is run."""
+    apply_schema(cluster, keyspace)
+    for table in ("messagedeleted", "blobparts"):
+        cluster.execute_ddl(f"DROP TABLE {keyspace}.{table}")
+
+    taken = mailmend("schema", "apply", "--json")
+
+    assert (taken.code, taken.json["baseline"]) == (0, ["0001_pre_messages.cql", "0002_pre_counters.cql"])
+    assert taken.json["created"] == ["table messageDeleted", "table blobParts"]
+    assert taken.json["drift"] == []
+    told = mailmend("schema", "history", "--json").json["migrations"]
+    assert [one["state"] for one in told] == ["baseline"] * 2 + ["applied"] * 4
+    assert mailmend("schema", "plan").code == 0
+    assert differences(SCHEMA, live_schema(cluster, keyspace)) == ()
+
+
+def test_the_choice_of_compaction_goes_into_our_own_migrations(
+    mailmend: CommandLine, cluster: CassandraCluster, keyspace: str
+) -> None:
+    """In those three tables, and only to the number that is asked for."""
+    applied = mailmend("schema", "apply", "--compaction", "leveled", "--to", "0001", "--json")
+    assert (applied.code, applied.json["left"][0]) == (0, "0002_pre_counters.cql")
+    live = live_schema(cluster, keyspace)
+    assert [table.compaction and table.compaction.strategy for table in live.tables] == [
+        "LeveledCompactionStrategy"
+    ] * 3
+    assert mailmend("schema", "apply", "--compaction", "leveled", "--to", "0001").code == 0
+
+
+def test_a_foreign_keyspace_is_left_alone(alone: CommandLine, cluster: CassandraCluster, keyspace: str) -> None:
+    """It lacks tables; nothing is created, not even a ledger; the way to take it over is named."""
+    cluster.execute_ddl(EMPTY.format(keyspace))
+    cluster.execute_ddl(f"CREATE TABLE {keyspace}.modseq (mailboxid timeuuid PRIMARY KEY, nextmodseq bigint)")
+    left = alone("schema", "apply", "--json")
+    assert (left.json["created"], left.json["statements"], left.json["applied"]) == ([], [], [])
+    assert "table imapUidTable" in left.json["withheld"]
+    planned = alone("schema", "plan")
+    assert (planned.code, f"mailmend schema adopt --keyspace {keyspace}" in planned.out) == (1, True)
+    assert not keyspace_exists(cluster, f"{keyspace}_ledger")
+
+
+def test_the_lease_of_somebody_else_is_named_and_can_be_ended(
+    mailmend: CommandLine, cluster: CassandraCluster, keyspace: str, ledger: str, tmp_path: Path
+) -> None:
+    """Only with a reason, and only when told so; who ended whose lease, and why, stays in the history."""
+    shop = ("--migrations", str(written(tmp_path / "shop")))
+    assert "Nobody holds the lease" in mailmend("schema", "force-unlock", "--reason", "a test").out
+    assert mailmend("schema", "apply", *shop, "--to", "1").code == 0
+    lease = Leases(cluster.keyspace(ledger), SystemClock(), "carol@ops pid 7").acquire(
+        f"schema {keyspace}", "schema apply"
+    )
+    held = mailmend("schema", "apply", *shop)
+    assert (held.code, "held by carol@ops pid 7" in held.err) == (3, True)
+    assert f"mailmend schema force-unlock --keyspace {keyspace} --reason" in held.err
+    assert "At work: carol@ops pid 7" in mailmend("schema", "history").out
+
+    unasked = mailmend("schema", "force-unlock", "--reason", "its pod was evicted")
+    assert (unasked.code, "Give --yes" in unasked.err) == (2, True)
+    assert mailmend("schema", "force-unlock", "--reason", " ", "--yes").code == 2
+    ended = mailmend("schema", "force-unlock", "--reason", "its pod was evicted", "--yes", "--json")
+    assert ended.json["ended"].startswith("carol@ops pid 7, since ")
+    (unlock,) = mailmend("schema", "history", "--json").json["unlocks"]
+    assert (unlock["holder"], unlock["reason"]) == (ended.json["ended"], "its pod was evicted")
+    assert lease.owner in mailmend("schema", "history").out
+    assert mailmend("schema", "apply", *shop).code == 0
+
+
+def test_a_file_that_cannot_be_run_is_refused_before_anybody_is_connected_to(tmp_path: Path) -> None:
+    """Syntax with line, column and caret; exit 2."""
+    path = written(tmp_path / "shop", {"0001_pre_a.cql": "CREATE TABLE t (a int PRIMARY KY);\n"})
+    refused = command_line(tmp_path, MAILMEND_HOST="192.0.2.1")("schema", "plan", "--migrations", str(path))
+    assert refused.code == 2
+    assert "0001_pre_a.cql, line 5, column" in refused.err
+    assert "^" in refused.err
+
+
+def test_a_ledger_that_is_made_again_is_empty(cluster: CassandraCluster, keyspace: str) -> None:
+    """Its tables have the same ids as before, and none of the rows."""
+    cluster.execute_ddl(EMPTY.format(keyspace))
+    ids: list[list[Any]] = []
+    for _ in range(2):
+        ensure_ledger(cluster, f"{keyspace}_ledger", keyspace)
+        rows = cluster.query(
+            "SELECT table_name, id FROM system_schema.tables WHERE keyspace_name = ?", (f"{keyspace}_ledger",)
+        )
+        ids.append(sorted((row["table_name"], row["id"]) for row in rows))
+        history = History(cluster.keyspace(f"{keyspace}_ledger"), SystemClock(), keyspace, "a test", "0.1.0")
+        assert history.unlocks() == ()
+        history.unlocked("nobody", json.dumps("a test"))
+        dropped(cluster, (f"{keyspace}_ledger",))
+        cluster._prepared.clear()
+    assert ids[0] == ids[1]

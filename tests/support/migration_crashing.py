@@ -1,0 +1,127 @@
+"""An applier that kills itself at its n-th step: run as a program, it forks one child for each crash point.
+
+A step lies before and after each statement and each write to the ledger. The child connects, applies the migrations of
+a folder, and goes on until SIGKILL or the end; the lease that it held is left to whoever comes next.
+
+Usage: python -m tests.support.migration_crashing HOST PORT KEYSPACE LEDGER FOLDER TTL, then one number per line.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cql.agreement import Agreement
+from cql.history import History
+from cql.migration_files import read_folder
+from cql.rollout import Means, Order, roll_out
+from cql.schema_nodes import SchemaNodes
+from cql.session import CassandraCluster, Contact, Keyspace, connect
+from model.operations import Applied, Conditional, Read, Seen, Write
+from model.table import Row
+from repair.clock import SystemClock
+from repair.leases import Leases
+from tests.support.progress import SilentProgress
+
+STATEMENT_SECONDS = 5.0
+
+
+class Steps:
+    """Counts steps, and SIGKILLs the process at the n-th."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def pass_by(self) -> None:
+        """One step."""
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Rows:
+    """The ledger, with a step before and after each write."""
+
+    def __init__(self, keyspace: Keyspace, steps: Steps) -> None:
+        self._keyspace, self._steps = keyspace, steps
+
+    def read(self, read: Read) -> Sequence[Seen]:
+        """Read, as ever."""
+        return self._keyspace.read(read)
+
+    def write(self, write: Write) -> None:
+        """Write, or die."""
+        self._steps.pass_by()
+        self._keyspace.write(write)
+        self._steps.pass_by()
+
+    def attempt(self, write: Conditional) -> Applied:
+        """Write, or die."""
+        self._steps.pass_by()
+        answer = self._keyspace.attempt(write)
+        self._steps.pass_by()
+        return answer
+
+
+class Server:
+    """The cluster, with a step before and after each statement."""
+
+    def __init__(self, cluster: CassandraCluster, steps: Steps) -> None:
+        self._cluster, self._steps = cluster, steps
+        self.release_version = cluster.release_version
+
+    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        """Read, as ever."""
+        return self._cluster.query(text, values)
+
+    def execute_ddl(self, text: str, seconds: float = STATEMENT_SECONDS) -> None:
+        """Carry it out, or die."""
+        self._steps.pass_by()
+        self._cluster.execute_ddl(text, seconds)
+        self._steps.pass_by()
+
+    def replication_of(self, keyspace: str) -> Mapping[str, str]:
+        """The keyspace's."""
+        return self._cluster.replication_of(keyspace)
+
+
+def act(arguments: Sequence[str], steps: int) -> None:
+    """Apply everything that is pending."""
+    host, port, keyspace, ledger, folder, ttl = arguments
+    clock, counted = SystemClock(), Steps(steps)
+    with connect(Contact((host,), int(port))) as cluster:
+        rows = Rows(cluster.keyspace(ledger), counted)
+        history = History(rows, clock, keyspace, f"pid {os.getpid()}", "0.1.0")
+        leases = Leases(cluster.keyspace(ledger), clock, f"pid {os.getpid()}", int(ttl))
+        agreement = Agreement(SchemaNodes(cluster), clock)
+        server = Server(cluster, counted)
+        means = Means(
+            server, clock, agreement, SilentProgress(), history, lambda: history, lambda: leases, STATEMENT_SECONDS
+        )
+        roll_out(means, Order(keyspace, read_folder(Path(folder)), ours=False))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Fork a child for each line, and tell how it ended."""
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _child(arguments, int(line))
+        _, status = os.waitpid(child, 0)
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        os.write(1, b"killed\n" if killed else f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+def _child(arguments: Sequence[str], steps: int) -> None:
+    code = 1
+    try:
+        act(arguments, steps)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
