@@ -7,8 +7,9 @@ is right without them.
 from collections.abc import Mapping, Sequence
 
 from cql.introspect import keyspace_exists
-from cql.nodes import NodeAnswer, ask_every_node
+from cql.nodes import ask_every_node
 from cql.session import CassandraCluster
+from cql.statistics import NodeAnswer
 from model.names import checked_spelling, name_of
 from model.sizes import TableSize, table_sizes
 from model.table import Row

@@ -5,6 +5,13 @@ from typing import Any
 import click
 
 from admin.cli.options import connection_options
+from admin.cli.schema.from_model import (
+    model_options,
+    model_plan_json,
+    plan_from_model,
+    refuse_without_model,
+    show_model_plan,
+)
 from admin.cli.schema.migration_options import plan_options
 from admin.cli.schema.planned import Sizes, order_of, risky, rollout_json, show_rollout, statements_of
 from admin.migrating import history_of
@@ -19,6 +26,8 @@ Examples:
   mailmend schema plan                                 what is pending; CQL that cqlsh takes, risks as comments
   mailmend schema plan --phase pre                     what is due before the new software is rolled out
   mailmend schema plan --migrations db --keyspace shop your own tables
+  mailmend schema plan --from-model | cqlsh            what takes the live tables to the model; mailmend never runs it
+  mailmend schema plan --from-model --include-options  options too: most of them rewrite their table
 
 \b
 Exit codes: 0 there is nothing to do, 1 there is something to do, 2 wrong use (a file that cannot be run, or that was
@@ -27,12 +36,23 @@ changed after it was applied), 4 the cluster cannot be reached."""
 
 @click.command(epilog=_EPILOG)
 @plan_options
+@model_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @connection_options
-def plan(connection: ConnectionSettings, *, as_json: bool, **options: Any) -> int:
-    """Show what an apply would run: each statement, what it risks, and why. Writes nothing."""
+def plan(connection: ConnectionSettings, *, from_model: bool, as_json: bool, **options: Any) -> int:
+    """Show what an apply would run: each statement, what it risks, and why. Writes nothing.
+
+    With --from-model: what takes the live tables to the model (or to what the applied --migrations say), whatever the
+    history holds.
+    """
     order = order_of(connection, options)
+    if not from_model:
+        refuse_without_model(options)
     with open_place(connection) as place:
+        if from_model:
+            model_plan = plan_from_model(place, order, options)
+            (write_json(model_plan_json(model_plan)) if as_json else show_model_plan(model_plan))
+            return model_plan.exit
         rollout = plan_rollout(place.cluster, past_of(history_of(place)), order)
         script, sizes = script_of(place.cluster, order), sizes_for(place, rollout)
     code = exit_code(rollout)

@@ -1,16 +1,15 @@
 """What a keyspace was taken for, as the commands of `mailmend schema` show it: for people, and for scripts."""
 
 import shlex
+from collections.abc import Iterable
 from typing import Any, Final
 
+from rich.table import Table as Grid
+
 from admin.output import rows_grid, stdout_console
-from model.catalog import MESSAGES
 from model.difference import Aspect, Difference
 from model.errors import ExitCode
-from model.generations import Recognition
-
-REBUILDABLE: Final = frozenset(one.table.spelling for one in MESSAGES.projections if one is not MESSAGES.content)
-"""Tables that a repair can fill again from the truth."""
+from model.generations import REBUILDABLE, Recognition
 
 _COLUMNS: Final = ("what", "where", "expected", "found")
 
@@ -27,37 +26,55 @@ def recognition_json(keyspace: str, recognition: Recognition) -> dict[str, Any]:
         "generation": recognition.generation.name,
         "made_here": recognition.made_here,
         "drift": [
-            _difference_json(one) | {"mend": mend_of(one, keyspace, made_here=recognition.made_here)}
+            difference_json(one) | {"mend": mend_of(one, keyspace, made_here=recognition.made_here)}
             for one in recognition.drift
         ],
-        "notes": [_difference_json(one) for one in recognition.notes],
+        "notes": [difference_json(one) for one in recognition.notes],
         "exit": exit_code(recognition),
     }
 
 
-def mend_of(difference: Difference, keyspace: str, *, made_here: bool) -> str:
+def mend_of(difference: Difference, keyspace: str, *, made_here: bool) -> str:  # noqa: PLR0911 - one for each kind
     """The command that mends a difference, or what a person has to decide."""
     apply_again = f"mailmend schema apply --keyspace {keyspace}{'' if made_here else ' --complete'}"
+    from_model = f"mailmend schema plan --from-model --keyspace {keyspace}"
     table = f"{keyspace}.{difference.owner}"
     match difference.aspect:
         case Aspect.MISSING_TABLE | Aspect.MISSING_TYPE:
             return apply_again
         case Aspect.MISSING_COLUMN:
-            return _cqlsh(f"ALTER TABLE {table} ADD {difference.subject} {difference.expected};")
+            return cqlsh(f"ALTER TABLE {table} ADD {difference.subject} {difference.expected};")
         case Aspect.UNEXPECTED_COLUMN:
-            return "leave it (before-images keep it), or: " + _cqlsh(f"ALTER TABLE {table} DROP {difference.subject};")
+            return "leave it (before-images keep it), or: " + cqlsh(f"ALTER TABLE {table} DROP {difference.subject};")
+        case Aspect.UNEXPECTED_INDEX | Aspect.UNEXPECTED_VIEW | Aspect.UNEXPECTED_TYPE | Aspect.UNEXPECTED_TABLE:
+            return "leave it, or: " + cqlsh(_DROPS[difference.aspect].format(keyspace, *_place(difference)))
+        case Aspect.DIFFERENT_OPTION:
+            return f"{from_model} --include-options"
+        case Aspect.MISSING_INDEX | Aspect.DIFFERENT_INDEX | Aspect.MISSING_VIEW | Aspect.DIFFERENT_VIEW:
+            return f"{from_model} | cqlsh"
         case _ if difference.owner in REBUILDABLE:
-            dropped = _cqlsh(f"DROP TABLE {table};")
+            dropped = cqlsh(f"DROP TABLE {table};")
             return f"while nothing writes: {dropped} && {apply_again} && mailmend repair messages --keyspace {keyspace}"
         case _:
             return f"nothing in place: mailmend schema apply --keyspace ANOTHER, then copy the rows of {table} there"
 
 
-def _cqlsh(statement: str) -> str:
+_DROPS: Final = {
+    Aspect.UNEXPECTED_INDEX: "DROP INDEX {0}.{2};",
+    Aspect.UNEXPECTED_VIEW: "DROP MATERIALIZED VIEW {0}.{1};",
+    Aspect.UNEXPECTED_TYPE: "DROP TYPE {0}.{1};",
+    Aspect.UNEXPECTED_TABLE: "DROP TABLE {0}.{1};",
+}
+"""What removes what is not expected; 0 is the keyspace, 1 its owner, 2 the subject."""
+
+
+def cqlsh(statement: str) -> str:
+    """The statement as a person types it."""
     return f"cqlsh -e {shlex.quote(statement)}"
 
 
-def _difference_json(difference: Difference) -> dict[str, str]:
+def difference_json(difference: Difference) -> dict[str, str]:
+    """A difference under the names that scripts rely on."""
     return {
         "aspect": difference.aspect.value,
         "table": difference.owner,
@@ -73,14 +90,19 @@ def show_recognition(keyspace: str, recognition: Recognition) -> None:
     maker = "made by mailmend" if recognition.made_here else "not made by mailmend"
     console.print(f"{keyspace}: generation {recognition.generation.name}, {maker}.", soft_wrap=True)
     if recognition.notes:
-        console.print(rows_grid("Noted, not wrong", _COLUMNS, [_cells(note) for note in recognition.notes]))
+        console.print(differences_grid("Noted, not wrong", recognition.notes))
     if recognition.agrees:
         console.print("The schema is as expected.")
         return
-    console.print(rows_grid("Drift", _COLUMNS, [_cells(one) for one in recognition.drift]))
+    console.print(differences_grid("Drift", recognition.drift))
     for one in recognition.drift:
         mend = mend_of(one, keyspace, made_here=recognition.made_here)
         console.print(f"{'.'.join(_place(one))}: {mend}", soft_wrap=True, markup=False)
+
+
+def differences_grid(title: str, found: Iterable[Difference]) -> Grid:
+    """Differences as a table for people."""
+    return rows_grid(title, _COLUMNS, [_cells(one) for one in found])
 
 
 def _place(difference: Difference) -> tuple[str, ...]:
