@@ -1,0 +1,135 @@
+"""Where a figure comes from: what a person says goes before what is measured, and that before what is assumed."""
+
+import pytest
+
+from admin.traffic_figures import (
+    LONGEST_STAY_SECONDS,
+    MAILS_PER_SECOND,
+    PEAK_TIMES,
+    ROW_BYTES,
+    GivenTraffic,
+    copies_of,
+    traffic_figures,
+)
+from cql.statistics import Statistics, TableFigures
+from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic
+from model.advice import DAY, Source, Traffic
+from model.traffic import Rates
+
+QUIET = MessageTraffic(None, None)
+BORN = MessageTraffic(Rates(mean=2, peak=9, history_seconds=400 * DAY, looked_at=20_000), 1.2)
+QUEUE = QueueTraffic("spool", Rates(5, 30, 10 * DAY, 240), None, oldest_seconds=60, mails_per_partition=100)
+UNHEARD = Statistics({}, nodes_up=3)
+ONE_COPY = {"class": "SimpleStrategy", "replication_factor": "1"}
+
+
+def figures_of(
+    given: GivenTraffic | None = None,
+    queue: QueueTraffic | None = None,
+    messages: MessageTraffic = QUIET,
+    statistics: Statistics = UNHEARD,
+) -> Traffic:
+    """The figures of a keyspace with one copy."""
+    return traffic_figures(given or GivenTraffic(), queue, messages, statistics, ONE_COPY)
+
+
+def test_what_is_said_goes_before_what_is_measured() -> None:
+    """A person may know of a campaign that begins tomorrow."""
+    given = GivenTraffic(mails_per_second=40, peak_mails_per_second=90, longest_stay_seconds=7 * DAY)
+
+    traffic = figures_of(given, QUEUE, BORN)
+
+    assert (traffic.mails_per_second.value, traffic.mails_per_second.source) == (40, Source.GIVEN)
+    assert (traffic.peak_per_second.value, traffic.peak_per_second.source) == (90, Source.GIVEN)
+    assert (traffic.longest_stay_seconds.value, traffic.longest_stay_seconds.source) == (7 * DAY, Source.GIVEN)
+
+
+def test_the_queue_is_measured_before_the_mailboxes() -> None:
+    """What goes out never lands in a mailbox here."""
+    traffic = figures_of(queue=QUEUE, messages=BORN)
+
+    assert (traffic.mails_per_second.value, traffic.peak_per_second.value) == (5, 30)
+    assert "240 slices of queue 'spool'" in traffic.mails_per_second.how
+
+
+def test_without_a_queue_the_births_of_messages_count() -> None:
+    """Each delivered mail is added somewhere."""
+    traffic = figures_of(messages=BORN)
+
+    assert (traffic.mails_per_second.value, traffic.peak_per_second.value) == (2, 9)
+    assert traffic.mails_per_second.source is Source.MEASURED
+    assert "20,000 messages" in traffic.mails_per_second.how
+
+
+def test_where_nothing_can_be_measured_it_is_assumed_and_said_so() -> None:
+    """With the option that mends it."""
+    traffic = figures_of()
+
+    assert traffic.mails_per_second.value == MAILS_PER_SECOND
+    assert traffic.peak_per_second.value == MAILS_PER_SECOND * PEAK_TIMES
+    for figure in (traffic.mails_per_second, traffic.longest_stay_seconds, traffic.row_bytes):
+        assert figure.source is Source.ASSUMED
+    assert "--mails-per-second" in traffic.mails_per_second.how
+    assert "--longest-stay" in traffic.longest_stay_seconds.how
+
+
+def test_a_mean_that_is_said_takes_its_peak_from_no_measurement() -> None:
+    """The measured peak belongs to another mean."""
+    traffic = figures_of(GivenTraffic(mails_per_second=100), QUEUE)
+
+    assert traffic.peak_per_second.value == 100 * PEAK_TIMES
+    assert traffic.peak_per_second.source is Source.ASSUMED
+
+
+def test_a_peak_is_never_below_the_mean() -> None:
+    """Whatever was said."""
+    traffic = figures_of(GivenTraffic(mails_per_second=100, peak_mails_per_second=1))
+
+    assert traffic.peak_per_second.value == 100
+
+
+@pytest.mark.parametrize(
+    ("oldest", "stay", "source"),
+    [
+        (None, LONGEST_STAY_SECONDS, Source.ASSUMED),
+        (60.0, LONGEST_STAY_SECONDS, Source.ASSUMED),
+        (30.0 * DAY, 30 * DAY, Source.MEASURED),
+    ],
+)
+def test_the_queue_may_show_a_longer_stay_but_no_shorter_one(oldest: float | None, stay: float, source: Source) -> None:
+    """That nothing waits just now does not mean that nothing ever will."""
+    queue = QueueTraffic("spool", None, None, oldest, 1)
+
+    figure = figures_of(queue=queue).longest_stay_seconds
+
+    assert (figure.value, figure.source) == (stay, source)
+
+
+def test_the_size_of_a_row_follows_from_the_size_of_a_partition() -> None:
+    """200 kB in a partition of 100 mails."""
+    statistics = Statistics({ENQUEUED: TableFigures(mean_partition_bytes=200_000)})
+
+    assert figures_of(queue=QUEUE, statistics=statistics).row_bytes.value == 2_000
+    assert figures_of(statistics=statistics).row_bytes.value == ROW_BYTES
+
+
+def test_the_nodes_hint_window_is_measured_where_it_is_told() -> None:
+    """Else it is Cassandra's default."""
+    told = figures_of(statistics=Statistics({}, hint_window_seconds=86_400)).hint_window_seconds
+
+    assert (told.value, told.source) == (86_400, Source.MEASURED)
+    assert figures_of().hint_window_seconds.source is Source.ASSUMED
+
+
+@pytest.mark.parametrize(
+    ("replication", "copies"),
+    [
+        (ONE_COPY, 1),
+        ({"class": "NetworkTopologyStrategy", "dc1": "3", "dc2": "2"}, 5),
+        ({"class": "NetworkTopologyStrategy", "dc1": "3/1"}, 3),
+        ({"class": "EverywhereStrategy"}, 1),
+    ],
+)
+def test_copies_of_all_data_centres_count(replication: dict[str, str], copies: int) -> None:
+    """Every one of them takes room on some node."""
+    assert copies_of(replication) == copies

@@ -1,0 +1,126 @@
+"""The choice among compactions: the stated rule, its tolerances, and what it says of itself."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.catalog import CompactionChoice
+from model.compaction_advice import MEASURES, ReadCost, TrialResult, choose
+
+TWCS, UNIFIED, LEVELED = CompactionChoice
+ALL = frozenset(CompactionChoice)
+
+
+def result(choice: CompactionChoice, sstables: float = 1.0, p99: float = 2.0, mib: float = 10.0) -> TrialResult:
+    """A trial's result whose two kinds of read cost the same."""
+    cost = ReadCost(100, sstables, round(sstables), p99 / 4, p99 / 2)
+    return TrialResult(choice, cost, cost, int(mib * 1_048_576), 0)
+
+
+@st.composite
+def trials(draw: st.DrawFn) -> list[TrialResult]:
+    """Results of all three, in any order."""
+    order = draw(st.permutations(list(CompactionChoice)))
+    figure = st.floats(min_value=0.1, max_value=100)
+    return [result(one, draw(figure), draw(figure), draw(figure)) for one in order]
+
+
+PRESENT = st.none() | st.sampled_from(list(CompactionChoice))
+SERVED = st.frozensets(st.sampled_from(list(CompactionChoice)), min_size=1)
+
+
+class TestLaws:
+    """What holds whatever was measured."""
+
+    @given(trials(), PRESENT, SERVED)
+    def test_only_what_the_server_knows_is_chosen(
+        self, results: list[TrialResult], present: CompactionChoice | None, served: frozenset[CompactionChoice]
+    ) -> None:
+        """An older server would refuse the others."""
+        assert choose(results, present, served).choice in served
+
+    @given(trials(), PRESENT)
+    def test_the_choice_reads_as_few_sstables_as_the_best(
+        self, results: list[TrialResult], present: CompactionChoice | None
+    ) -> None:
+        """Within the tolerance of the first measure."""
+        chosen = choose(results, present, ALL).choice
+        first = MEASURES[0]
+        best = min(first.of(one) for one in results)
+
+        assert next(first.of(one) for one in results if one.choice is chosen) <= first.bound(best)
+
+    @given(trials(), PRESENT)
+    def test_the_order_of_the_results_does_not_count(
+        self, results: list[TrialResult], present: CompactionChoice | None
+    ) -> None:
+        """Nothing is won by being named first."""
+        assert choose(results, present, ALL).choice is choose(results[::-1], present, ALL).choice
+
+    @given(trials(), PRESENT, SERVED)
+    def test_advice_that_was_followed_is_not_taken_back(
+        self, results: list[TrialResult], present: CompactionChoice | None, served: frozenset[CompactionChoice]
+    ) -> None:
+        """The same figures lead to the same choice once it is there."""
+        advised = choose(results, present, served).choice
+        again = choose(results, advised, served)
+
+        assert again.choice is advised
+        assert not again.change
+
+    @given(trials(), PRESENT)
+    def test_too_small_is_said_exactly_where_nothing_decides(
+        self, results: list[TrialResult], present: CompactionChoice | None
+    ) -> None:
+        """The sentence and the field agree."""
+        advice = choose(results, present, ALL)
+
+        assert advice.too_small == ("too small to matter" in " ".join(advice.why))
+
+
+class TestRule:
+    """One step after the other."""
+
+    def test_fewest_sstables_win_over_any_latency(self) -> None:
+        """The first measure counts before the second."""
+        advice = choose([result(TWCS, 24, 1), result(UNIFIED, 2, 9), result(LEVELED, 4, 1)], TWCS, ALL)
+
+        assert advice.choice is UNIFIED
+        assert advice.change
+        assert advice.why == ("By SSTables per read unified wins: twcs 24.00, unified 2.00, leveled 4.00.",)
+
+    def test_among_equals_the_faster_one_wins(self) -> None:
+        """By its 99th percentile."""
+        advice = choose([result(TWCS, 24), result(UNIFIED, 2, 9), result(LEVELED, 2, 4)], None, ALL)
+
+        assert advice.choice is LEVELED
+        assert not advice.too_small
+
+    def test_then_the_smaller_one_wins(self) -> None:
+        """Where neither SSTables nor time tell them apart."""
+        advice = choose([result(TWCS, mib=20), result(UNIFIED, mib=10), result(LEVELED, mib=20)], TWCS, ALL)
+
+        assert advice.choice is UNIFIED
+        assert "By bytes on disk unified wins: twcs 20.0 MiB, unified 10.0 MiB, leveled 20.0 MiB." in advice.why
+
+    def test_among_equals_the_present_one_stays(self) -> None:
+        """Changing it rewrites every SSTable, for nothing."""
+        advice = choose([result(one) for one in CompactionChoice], LEVELED, ALL)
+
+        assert advice.choice is LEVELED
+        assert advice.too_small
+        assert not advice.change
+        assert "leveled stays" in advice.why[-1]
+
+    def test_a_present_one_that_is_none_of_them_gives_way(self) -> None:
+        """Size-tiered is not among the choices: the first of the best is named."""
+        advice = choose([result(TWCS, 24), result(UNIFIED), result(LEVELED)], None, ALL)
+
+        assert advice.choice is UNIFIED
+        assert advice.change
+
+    def test_an_older_server_is_not_advised_what_it_does_not_know(self) -> None:
+        """Unified needs Cassandra 5.0, and the reason says that it is out."""
+        advice = choose([result(TWCS, 24), result(UNIFIED, 1), result(LEVELED, 2)], TWCS, ALL - {UNIFIED})
+
+        assert advice.choice is LEVELED
+        assert advice.why[0] == "unified is out: this server does not know it."

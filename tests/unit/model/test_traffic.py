@@ -1,0 +1,120 @@
+"""Traffic reckoned from what lies in the tables: births of messages, rows of slices, numbers given out."""
+
+from typing import ClassVar
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.advice import DAY, HOUR
+from model.traffic import (
+    births_of,
+    busiest_queue,
+    changes_per_message,
+    rates_of_births,
+    rates_of_slices,
+    slice_gap,
+)
+from tests.support.histories import time_uuid
+
+NOW = 1_700_000_000_000_000
+
+
+class TestBirths:
+    """Messages per second from a sample of message ids."""
+
+    def test_the_mean_is_that_of_the_last_week(self) -> None:
+        """One message an hour for a month, a third of them looked at: the estimate is scaled up."""
+        births = [NOW - hours * HOUR * 1_000_000 for hours in range(0, 30 * 24, 3)]
+
+        rates = rates_of_births(births, total=30 * 24)
+
+        assert rates is not None
+        assert rates.mean == pytest.approx(1 / HOUR, rel=0.02)
+        assert rates.peak == pytest.approx(3 / HOUR, rel=0.02)
+        assert rates.history_seconds == pytest.approx(30 * DAY, rel=0.02)
+
+    def test_mail_of_years_ago_does_not_count_as_traffic(self) -> None:
+        """Of 100 messages 10 came in the last week."""
+        births = [NOW - number * DAY * 1_000_000 // 2 for number in range(10)]
+        births += [NOW - (400 + number) * DAY * 1_000_000 for number in range(90)]
+
+        rates = rates_of_births(births, total=100)
+
+        assert rates is not None
+        assert rates.mean == pytest.approx(10 / (7 * DAY))
+
+    def test_no_sample_gives_no_rate(self) -> None:
+        """Nothing is made up."""
+        assert rates_of_births([], total=100) is None
+
+    @given(st.lists(st.integers(min_value=NOW - 10**15, max_value=NOW), min_size=1), st.integers(1, 10**9))
+    def test_the_peak_is_never_below_the_mean(self, births: list[int], total: int) -> None:
+        """The busiest hour has its share of the week at least."""
+        rates = rates_of_births(births, total)
+
+        assert rates is not None
+        assert rates.peak >= rates.mean * 0.999999
+
+    @given(st.integers(min_value=800_000_000_000_000, max_value=NOW), st.integers(0, 2**40))
+    def test_a_birth_is_read_from_the_id(self, at: int, number: int) -> None:
+        """To the microsecond."""
+        assert births_of([time_uuid(at, number)], NOW) == [at]
+
+    def test_ids_without_a_believable_time_are_left_out(self) -> None:
+        """A random UUID, the year 1600, and the far future say nothing."""
+        future, past = time_uuid(NOW + 2 * DAY * 1_000_000, 1), UUID("00000000-0000-1000-8000-000000000000")
+
+        assert births_of([uuid4(), future, past], NOW) == []
+
+
+class TestSlices:
+    """Mails per second from rows per slice."""
+
+    MAILS: ClassVar = {("spool", 0): 100, ("spool", 3600): 300, ("spool", 7200): 9, ("outgoing", 0): 50}
+
+    def test_the_busiest_queue_counts(self) -> None:
+        """Each queue has partitions of its own."""
+        assert busiest_queue(self.MAILS) == "spool"
+        assert busiest_queue({}) is None
+
+    def test_a_slice_that_is_not_over_is_left_out(self) -> None:
+        """At 8,000 s the third slice still fills."""
+        rates = rates_of_slices(self.MAILS, "spool", 3600, now_seconds=8_000)
+
+        assert rates is not None
+        assert rates.looked_at == 2
+        assert rates.mean == pytest.approx(400 / 7200)
+        assert rates.peak == pytest.approx(300 / 3600)
+
+    def test_a_silent_slice_between_counts_as_time(self) -> None:
+        """Rows are not written for nothing, but time passes."""
+        rates = rates_of_slices({("q", 0): 10, ("q", 3 * HOUR): 10}, "q", HOUR, now_seconds=10 * HOUR)
+
+        assert rates is not None
+        assert rates.mean == pytest.approx(20 / (4 * HOUR))
+
+    def test_where_no_slice_is_over_there_is_no_rate(self) -> None:
+        """The first hour of a queue."""
+        assert rates_of_slices({("q", 0): 10}, "q", HOUR, now_seconds=1_000) is None
+
+    @given(st.lists(st.integers(0, 500), min_size=2, max_size=40, unique=True), st.sampled_from([60, 900, 3600]))
+    def test_the_smallest_gap_is_a_multiple_of_the_window(self, numbers: list[int], window: int) -> None:
+        """And the window itself as soon as two slices follow one another."""
+        gap = slice_gap({("q", number * window): 1 for number in numbers})
+
+        assert gap is not None
+        assert gap % window == 0
+        assert (gap == window) == any(number + 1 in numbers for number in numbers)
+
+    def test_one_slice_has_no_gap(self) -> None:
+        """Two queues' slices are not compared with one another."""
+        assert slice_gap({("a", 0): 1, ("b", 60): 1}) is None
+
+
+def test_what_is_not_an_addition_is_a_change() -> None:
+    """100 messages took 250 modseqs: one and a half changes each."""
+    assert changes_per_message(100, 250) == 1.5
+    assert changes_per_message(100, 90) == 0
+    assert changes_per_message(0, 0) is None
