@@ -1,5 +1,6 @@
 """What `mailmend schema lint` looks at and finds: files read, rules asked, reasons set beside their findings."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -18,6 +19,9 @@ from model.lint.servers import Release
 from model.lint.subject import HINT_WINDOW_DEFAULT, Knowledge, Subject
 
 ENDING = ".cql"
+
+STDIN = Path("-")
+"""What is typed for the standard input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +130,22 @@ def _report(subjects: Sequence[Subject], order: LintOrder, texts: Mapping[str, s
 
 def _texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
     for path in paths:
-        if path.is_dir():
+        if path == STDIN:
+            yield "stdin", _standard_input()
+        elif path.is_dir():
             files = sorted(file for file in path.rglob(f"*{ENDING}") if file.is_file())
             if not files:
                 raise WrongUse(f"{path} holds no {ENDING} file", mend="Name a file, or a folder of migrations.")
             yield from ((str(file), _text(file)) for file in files)
         else:
             yield str(path), _text(path)
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise WrongUse(f"the standard input cannot be read: {reason_of(error)}") from error
 
 
 def _text(file: Path) -> str:

@@ -88,7 +88,7 @@ def subjects_of(
         if placed.file != file:
             current, file = keyspace, placed.file
         if isinstance(placed.statement, Use):
-            current = name_of(placed.statement.keyspace)
+            current = placed.statement.keyspace
             continue
         of = name_of(_keyspace_of(placed.statement) or current)
         keyspaces.setdefault(of, _Keyspace()).take(placed)

@@ -1,6 +1,7 @@
 """Where a hit stands in the texts that the schema was read from."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from model.ddl import AddColumns, CreateTable, CreateView, SetOptions, Span
 from model.lint.finding import Hit
@@ -10,18 +11,33 @@ from model.names import name_of
 Spot = tuple[int | None, Span | None]
 """The number of a statement, and a piece of its file."""
 
+Defining = Mapping[str, Sequence[int]]
+"""By table: the numbers of the statements that say what it is, the one that creates it first."""
 
-def spot_of(subject: Subject, hit: Hit) -> Spot:
+
+def defining(subject: Subject) -> Defining:
+    """The statements that say what each table is."""
+    found = defaultdict(list)
+    for number, placed in enumerate(subject.statements):
+        match placed.statement:
+            case CreateTable(name) | CreateView(name) | SetOptions(name) | AddColumns(name):
+                found[name_of(name.spelling)].append(number)
+            case _:
+                pass
+    return found
+
+
+def spot_of(subject: Subject, hit: Hit, told: Defining) -> Spot:
     """Where to point; (None, None) where no text says it."""
     if hit.statement is not None:
         return hit.statement, _within(subject.statements[hit.statement], hit)
-    defining = list(_defining(subject, hit.table))
+    numbers = told.get(name_of(hit.table), ())
     for wanted in hit.points:
-        for number in reversed(defining):
+        for number in reversed(numbers):
             if (found := subject.statements[number].parsed.places.get(wanted)) is not None:
                 return number, found
-    if defining:
-        return defining[0], _name_or_all(subject.statements[defining[0]])
+    if numbers:
+        return numbers[0], _name_or_all(subject.statements[numbers[0]])
     return None, None
 
 
@@ -32,14 +48,3 @@ def _within(placed: Placed, hit: Hit) -> Span:
 
 def _name_or_all(placed: Placed) -> Span:
     return placed.parsed.name_at or placed.parsed.span
-
-
-def _defining(subject: Subject, table: str) -> Iterator[int]:
-    """The statements that say what a table is, the one that creates it first."""
-    for number, placed in enumerate(subject.statements):
-        match placed.statement:
-            case CreateTable(name) | CreateView(name) | SetOptions(name) | AddColumns(name):
-                if name_of(name.spelling) == name_of(table):
-                    yield number
-            case _:
-                pass

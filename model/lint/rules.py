@@ -8,7 +8,7 @@ from model.lint.changes import CHANGES
 from model.lint.finding import Finding, Hit, Rule
 from model.lint.keyspaces import KEYSPACES
 from model.lint.options import OPTIONS
-from model.lint.placing import spot_of
+from model.lint.placing import Defining, defining, spot_of
 from model.lint.subject import Subject
 from model.lint.tables import TABLES
 from model.lint.windows import TIME_WINDOWS
@@ -37,12 +37,13 @@ def rules_named(wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tup
 
 def lint(subject: Subject, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
     """What the rules find, in the order of the text (what no text says comes last)."""
-    found = [_finding(subject, rule, hit) for rule in rules for hit in rule.check(subject)]
+    told = defining(subject)
+    found = [_finding(subject, rule, hit, told) for rule in rules for hit in rule.check(subject)]
     return tuple(sorted(found, key=_place))
 
 
-def _finding(subject: Subject, rule: Rule, hit: Hit) -> Finding:
-    number, span = spot_of(subject, hit)
+def _finding(subject: Subject, rule: Rule, hit: Hit, told: Defining) -> Finding:
+    number, span = spot_of(subject, hit, told)
     return Finding(
         rule,
         subject.keyspace,

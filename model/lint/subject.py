@@ -137,8 +137,9 @@ class Subject:
         return next((table for table in tables if table.name == name), None)
 
     def table_of(self, write: Write) -> Table | None:
-        """The table that a statement writes to."""
-        return self.table(name_of(write.name.spelling))
+        """The table that a statement writes to, if it is one of this keyspace."""
+        elsewhere = write.name.keyspace is not None and name_of(write.name.keyspace) != self.keyspace
+        return None if elsewhere else self.table(name_of(write.name.spelling))
 
     def time_windowed(self) -> Iterator[Table]:
         """Every table with time windows."""

@@ -71,6 +71,7 @@ _FILE: Final = click.Path(path_type=Path)
     epilog="""\b
 Examples:
   mailmend schema lint schema.cql migrations/             files, and folders of files, as one history in that order
+  mailmend schema lint -                                  the standard input
   mailmend schema lint --live --keyspace apache_james     a live keyspace; only read
   mailmend schema lint --server-version 5.0 schema.cql    would Cassandra 5.0 take it?
   mailmend schema lint --sarif lint.sarif migrations/     for code hosts and editors

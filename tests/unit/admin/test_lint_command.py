@@ -1,5 +1,6 @@
 """`mailmend schema lint` as a person and a script type it: what it looks at, what it says, what it exits with."""
 
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -111,6 +112,15 @@ def test_an_empty_file_holds_nothing_to_find(mailmend: CommandLine, tmp_path: Pa
     """A byte order mark is no CQL, and no harm."""
     ended = mailmend("schema", "lint", written(tmp_path, text))
     assert (ended.code, ended.out) == (0, "nothing: nothing found.\n")
+
+
+def test_the_standard_input_is_a_file_too(mailmend: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a plan prints can be piped in; what is no text is refused."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(BAD.encode())))
+    ended = mailmend("schema", "lint", "-", "--rule", "T1")
+    assert (ended.code, ended.out.splitlines()[0]) == (1, "stdin")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff")))
+    assert mailmend("schema", "lint", "-").code == 2
 
 
 def test_json_is_one_object_with_every_finding(mailmend: CommandLine, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from cql.lint_sources import statements_of
 from model.lint.finding import Hit
 from model.lint.history import subjects_of
-from model.lint.placing import spot_of
+from model.lint.placing import defining, spot_of
 from model.lint.rules import RULES, lint, rules_named
 from model.lint.subject import Subject
 from model.schema import Schema
@@ -36,8 +36,9 @@ def test_columns_are_pointed_at_where_they_were_added() -> None:
 def test_what_is_not_there_points_at_the_table() -> None:
     """The default of an option stands nowhere; the name of its table does."""
     subject = subject_of(TEXT)
-    assert spot_of(subject, Hit("a", "", points=(("option", "read_repair"),)))[0] == 0
-    assert spot_of(subject, Hit("nowhere", "")) == (None, None)
+    told = defining(subject)
+    assert spot_of(subject, Hit("a", "", points=(("option", "read_repair"),)), told)[0] == 0
+    assert spot_of(subject, Hit("nowhere", ""), told) == (None, None)
 
 
 def test_findings_come_in_the_order_of_the_text() -> None:
@@ -74,6 +75,16 @@ def test_each_keyspace_is_a_subject_of_its_own() -> None:
         ("third", ["c"]),
     ]
     assert [len(one.statements) for one in subjects] == [2, 2, 1]
+
+
+def test_keyspaces_in_quotes_keep_their_case() -> None:
+    """By USE as by name; what another keyspace's table of that name holds does not matter."""
+    text = f'USE "Ks"; {table("w", compaction=windows())} DELETE FROM "Ks".w WHERE k = 1; DELETE FROM ks.w WHERE k = 1;'
+    subjects = subjects_of(statements_of({FILE: text}), "other")
+    assert [(one.keyspace, len(one.statements)) for one in subjects] == [("Ks", 2), ("ks", 1)]
+    assert [len(lint(one, rules_named(["T4"]))) for one in subjects] == [1, 0]
+    mixed = "BEGIN BATCH DELETE FROM ks.w WHERE k = 1; DELETE FROM b.w WHERE k = 1; APPLY BATCH;"
+    assert [one.statement for one in findings(table("w", compaction=windows()) + mixed, "T4")] == [1]
 
 
 def test_a_batch_belongs_to_the_keyspace_that_its_writes_name() -> None:
