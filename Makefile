@@ -40,6 +40,9 @@ check: $(STAMP) verify ## Lint, types, layers and doors; seconds
 verify: $(STAMP) ## What is generated is up to date
 	$(UV) lock --check --quiet
 	$(RUN)/python -m cql.render --check
+	$(RUN)/python -m admin.lint_page --check
+	$(RUN)/mailmend schema lint --level note cql/schema.cql
+	$(RUN)/mailmend schema lint --level note cql/migrations
 	$(RUN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james
 
 bench: $(STAMP) ## Measure side by side in one run: make bench MESSAGES=100000
