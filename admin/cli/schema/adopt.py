@@ -188,7 +188,9 @@ def _show(outcome: Outcome, release: str) -> None:
     against = outcome.adoption.against
     if against:
         console.print(differences_grid("Against it", against))
-    if outcome.adoption.standing in _ADOPTED:
+    if outcome.adoption.standing in _ADOPTED and not outcome.adoption.optional:
+        console.print("Of what James's upgrade notes leave to the operator nothing is left to do.", soft_wrap=True)
+    elif outcome.adoption.standing in _ADOPTED:
         show_optional(outcome.adoption.optional, outcome.live, outcome.keyspace, parse_version(release))
 
 

@@ -7,6 +7,7 @@ import click
 from admin.cli.options import connection_options
 from admin.cli.schema.applied import Outcome, read_back, show_outcome, write_outcome
 from admin.cli.schema.migration_options import patience_of, patience_options, plan_options
+from admin.cli.schema.optional import apply_optional
 from admin.cli.schema.plan import sizes_for
 from admin.cli.schema.planned import order_of, rollout_json, show_rollout, statements_of
 from admin.migrating import history_of, means_to_migrate, named_way_out
@@ -23,6 +24,7 @@ Examples:
   mailmend schema apply --phase pre                   before the new software is rolled out
   mailmend schema apply --to 0003                     no further than that
   mailmend schema apply --migrations db --keyspace shop --require-all-nodes
+  mailmend schema apply --optional save-date          one of James's upgrade notes; schema adopt --dry-run lists them
 
 \b
 Exit codes: 0 done, and read back as expected; 1 read back, and not as expected; 2 wrong use (a file that cannot be
@@ -33,10 +35,11 @@ work; 4 the cluster cannot be reached. After 3 and 4 the same command goes on wh
 @click.command(epilog=_EPILOG)
 @plan_options
 @patience_options
+@click.option("--optional", metavar="NAME", help="Run nothing but what this upgrade note of James asks for.")
 @click.option("--dry-run", is_flag=True, help="Print the CQL instead of running it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @connection_options
-def apply(connection: ConnectionSettings, *, dry_run: bool, as_json: bool, **options: Any) -> int:
+def apply(connection: ConnectionSettings, *, optional: str | None, dry_run: bool, as_json: bool, **options: Any) -> int:
     """Run the pending migrations, statement by statement, then read the tables back and compare.
 
     One apply at a time works on a keyspace (a lease in the ledger keyspace). Every statement waits for the nodes to
@@ -45,6 +48,8 @@ def apply(connection: ConnectionSettings, *, dry_run: bool, as_json: bool, **opt
     """
     order, patience = order_of(connection, options), patience_of(options)
     with open_place(connection) as place:
+        if optional is not None:
+            return apply_optional(place, optional, patience, dry_run=dry_run, as_json=as_json)
         if dry_run:
             _show_plan(place, order, as_json=as_json)
             return int(ExitCode.FINE)

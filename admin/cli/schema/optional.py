@@ -1,14 +1,47 @@
-"""Optional migrations as they are shown: why, what they risk, and the CQL that runs here."""
+"""Optional migrations: shown with why, what they risk and the CQL that runs here; and run, one by name."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from admin.output import stdout_console
+from admin.migrating import Patience, means_to_migrate
+from admin.output import stdout_console, write_json
+from admin.wiring import Place
 from cql.ddl_text import ddl_cql
-from cql.render import ServerVersion
+from cql.introspect import live_schema
+from cql.optional_migrations import run_optional
+from cql.render import ServerVersion, parse_version
+from model.errors import ExitCode
 from model.risk import assess
 from model.schema import Schema
-from model.upgrade_notes import OptionalMigration
+from model.upgrade_notes import OptionalMigration, optional_migration
+
+
+def apply_optional(place: Place, name: str, patience: Patience, *, dry_run: bool, as_json: bool) -> int:
+    """`mailmend schema apply --optional NAME`.
+
+    Raises:
+        WrongUse: there is no optional migration of that name.
+        UnknownKeyspace: there is no such keyspace.
+    """
+    migration, keyspace = optional_migration(name), place.connection.keyspace
+    place.cluster.replication_of(keyspace)
+    live, server = live_schema(place.cluster, keyspace), parse_version(place.cluster.release_version)
+    shown = optional_json(migration, live, keyspace, server)
+    sent: tuple[str, ...] = ()
+    if shown["statements"] and not dry_run:
+        with means_to_migrate(place, patience, None) as means:
+            sent = run_optional(means, keyspace, migration)
+    if as_json:
+        write_json(shown | {"keyspace": keyspace, "optional": name, "sent": list(sent), "exit": int(ExitCode.FINE)})
+        return int(ExitCode.FINE)
+    console = stdout_console()
+    if dry_run and shown["statements"]:
+        show_optional((migration,), live, keyspace, server)
+    elif not sent:
+        console.print(f"{keyspace}: nothing of {name} is left to do.", soft_wrap=True)
+    for cql in sent:
+        console.print(f"done: {cql}", soft_wrap=True, markup=False)
+    return int(ExitCode.FINE)
 
 
 def optional_json(one: OptionalMigration, live: Schema, keyspace: str, server: ServerVersion) -> dict[str, Any]:

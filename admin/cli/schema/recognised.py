@@ -101,8 +101,11 @@ def show_recognition(keyspace: str, recognition: Recognition) -> None:
 
 
 def differences_grid(title: str, found: Iterable[Difference]) -> Grid:
-    """Differences as a table for people."""
-    return rows_grid(title, _COLUMNS, [_cells(one) for one in found])
+    """Differences as a table for people; what and where are never squeezed by long options."""
+    grid = rows_grid(title, _COLUMNS, [_cells(one) for one in found])
+    for column in grid.columns[:2]:
+        column.no_wrap = True
+    return grid
 
 
 def _place(difference: Difference) -> tuple[str, ...]:
