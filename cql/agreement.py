@@ -2,7 +2,7 @@
 
 A change that is sent while the nodes disagree may be merged with another in ways nobody planned. So one waits, a
 bounded time, and then stops with the nodes named. A node that is down does not count: it takes the schema from the
-others when it returns, before it serves. `--require-all-nodes` makes it count, for who would rather wait for it.
+others soon after it has returned. `--require-all-nodes` makes it count, for who would rather wait for it.
 """
 
 from collections import Counter

@@ -142,7 +142,8 @@ def decide(
     due, stopped = _due(pending, wish)
     rehearsal = _Rehearsal(keyspace, past, live, live, _dropped_once(live), fresh)
     statements = tuple(one for migration in due for one in rehearsal.planned(migration))
-    reached = tuple(one for one in migrations if one.number in ended or one in due)
+    done_then = ended | {one.number for one in due}
+    reached = tuple(one for one in migrations if one.number in done_then)
     left = tuple(pending[len(due) :])
     return MigrationPlan(baseline, tuple(due), statements, reached, left, stopped, rehearsal.schema)
 

@@ -16,7 +16,7 @@ from typing import Any
 from cql.applying import apply_schema
 from cql.session import CassandraCluster, Contact, connect
 from spark_repair.session import SparkSettings, session_for_a_command
-from tests.bench import mending, population, scanning, writing
+from tests.bench import mending, population, scanning, schema, writing
 from tests.support.keyspaces import dropped
 from tests.support.servers import one_node
 
@@ -37,6 +37,8 @@ def main() -> None:
         contact = Contact(hosts=(server.host,), port=server.port, local_dc=server.local_dc)
         if not arguments.only or arguments.only == "writing":
             results["writing"] = _writing(server.host, server.port, arguments.writes)
+        if not arguments.only or arguments.only == "schema":
+            results["schema"] = _schema(contact)
         if not arguments.only or arguments.only == "scanning":
             results |= _spark(contact, arguments.messages)
     RESULTS.parent.mkdir(exist_ok=True)
@@ -48,7 +50,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000, help="the larger of the two sizes that are checked")
     parser.add_argument("--writes", type=int, default=2_000, help="messages that the store adds and flags per round")
-    parser.add_argument("--only", choices=["writing", "scanning"], help="a part only")
+    parser.add_argument("--only", choices=["writing", "schema", "scanning"], help="a part only")
     return parser.parse_args()
 
 
@@ -58,6 +60,14 @@ def _writing(host: str, port: int, writes: int) -> list[dict[str, Any]]:
     for one in measured:
         print(one)
     return [writing.as_row(one) for one in measured]
+
+
+def _schema(contact: Contact) -> list[dict[str, Any]]:
+    print("== Planning and verifying, against the number of migrations and tables")
+    with connect(contact) as cluster:
+        measured = schema.measure(cluster)
+    print(schema.shown(measured))
+    return schema.as_json(measured)
 
 
 def _spark(contact: Contact, messages: int) -> dict[str, Any]:
