@@ -35,6 +35,8 @@ SMALL: Mapping[str, str] = {
     "MAILMEND_CHECK_DELAY": "0",
     "MAILMEND_REPAIR_MESSAGES_DELAY": "0",
     "MAILMEND_REPAIR_LAGS_DELAY": "0",
+    "MAILMEND_SCHEMA_ADVISE_WAVES": "1",
+    "MAILMEND_SCHEMA_ADVISE_READS": "2",
 }
 """What makes a page's commands quick here: no wait, no Spark. The commands themselves stay as they are written."""
 
@@ -92,6 +94,10 @@ def _content_is_lost(scene: Scene) -> None:
     scene.mail.lose_content(scene.mail.truths[0])
 
 
+def _compaction_is_open(_: Scene) -> None:
+    """Any keyspace with mail will do; the trial runs on the server at hand."""
+
+
 def _migration_is_pending(scene: Scene) -> None:
     migration_pending(scene.mail.tables, scene.ledger.tables, scene.mailmend)
 
@@ -104,6 +110,7 @@ STATES: Mapping[str, State] = {
     "apply-a-migration": _migration_is_pending,
     "migration-died-half-way": _migration_died_half_way,
     "schema-disagreement": _migration_is_pending,
+    "choose-compaction": _compaction_is_open,
     "message-in-jmap-not-in-imap": _message_lost_its_projection,
     "flags-differ": _flag_update_was_lost,
     "repair-was-interrupted": _repair_was_interrupted,
@@ -119,7 +126,8 @@ def scene(cassandra: CassandraServer, tmp_path_factory: pytest.TempPathFactory) 
     with connect(contact_of(cassandra)) as cluster:
         mail = mail_keyspace(cluster, name)
         ledger = Ledger(created(cluster, f"{name}_ledger", LEDGER), SystemClock())
-        shell = command_line(home, cassandra, MAILMEND_LEDGER_KEYSPACE=f"{name}_ledger", **SMALL)
+        trial = {"MAILMEND_SCHEMA_ADVISE_TRIAL_AT": f"{cassandra.host}:{cassandra.port}"}
+        shell = command_line(home, cassandra, MAILMEND_LEDGER_KEYSPACE=f"{name}_ledger", **SMALL, **trial)
         yield Scene(mail, ledger, shell)
         dropped(cluster, (name, f"{name}_ledger"))
 

@@ -1,0 +1,260 @@
+"""`mailmend schema advise` on a real Cassandra: what nodes tell, what is measured of traffic, and a trial."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from admin.trial_node import PREFIX, given_node, remove, sweep
+from cql.introspect import live_schema
+from cql.nodes import ask_every_node, sstables_of, traced
+from cql.session import CassandraCluster, connect
+from cql.statistics import VIEWS, read_statistics
+from cql.traffic import message_traffic, queue_traffic
+from model.advice import QueueSettings
+from model.catalog import CompactionChoice
+from tests.support.commands import CommandLine, command_line, contact_of
+from tests.support.histories import histories
+from tests.support.keyspaces import MAIL, created, dropped
+from tests.support.servers import CassandraServer
+
+pytestmark = pytest.mark.cassandra
+
+MAILBOXES, EACH = 4, 15
+HOUR = timedelta(hours=1)
+_QUEUE = (
+    (
+        "CREATE TABLE {0}.enqueuedMailsV4 (queueName text, timeRangeStart timestamp, bucketId int, enqueueId uuid, "
+        "name text, PRIMARY KEY ((queueName, timeRangeStart, bucketId), enqueueId))"
+    ),
+    "CREATE TABLE {0}.browseStart (queueName text PRIMARY KEY, browseStart timestamp)",
+    "CREATE TABLE {0}.eventStore (aggregateId text, eventId int, event text, PRIMARY KEY (aggregateId, eventId))",
+)
+_EVENT = '{"type":"cassandra-mail-queue-view-configuration","bucketCount":2,"sliceWindow":3600.000000000}'
+
+
+@pytest.fixture(scope="module")
+def cluster(cassandra: CassandraServer) -> Iterator[CassandraCluster]:
+    """A connection for the module."""
+    with connect(contact_of(cassandra)) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def keyspace(cluster: CassandraCluster) -> Iterator[str]:
+    """Two months of mail in a few mailboxes, and a queue whose slices fill."""
+    name = f"g_advise_{uuid4().hex[:8]}"
+    mail = created(cluster, name, MAIL)
+    now = datetime.now(UTC)
+    for writes in histories(MAILBOXES, EACH, days=60, until=int(now.timestamp() * 1_000_000) - 3_600_000_000):
+        assert mail.write_all(writes) == [None] * len(writes)
+    _fill_queue(cluster, name, now.replace(minute=0, second=0, microsecond=0))
+    yield name
+    dropped(cluster, (name,))
+
+
+def _fill_queue(cluster: CassandraCluster, name: str, hour: datetime) -> None:
+    for statement in _QUEUE:
+        cluster.execute_ddl(statement.format(name))
+    for age, mails in ((0, 9), (1, 2), (2, 6), (4, 4)):
+        for number in range(mails):
+            values = ("spool", hour - age * HOUR, number % 2, uuid4())
+            cluster.query(
+                f"INSERT INTO {name}.enqueuedMailsV4 (queueName, timeRangeStart, bucketId, enqueueId) "
+                "VALUES (?, ?, ?, ?)",
+                values,
+            )
+    cluster.query(f"INSERT INTO {name}.browseStart (queueName, browseStart) VALUES (?, ?)", ("spool", hour - 9 * HOUR))
+    cluster.query(
+        f"INSERT INTO {name}.eventStore (aggregateId, eventId, event) VALUES (?, ?, ?)",
+        ("CassandraMailQueueViewConfiguration", 0, _EVENT),
+    )
+
+
+@pytest.fixture
+def mailmend(cassandra: CassandraServer, keyspace: str, tmp_path: Path) -> CommandLine:
+    """A shell whose trials run on the server at hand."""
+    return command_line(
+        tmp_path,
+        cassandra,
+        MAILMEND_KEYSPACE=keyspace,
+        MAILMEND_SCHEMA_ADVISE_TRIAL_AT=f"{cassandra.host}:{cassandra.port}",
+        MAILMEND_SCHEMA_ADVISE_WAVES="2",
+        MAILMEND_SCHEMA_ADVISE_READS="4",
+    )
+
+
+class TestStatistics:
+    """What a real server tells."""
+
+    @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.table)
+    def test_every_virtual_table_has_the_column_that_is_read(self, cluster: CassandraCluster, view: Any) -> None:
+        """And rows, as there are always some tables."""
+        rows = cluster.query(f"SELECT keyspace_name, table_name, {view.column} FROM system_views.{view.table}")
+
+        assert rows
+
+    def test_every_figure_of_a_table_is_told(self, cluster: CassandraCluster, keyspace: str) -> None:
+        """By the one node that there is; nothing is left unreadable."""
+        found = read_statistics(partial(ask_every_node, cluster), keyspace, ["imapuidtable"])
+
+        assert (found.nodes_up, found.nodes_heard) == (1, 1)
+        assert found.notes == ()
+        assert found.hint_window_seconds == 3 * 3_600
+        for view in VIEWS:
+            assert getattr(found.tables["imapuidtable"], view.figure) is not None
+
+    def test_a_table_that_is_not_there_is_the_answer_of_every_node(self, cluster: CassandraCluster) -> None:
+        """An error with words of ours, not of the driver's."""
+        (answer,) = ask_every_node(cluster, "SELECT nothing FROM system_views.no_such_view")
+
+        assert answer.error is not None
+        assert not answer.rows
+
+    def test_a_trace_tells_the_sstables_of_a_read(self, cluster: CassandraCluster, keyspace: str) -> None:
+        """None yet: all of it is in memory."""
+        ids = cluster.query(f"SELECT messageid FROM {keyspace}.imapuidtable LIMIT 1")
+        text = f"SELECT uid FROM {keyspace}.imapuidtable WHERE messageid = ?"
+
+        trace = traced(cluster, text, (ids[0]["messageid"],))
+
+        assert _awaited(cluster, trace) == 0
+
+
+def _awaited(cluster: CassandraCluster, trace: Any) -> int | None:
+    """The node writes its steps down a moment later; asking again takes that moment."""
+    found = (sstables_of(cluster, trace) for _ in range(2_000))
+    return next((one for one in found if one is not None), None)
+
+
+class TestTraffic:
+    """What is measured of the queue and of the mailboxes."""
+
+    def test_the_queue_is_measured_by_its_slices_that_are_over(self, cluster: CassandraCluster, keyspace: str) -> None:
+        """2, 6, none and 4 mails in four hours; the present hour still fills."""
+        now = int(datetime.now(UTC).timestamp() * 1_000_000)
+
+        found = queue_traffic(cluster, keyspace, live_schema(cluster, keyspace), now)
+
+        assert found is not None
+        assert found.rates is not None
+        assert found.settings == QueueSettings(3_600, 2)
+        assert found.rates.looked_at in {3, 4}  # an hour may have ended since
+        assert found.rates.peak >= 6 / 3_600
+        assert found.oldest_seconds is not None
+        assert found.oldest_seconds >= 9 * 3_600
+        assert found.mails_per_partition == pytest.approx(21 / 8)
+
+    def test_the_mailboxes_are_measured_by_the_births_of_messages(
+        self, cluster: CassandraCluster, keyspace: str
+    ) -> None:
+        """Sixty messages in sixty days."""
+        now = int(datetime.now(UTC).timestamp() * 1_000_000)
+
+        found = message_traffic(cluster, keyspace, live_schema(cluster, keyspace), now, partitions=None)
+
+        assert found.rates is not None
+        assert found.rates.looked_at == MAILBOXES * EACH
+        assert found.rates.mean < 10 / 86_400
+        assert 40 < found.rates.history_seconds / 86_400 <= 60
+
+
+class TestCommand:
+    """As a person types it."""
+
+    def test_advice_without_a_trial_writes_nothing_and_needs_no_java(self, mailmend: CommandLine) -> None:
+        """The queue's present settings bound what is advised."""
+        ended = mailmend("schema", "advise", "--no-trial", "--mails-per-second", "40", "--json")
+
+        assert ended.code == 0, ended.err
+        assert ended.json["queue"]["slice_seconds"] == 300
+        assert ended.json["queue"]["buckets"] >= 2
+        assert ended.json["messages"]["choice"] is None
+        assert ended.json["traffic"]["mails_per_second"]["source"] == "given"
+        assert "ALTER TABLE" in " ".join(ended.json["next"])
+
+    @pytest.mark.slow
+    def test_a_trial_measures_all_three_on_whole_mailboxes(
+        self, mailmend: CommandLine, cluster: CassandraCluster
+    ) -> None:
+        """By time more SSTables are read than by the others; the copy is gone afterwards."""
+        ended = mailmend("schema", "advise", "--rows", "45", "--json")
+
+        assert ended.code == 0, ended.err
+        messages = ended.json["messages"]
+        assert (messages["rows"], messages["mailboxes"], messages["passed_over"]) == (45, 3, 0)
+        assert set(messages["trial"]) == {choice.value for choice in CompactionChoice}
+        for measured in messages["trial"].values():
+            assert measured["mailbox"]["reads"] == 4
+            assert 1 <= measured["mailbox"]["sstables_mean"] <= 2
+            assert measured["message"]["p99_ms"] >= measured["message"]["p50_ms"] > 0
+        assert messages["choice"] in messages["trial"]
+        assert messages["why"]
+        left = [row["keyspace_name"] for row in cluster.query("SELECT keyspace_name FROM system_schema.keyspaces")]
+        assert not [name for name in left if name.startswith("mailmend_trial_")]
+
+    def test_mailboxes_that_are_all_too_large_leave_the_rest_of_the_advice(self, mailmend: CommandLine) -> None:
+        """And the note says which option takes more."""
+        ended = mailmend("schema", "advise", "--rows", "3")
+
+        assert ended.code == 0, ended.err
+        assert "no mailbox of at most 3 messages was found (--rows takes more)" in ended.out
+        assert "Queue tables: slices of" in ended.out
+
+    @pytest.mark.parametrize(
+        "options",
+        [("--rows", "0"), ("--mails-per-second", "0"), ("--longest-stay", "soon"), ("--trial-at", "here:there")],
+    )
+    def test_what_makes_no_sense_is_refused(self, mailmend: CommandLine, options: tuple[str, str]) -> None:
+        """Before anything is asked of the cluster."""
+        ended = mailmend("schema", "advise", *options)
+
+        assert ended.code == 2
+        assert options[0] in ended.err
+
+    def test_a_keyspace_without_mail_is_refused(self, mailmend: CommandLine) -> None:
+        """There is nothing to advise on."""
+        assert mailmend("schema", "advise", "--keyspace", "system_auth").code == 2
+        assert mailmend("schema", "advise", "--keyspace", "no_such_keyspace").code == 2
+
+
+@pytest.mark.slow
+def test_every_figure_is_told_by_cassandra_4_1_too(cassandra41: CassandraServer) -> None:
+    """The virtual tables are those of 4.0; none has other columns."""
+    with connect(contact_of(cassandra41)) as older:
+        found = read_statistics(partial(ask_every_node, older), "system_auth", ["roles"])
+
+    assert found.notes == ()
+    assert found.hint_window_seconds == 3 * 3_600
+    assert all(getattr(found.tables["roles"], view.figure) is not None for view in VIEWS)
+
+
+class TestNode:
+    """The folder of a trial's own Cassandra."""
+
+    def test_what_a_killed_trial_left_is_removed_and_what_others_have_is_not(self, tmp_path: Path) -> None:
+        """Its owner is known by number and start; a folder without one may be in the making."""
+        left, making, other = (tmp_path / name for name in (f"{PREFIX}left", f"{PREFIX}making", "mail"))
+        for folder in (left, making, other):
+            folder.mkdir()
+        (left / "owner.json").write_text('{"pid": 4194303, "started": "1"}')
+
+        sweep(tmp_path)
+
+        assert not left.exists()
+        assert making.exists()
+        assert other.exists()
+
+    def test_removing_what_is_gone_is_no_error(self, tmp_path: Path) -> None:
+        """Ctrl-C may come twice."""
+        remove(tmp_path / "gone")
+
+    def test_a_given_node_has_no_folder_to_measure(self, cassandra: CassandraServer) -> None:
+        """Its bytes are those that it tells, in whole MiB."""
+        with given_node(cassandra.host, cassandra.port) as node:
+            assert node.sstables is None
+            assert node.disk_bytes("system_schema") % 1_048_576 == 0
