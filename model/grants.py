@@ -8,7 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from model.catalog import FAMILIES, MAILBOX, MAILBOX_PATH, MESSAGES
+from model.catalog import (
+    FAMILIES,
+    IMAP_UID,
+    MAILBOX,
+    MAILBOX_PATH,
+    MESSAGE_COUNTER,
+    MESSAGE_ID,
+    MESSAGES,
+    MODSEQ,
+)
 from model.catalog_beside import EVENT_STORE, SCHEMA_VERSION
 from model.history_tables import HISTORY_TABLES
 from model.ledger_tables import LEDGER_TABLES, REPAIR_LAG, REPAIR_LEASE
@@ -31,6 +40,7 @@ class Where(Enum):
 
     MAIL = "mail"
     LEDGER = "ledger"
+    VIEWS = "system_views"  # the server's virtual tables: not everybody may read them
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -127,10 +137,27 @@ LEDGER = tuple(name for name in _names(LEDGER_TABLES) if name not in HISTORY)
 QUEUE_TABLES = ("enqueuedMailsV4", "deletedMailsV2", "browseStart", "contentStart", "dueMails", EVENT_STORE.spelling)
 """The tables of the distributed mail queue; James's names but for dueMails (DESIGN section 4 "Queue")."""
 
+MEASURED = (
+    *_names((IMAP_UID, MESSAGE_ID, MESSAGE_COUNTER, MODSEQ, EVENT_STORE)),
+    *(name.lower() for name in ("enqueuedMailsV4", "browseStart")),
+)
+"""The tables that traffic is told from."""
+
+FIGURES = (
+    "coordinator_read_latency",
+    "disk_usage",
+    "local_read_latency",
+    "max_partition_size",
+    "rows_per_read",
+    "settings",
+    "tombstones_per_read",
+)
+"""The virtual tables that tell how tables are used; what may not be read is left out of the advice."""
+
 READER = Role(
     "reader",
-    "check, repair messages --dry-run, schema verify, plan and lint",
-    (Need(Where.MAIL, _READS, LOOKED_AT), Need(Where.LEDGER, _READS, HISTORY)),
+    "check, repair messages --dry-run, schema verify, plan, history and lint",
+    (Need(Where.MAIL, _READS, LOOKED_AT), Need(Where.LEDGER, _READS, (REPAIR_LEASE.name, *HISTORY))),
 )
 REPAIRER = Role(
     "repairer",
@@ -154,6 +181,15 @@ MIGRATOR = Role(
         Need(Where.LEDGER, _SHAPES),
         Need(Where.LEDGER, _BOTH, (REPAIR_LEASE.name, *HISTORY)),
         Need(Where.MAIL, _BOTH, (SCHEMA_VERSION.name,)),
+        Need(Where.VIEWS, _READS, ("disk_usage",)),
+    ),
+)
+ADVISER = Role(
+    "adviser",
+    "schema advise",
+    (
+        Need(Where.MAIL, _READS, MEASURED),
+        Need(Where.VIEWS, _READS, FIGURES),
     ),
 )
 QUEUE = Role(
@@ -171,7 +207,7 @@ REMARKS = (
 )
 """What grants cannot say, for whoever reads them."""
 
-ROLES: Mapping[str, Role] = {role.name: role for role in (READER, REPAIRER, LOADER, MIGRATOR, QUEUE)}
+ROLES: Mapping[str, Role] = {role.name: role for role in (READER, REPAIRER, LOADER, MIGRATOR, ADVISER, QUEUE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +221,11 @@ class Keyspaces:
 
     def name(self, where: Where) -> str:
         """What the keyspace is called."""
-        return {Where.MAIL: self.mail, Where.LEDGER: self.ledger}[where]
+        return {Where.MAIL: self.mail, Where.LEDGER: self.ledger}.get(where, where.value)
 
     def has(self, where: Where, table: str) -> bool:
         """Whether the table is there."""
-        found = {Where.MAIL: self.mail_tables, Where.LEDGER: self.ledger_tables}[where]
+        found = {Where.MAIL: self.mail_tables, Where.LEDGER: self.ledger_tables}.get(where)
         return found is None or table in found
 
 

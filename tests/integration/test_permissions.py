@@ -27,7 +27,25 @@ TO_INBOX = ("--user", "ann", "--mailbox", "INBOX")
 QUICK = ("--engine", "local", "--delay", "0")
 LETTER = "From ann Thu Jan  1 00:00:00 2026\nSubject: one\n\nhello\n\n"
 
-QUEUE = Table("enqueuedMailsV4", (Column("k", "text", Kind.PARTITION),))
+LOOKING = (
+    ("plan",),
+    ("verify",),
+    ("history",),
+    ("lint", "--live"),
+    ("adopt", "--dry-run"),
+    ("export", "--live", "--only", "page", "--dir", "-"),
+)
+"""What `mailmend schema` says without changing anything."""
+
+QUEUE = Table(
+    "enqueuedMailsV4",
+    (
+        Column("queueName", "text", Kind.PARTITION),
+        Column("timeRangeStart", "timestamp", Kind.PARTITION),
+        Column("bucketId", "int", Kind.PARTITION),
+        Column("enqueueId", "uuid", Kind.CLUSTERING),
+    ),
+)
 OTHERS = Table("others", (Column("k", "text", Kind.PARTITION), Column("v", "text")))
 TABLES = {
     table.spelling: (keyspace, table)
@@ -165,7 +183,7 @@ def test_a_repairer_mends_takes_back_and_lists(granted: Granted, mail: MailKeysp
     assert mailmend("runs", "show", mended.json["run"], "--findings").code == 0
 
     said_what_is_missing(mailmend("load", str(letters(tmp_path)), *TO_INBOX), "mailmend_repairer", "")
-    said_what_is_missing(mailmend("schema", "apply"), "mailmend_repairer", KEYSPACE)
+    said_what_is_missing(mailmend("schema", "apply"), "mailmend_repairer", f"{LEDGER}.schema_migration")
 
 
 def test_a_loader_loads(granted: Granted, mail: MailKeyspace, tmp_path: Path) -> None:
@@ -177,7 +195,35 @@ def test_a_loader_loads(granted: Granted, mail: MailKeyspace, tmp_path: Path) ->
     assert (loaded.code, loaded.json["stored"], loaded.json["lagged"]) == (0, 2, 0), loaded.err
     granted.superuser.session.execute(f"TRUNCATE {KEYSPACE}.mailboxcounters")  # `refill` knows one mailbox only
     said_what_is_missing(mailmend("runs", "list"), "mailmend_loader", LEDGER)
-    said_what_is_missing(mailmend("schema", "apply"), "mailmend_loader", KEYSPACE)
+    said_what_is_missing(mailmend("schema", "apply"), "mailmend_loader", f"{LEDGER}.schema_migration")
+
+
+@pytest.mark.parametrize(
+    ("role", "command"),
+    [
+        *(("reader", command) for command in LOOKING),
+        *(("migrator", command) for command in (*LOOKING, ("force-unlock", "--reason", "gone", "--yes"))),
+    ],
+    ids=lambda part: part if isinstance(part, str) else " ".join(part),
+)
+def test_the_schema_is_looked_at_by_readers_and_migrators(
+    granted: Granted, tmp_path: Path, role: str, command: tuple[str, ...]
+) -> None:
+    """Whatever there is to say, nobody is refused anything on the way."""
+    ended = granted.shell(tmp_path, role)("schema", *command)
+
+    assert ended.code in {0, 1}, ended.err
+
+
+def test_an_adviser_reads_what_it_measures(granted: Granted, mail: MailKeyspace, tmp_path: Path) -> None:
+    """All that it asks for is told; what it was not granted it cannot read."""
+    mailmend = granted.shell(tmp_path, "adviser")
+
+    ended = mailmend("schema", "advise", "--no-trial", "--json")
+
+    assert ended.code == 0, ended.err
+    assert "permission" not in ended.out + ended.err
+    said_what_is_missing(mailmend("check", *QUICK), "mailmend_adviser", KEYSPACE)
 
 
 def test_a_migrator_applies_and_then_holds_too_much(granted: Granted, tmp_path: Path) -> None:

@@ -11,34 +11,35 @@ from model.operations import Remove
 from model.table import Table
 
 PERMISSIONS = """
-                    reader  repairer  loader  migrator  queue
-imapUidTable        S       SM        SM      -         -
-messageIdTable      S       SM        SM      -         -
-messageV3           S       S         SM      -         -
-messageCounter      S       S         SM      -         -
-modseq              S       S         SM      -         -
-mailboxCounters     S       SM        SM      -         -
-firstUnseen         S       SM        SM      -         -
-mailboxRecents      S       SM        SM      -         -
-messageDeleted      S       SM        SM      -         -
-applicableFlag      S       SM        SM      -         -
-mailbox             S       S         SM      -         -
-mailboxPathV3       S       S         SM      -         -
-enqueuedMailsV4     -       -         -       -         SM
-others              -       -         -       -         -
-repair_run          -       SM        -       -         -
-repair_finding      -       SM        -       -         -
-repair_lag          -       SM        M       -         -
-repair_lease        -       SM        -       SM        -
-schema_migration    S       S         -       SM        -
-schema_statement    S       S         -       SM        -
-schema_unlock       S       S         -       SM        -
-schema_baseline     S       S         -       SM        -
+                    reader  repairer  loader  migrator  adviser  queue
+imapUidTable        S       SM        SM      -         S        -
+messageIdTable      S       SM        SM      -         S        -
+messageV3           S       S         SM      -         -        -
+messageCounter      S       S         SM      -         S        -
+modseq              S       S         SM      -         S        -
+mailboxCounters     S       SM        SM      -         -        -
+firstUnseen         S       SM        SM      -         -        -
+mailboxRecents      S       SM        SM      -         -        -
+messageDeleted      S       SM        SM      -         -        -
+applicableFlag      S       SM        SM      -         -        -
+mailbox             S       S         SM      -         -        -
+mailboxPathV3       S       S         SM      -         -        -
+enqueuedMailsV4     -       -         -       -         S        SM
+others              -       -         -       -         -        -
+repair_run          -       SM        -       -         -        -
+repair_finding      -       SM        -       -         -        -
+repair_lag          -       SM        M       -         -        -
+repair_lease        S       SM        -       SM        -        -
+schema_migration    S       S         -       SM        -        -
+schema_statement    S       S         -       SM        -        -
+schema_unlock       S       S         -       SM        -        -
+schema_baseline     S       S         -       SM        -        -
 """
 """S: SELECT, M: MODIFY (which is TRUNCATE as well). Only the migrator alters and drops, and only in its keyspaces."""
 
 _SOME: Mapping[str, Any] = {
     "timeuuid": UUID("6e0ab5e0-8d1c-11f0-9a5e-0242ac120002"),
+    "uuid": UUID("6e0ab5e0-8d1c-41f0-9a5e-0242ac120002"),
     "bigint": 1,
     "int": 1,
     "text": "x",

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cql.statistics import VIEWS
+from cql.traffic import BROWSE_START, ENQUEUED, EVENTS
 from model.catalog import FAMILIES, MESSAGES
 from model.grants import (
+    ADVISER,
     LOADER,
     LOOKED_AT,
     MENDED,
@@ -29,7 +32,7 @@ from model.grants import (
     has_work,
 )
 from model.history_tables import HISTORY_TABLES
-from model.ledger_tables import LEDGER_TABLES
+from model.ledger_tables import LEDGER_TABLES, REPAIR_LEASE
 
 PLACES = Keyspaces("mail", "ledger")
 TABLE, KEYSPACE, EVERYTHING = Resource("mail", "t"), Resource("mail"), Resource()
@@ -57,7 +60,7 @@ def test_a_reader_reads_every_truth_and_projection_and_nothing_else() -> None:
     assert on(READER, Permission.SELECT) >= tables(*declared)
     assert {grant.permission for grant in grants_of(READER, PLACES)} == {"SELECT"}
     in_ledger = {grant.on.table for grant in grants_of(READER, PLACES) if grant.on.keyspace == "ledger"}
-    assert in_ledger == {table.name for table in HISTORY_TABLES}
+    assert in_ledger == {table.name for table in (REPAIR_LEASE, *HISTORY_TABLES)}
 
 
 def test_a_repairer_writes_what_can_be_mended_and_the_ledger() -> None:
@@ -87,6 +90,16 @@ def test_a_loader_journals_lags_and_reads_no_ledger() -> None:
     assert on(LOADER, Permission.MODIFY) >= tables("messageV3", "messageCounter", "modseq", "mailbox", *MENDED)
     assert on(LOADER, Permission.MODIFY) - tables(*LOOKED_AT) == {"TABLE ledger.repair_lag"}
     assert not {name for name in on(LOADER, Permission.SELECT) if "ledger" in name}
+
+
+def test_an_adviser_reads_what_it_measures_and_the_figures_that_it_asks_for() -> None:
+    """Every table and every virtual table that `schema advise` names, and no other."""
+    reads = on(ADVISER, Permission.SELECT)
+
+    assert {f"TABLE system_views.{view.table}" for view in VIEWS} <= reads
+    assert reads >= tables(ENQUEUED, EVENTS, BROWSE_START, "messageIdTable", "imapUidTable", "messageCounter", "modseq")
+    assert not reads & tables("messageV3", "mailbox", "mailboxPathV3")
+    assert on(ADVISER, Permission.MODIFY) == set()
 
 
 def test_nothing_is_granted_on_tables_that_are_not_there_but_they_are_named() -> None:
