@@ -63,6 +63,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
         "left": counts_json(summary.left),
         "moved": summary.moved,
         "failed": summary.failed,
+        "untried": summary.untried,
         "last_traces": summary.last_traces,
         "due": counts_json(summary.due),
         "seconds": {stage: round(seconds, 3) for stage, seconds in summary.seconds.items()},
@@ -140,6 +141,11 @@ def closing_lines(summary: Summary) -> list[str]:
         lines.append(f"{summary.moved:,} were changed meanwhile, and left.")
     if summary.failed:
         lines.append(f"{summary.failed:,} failed: see the examples above, or all of them with --findings.")
+    if summary.untried:
+        lines.append(
+            f"{summary.untried:,} were left as they are: the cluster could not be reached any more. "
+            "Once it answers, the same command goes on."
+        )
     return [*lines, *next_lines(summary)]
 
 
@@ -168,7 +174,7 @@ def _after_check(summary: Summary, keyspace: str) -> list[str]:
     if any(found[verdict] for verdict in MENDABLE):
         return [f"Next: mailmend repair messages{keyspace} --dry-run"]
     drift = any(found[verdict] for verdict in DETECTED if verdict is not Verdict.LEAK)
-    return [] if drift or summary.failed else ["No drift."]
+    return [] if drift or summary.failed or summary.untried else ["No drift."]
 
 
 def _after_repair(summary: Summary, again: str) -> list[str]:

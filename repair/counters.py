@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from model.errors import DoubtfulWrite, MailmendError, Unjournalled
+from model.errors import CannotReach, DoubtfulWrite, MailmendError, Unjournalled
 from model.operations import Count, Read
 from model.projections import Counts, Family
 from model.table import Key
+from repair.breaker import COUNTERS_UNREACHED_MAX, Breaker
 from repair.clock import Timing
 from repair.decide import Verdict
 from repair.findings import Errand, Outcome, Suspect
@@ -162,9 +163,10 @@ class _Round:
     counts: Counts
     tallies: Tallies
     rule: Rule
+    breaker: Breaker = field(default_factory=lambda: Breaker(COUNTERS_UNREACHED_MAX))
 
     def all(self, suspects: Iterable[Suspect]) -> Iterator[Outcome]:
-        """One outcome for each suspect, in order."""
+        """One outcome for each suspect, in order; those after a lost cluster are left."""
         waiting = iter(suspects)
         while batch := list(islice(waiting, GROUPS_AT_ONCE)):
             yield from self._batch(batch)
@@ -182,30 +184,38 @@ class _Round:
 
     def _leased(self, suspect: Suspect) -> _Visit:
         leases = self._leases
+        if self.breaker.open:
+            return _Visit(suspect, outcome=self.breaker.left(suspect))
         if leases is None:
             return _Visit(suspect)
         name = f"counters {self.mender.keyspace} {self.counts.name} {key_text(suspect.key)}"
         try:
             return _Visit(suspect, lease=leases.acquire(name, "mending counters"))
         except MailmendError as error:
-            return _Visit(suspect, outcome=_failed(suspect, error))
+            return _Visit(suspect, outcome=self._failed(suspect, error))
 
     def _looked(self, visit: _Visit) -> _Visit:
         if visit.outcome is not None:
             return visit
+        if self.breaker.open:
+            return replace(visit, outcome=self.breaker.left(visit.suspect))
         try:
             return replace(visit, first=self.tallies.look(visit.suspect.key))
         except MailmendError as error:
-            return replace(visit, outcome=_failed(visit.suspect, error))
+            return replace(visit, outcome=self._failed(visit.suspect, error))
 
     def _ruled(self, visit: _Visit) -> Outcome:
         assert visit.first is not None, "a visit without an outcome was looked at"
+        if self.breaker.open:
+            return self.breaker.left(visit.suspect)
         try:
             second = self.tallies.look(visit.suspect.key)
             ruling = self.rule(visit.suspect, visit.first, second)
-            return self._carried_out(visit, second, ruling)
+            outcome = self._carried_out(visit, second, ruling)
         except MailmendError as error:
-            return _failed(visit.suspect, error)
+            return self._failed(visit.suspect, error)
+        self.breaker.note([outcome])
+        return outcome
 
     def _carried_out(self, visit: _Visit, second: Tally, ruling: Ruling) -> Outcome:
         target = {name: value + ruling.deltas.get(name, 0) for name, value in second.counters.items()}
@@ -262,9 +272,15 @@ class _Round:
             return _BY_CHECK
         return _BY_LAGS
 
+    def _failed(self, suspect: Suspect, error: MailmendError) -> Outcome:
+        outcome = Outcome(suspect, suspect.verdict, error=str(error), unreached=isinstance(error, CannotReach))
+        self.breaker.note([outcome])
+        return outcome
+
     def _release(self, visits: Iterable[_Visit]) -> None:
+        """Give the leases back; where the cluster is gone they expire by themselves."""
         for visit in visits:
-            if self._leases is not None and visit.lease is not None:
+            if self._leases is not None and visit.lease is not None and not self.breaker.open:
                 self._leases.release(visit.lease)
 
     @property
@@ -272,10 +288,6 @@ class _Round:
         if self.errand.run is None or self.mender.leases is None:
             return None
         return replace(self.mender.leases, ttl_seconds=LEASE_SECONDS)
-
-
-def _failed(suspect: Suspect, error: MailmendError) -> Outcome:
-    return Outcome(suspect, suspect.verdict, error=str(error))
 
 
 def _taken_back(image: Outcome, counts: Counts) -> Suspect:

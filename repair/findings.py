@@ -65,6 +65,8 @@ class Outcome:
         last_trace: a WITHDRAW whose content still exists while no truth names it: the last trace of a message.
         due: a fix would have been written, had anything been allowed to be (a check, a dry run).
         error: why the look or the fix failed (one sentence), or None.
+        unreached: it failed because the cluster could not be reached.
+        untried: it was not even tried, because so many before it could not be reached.
     """
 
     suspect: Suspect
@@ -75,6 +77,8 @@ class Outcome:
     last_trace: bool = False
     error: str | None = None
     due: bool = False
+    unreached: bool = False
+    untried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,7 @@ class Summary:
     left: Counter[Verdict] = field(default_factory=Counter)
     moved: int = 0
     failed: int = 0
+    untried: int = 0  # left as they were, because the cluster could not be reached any more
     last_traces: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     unseen: str | None = None  # what the look at a target could not see, in a sentence

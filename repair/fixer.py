@@ -1,15 +1,17 @@
 """The one write path for fixes: look again, judge again, and hand what is due to `repair.mending`.
 
 The same code runs in this process and on Spark's executors: it is built of plain values, holds no global, and works in
-bounded batches. Every suspect gives one outcome; an error becomes its outcome's sentence and stops nothing else.
+bounded batches. Every suspect gives one outcome; an error becomes its outcome's sentence and stops nothing else, unless
+the cluster is gone (`repair.breaker`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from model.errors import MailmendError
+from model.errors import CannotReach, MailmendError
 from model.projections import Family
+from repair.breaker import Breaker
 from repair.clock import MICROS
 from repair.decide import Verdict
 from repair.findings import Errand, Outcome, Suspect
@@ -31,24 +33,36 @@ class Fixer:
     Args:
         mail: the mail keyspace.
         journal: where before-images go; never touched when the errand has no run.
+        breaker: ends the work when the cluster is gone; one for all that a process does for one errand.
     """
 
     def __init__(  # noqa: PLR0917 - in the order in which they are needed
-        self, mail: Tables, journal: Journal, clock: Clock, families: Iterable[Family], errand: Errand, pace: Pace
+        self,
+        mail: Tables,
+        journal: Journal,
+        clock: Clock,
+        families: Iterable[Family],
+        errand: Errand,
+        pace: Pace,
+        breaker: Breaker | None = None,
     ) -> None:
         self._mail = mail
         self._journal = journal
         self._clock = clock
         self._errand = errand
         self._pace = pace
+        self._breaker = breaker or Breaker()
         self._looks = SecondLook(mail, families, errand)
 
     def revisit(self, suspects: Iterable[Suspect]) -> Iterator[Outcome]:
         """One outcome for each suspect, in no particular order; counters are left out (`repair.counters`)."""
         visited = (suspect for suspect in suspects if self._looks.visits(suspect))
-        while batch := list(islice(visited, BATCH_SUSPECTS)):
+        while not self._breaker.open and (batch := list(islice(visited, BATCH_SUSPECTS))):
             self._pace.take(len(batch))
-            yield from self._revisit(sorted(batch, key=_by_partition))
+            outcomes = list(self._revisit(sorted(batch, key=_by_partition)))
+            self._breaker.note(outcomes)
+            yield from outcomes
+        yield from map(self._breaker.left, visited)
 
     def _revisit(self, batch: Sequence[Suspect]) -> Iterator[Outcome]:
         due: list[Fix] = []
@@ -62,14 +76,14 @@ class Fixer:
 
     def _rule(self, suspect: Suspect, sight: Sight | MailmendError) -> Outcome | Fix:
         if isinstance(sight, MailmendError):
-            return Outcome(suspect, suspect.verdict, error=str(sight))
+            return _failed(suspect, sight)
         ruled = rule(sight, self._moment(), self._errand)
         removes_truth = isinstance(ruled, Fix) and ruled.outcome.verdict is Verdict.LOST_CONTENT
         if not removes_truth:
             return ruled
         whole = self._looks.with_companions(sight)
         if isinstance(whole, MailmendError):
-            return Outcome(suspect, suspect.verdict, error=str(whole))
+            return _failed(suspect, whole)
         return rule(whole, self._moment(), self._errand)
 
     def _recalled(self, outcome: Outcome) -> Outcome:
@@ -97,6 +111,10 @@ class Fixer:
 
     def _moment(self) -> Moment:
         return Moment(self._errand.as_of, self._clock.micros(), round(self._errand.skew_seconds * MICROS))
+
+
+def _failed(suspect: Suspect, error: MailmendError) -> Outcome:
+    return Outcome(suspect, suspect.verdict, error=str(error), unreached=isinstance(error, CannotReach))
 
 
 def _by_partition(suspect: Suspect) -> tuple[str, str]:

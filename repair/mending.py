@@ -7,7 +7,7 @@ serves repairs and undoing alike; what differs is only how a change that does no
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from model.errors import MailmendError
+from model.errors import CannotReach, MailmendError
 from model.ids import RunId
 from model.operations import Conditional, Level, Read, Seen, Write
 from repair.decide import Verdict
@@ -26,6 +26,7 @@ class Attempt:
     fix: Fix
     result: Verdict = Verdict.FIXED
     error: str | None = None
+    unreached: bool = False
 
     @property
     def going(self) -> bool:
@@ -35,7 +36,12 @@ class Attempt:
     @property
     def outcome(self) -> Outcome:
         """What became of the suspect."""
-        return replace(self.fix.outcome, result=None if self.error else self.result, error=self.error)
+        result = None if self.error else self.result
+        return replace(self.fix.outcome, result=result, error=self.error, unreached=self.unreached)
+
+    def failed(self, error: MailmendError, prefix: str = "") -> "Attempt":
+        """The attempt, which ends here."""
+        return replace(self, error=f"{prefix}{error}", unreached=isinstance(error, CannotReach))
 
 
 Explain = Callable[[Sequence[Fix]], Sequence[Verdict]]
@@ -64,7 +70,7 @@ class Mending:
         try:
             answers = iter(self.journal.record(self.run, self.as_of, images))
         except MailmendError as error:
-            return [replace(attempt, error=f"{_UNRECORDED}{error}") for attempt in attempts]
+            return [attempt.failed(error, _UNRECORDED) for attempt in attempts]
         return [_checked(attempt, [next(answers) for _ in attempt.fix.images], _UNRECORDED) for attempt in attempts]
 
     def _condition(self, attempts: list[Attempt]) -> list[Attempt]:
@@ -77,7 +83,7 @@ class Mending:
         try:
             applied = self.mail.attempt(condition).applied
         except MailmendError as error:
-            return replace(attempt, error=str(error))
+            return attempt.failed(error)
         return attempt if applied else replace(attempt, result=Verdict.MOVED)
 
     def _write(self, attempts: list[Attempt]) -> list[Attempt]:
@@ -111,13 +117,13 @@ class Mending:
 
 def _checked(attempt: Attempt, answers: Sequence[MailmendError | None], prefix: str = "") -> Attempt:
     errors = [answer for answer in answers if answer is not None]
-    return replace(attempt, error=f"{prefix}{errors[0]}") if errors and attempt.going else attempt
+    return attempt.failed(errors[0], prefix) if errors and attempt.going else attempt
 
 
 def _shown(attempt: Attempt, answers: Sequence[tuple[Write | Conditional, Sequence[Seen] | MailmendError]]) -> Attempt:
     for change, answer in answers:
         if isinstance(answer, MailmendError):
-            return replace(attempt, error=f"written, but not read back: {answer}")
+            return attempt.failed(answer, "written, but not read back: ")
         if not shows(change, answer[0] if answer else None):
             return replace(attempt, result=Verdict.HIDDEN)
     return attempt

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
-from model.errors import MailmendError, came_of_interruption
+from model.errors import CannotReach, MailmendError, came_of_interruption
 from model.projections import Counts
 from repair.clock import MICROS, read_clocks, take_as_of
 from repair.decide import Verdict
@@ -74,7 +74,8 @@ def recorded(ledger: Ledger, run: Run, summary: Summary) -> Iterator[None]:
             else:
                 ledger.finish(run, sums, RunState.FAILED)
         raise
-    ledger.finish(run, summary_fields(summary))
+    with suppress(CannotReach) if summary.untried else nullcontext():
+        ledger.finish(run, summary_fields(summary), RunState.FAILED if summary.untried else RunState.DONE)
 
 
 @dataclass(slots=True)

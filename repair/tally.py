@@ -11,6 +11,9 @@ from repair.findings import Outcome, Summary
 
 def count(summary: Summary, outcome: Outcome) -> None:
     """Add one outcome to the sums: confirmed ones are findings, settled ones nothing, moved ones the next run's."""
+    if outcome.untried:
+        summary.untried += 1
+        return
     if outcome.error:
         summary.failed += 1
     match outcome.result:
@@ -33,8 +36,13 @@ def count(summary: Summary, outcome: Outcome) -> None:
 
 
 def exit_of(summary: Summary) -> ExitCode:
-    """3 when something failed, 1 when confirmed drift is left, else 0; content that leaks is no drift."""
-    if summary.failed:
+    """4 when the cluster was lost before anything was mended, 3 when something failed, 1 when confirmed drift is left.
+
+    Else 0; content that leaks is no drift.
+    """
+    if summary.untried and not summary.fixed.total():
+        return ExitCode.CANNOT_REACH
+    if summary.failed or summary.untried:
         return ExitCode.PARTLY_FAILED
     return ExitCode.DRIFT if summary.left.total() else ExitCode.FINE
 
@@ -49,6 +57,7 @@ def summary_fields(summary: Summary) -> dict[str, Any]:
         "left": _named(summary.left),
         "moved": summary.moved,
         "failed": summary.failed,
+        "untried": summary.untried,
         "last_traces": summary.last_traces,
         "seconds": summary.seconds,
         "exit": int(summary.exit),

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol
 
-from model.errors import ExitCode, MailmendError, WrongUse
+from model.errors import CannotReach, ExitCode, MailmendError, WrongUse
 from model.ids import RunId
 from model.projections import Counts, Family
+from repair.breaker import Breaker
 from repair.clock import MICROS, SKEW_SECONDS
 from repair.decide import MENDABLE, Verdict
 from repair.findings import Errand, Outcome, Progress, Summary
@@ -98,6 +99,7 @@ class _Undoing:
     summary: Summary
     held: Held | None
     counted: list[Outcome] = field(default_factory=list)
+    breaker: Breaker = field(default_factory=Breaker)
 
     def travel(self) -> Summary:
         """Every finding once, batch by batch; counters last."""
@@ -129,6 +131,9 @@ class _Undoing:
                 yield image
 
     def _undone(self, batch: Sequence[Outcome]) -> Iterator[Outcome]:
+        if self.breaker.open:
+            yield from (self.breaker.left(image.suspect) for image in batch)
+            return
         known, looks = places(self.order.families), SecondLook(self.means.mail, self.order.families, self._errand)
         families = [known.get(image.suspect.projection) for image in batch]
         suspects = [
@@ -146,7 +151,7 @@ class _Undoing:
 
     def _ruled(self, image: Outcome, sight: Sight | MailmendError) -> Fix | Outcome:
         if isinstance(sight, MailmendError):
-            return Outcome(image.suspect, image.verdict, error=str(sight))
+            return Outcome(image.suspect, image.verdict, error=str(sight), unreached=isinstance(sight, CannotReach))
         origin = None
         if image.verdict is Verdict.LOST_CONTENT and self.undone.undoes is not None:
             origin = self.means.ledger.finding(self.undone.undoes, image.suspect)
@@ -166,6 +171,7 @@ class _Undoing:
     def _take(self, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
             self.summary.suspects += 1
+            self.breaker.note([outcome])
             count(self.summary, outcome)
             self.sink(outcome)
 

@@ -23,6 +23,7 @@ from cql.memory import MemoryTables
 from cql.rows import decode
 from cql.session import CassandraCluster, connect
 from model.projections import Family, Projection
+from repair.breaker import Breaker
 from repair.clock import SystemClock
 from repair.decide import Verdict
 from repair.findings import Errand, Outcome, Suspect
@@ -40,6 +41,9 @@ _SCHEMA = pa.schema([(_OUTCOME, pa.string())])
 
 _clusters: dict[Contact, CassandraCluster] = {}
 """The open clusters of this worker process; they end with it."""
+
+_breakers: dict[tuple[Contact, str, Errand], Breaker] = {}
+"""One for each errand of this worker process: a task need not learn anew what the one before it learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,8 @@ def _fixer(place: Workplace) -> Fixer:
     tables = cluster.keyspace(place.ledger) if place.ledger else MemoryTables(clock.micros)
     pace = Pace(share(place.errand.rows_per_second, place.workers), clock)
     journal = Ledger(tables, clock, place.keep)
-    return Fixer(cluster.keyspace(place.keyspace), journal, clock, place.families, place.errand, pace)
+    breaker = _breakers.setdefault((place.contact, place.keyspace, place.errand), Breaker())
+    return Fixer(cluster.keyspace(place.keyspace), journal, clock, place.families, place.errand, pace, breaker)
 
 
 def _cluster(contact: Contact) -> CassandraCluster:
@@ -128,11 +133,12 @@ def _wanted(projection: Projection, text: str | None) -> dict[str, Any]:
 def outcome_text(outcome: Outcome) -> str:
     """An outcome as one line: what was seen, and what became of it."""
     result = outcome.result.value if outcome.result else None
-    return json.dumps([image_text(outcome), result, outcome.error, outcome.due])
+    ended = [outcome.error, outcome.due, outcome.unreached, outcome.untried]
+    return json.dumps([image_text(outcome), result, *ended])
 
 
 def outcome_from(text: str) -> Outcome:
     """The outcome in such a line."""
-    image, result, error, due = json.loads(text)
+    image, result, error, due, unreached, untried = json.loads(text)
     seen = image_from(image, result=Verdict(result) if result else None, error=error)
-    return replace(seen, due=due)
+    return replace(seen, due=due, unreached=unreached, untried=untried)

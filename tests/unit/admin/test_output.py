@@ -43,6 +43,7 @@ def test_the_json_has_exactly_the_names_of_the_contract() -> None:
         "left",
         "moved",
         "failed",
+        "untried",
         "last_traces",
         "due",
         "seconds",
@@ -167,6 +168,17 @@ def test_a_check_whose_looks_failed_does_not_say_that_there_is_no_drift() -> Non
 
     assert "No drift." not in lines
     assert "4 failed: see the examples above, or all of them with --findings." in lines
+
+
+def test_a_check_that_lost_its_cluster_does_not_say_that_there_is_no_drift() -> None:
+    """It says how many nobody looked at, and how to go on."""
+    summary = Summary("mail", "check")
+    summary.untried = 12_345
+
+    lines = closing_lines(summary)
+
+    assert "No drift." not in lines
+    assert any("12,345 were left as they are" in line and "the same command goes on" in line for line in lines)
 
 
 def test_a_repair_names_how_to_go_on_and_how_to_undo() -> None:

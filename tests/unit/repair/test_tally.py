@@ -112,6 +112,24 @@ def test_a_dry_run_sums_what_would_have_been_mended() -> None:
     assert sum(summary.left[verdict] for verdict in MENDABLE) == 2
 
 
+@pytest.mark.parametrize(
+    ("others", "code"),
+    [
+        ((), ExitCode.CANNOT_REACH),
+        ((outcome(Verdict.AGREE),), ExitCode.CANNOT_REACH),
+        ((outcome(Verdict.AMEND, error="no answer"),), ExitCode.CANNOT_REACH),
+        ((outcome(Verdict.PROJECT, Verdict.FIXED),), ExitCode.PARTLY_FAILED),
+    ],
+)
+def test_what_was_not_tried_is_neither_found_nor_failed(others: tuple[Outcome, ...], code: ExitCode) -> None:
+    """The cluster was lost: nobody knows what they are; 4 when nothing was mended, else 3."""
+    untried = outcome(Verdict.PROJECT, error="not looked at again", unreached=True, untried=True)
+    alone, summary = counted(*others), counted(*others, untried, untried)
+
+    assert (summary.untried, summary.exit) == (2, code)
+    assert (summary.findings, summary.left, summary.failed) == (alone.findings, alone.left, alone.failed)
+
+
 def test_last_traces_are_counted_apart() -> None:
     """Among the WITHDRAW that were mended as among those that were left; not those that moved."""
     summary = counted(

@@ -1,6 +1,7 @@
 """What travels between the driver and the executors arrives as it left; tasks are neither too few nor too many."""
 
 import pickle
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from cql.contact import Contact
 from model.catalog import FAMILIES, MESSAGES
 from model.operations import Seen
+from repair.breaker import Breaker
 from repair.decide import MENDABLE, Verdict
 from repair.findings import Errand, Outcome, Suspect
 from spark_repair import fixing
@@ -90,6 +92,8 @@ _outcomes = st.builds(
     last_trace=st.booleans(),
     error=st.none() | st.text(),
     due=st.booleans(),
+    unreached=st.booleans(),
+    untried=st.booleans(),
 )
 
 
@@ -127,6 +131,7 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(fixing, "connect", lambda _: Cluster())
     monkeypatch.setattr(fixing, "SystemClock", lambda: world.clock)
     monkeypatch.setattr(fixing, "_clusters", {})
+    monkeypatch.setattr(fixing, "_breakers", {})
     return world
 
 
@@ -204,6 +209,21 @@ def test_one_cluster_serves_all_tasks_of_a_worker(monkeypatch: pytest.MonkeyPatc
     for _ in range(3):
         outcomes(PLACE, _missing(executor, 1))
     assert len(opened) == 1
+
+
+def test_a_worker_that_lost_the_cluster_knows_it_in_its_next_task(
+    monkeypatch: pytest.MonkeyPatch, executor: World
+) -> None:
+    """Each task is short: a million suspects would else be failed five hundred at a time. Another errand tries anew."""
+    monkeypatch.setattr(fixing, "Breaker", lambda: Breaker(3))
+    suspects = _missing(executor, 3)
+    executor.fail_in_mail(lambda _: True)
+
+    first, second = outcomes(PLACE, suspects), outcomes(PLACE, suspects)
+    executor.fail_in_mail(lambda _: False)
+    other = outcomes(replace(PLACE, errand=replace(ERRAND, as_of=T + 1)), suspects)
+
+    assert [[one.untried for one in told] for told in (first, second, other)] == [[False] * 3, [True] * 3, [False] * 3]
 
 
 def test_the_pace_is_shared_between_workers(executor: World) -> None:
