@@ -1,0 +1,44 @@
+"""A live keyspace as one file: in the order in which it can run, and without what a server lists but does not take."""
+
+from cql.export import live_file_text
+from cql.parser import parse
+from cql.replication import in_every_data_centre
+from model.ddl import CreateIndex, CreateKeyspace, CreateTable, CreateType, CreateView, Index, View
+from model.schema import Schema
+from model.table import Column, Kind, Table, UserType
+
+NEVER_GIVEN = {"read_repair_chance": "0.0", "dclocal_read_repair_chance": "0.0"}
+MAIL = Table("mail", (Column("k", "int", Kind.PARTITION), Column("v", "frozen<pair>")), options=NEVER_GIVEN)
+BY_V = Table(
+    "by_v", (Column("v", "frozen<pair>", Kind.PARTITION), Column("k", "int", Kind.CLUSTERING)), options=NEVER_GIVEN
+)
+LIVE = Schema(
+    (UserType("pair", (("a", "int"), ("b", "text"))),),
+    (MAIL,),
+    (Index("mail_v", "mail", "v"),),
+    (View(BY_V, "mail", "v IS NOT NULL AND k IS NOT NULL"),),
+)
+
+
+def test_everything_comes_after_what_it_needs() -> None:
+    """Keyspace, types, tables, indexes, views; each a statement that our own parser reads."""
+    text = live_file_text("mail", LIVE, in_every_data_centre(3), "5.0.9")
+
+    kinds = [type(parsed.statement) for parsed in parse(text)]
+    assert kinds == [CreateKeyspace, CreateType, CreateTable, CreateIndex, CreateView]
+    assert "'replication_factor': '3'" in text
+    assert text.startswith("-- Keyspace mail as Cassandra 5.0.9 has it.")
+
+
+def test_options_that_no_server_takes_any_more_are_left_out() -> None:
+    """Of tables and of views; all others stay."""
+    lasting = Table("mail", MAIL.columns, options={**NEVER_GIVEN, "gc_grace_seconds": "60"})
+    text = live_file_text("mail", Schema(LIVE.types, (lasting,), (), LIVE.views), in_every_data_centre(1), "4.1.10")
+
+    assert "read_repair_chance" not in text
+    assert "gc_grace_seconds = 60" in text
+
+
+def test_an_empty_keyspace_is_one_statement() -> None:
+    """A keyspace and nothing in it."""
+    assert len(parse(live_file_text("mail", Schema((), ()), in_every_data_centre(1), "5.0"))) == 1
