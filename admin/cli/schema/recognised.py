@@ -12,6 +12,7 @@ from model.errors import ExitCode
 from model.generations import REBUILDABLE, Recognition
 
 _COLUMNS: Final = ("what", "where", "expected", "found")
+_WRAPS: Final = (False, False, True, True)
 
 
 def exit_code(recognition: Recognition) -> int:
@@ -103,8 +104,8 @@ def show_recognition(keyspace: str, recognition: Recognition) -> None:
 def differences_grid(title: str, found: Iterable[Difference]) -> Grid:
     """Differences as a table for people; what and where are never squeezed by long options."""
     grid = rows_grid(title, _COLUMNS, [_cells(one) for one in found])
-    for column in grid.columns[:2]:
-        column.no_wrap = True
+    for column, wraps in zip(grid.columns, _WRAPS, strict=True):
+        column.no_wrap, column.overflow = not wraps, "fold"
     return grid
 
 

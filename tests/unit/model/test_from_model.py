@@ -1,0 +1,95 @@
+"""What a live mail keyspace is taken to: its own generation, leaving alone what is somebody else's."""
+
+from dataclasses import replace
+
+import pytest
+
+from model.catalog import SCHEMA, CompactionChoice
+from model.changes import Include, SchemaChange, changes
+from model.ddl import CreateTable, DropColumns, SetOptions
+from model.fold import fold
+from model.from_model import gap_to_catalog
+from model.generations import GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation, recognise
+from model.risk import Risk
+from model.schema import Schema
+from model.table import Column, Compaction, Kind, Table
+from tests.support.schemas import columns_of, served, with_columns, without_tables
+
+NOTHING: frozenset[Include] = frozenset()
+EVERYTHING = frozenset(Include)
+OTHER = Table("orders", (Column("id", "uuid", Kind.PARTITION),))
+
+
+def sized(schema: Schema) -> Schema:
+    """The schema with the compaction that James gives the big tables."""
+    tables = [replace(one, compaction=Compaction("SizeTieredCompactionStrategy")) for one in schema.tables]
+    return replace(schema, tables=tuple(tables))
+
+
+def carried_out(live: Schema, found: tuple[SchemaChange, ...]) -> Schema:
+    """The live schema after all of it."""
+    for one in found:
+        assert one.statement is not None, one.manual
+        live = fold(live, one.statement)
+    return live
+
+
+@pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
+def test_a_keyspace_of_james_that_agrees_is_left_alone(generation: Generation) -> None:
+    """Whatever its compaction, whatever stands beside it, whatever modules it runs without."""
+    live = without_tables(sized(served(generation.schema)), "blobs", "blobparts")
+    live = replace(live, tables=(*live.tables, OTHER))
+    assert changes(gap_to_catalog(live, NOTHING)) == ()
+    assert changes(gap_to_catalog(live, frozenset({Include.REMOVALS}))) == ()
+
+
+def test_options_are_proposed_on_request_and_marked() -> None:
+    """Rewriting the big tables is what the person asked for; its risk stands beside it."""
+    found = changes(gap_to_catalog(sized(served(JAMES_3_9.schema)), frozenset({Include.OPTIONS})))
+    assert {one.assessment.worst for one in found} == {Risk.REWRITE}
+    assert {"imapUidTable", "messageIdTable", "messageV3"} <= {one.owner for one in found}
+    assert all(isinstance(one.statement, SetOptions) for one in found)
+
+
+def test_a_compaction_that_is_named_is_the_one_that_is_proposed() -> None:
+    """Instead of the default for tables of James, or of what ours were created with."""
+    found = changes(
+        gap_to_catalog(served(SCHEMA, made_here=True), frozenset({Include.OPTIONS}), choice=CompactionChoice.LEVELED)
+    )
+    assert [one.owner for one in found] == ["imapUidTable", "messageIdTable", "messageV3"]
+    for one in found:
+        assert isinstance(one.statement, SetOptions)
+        assert "LeveledCompactionStrategy" in one.statement.options["compaction"]
+
+
+def test_what_is_missing_is_created_or_added() -> None:
+    """A table of the messages, a column; after all of it the keyspace agrees."""
+    whole = served(JAMES_3_8.schema)
+    live = with_columns(
+        without_tables(whole, "firstunseen"),
+        "messageidtable",
+        [one for one in columns_of(whole, "messageidtable") if one.name != "save_date"],
+    )
+    found = changes(gap_to_catalog(live, NOTHING))
+    assert [one.owner for one in found] == ["messageIdTable", "firstUnseen"]
+    assert recognise(carried_out(live, found)).agrees
+
+
+def test_the_newest_generation_is_reached_on_request() -> None:
+    """What it has besides is created; what it has no more goes only with removals."""
+    live = served(JAMES_3_8.schema)
+    adding = changes(gap_to_catalog(live, NOTHING, newest=True))
+    assert {type(one.statement) for one in adding if one.owner.startswith("thread_")} == {CreateTable}
+    assert not any(isinstance(one.statement, DropColumns) for one in adding)
+
+    whole = changes(gap_to_catalog(live, EVERYTHING, newest=True))
+    after = carried_out(live, whole)
+    assert recognise(after).generation is NEWEST
+    assert after.table("threadtable") is not None
+
+
+def test_an_empty_keyspace_gets_the_whole_catalog() -> None:
+    """And then agrees with it."""
+    after = carried_out(Schema((), ()), changes(gap_to_catalog(Schema((), ()), NOTHING)))
+    assert recognise(after).agrees
+    assert {table.name for table in after.tables} == {table.name for table in SCHEMA.tables}

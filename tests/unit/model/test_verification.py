@@ -1,0 +1,167 @@
+"""A keyspace beside its model and its history: what is wrong, what is only otherwise, what is still under way."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from model.baselines import Baseline, Since, digests
+from model.catalog import SCHEMA
+from model.difference import Aspect
+from model.generations import JAMES_3_8
+from model.history import Entry, State, StatementEntry, Step, Tampering
+from model.migration_plan import Past, declared_by
+from model.migrations import Migration, checksum_of
+from model.schema import Schema
+from model.table import Column, Kind, Table
+from model.verification import Record, expected_after, verify_migrations, verify_ours
+from tests.support.migrating import SHOP, applied, folder
+from tests.support.schemas import columns_of, served, with_columns, without_tables
+
+AT = datetime(2026, 9, 1, tzinfo=UTC)
+MIGRATIONS = folder()
+HISTORY = applied(MIGRATIONS)
+LIVE = declared_by(MIGRATIONS)
+WHOLE = Record(Past(HISTORY))
+OTHER = Table("other", (Column("id", "uuid", Kind.PARTITION),))
+
+
+def aspects(live: Schema, record: Record | None = WHOLE, files: Sequence[Migration] = MIGRATIONS) -> list[Aspect]:
+    """What is wrong with the tables."""
+    return [one.aspect for one in verify_migrations(live, files, record).against.drift]
+
+
+def begun(number: int, position: int, state: Step) -> StatementEntry:
+    """A statement in the history."""
+    cql = MIGRATIONS[number - 1].cql(position)
+    return StatementEntry(number, position, checksum_of(cql), state, UUID(int=1), AT, cql)
+
+
+def test_a_keyspace_that_is_what_its_migrations_made_of_it_agrees() -> None:
+    """Nothing pending, nothing under way."""
+    found = verify_migrations(LIVE, MIGRATIONS, WHOLE)
+    assert found.agrees
+    assert found.against.notes == ()
+    assert (found.applied, found.pending, found.running) == (len(SHOP), (), ())
+
+
+def test_missing_unexpected_and_different_are_drift() -> None:
+    """In somebody's own keyspace nothing is known that could excuse it, options included."""
+    assert aspects(without_tables(LIVE, "places")) == [Aspect.MISSING_TABLE]
+    assert aspects(replace(LIVE, tables=(*LIVE.tables, OTHER))) == [Aspect.UNEXPECTED_TABLE]
+    assert aspects(replace(LIVE, indexes=())) == [Aspect.MISSING_INDEX]
+    assert aspects(replace(LIVE, types=())) == [Aspect.MISSING_TYPE]
+    more = with_columns(LIVE, "orders", (*columns_of(LIVE, "orders"), Column("hint", "text")))
+    assert aspects(more) == [Aspect.UNEXPECTED_COLUMN]
+
+
+def test_a_keyspace_that_held_tables_before_its_first_migration_may_hold_them_still() -> None:
+    """What the baseline stands for is not known statement by statement."""
+    older = Record(Past((replace(HISTORY[0], state=State.BASELINE), *HISTORY[1:])))
+    found = verify_migrations(replace(LIVE, tables=(*LIVE.tables, OTHER)), MIGRATIONS, older)
+    assert found.agrees
+    assert [one.aspect for one in found.against.notes] == [Aspect.UNEXPECTED_TABLE]
+
+
+def test_without_a_history_everything_is_unexpected() -> None:
+    """Nothing was applied, so nothing should be there."""
+    assert set(aspects(LIVE, None)) == {
+        Aspect.UNEXPECTED_TABLE,
+        Aspect.UNEXPECTED_TYPE,
+        Aspect.UNEXPECTED_INDEX,
+    }
+    assert verify_migrations(Schema((), ()), MIGRATIONS, None).agrees
+
+
+def test_what_is_pending_is_told_and_is_no_drift() -> None:
+    """The next apply brings it."""
+    two = Record(Past(HISTORY[:2]))
+    found = verify_migrations(declared_by(MIGRATIONS[:2]), MIGRATIONS, two)
+    assert found.agrees
+    assert found.pending == tuple(str(one.file) for one in MIGRATIONS[2:])
+
+
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_a_migration_under_way_is_drift_and_what_it_did_is_expected(done: int) -> None:
+    """Its statements that are done count, the others do not; whoever was killed left exactly that."""
+    # Given a second migration of which some statements are done
+    running = replace(HISTORY[1], state=State.RUNNING, done=done, ended_at=None)
+    statements = tuple(begun(2, position, Step.DONE) for position in range(done))
+    statements += (begun(2, done, Step.BEGUN),)
+    past = Past((HISTORY[0], running), statements)
+    live = expected_after(MIGRATIONS, past)
+
+    # Then only its being under way is told
+    found = verify_migrations(live, MIGRATIONS, Record(past))
+    assert not found.agrees
+    assert found.against.drift == ()
+    assert [str(one.file) for one in found.running] == ["0002_pre_labels.cql"]
+    assert ("label" in columns_names(live)) is (done > 0)
+
+
+def columns_names(live: Schema) -> set[str]:
+    """The names of the columns of orders."""
+    return {column.name for column in columns_of(live, "orders")}
+
+
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        ({**SHOP, "0002_pre_labels.cql": SHOP["0002_pre_labels.cql"] + "-- a word\n"}, Tampering.EDITED),
+        ({name: text for name, text in SHOP.items() if not name.startswith("0004")}, Tampering.MISSING),
+        (
+            {name.replace("0004_pre_places", "0004_pre_towns"): text for name, text in SHOP.items()},
+            Tampering.RENAMED,
+        ),
+    ],
+    ids=["edited", "missing", "renamed"],
+)
+def test_a_folder_that_is_not_what_was_applied_is_drift(files: dict[str, str], kind: Tampering) -> None:
+    """Though every table is as it should be."""
+    found = verify_migrations(LIVE, folder(files), WHOLE)
+    assert not found.agrees
+    assert [one.kind for one in found.tampering] == [kind]
+
+
+def test_a_migration_that_was_put_in_between_is_drift() -> None:
+    """The history has a later one, and not this."""
+    past = Past((*HISTORY[:2], *HISTORY[3:]))
+    kinds = {one.kind for one in verify_migrations(LIVE, MIGRATIONS, Record(past)).tampering}
+    assert Tampering.INSERTED in kinds
+
+
+def test_a_mail_keyspace_is_compared_with_its_generation_and_with_its_baseline() -> None:
+    """An upgrade of James since the adoption is told, and is no drift by itself."""
+    # Given a keyspace of 3.8.1 that was adopted before James made two tables more
+    now = served(JAMES_3_8.schema)
+    before = without_tables(now, "blobs", "blobparts")
+    baseline = Baseline("3.8.1", digests(before), (), AT, "ann@host", "1.0")
+
+    # Then the tables are told as new
+    found = verify_ours(now, MIGRATIONS, Record(Past(), baseline))
+    assert found.agrees
+    assert found.against.recognition is not None
+    assert found.since == ((Since.NEW, "table blobparts"), (Since.NEW, "table blobs"))
+
+
+def test_without_a_ledger_a_mail_keyspace_is_compared_with_the_catalog_alone() -> None:
+    """As before there were histories."""
+    found = verify_ours(served(SCHEMA, made_here=True), MIGRATIONS, None)
+    assert found.agrees
+    assert (found.applied, found.pending, found.since, found.baseline) == (None, (), (), None)
+    broken = verify_ours(without_tables(served(SCHEMA, made_here=True), "modseq"), MIGRATIONS, None)
+    assert [one.owner for one in broken.against.drift] == ["modseq"]
+
+
+def entry_of(one: Migration) -> Entry:
+    """Its entry, as the history holds it."""
+    return HISTORY[one.number - 1]
+
+
+def test_expected_is_the_fold_of_what_was_applied_and_of_nothing_else() -> None:
+    """Migration by migration."""
+    for count in range(len(MIGRATIONS) + 1):
+        past = Past(tuple(entry_of(one) for one in MIGRATIONS[:count]))
+        assert expected_after(MIGRATIONS, past) == declared_by(MIGRATIONS[:count])
