@@ -18,7 +18,7 @@ from admin.wiring import Place
 from cql.introspect import live_schema
 from cql.render import CASSANDRA_5, parse_version
 from cql.statistics import Statistics, read_statistics
-from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic, message_traffic, queue_traffic
+from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic, Reading, message_traffic, queue_traffic
 from model.advice import QueueAdvice, QueueSettings, Traffic, advise_queue, history_window_days
 from model.catalog import MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
 from model.compaction_advice import CompactionAdvice, TrialResult, choose
@@ -84,7 +84,7 @@ def advise(place: Place, given: GivenTraffic, trial: TrialWanted | None, progres
     Raises:
         UnknownKeyspace: there is no such keyspace.
         SchemaMismatch: it holds neither messages nor a queue.
-        CannotReach: the cluster does not answer, or does not let us read the tables.
+        CannotReach: the cluster does not answer, or does not let us read the rows that are to be copied.
     """
     mail, now = place.mail, place.clock.micros()
     live = live_schema(place.cluster, mail.name)
@@ -93,8 +93,9 @@ def advise(place: Place, given: GivenTraffic, trial: TrialWanted | None, progres
     ask = partial(import_or_name_extra("cql.nodes").ask_every_node, place.cluster)
     statistics = read_statistics(ask, mail.name, [name for name in WATCHED if live.table(name)])
     progress.stage("measuring the traffic")
-    queue = queue_traffic(place.cluster, mail.name, live, now)
-    messages = _messages(place, live, statistics, now)
+    reading = Reading(place.cluster)
+    queue = queue_traffic(reading, mail.name, live, now)
+    messages = _messages(reading, mail.name, live, statistics, now)
     if trial is not None and live.table(MESSAGE_ID.name):
         messages = _tried(place, live, messages, trial, progress)
     traffic = traffic_figures(given, queue, messages.traffic, statistics, place.cluster.replication_of(mail.name))
@@ -108,7 +109,7 @@ def advise(place: Place, given: GivenTraffic, trial: TrialWanted | None, progres
         advise_queue(traffic, settings),
         messages,
         statistics,
-        (*statistics.notes, *_cautions(queue, messages)),
+        (*statistics.notes, *reading.notes, *_cautions(queue, messages)),
     )
 
 
@@ -128,11 +129,9 @@ def _refuse_other_keyspaces(keyspace: str, live: Schema) -> None:
         raise SchemaMismatch(keyspace, (f"table {MESSAGE_ID.spelling}",))
 
 
-def _messages(place: Place, live: Schema, statistics: Statistics, now: int) -> MessageTables:
+def _messages(reading: Reading, keyspace: str, live: Schema, statistics: Statistics, now: int) -> MessageTables:
     figures = statistics.tables.get("imapuidtable")
-    traffic = message_traffic(
-        place.cluster, place.mail.name, live, now, partitions=figures.partitions if figures else None
-    )
+    traffic = message_traffic(reading, keyspace, live, now, partitions=figures.partitions if figures else None)
     table = live.table(MESSAGE_ID.name)
     strategy = table.compaction.strategy if table and table.compaction else ""
     window = history_window_days(traffic.rates.history_seconds) if traffic.rates else None

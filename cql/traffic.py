@@ -7,12 +7,13 @@ is as good as drawn by lot. What cannot be read is None.
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from cql.introspect import SchemaServer
 from model.advice import QueueSettings
+from model.errors import AccessDenied
 from model.schema import Schema
 from model.table import Row, identifier
 from model.traffic import (
@@ -31,7 +32,9 @@ EVENTS: Final = "eventstore"
 CONFIGURED: Final = "CassandraMailQueueViewConfiguration"
 """The aggregate under which James keeps the queue's configuration as events."""
 
-PARTITIONS_MAX: Final = 10_000
+PARTITIONS_MAX: Final = 100_000
+"""Keys of partitions come in token order: all of them must be seen to know the newest."""
+
 SLICES_COUNTED_MAX: Final = 300
 IDS_MAX: Final = 20_000
 MAILBOXES_MAX: Final = 10_000
@@ -68,66 +71,88 @@ class MessageTraffic:
     changes: float | None
 
 
-def queue_traffic(server: SchemaServer, keyspace: str, live: Schema, now_micros: int) -> QueueTraffic | None:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Reads that may be refused: what these credentials do not show is not there, and a note says so."""
+
+    server: SchemaServer
+    notes: list[str] = field(default_factory=list)
+
+    def rows(self, table: str, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        """The rows of a statement that reads the table; none where that is not permitted.
+
+        Raises:
+            CannotReach: the cluster does not answer.
+        """
+        try:
+            return self.server.query(text, values)
+        except AccessDenied:
+            note = f"{table} may not be read with these credentials (GRANT SELECT ON TABLE {table} TO the role)."
+            if note not in self.notes:
+                self.notes.append(note)
+            return ()
+
+
+def queue_traffic(reading: Reading, keyspace: str, live: Schema, now_micros: int) -> QueueTraffic | None:
     """The queue's traffic; None where the keyspace has no queue tables, or nothing in them.
 
     Raises:
-        CannotReach: the cluster does not answer, or does not let us read them.
+        CannotReach: the cluster does not answer.
     """
     if live.table(ENQUEUED) is None:
         return None
     name, now = identifier(keyspace, "keyspace name"), now_micros // _MICROS
-    counts = _mails_by_partition(server, name)
+    counts = _mails_by_partition(reading, name)
     mails = Counter[tuple[str, int]]()
     for (of_queue, start, _), count in counts.items():
         mails[of_queue, start] += count
     queue = busiest_queue(mails)
     if queue is None:
         return None
-    settings = _queue_settings(server, name) if live.table(EVENTS) else None
+    settings = _queue_settings(reading, name) if live.table(EVENTS) else None
     window = settings.slice_seconds if settings else slice_gap(mails) or SLICE_SECONDS_DEFAULT
-    oldest = _oldest_seconds(server, name, queue, now) if live.table(BROWSE_START) else None
+    oldest = _oldest_seconds(reading, name, queue, now) if live.table(BROWSE_START) else None
     rates = rates_of_slices(mails, queue, window, now)
     return QueueTraffic(queue, rates, settings, oldest, mails.total() / len(counts))
 
 
 def message_traffic(
-    server: SchemaServer, keyspace: str, live: Schema, now_micros: int, partitions: int | None
+    reading: Reading, keyspace: str, live: Schema, now_micros: int, partitions: int | None
 ) -> MessageTraffic:
     """The message tables' traffic; `partitions` estimates how many messages there are in all.
 
     Raises:
-        CannotReach: the cluster does not answer, or does not let us read them.
+        CannotReach: the cluster does not answer.
     """
     name = identifier(keyspace, "keyspace name")
     if live.table("imapuidtable") is None:
         return MessageTraffic(None, None)
-    ids = [row["messageid"] for row in server.query(f"SELECT messageid FROM {name}.imapuidtable LIMIT {IDS_MAX}")]  # noqa: S608 - validated
+    place = f"{name}.imapuidtable"
+    ids = [row["messageid"] for row in reading.rows(place, f"SELECT messageid FROM {place} LIMIT {IDS_MAX}")]  # noqa: S608 - validated
     whole = len(ids) < IDS_MAX
     births = births_of(ids, now_micros)
     total = len(ids) if whole else max(partitions or 0, len(ids))
     believable = len(births) / len(ids) if ids else 0.0
-    return MessageTraffic(rates_of_births(births, total * believable), _changes(server, name, live))
+    return MessageTraffic(rates_of_births(births, total * believable), _changes(reading, name, live))
 
 
-def _mails_by_partition(server: SchemaServer, keyspace: str) -> dict[tuple[str, int, int], int]:
+def _mails_by_partition(reading: Reading, keyspace: str) -> dict[tuple[str, int, int], int]:
     """Mails by queue, start of the slice and bucket, of the newest slices."""
     place = f"{keyspace}.{ENQUEUED}"
     keys = ("queuename", "timerangestart", "bucketid")
-    partitions = server.query(f"SELECT DISTINCT {', '.join(keys)} FROM {place} LIMIT {PARTITIONS_MAX}")  # noqa: S608 - validated
+    partitions = reading.rows(place, f"SELECT DISTINCT {', '.join(keys)} FROM {place} LIMIT {PARTITIONS_MAX}")  # noqa: S608 - validated
     newest = sorted(partitions, key=lambda row: row["timerangestart"], reverse=True)[:SLICES_COUNTED_MAX]
     text = f"SELECT count(*) AS mails FROM {place} WHERE {' AND '.join(f'{key} = ?' for key in keys)}"  # noqa: S608 - validated
-    return {
-        (str(row["queuename"]), _seconds(row["timerangestart"]), int(row["bucketid"])): int(
-            server.query(text, [row[key] for key in keys])[0]["mails"]
-        )
-        for row in newest
-    }
+    mails = {}
+    for row in newest:
+        counted = reading.rows(place, text, [row[key] for key in keys])
+        mails[str(row["queuename"]), _seconds(row["timerangestart"]), int(row["bucketid"])] = int(counted[0]["mails"])
+    return mails
 
 
-def _queue_settings(server: SchemaServer, keyspace: str) -> QueueSettings | None:
-    text = f"SELECT event FROM {keyspace}.{EVENTS} WHERE aggregateid = ?"  # noqa: S608 - validated
-    return settings_of(server.query(text, (CONFIGURED,)))
+def _queue_settings(reading: Reading, keyspace: str) -> QueueSettings | None:
+    place = f"{keyspace}.{EVENTS}"
+    return settings_of(reading.rows(place, f"SELECT event FROM {place} WHERE aggregateid = ?", (CONFIGURED,)))  # noqa: S608 - validated
 
 
 def settings_of(events: Sequence[Row]) -> QueueSettings | None:
@@ -141,24 +166,25 @@ def settings_of(events: Sequence[Row]) -> QueueSettings | None:
     return None
 
 
-def _oldest_seconds(server: SchemaServer, keyspace: str, queue: str, now: int) -> float | None:
-    text = f"SELECT browsestart FROM {keyspace}.{BROWSE_START} WHERE queuename = ?"  # noqa: S608 - validated
-    rows = server.query(text, (queue,))
+def _oldest_seconds(reading: Reading, keyspace: str, queue: str, now: int) -> float | None:
+    place = f"{keyspace}.{BROWSE_START}"
+    rows = reading.rows(place, f"SELECT browsestart FROM {place} WHERE queuename = ?", (queue,))  # noqa: S608 - validated
     started = rows[0]["browsestart"] if rows else None
     return float(max(0, now - _seconds(started))) if started else None
 
 
-def _changes(server: SchemaServer, keyspace: str, live: Schema) -> float | None:
+def _changes(reading: Reading, keyspace: str, live: Schema) -> float | None:
     """Both generators are keyed by mailbox, so the first so many mailboxes are the same in both."""
     if live.table("modseq") is None or live.table("messagecounter") is None:
         return None
-    uids = _sum(server, f"SELECT nextuid AS given FROM {keyspace}.messagecounter LIMIT {MAILBOXES_MAX}")  # noqa: S608 - validated
-    modseqs = _sum(server, f"SELECT nextmodseq AS given FROM {keyspace}.modseq LIMIT {MAILBOXES_MAX}")  # noqa: S608 - validated
-    return changes_per_message(uids, modseqs)
+    uids = _sum(reading, f"{keyspace}.messagecounter", "nextuid")
+    modseqs = _sum(reading, f"{keyspace}.modseq", "nextmodseq")
+    return changes_per_message(uids, modseqs) if modseqs else None
 
 
-def _sum(server: SchemaServer, text: str) -> int:
-    return sum(row["given"] or 0 for row in server.query(text))
+def _sum(reading: Reading, place: str, column: str) -> int:
+    rows = reading.rows(place, f"SELECT {column} FROM {place} LIMIT {MAILBOXES_MAX}")  # noqa: S608 - validated
+    return sum(row[column] or 0 for row in rows)
 
 
 def _seconds(at: Any) -> int:

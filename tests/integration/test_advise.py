@@ -1,6 +1,7 @@
 """`mailmend schema advise` on a real Cassandra: what nodes tell, what is measured of traffic, and a trial."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -9,14 +10,19 @@ from uuid import uuid4
 
 import pytest
 
-from admin.trial_node import PREFIX, given_node, remove, sweep
+from admin.local.ports import require_free
+from admin.progress import Silent
+from admin.sampling import draw_sample
+from admin.trial import Trial
+from admin.trial_node import PREFIX, given_node, remove, started_node, sweep
 from cql.introspect import live_schema
 from cql.nodes import ask_every_node, sstables_of, traced
 from cql.session import CassandraCluster, connect
 from cql.statistics import VIEWS, read_statistics
-from cql.traffic import message_traffic, queue_traffic
+from cql.traffic import Reading, message_traffic, queue_traffic
 from model.advice import QueueSettings
 from model.catalog import CompactionChoice
+from repair.clock import SystemClock
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.histories import histories
 from tests.support.keyspaces import MAIL, created, dropped
@@ -138,7 +144,7 @@ class TestTraffic:
         """2, 6, none and 4 mails in four hours; the present hour still fills."""
         now = int(datetime.now(UTC).timestamp() * 1_000_000)
 
-        found = queue_traffic(cluster, keyspace, live_schema(cluster, keyspace), now)
+        found = queue_traffic(Reading(cluster), keyspace, live_schema(cluster, keyspace), now)
 
         assert found is not None
         assert found.rates is not None
@@ -155,7 +161,7 @@ class TestTraffic:
         """Sixty messages in sixty days."""
         now = int(datetime.now(UTC).timestamp() * 1_000_000)
 
-        found = message_traffic(cluster, keyspace, live_schema(cluster, keyspace), now, partitions=None)
+        found = message_traffic(Reading(cluster), keyspace, live_schema(cluster, keyspace), now, partitions=None)
 
         assert found.rates is not None
         assert found.rates.looked_at == MAILBOXES * EACH
@@ -248,6 +254,25 @@ class TestNode:
         assert not left.exists()
         assert making.exists()
         assert other.exists()
+
+    @pytest.mark.slow
+    def test_a_trial_on_a_node_of_its_own_leaves_nothing_behind(
+        self, cluster: CassandraCluster, keyspace: str, tmp_path: Path
+    ) -> None:
+        """Only its owner may read the copy; Ctrl-C ends the node and removes the folder like any other end."""
+        sample = draw_sample(cluster.keyspace(keyspace), live_schema(cluster, keyspace), 45, Silent())
+
+        with suppress(KeyboardInterrupt), started_node(tmp_path) as node:
+            (folder,) = tmp_path.iterdir()
+            port = node.cluster.contact.port
+            assert folder.stat().st_mode & 0o777 == 0o700
+            results = Trial(node, SystemClock(), Silent(), waves=2, reads=4).run(sample.messages)
+            raise KeyboardInterrupt
+
+        assert [one.choice for one in results] == list(CompactionChoice)
+        assert all(one.disk_bytes > 1_000 for one in results)
+        assert not list(tmp_path.iterdir())
+        require_free("127.0.0.1", port)
 
     def test_removing_what_is_gone_is_no_error(self, tmp_path: Path) -> None:
         """Ctrl-C may come twice."""
