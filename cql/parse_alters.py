@@ -208,7 +208,9 @@ def create_index(stream: Stream, *, custom: bool = False) -> CreateIndex:
 
 
 def targets(stream: Stream) -> str:
-    """Take what an index is on, and give it in one spelling."""
+    """Take what an index is on, and give it in one spelling; "" where that is left to its class."""
+    if stream.sees(")") or stream.ended:
+        return ""
     found = [_target(stream)]
     while stream.accept(","):
         found.append(_target(stream))

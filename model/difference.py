@@ -222,12 +222,16 @@ def _between_columns(wanted: Table, found: Table) -> Iterator[Difference]:
             yield Difference(Aspect.UNEXPECTED_COLUMN, wanted.spelling, column.name, found=_column_text(column))
 
 
+_UNTOLD = {"allow_auto_snapshot": "true", "incremental_backups": "true", "memtable": "'default'"}
+"""Options that a server keeps as null where they are as by default, and tells all the same in a description."""
+
+
 def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
     """Only options that are declared: what a server adds by itself is its own business."""
     expected = dict(wanted.options) | compaction_option(wanted.compaction)
     live = dict(found.options) | compaction_option(found.compaction)
     for name, value in expected.items():
-        texts = option_text(value), option_text(live.get(name, ""))
+        texts = option_text(value), option_text(live.get(name, _UNTOLD.get(name, "")))
         if not option_says(texts[0], texts[1]):
             yield Difference(Aspect.DIFFERENT_OPTION, wanted.spelling, name, *texts)
 

@@ -31,16 +31,22 @@ _IN_PLACE_OF = {
 
 def column_problem(schema: Schema, column: Column) -> str:
     """Why no column can be of that type; "" where it can."""
-    parsed = parse_type(column.type)
-    problem = next(_problems(schema, parsed, frozen=False), "")
+    problem = type_problem(schema, column)
     if problem:
-        return f"the type {column.type} of {column.spelling} {problem}"
+        return problem
+    parsed = parse_type(column.type)
     if column.kind in (Kind.PARTITION, Kind.CLUSTERING):
         problem = _key_problem(schema, parsed)
         return problem and f"the key column {column.spelling} cannot {problem}"
     if is_user_type(parsed) and _has_cells_within(schema, parsed):
         return f"{column.spelling} is of a user type that holds collections, so it must be frozen"
     return ""
+
+
+def type_problem(schema: Schema, column: Column) -> str:
+    """Why the column's type is none, wherever it stands; "" where it is one."""
+    problem = next(_problems(schema, parse_type(column.type), frozen=False), "")
+    return problem and f"the type {column.type} of {column.spelling} {problem}"
 
 
 def field_problem(schema: Schema, field: str, kind: str) -> str:

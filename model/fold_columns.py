@@ -6,7 +6,7 @@ from dataclasses import replace
 from model.cql_types import parse_type
 from model.ddl import AddColumns, DropColumns, Index, Name, RenameColumns, View
 from model.errors import SchemaRefused
-from model.fitting import column_problem, expanded, is_user_type, returns
+from model.fitting import column_problem, expanded, is_user_type, returns, type_problem
 from model.held import find_table, find_view, indexes_of, table_of, views_of, with_table, with_view
 from model.names import name_of
 from model.options import COMPACT_STORAGE
@@ -30,6 +30,9 @@ def add_columns(schema: Schema, statement: AddColumns) -> Schema:
         return schema
     before = table
     for column in statement.columns:
+        problem = type_problem(schema, column)
+        if problem:
+            raise SchemaRefused(_ADD, str(statement.name), problem)
         if column.name in table:
             if statement.if_not_exists:
                 continue
@@ -129,15 +132,16 @@ def _without(schema: Schema, table: Table, column: Column) -> Table:
 
 
 def rename_columns(schema: Schema, statement: RenameColumns) -> Schema:
-    """The schema with key columns named otherwise, in a table and in its views."""
+    """The schema with key columns named otherwise, in a table and in its views.
+
+    RENAME IF EXISTS helps nothing: servers refuse an unknown column all the same.
+    """
     name = statement.name
     table = _altered(schema, name, _RENAME, only=statement.if_exists)
     if table is None:
         return schema
     renames: dict[str, str] = {}
     for old, new in statement.renames:
-        if _column(table, old) is None and statement.columns_if_exist:
-            continue
         problem = _rename_problem(schema, table, old, new)
         if problem or name_of(old) in renames or name_of(new) in map(name_of, renames.values()):
             raise SchemaRefused(_RENAME, str(name), problem or f"{old} or {new} is named twice")

@@ -15,6 +15,7 @@ from model.schema import Schema
 from model.table import Kind, Table
 
 _CREATE, _DROP, _WITH, _VIEW_WITH = "CREATE TABLE", "DROP TABLE", "ALTER TABLE WITH", "ALTER MATERIALIZED VIEW WITH"
+_NO_CLASS = "its compaction names no class"
 _NAME = re.compile(r"[A-Za-z0-9_]{1,48}")
 
 
@@ -55,12 +56,17 @@ def _table_problem(schema: Schema, table: Table) -> str:
 
 def option_problem(table: Table, options: Mapping[str, str]) -> str:
     """Why a table cannot have these options; "" where it can."""
-    if "compaction" in options and not pairs_of(options["compaction"]).get("class"):
-        return "its compaction names no class"
+    if _nameless(options):
+        return _NO_CLASS
     expires = text_of(options.get("default_time_to_live", "0")) != "0"
     if expires and any(column.is_counter for column in table.regular):
         return "counters never expire, so the table cannot have default_time_to_live"
     return ""
+
+
+def _nameless(options: Mapping[str, str]) -> bool:
+    """Whether there is a compaction without a class."""
+    return "compaction" in options and not pairs_of(options["compaction"]).get("class")
 
 
 def drop_table(schema: Schema, statement: Drop) -> Schema:
@@ -81,7 +87,9 @@ def drop_table(schema: Schema, statement: Drop) -> Schema:
 
 
 def set_options(schema: Schema, statement: SetOptions) -> Schema:
-    """The schema with options of a table or view set anew."""
+    """The schema with options of a table or view set anew; what they say is judged before whether it is there."""
+    if _nameless(statement.options):
+        raise SchemaRefused(_VIEW_WITH if statement.of_view else _WITH, str(statement.name), _NO_CLASS)
     if statement.of_view:
         return _set_view_options(schema, statement)
     name, options = statement.name, statement.options

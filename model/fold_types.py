@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from model.cql_types import names_in
+from model.cql_types import names_in, normal_type
 from model.ddl import AddField, CreateType, Drop, Name, RenameFields
 from model.errors import SchemaRefused
 from model.fitting import field_problem, uses_type
@@ -42,7 +42,7 @@ def add_field(schema: Schema, statement: AddField) -> Schema:
     found = _altered(schema, name, _ADD, only=statement.if_exists)
     if found is None:
         return schema
-    if name_of(field) in _fields(found):
+    if name_of(field) in _fields(found) and normal_type(statement.type) != "counter":
         if statement.if_not_exists:
             return schema
         raise SchemaRefused(_ADD, str(name), f"it has a field {field} already", mend="Add IF NOT EXISTS after ADD.")

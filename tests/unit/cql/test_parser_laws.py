@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from types import FrameType
 from typing import Any
@@ -147,5 +148,5 @@ LONG: dict[str, Callable[[int], str]] = {
 def test_twice_the_text_takes_twice_the_work(text: Callable[[int], str]) -> None:
     """Linear in whatever there is much of."""
     _refusal(text(10))  # what is worked out once
-    one, two = (_calls(lambda n=n: _refusal(text(n))) for n in (300, 600))
+    one, two = (_calls(partial(_refusal, text(count))) for count in (300, 600))
     assert two <= 2.2 * one + 100
