@@ -9,7 +9,7 @@ import copy
 import logging
 import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -209,7 +209,8 @@ class CassandraCluster:
         """Every node that is up, in every data centre; those of others are left alone until they are asked for."""
         if EVERY_NODE not in self._cluster.profile_manager.profiles:
             profile = _profile(self.contact, RoundRobinPolicy())
-            self._cluster.add_execution_profile(EVERY_NODE, profile, pool_wait_timeout=self.contact.request_seconds)
+            with suppress(OperationTimedOut):  # a node that hangs is told of when it is asked
+                self._cluster.add_execution_profile(EVERY_NODE, profile, pool_wait_timeout=self.contact.request_seconds)
         return [host for host in self._cluster.metadata.all_hosts() if host.is_up]
 
 

@@ -30,13 +30,12 @@ from tests.support.servers import CassandraServer, ThreeNodes
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.slow]
 
-TTL_SECONDS = 16
-"""As short as a lease may be that outlives a statement of five seconds."""
+TTL_SECONDS = 20
+"""As short as a lease may be that outlives a statement of nine seconds."""
 
 STEPS = 10
 """From taking over a migration to the end of its first statement: each write and each statement, before and after."""
 
-SHORT = ("--lease", f"{TTL_SECONDS}s", "--statement-timeout", "5s")
 EVERYWHERE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 3}}"
 
 
@@ -58,7 +57,6 @@ def started(host: str, nodes: ThreeNodes, home: Path, shop: Path, names: Mapping
             "apply",
             "--migrations",
             str(shop),
-            *SHORT,
             "--replication-factor",
             "3",
         ],
@@ -137,7 +135,7 @@ def _applied_once_the_lease_has_ended(mailmend: CommandLine, shop: Path) -> None
     """Until then the killed holder is named, and nothing is done."""
     refusals = 0
     while True:
-        ended = mailmend("schema", "apply", "--migrations", str(shop), *SHORT)
+        ended = mailmend("schema", "apply", "--migrations", str(shop))
         if ended.code == 0:
             break
         refusals += 1

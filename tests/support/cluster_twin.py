@@ -8,7 +8,7 @@ from typing import Self
 import pytest
 
 from admin import wiring
-from cql import session
+from cql import schema_nodes, session
 from cql.memory import MemoryTables
 from model.errors import UnknownKeyspace
 from model.generations import AUGUST_2026
@@ -57,5 +57,6 @@ def cluster_in_memory(monkeypatch: pytest.MonkeyPatch, keyspace: str = "mail") -
     clock = VirtualClock()
     twin = ClusterTwin(clock, **{keyspace: served(AUGUST_2026.schema)})
     monkeypatch.setattr(session, "connect", lambda _contact: twin)
+    monkeypatch.setattr(schema_nodes, "SchemaNodes", lambda _cluster: twin)
     monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
     return twin

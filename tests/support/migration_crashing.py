@@ -25,7 +25,8 @@ from repair.clock import SystemClock
 from repair.leases import Leases
 from tests.support.progress import SilentProgress
 
-STATEMENT_SECONDS = 5.0
+STATEMENT_SECONDS = 9.0
+"""Less than a lease of 20 seconds has left right before a heartbeat."""
 
 
 class Steps:

@@ -7,6 +7,7 @@ server (`tests/integration/test_schema.py`).
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from cql.introspect import SchemaServer
 from model.errors import MailmendError, UnknownKeyspace
@@ -16,7 +17,7 @@ from model.schema import Schema
 from model.table import Column, Kind, Row, Table, UserType
 from tests.support.schemas import served, served_table
 
-_CREATE = re.compile(r"CREATE (KEYSPACE|TYPE|TABLE) IF NOT EXISTS (?:(\w+)\.)?(\w+)")
+_CREATE = re.compile(r"CREATE (KEYSPACE|TYPE|TABLE) (?:IF NOT EXISTS )?(?:(\w+)\.)?(\w+)")
 _COLUMN = re.compile(r"^    (\w+) ", re.MULTILINE)
 _FROM = re.compile(r"FROM system_schema\.(\w+)")
 _KINDS = {
@@ -45,7 +46,7 @@ class SchemaTwin(SchemaServer):
         (keyspace,) = values
         return list(self._rows(asked[1], keyspace))
 
-    def execute_ddl(self, text: str, seconds: float = 30.0) -> None:
+    def execute_ddl(self, text: str, seconds: float = 30.0) -> None:  # noqa: ARG002 - the port's signature
         """Carry out a CREATE of ours; refuse when the statements that may succeed are used up."""
         if self.fails_after is not None and len(self.carried_out) >= self.fails_after:
             raise MailmendError("the server went away")
@@ -60,6 +61,14 @@ class SchemaTwin(SchemaServer):
             self._add(keyspace, types=(_declared_type(name),))
         else:
             self._add(keyspace, tables=(_declared_table(name, text),))
+
+    def schema_versions(self) -> Mapping[str, UUID]:
+        """The only node agrees with itself."""
+        return {"10.0.0.1": UUID(int=1)}
+
+    def nodes_down(self) -> Sequence[str]:
+        """It is up."""
+        return ()
 
     def replication_of(self, keyspace: str) -> Mapping[str, str]:
         """The replication of a keyspace that is there."""

@@ -11,10 +11,12 @@ from admin.cli import run
 from admin.cli.schema.recognised import mend_of, recognition_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place
+from cql import schema_nodes
 from model.difference import Aspect, Difference
 from model.generations import AUGUST_2026, recognise
 from model.table import Column
-from repair.clock import SystemClock
+from tests.support.clock import VirtualClock
+from tests.support.cluster_twin import ClusterTwin
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
@@ -28,12 +30,14 @@ REBUILD = (
 @pytest.fixture
 def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
     """A cluster of schemas that every command reaches."""
-    held = SchemaTwin(james=JAMES, broken=without_tables(JAMES, "firstunseen"))
+    clock = VirtualClock()
+    held = ClusterTwin(clock, james=JAMES, broken=without_tables(JAMES, "firstunseen"))
 
     @contextmanager
     def opened(connection: ConnectionSettings) -> Iterator[Place]:
-        yield Place(connection, held, SystemClock())  # type: ignore[arg-type]
+        yield Place(connection, held, clock)  # type: ignore[arg-type]
 
+    monkeypatch.setattr(schema_nodes, "SchemaNodes", lambda cluster: cluster)
     for command in ("apply", "verify"):
         monkeypatch.setattr(f"admin.cli.schema.{command}.open_place", opened)
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")
@@ -136,7 +140,8 @@ def test_apply_withholds_in_a_keyspace_of_james(twin: SchemaTwin, capsys: pytest
 def test_a_dry_run_prints_cql_and_runs_none(twin: SchemaTwin, capsys: pytest.CaptureFixture[str]) -> None:
     """What stands there can be piped into cqlsh."""
     assert run(["schema", "apply", "--keyspace", "fresh", "--replication", "dc1=3", "--dry-run"]) == 0
-    statements = capsys.readouterr().out.split(";\n")
+    told = capsys.readouterr().out
+    statements = "\n".join(line for line in told.splitlines() if not line.startswith("--")).split(";\n")
     assert statements[0].startswith("CREATE KEYSPACE IF NOT EXISTS fresh WITH replication = ")
     assert "'dc1': '3'" in statements[0]
     assert all(one.strip().startswith("CREATE ") for one in statements if one.strip())

@@ -1,0 +1,150 @@
+"""Folders of migrations: what is read, and every mistake told with its file before anything is run."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cql.migration_files import read_folder, shipped
+from model.catalog import SCHEMA
+from model.ddl import CreateTable, CreateType
+from model.difference import differences
+from model.errors import BadMigration, CqlSyntaxError
+from model.migration_plan import declared_by
+from model.migrations import Phase
+from tests.support.migrating import HEAD, SHOP, folder, written
+
+
+def test_our_own_migrations_make_exactly_what_the_catalog_declares() -> None:
+    """Name by name and option by option, in both directions; also in James's own spelling."""
+    made = declared_by(shipped())
+    assert differences(SCHEMA, made) == differences(made, SCHEMA) == ()
+    assert {table.spelling for table in made.tables} == {table.spelling for table in SCHEMA.tables}
+    columns = {table.spelling: [column.spelling for column in table.columns] for table in SCHEMA.tables}
+    assert {table.spelling: [column.spelling for column in table.columns] for table in made.tables} == columns
+    assert {one.spelling: one.fields for one in made.types} == {one.spelling: one.fields for one in SCHEMA.types}
+
+
+def test_our_own_migrations_only_add() -> None:
+    """All of them are due before the software that needs them; nothing in them can lose a row."""
+    for one in shipped():
+        assert one.file.phase is Phase.PRE
+        assert {type(parsed.statement) for parsed in one.statements} <= {CreateTable, CreateType}
+        assert min(len(one.head.why), len(one.head.effect), len(one.head.undo)) > 20
+
+
+def test_a_folder_is_read_in_order_and_other_files_are_let_be(tmp_path: Path) -> None:
+    """A README, a hidden file of an editor, a backup, a folder."""
+    path = written(tmp_path)
+    for name in ("README.md", ".0001_pre_orders.cql.swp", ".hidden.cql", "0001_pre_orders.cql~"):
+        path.joinpath(name).write_text("nothing to run", encoding="utf-8")
+    path.joinpath("old").mkdir()
+    assert read_folder(path) == folder()
+
+
+def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path: Path) -> None:
+    """The checksum is that of the same text."""
+    for name, cql in SHOP.items():
+        tmp_path.joinpath(name).write_bytes(b"\xef\xbb\xbf" + (HEAD + cql).replace("\n", "\r\n").encode())
+    assert [one.checksum for one in read_folder(tmp_path)] == [one.checksum for one in folder()]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("0001_pre_a.cql", b"", "0001_pre_a.cql is empty"),
+        ("0001_pre_a.cql", b" \n\t\n", "0001_pre_a.cql is empty"),
+        ("0001_pre_a.cql", HEAD.encode(), "holds no statement"),
+        ("0001_pre_a.cql", b"DROP TABLE a;", "does not say at its top: Why, Effect, Undo"),
+        ("0001_pre_a.cql", HEAD.encode() + b"-- caf\xe9", "0001_pre_a.cql is not UTF-8 text: byte .* is 0xe9"),
+        ("0002_pre_a.cql", HEAD.encode() + b"DROP TABLE a;", "number 0001 is missing"),
+        ("0001_pre_a.CQL", HEAD.encode() + b"DROP TABLE a;", "is not the name of a migration"),
+        ("add labels.cql", HEAD.encode() + b"DROP TABLE a;", "0007_pre_add_labels.cql"),
+    ],
+    ids=range(8),
+)
+def test_a_file_that_is_no_migration_is_refused(tmp_path: Path, name: str, text: bytes, told: str) -> None:
+    """By its name and with what to do."""
+    tmp_path.joinpath(name).write_bytes(text)
+    with pytest.raises(BadMigration, match=told) as refused:
+        read_folder(tmp_path)
+    assert refused.value.mend
+
+
+def test_a_folder_that_is_none_or_empty_is_refused(tmp_path: Path) -> None:
+    """With the option, or with how the first file is called."""
+    with pytest.raises(BadMigration, match="is not a folder") as refused:
+        read_folder(tmp_path / "nowhere")
+    assert "--migrations" in refused.value.mend
+    with pytest.raises(BadMigration, match="holds no migration"):
+        read_folder(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    """With the system's own reason."""
+    written(tmp_path).joinpath("0001_pre_orders.cql").chmod(0)
+    with pytest.raises(BadMigration, match=r"0001_pre_orders\.cql cannot be read: Permission denied"):
+        read_folder(tmp_path)
+
+
+def test_a_folder_in_a_files_place_is_named(tmp_path: Path) -> None:
+    """Whoever made it."""
+    tmp_path.joinpath("0001_pre_a.cql").mkdir()
+    with pytest.raises(BadMigration, match=r"0001_pre_a\.cql cannot be read"):
+        read_folder(tmp_path)
+
+
+def test_bad_syntax_is_told_with_file_line_column_and_caret(tmp_path: Path) -> None:
+    """As a compiler would."""
+    written(tmp_path, {"0001_pre_a.cql": "CREATE TABLE a (k int PRIMARY KEY);\nALTER TABEL a ADD b int;\n"})
+    with pytest.raises(CqlSyntaxError, match=r"0001_pre_a\.cql, line 6, column 7") as refused:
+        read_folder(tmp_path)
+    assert "\n      ^" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", "--replication"),
+        ("ALTER KEYSPACE k WITH durable_writes = true", "the keyspace is an argument"),
+        ("DROP KEYSPACE k", "the keyspace is an argument"),
+        ("USE k", "write names without a keyspace"),
+        ("TRUNCATE a", "it would remove what was written meanwhile"),
+        ("BEGIN BATCH INSERT INTO a (k) VALUES (1); APPLY BATCH", "one by one"),
+        ("CREATE ROLE r", "mailmend schema grants"),
+        ("SELECT * FROM a", "cannot be told from the schema"),
+        ("UPDATE a SET c = c + 1 WHERE k = 1", "would not leave the same rows"),
+        ("UPDATE a SET c = c - 1 WHERE k = 1", "would not leave the same rows"),
+        ("UPDATE a SET l = l + ['x'] WHERE k = 1", "would not leave the same rows"),
+        ("UPDATE a SET l = ['x'] + l WHERE k = 1", "would not leave the same rows"),
+        ("INSERT INTO a (k, at) VALUES (1, now())", "would not leave the same rows"),
+        ("INSERT INTO a (k, at) VALUES (1, toTimestamp(now()))", "would not leave the same rows"),
+        ("INSERT INTO a (k) VALUES (uuid())", "would not leave the same rows"),
+        ("UPDATE a SET b = 1 WHERE k = 1 IF b = 2", "nobody would see whether its condition held"),
+        ("DELETE FROM a WHERE k = 1 IF EXISTS", "nobody would see whether its condition held"),
+    ],
+)
+def test_what_no_migration_may_hold_is_refused_with_the_reason(tmp_path: Path, statement: str, why: str) -> None:
+    """By file and line."""
+    written(tmp_path, {"0001_pre_a.cql": f"DROP TABLE IF EXISTS b;\n{statement};\n"})
+    with pytest.raises(BadMigration, match=r"0001_pre_a\.cql, line 6: a migration may not hold") as refused:
+        read_folder(tmp_path)
+    assert why in refused.value.mend
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO a (k, b) VALUES (-1, 'now() + uuid()')",
+        "INSERT INTO a (k) VALUES (1) IF NOT EXISTS",
+        "UPDATE a USING TTL 60 SET b = -1 WHERE k = 1",
+        "DELETE b FROM a WHERE k = 1",
+        "CREATE INDEX ON a (b)",
+        "ALTER TABLE a WITH comment = 'a - b + c'",
+    ],
+)
+def test_what_can_be_sent_twice_may_stand_in_a_migration(tmp_path: Path, statement: str) -> None:
+    """Plain values, whatever they look like."""
+    written(tmp_path, {"0001_pre_a.cql": f"{statement};\n"})
+    assert len(read_folder(tmp_path)) == 1
