@@ -1,0 +1,147 @@
+"""What `mailmend schema verify` says: every drift with what mends it, history included; and JSON for scripts."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from admin.cli.schema.verified import Verified, show_verified, verified_json
+from model.baselines import Baseline, digests
+from model.ddl import Index
+from model.generations import JAMES_3_8
+from model.history import State
+from model.migration_plan import Past, declared_by
+from model.schema import Schema
+from model.table import Column, Kind, Table, UserType
+from model.verification import Record, verify_migrations, verify_ours
+from tests.support.migrating import SHOP, applied, folder
+from tests.support.schemas import columns_of, served, with_columns, without_tables
+
+MIGRATIONS = folder()
+HISTORY = applied(MIGRATIONS)
+LIVE = declared_by(MIGRATIONS)
+ADOPTED = Baseline("3.8.1", digests(served(JAMES_3_8.schema)), (), datetime(2026, 9, 1, tzinfo=UTC), "ann", "1.0")
+PLAN = "mailmend schema plan --from-model --migrations db --keyspace shop"
+
+
+def of_shop(live: Schema, past: Past | None = None) -> Verified:
+    """Somebody's own keyspace, compared with the folder that made it."""
+    record = Record(past or Past(HISTORY))
+    return Verified("shop", Path("db"), verify_migrations(live, MIGRATIONS, record))
+
+
+def changed(**parts: object) -> Schema:
+    """The live keyspace, something in it changed."""
+    return replace(LIVE, **parts)  # type: ignore[arg-type]
+
+
+ORDERS = columns_of(LIVE, "orders")
+RETYPED = with_columns(LIVE, "orders", (Column("id", "text", Kind.PARTITION), *ORDERS[1:]))
+
+
+@pytest.mark.parametrize(
+    ("live", "mend"),
+    [
+        (without_tables(LIVE, "places"), f"{PLAN} | cqlsh"),
+        (changed(indexes=()), f"{PLAN} | cqlsh"),
+        (
+            changed(tables=(*LIVE.tables, Table("other", (Column("id", "uuid", Kind.PARTITION),)))),
+            f"leave it, or: {PLAN} --include-drops | cqlsh",
+        ),
+        (
+            with_columns(LIVE, "orders", (*ORDERS, Column("hint", "text"))),
+            f"leave it, or: {PLAN} --include-drops | cqlsh",
+        ),
+        (
+            changed(indexes=(*LIVE.indexes, Index("by_hint", "orders", "customer"))),
+            f"leave it, or: {PLAN} --include-drops | cqlsh",
+        ),
+        (
+            changed(types=(*LIVE.types, UserType("size", (("bytes", "int"),)))),
+            f"leave it, or: {PLAN} --include-drops | cqlsh",
+        ),
+        (RETYPED, f"by hand; how says: {PLAN}"),
+    ],
+    ids=["table", "index", "more tables", "more columns", "more indexes", "more types", "type"],
+)
+def test_each_drift_of_somebodys_keyspace_names_the_command_that_mends_it(
+    live: Schema, mend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a line of its own for a person, under `mend` for a script; exit code 1."""
+    verified = of_shop(live)
+    told = verified_json(verified)
+    show_verified(verified)
+    assert told["exit"] == verified.exit == 1
+    assert [one["mend"] for one in told["drift"]] == [mend]
+    assert any(line.endswith(mend) for line in capsys.readouterr().out.splitlines())
+
+
+def test_a_keyspace_that_agrees_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """With how much of its history was applied; fields of a mail keyspace are there, and empty."""
+    verified = of_shop(LIVE)
+    show_verified(verified)
+    told = capsys.readouterr().out
+    assert "shop: 4 migrations applied, 0 pending." in told
+    assert "as expected" in told
+    assert verified_json(verified) == {
+        "keyspace": "shop",
+        "generation": None,
+        "made_here": None,
+        "adopted": False,
+        "drift": [],
+        "notes": [],
+        "history": {"applied": 4, "pending": []},
+        "since_adoption": [],
+        "exit": 0,
+    }
+
+
+def test_a_migration_in_flight_names_the_command_that_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who began it, when, and how far it is."""
+    running = replace(HISTORY[3], state=State.RUNNING, done=0, ended_at=None)
+    verified = of_shop(declared_by(MIGRATIONS[:3]), Past((*HISTORY[:3], running)))
+    show_verified(verified)
+    (drift,) = verified_json(verified)["drift"]
+    assert (drift["aspect"], drift["subject"]) == ("migration in flight", "0004_pre_places.cql")
+    assert drift["why"] == "begun 2026-09-01 00:00 UTC by alice@ops pid 7, 0 of 2 statements are done"
+    assert drift["mend"] == "mailmend schema apply --migrations db --keyspace shop"
+    assert drift["mend"] in capsys.readouterr().out
+
+
+def test_an_edited_file_is_drift_with_its_mend(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also when every table is as it should be."""
+    edited = folder({**SHOP, "0002_pre_labels.cql": SHOP["0002_pre_labels.cql"] + "-- a word\n"})
+    verified = Verified("shop", Path("db"), verify_migrations(LIVE, edited, Record(Past(HISTORY))))
+    show_verified(verified)
+    (drift,) = verified_json(verified)["drift"]
+    assert (drift["aspect"], drift["subject"]) == ("edited migration", "0002_pre_labels.cql")
+    assert "version control" in drift["mend"]
+    assert "0002_pre_labels.cql" in capsys.readouterr().out
+
+
+def test_what_is_pending_is_told_with_the_command_that_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """No drift: exit code 0."""
+    verified = of_shop(declared_by(MIGRATIONS[:3]), Past(HISTORY[:3]))
+    show_verified(verified)
+    assert verified.exit == 0
+    assert "Pending: 0004_pre_places.cql; see: mailmend schema plan --migrations db" in capsys.readouterr().out
+
+
+def test_an_adopted_keyspace_tells_what_has_changed_since(capsys: pytest.CaptureFixture[str]) -> None:
+    """Noted, not wrong: James's own upgrade, say."""
+    live = served(JAMES_3_8.schema)
+    live = replace(live, tables=(*live.tables, Table("other", (Column("id", "uuid", Kind.PARTITION),))))
+    verified = Verified("mail", None, verify_ours(live, (), Record(Past(), ADOPTED)))
+    show_verified(verified)
+    told = capsys.readouterr().out
+    assert "Adopted 2026-09-01 as generation 3.8.1" in told
+    assert "new since adoption: table other" in told
+    assert verified_json(verified)["since_adoption"] == [{"change": "new since adoption", "object": "table other"}]
+    assert verified.exit == 0
+
+
+def test_a_keyspace_of_james_that_was_not_adopted_is_told_how(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the command."""
+    show_verified(Verified("mail", None, verify_ours(served(JAMES_3_8.schema), (), None)))
+    assert "mailmend schema adopt --keyspace mail" in capsys.readouterr().out
