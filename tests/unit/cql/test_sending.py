@@ -48,9 +48,8 @@ def test_the_keyspace_stands_before_the_name_and_nothing_else_is_changed(author:
 SENT = [
     ("CREATE TABLE t (a int PRIMARY KEY)", f"CREATE TABLE ks.t (a int PRIMARY KEY) WITH ID = {ATTEMPT}"),
     (
-        "CREATE TABLE t (a int, b frozen<set<int>>, PRIMARY KEY (a, b)) WITH CLUSTERING ORDER BY (b DESC)",
-        f"CREATE TABLE ks.t (a int, b frozen<set<int>>, PRIMARY KEY (a, b)) WITH ID = {ATTEMPT} AND CLUSTERING ORDER"
-        + " BY (b DESC)",
+        "CREATE TABLE t (a int, b frozen<set<int>>, PRIMARY KEY (a, b)) WITH comment = 'b'",
+        f"CREATE TABLE ks.t (a int, b frozen<set<int>>, PRIMARY KEY (a, b)) WITH ID = {ATTEMPT} AND comment = 'b'",
     ),
     (
         "CREATE TABLE t (a int PRIMARY KEY) with comment = 'WITH' -- with",
