@@ -171,7 +171,8 @@ CHANGES: Final = (
         "Updates on time windows",
         Severity.WARNING,
         "Each update of a row lies in the window of its day. A read of the row looks into all of those windows, for "
-        "ever, and the parts of one row expire at different times.",
+        "ever, and the parts of one row expire at different times. Flags or counters of which nothing more is known "
+        "are a note.",
         "Use UnifiedCompactionStrategy with scaling_parameters L10 (5.0), or LeveledCompactionStrategy; keep time "
         "windows for rows that are written once.",
         TWCS_DOCS,

@@ -174,7 +174,8 @@ TIME_WINDOWS: Final = (
         "Too few or too many windows in a time to live",
         Severity.WARNING,
         "20 to 30 windows are the documentation's advice. With fewer, expired rows wait long for the rest of their "
-        "window; with more, reads that cannot name the time look into more SSTables.",
+        "window; with more, reads that cannot name the time look into more SSTables. Outside of 10 to 50 it is an "
+        "error.",
         "Make the window a 24th of the time to live, rounded.",
         TWCS_DOCS,
         windows_per_ttl,
