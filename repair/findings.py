@@ -13,7 +13,7 @@ from uuid import UUID
 from model.ids import RunId
 from model.operations import Level, Seen
 from model.projections import Family
-from model.table import Key
+from model.table import Key, Table
 from repair.decide import Verdict
 
 
@@ -35,6 +35,14 @@ class Suspect:
     verdict: Verdict
     truth_ids: tuple[UUID, ...] = ()
     wanted: Mapping[str, Any] = field(default_factory=dict)
+
+
+def counts_of(suspects: Iterable[Suspect]) -> dict[str, Counter[Verdict]]:
+    """How many suspects there are of each projection and verdict."""
+    counts: dict[str, Counter[Verdict]] = {}
+    for one in suspects:
+        counts.setdefault(one.projection, Counter())[one.verdict] += 1
+    return counts
 
 
 def merged(suspects: Iterable[Suspect]) -> list[Suspect]:
@@ -171,6 +179,28 @@ class Detection(Protocol):
     def close(self) -> None:
         """Let go of what is held."""
         ...
+
+
+class Scanned:
+    """Rows read and suspects found, added up while a scan goes on: the figures of a Detection."""
+
+    def __init__(self) -> None:
+        self._scanned: Counter[str] = Counter()
+        self._counts: dict[str, Counter[Verdict]] = {}
+
+    @property
+    def scanned(self) -> Mapping[str, int]:
+        """Rows read, per table in James's spelling."""
+        return self._scanned
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
+        """Suspects per projection and verdict."""
+        return self._counts
+
+    def saw(self, table: Table, rows: int) -> None:
+        """So many more rows of a table were read."""
+        self._scanned[table.spelling] += rows
 
 
 class Engine(Protocol):

@@ -4,7 +4,6 @@ The wait comes first here: a lag is as young as the change that it belongs to, a
 second look would rightly leave it alone (MOVED).
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -12,7 +11,7 @@ from itertools import islice
 from model.table import Key
 from repair.clock import MICROS
 from repair.decide import Verdict
-from repair.findings import Detection, Errand, Outcome, Progress, Summary, Survey, Suspect, merged, told
+from repair.findings import Detection, Errand, Outcome, Progress, Summary, Survey, Suspect, counts_of, merged, told
 from repair.fixer import Fixer
 from repair.journal import Journal
 from repair.lags import Lag, LagJournal
@@ -59,10 +58,7 @@ class DetectedLags(Detection):
     @property
     def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
         """Suspects per projection and verdict."""
-        counts: dict[str, Counter[Verdict]] = {}
-        for suspect in self._suspects:
-            counts.setdefault(suspect.projection, Counter())[suspect.verdict] += 1
-        return counts
+        return counts_of(self._suspects)
 
     def suspects(self) -> Iterator[Suspect]:
         """Every suspect."""

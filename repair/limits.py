@@ -11,7 +11,7 @@ from itertools import islice
 from model.errors import FixLimit
 from model.projections import Projection
 from repair.decide import Verdict
-from repair.findings import Detection, Errand, Suspect
+from repair.findings import Detection, Errand, Suspect, counts_of
 from repair.fixes import BY_POLICY, asked_for, older_than_a_day
 from repair.orders import Excess, GoOn, Order
 
@@ -44,7 +44,7 @@ def due_beyond(allowed: int, detection: Detection, order: Order, errand: Errand,
     projections = {one.name: one for family in order.families for one in family.projections}
     due = Excess(order.keyspace, allowed, _asked_for(detection.counts, projections, errand))
     if due.total > allowed and any(BY_POLICY & counts.keys() for counts in due.counts.values()):
-        due = Excess(order.keyspace, allowed, _counted(_due(detection, projections, errand, now)))
+        due = Excess(order.keyspace, allowed, counts_of(_due(detection, projections, errand, now)))
     if due.total <= allowed:
         return None
     samples = tuple(islice(_due(detection, projections, errand, now), SAMPLES_MAX))
@@ -68,13 +68,6 @@ def _due(detection: Detection, projections: Mapping[str, Projection], errand: Er
         wanted = asked_for(projections[suspect.projection], suspect.verdict, errand)
         if wanted and (suspect.verdict not in BY_POLICY or older_than_a_day(suspect.truth_ids or suspect.key, now)):
             yield suspect
-
-
-def _counted(suspects: Iterator[Suspect]) -> dict[str, Counter[Verdict]]:
-    counts: dict[str, Counter[Verdict]] = {}
-    for suspect in suspects:
-        counts.setdefault(suspect.projection, Counter())[suspect.verdict] += 1
-    return counts
 
 
 def _refused(due: Excess) -> FixLimit:

@@ -6,15 +6,14 @@ memory, and only time and disk grow. The projections are read before the truth: 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from model.operations import Scan
 from model.projections import Content, Counts, Family, Filter, Mirror, Projection, Union
 from model.table import Row, Table
-from repair.decide import Verdict
-from repair.findings import Detection, Errand, Outcome, Progress, Survey, Suspect, told
+from repair.findings import Detection, Errand, Outcome, Progress, Scanned, Survey, Suspect, told
 from repair.fixer import Fixer
 from repair.joins import (
     Tag,
@@ -65,26 +64,15 @@ class LocalEngine:
         return detection
 
 
-class LocalDetection(Detection):
+class LocalDetection(Scanned, Detection):
     """What a local scan found: suspects on disk, sums in memory."""
 
     def __init__(self, engine: LocalEngine, survey: Survey) -> None:
+        super().__init__()
         self._engine = engine
         self._survey = survey
         self.workshop = Workshop(engine.folder)
         self._suspects = SuspectFile(self.workshop)
-        self._scanned: Counter[str] = Counter()
-        self._counts: dict[str, Counter[Verdict]] = {}
-
-    @property
-    def scanned(self) -> Mapping[str, int]:
-        """Rows read, per table in James's spelling."""
-        return self._scanned
-
-    @property
-    def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
-        """Suspects per projection and verdict."""
-        return self._counts
 
     def suspects(self) -> Iterator[Suspect]:
         """Every suspect, streamed from disk."""
@@ -101,10 +89,6 @@ class LocalDetection(Detection):
         """Remove what is on disk."""
         self._suspects.close()
         self.workshop.close()
-
-    def saw(self, table: Table, rows: int) -> None:
-        """So many more rows of a table were read."""
-        self._scanned[table.spelling] += rows
 
     def found(self, suspect: Suspect) -> None:
         """One more suspect."""

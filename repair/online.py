@@ -7,7 +7,6 @@ mirror (`scan`). A mailbox shows what its own partitions show: rows that differ 
 passes through in bounded pieces. What is found goes the way of every suspect: wait, look again, mend.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -21,7 +20,7 @@ from model.projections import Family, Filter, Mirror, Union
 from model.table import Key, Row, Table
 from repair.counters import truths_beside
 from repair.decide import Verdict
-from repair.findings import Detection, Errand, Outcome, Progress, Survey, Suspect, told
+from repair.findings import Detection, Errand, Outcome, Progress, Scanned, Survey, Suspect, counts_of, told
 from repair.fixer import BATCH_SUSPECTS, Fixer
 from repair.fixes import Sight, restored
 from repair.journal import Journal
@@ -254,26 +253,18 @@ class _FamilyLook:
         return {truth: own for own, truth in (*mirror.renamed, *mirror.key)}.get(self._lead, self._lead)
 
 
-class Found(Detection):
+class Found(Scanned, Detection):
     """What was found of a target, in memory: at most SUSPECTS_MAX."""
 
     def __init__(self, engine: Targeted, survey: Survey) -> None:
+        super().__init__()
         self._engine, self._survey = engine, survey
         self._suspects: dict[tuple[str, Key], Suspect] = {}
-        self._scanned: Counter[str] = Counter()
-
-    @property
-    def scanned(self) -> Mapping[str, int]:
-        """Rows read, per table in James's spelling."""
-        return self._scanned
 
     @property
     def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
         """Suspects per projection and verdict."""
-        counts: dict[str, Counter[Verdict]] = {}
-        for suspect in self._suspects.values():
-            counts.setdefault(suspect.projection, Counter())[suspect.verdict] += 1
-        return counts
+        return counts_of(self._suspects.values())
 
     def suspects(self) -> Iterator[Suspect]:
         """Every suspect."""
@@ -288,10 +279,6 @@ class Found(Detection):
 
     def close(self) -> None:
         """Nothing is held."""
-
-    def saw(self, table: Table, rows: int) -> None:
-        """So many more rows of a table were read."""
-        self._scanned[table.spelling] += rows
 
     def keep(self, suspect: Suspect) -> None:
         """One more suspect.

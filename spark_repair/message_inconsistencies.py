@@ -20,7 +20,7 @@ from cql.contact import Contact
 from model.ledger_tables import KEEP
 from model.projections import Counts, Family, Filter, Mirror, Projection
 from repair.decide import Verdict
-from repair.findings import Errand, Outcome, Progress, Survey, Suspect
+from repair.findings import Errand, Outcome, Progress, Scanned, Survey, Suspect
 from spark_repair import fixing
 from spark_repair import suspects as native
 from spark_repair.connector import Source
@@ -73,15 +73,14 @@ class _Found:
     scanned: Mapping[str, int]
 
 
-class SparkDetection:
+class SparkDetection(Scanned):
     """The suspects of one scan, kept by the executors. Implements `repair.findings.Detection`."""
 
     def __init__(self, engine: SparkEngine, survey: Survey) -> None:
+        super().__init__()
         self._engine = engine
         self._survey = survey
         self._frames: list[DataFrame] = []
-        self._counts: dict[str, Counter[Verdict]] = {}
-        self._scanned: dict[str, int] = {}
 
     def found_in(self, family: Family) -> _Found:
         """Read a family's tables; the suspects stay on the executors' disks."""
@@ -104,22 +103,12 @@ class SparkDetection:
         """Take in what was found, in the order of the families."""
         self._frames = [one.suspects for one in found]
         for one in found:
-            self._scanned |= one.scanned
+            self._scanned.update(one.scanned)
             self._counts |= one.counts
 
     def _source(self) -> Source:
         engine, survey = self._engine, self._survey
         return Source(engine.session, engine.contact, engine.keyspace, survey.level, survey.rows_per_second)
-
-    @property
-    def scanned(self) -> Mapping[str, int]:
-        """Rows read, per table in James's spelling."""
-        return self._scanned
-
-    @property
-    def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
-        """Suspects per projection and verdict."""
-        return self._counts
 
     def suspects(self) -> Iterator[Suspect]:
         """Every suspect, streamed: never more than a part of them in this process at once."""

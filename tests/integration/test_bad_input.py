@@ -13,9 +13,9 @@ from uuid import uuid4
 import pytest
 
 from cql.session import CassandraCluster, connect
-from tests.support.commands import CommandLine, Ended, command_line, contact_of
+from tests.support.commands import CommandLine, Ended, contact_of
 from tests.support.keyspaces import dropped
-from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
+from tests.support.mail_states import MailKeyspace, mail_keyspace, shell_on
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
@@ -44,8 +44,7 @@ def mail(cluster: CassandraCluster) -> Iterator[MailKeyspace]:
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path) -> CommandLine:
     """A shell that knows the cluster and both keyspaces."""
-    names = {"MAILMEND_KEYSPACE": mail.name, "MAILMEND_LEDGER_KEYSPACE": f"{mail.name}_ledger"}
-    return command_line(tmp_path, cassandra, **names, **QUIET)
+    return shell_on(cassandra, mail, tmp_path)
 
 
 def _refused(ended: Ended, code: int, *said: str) -> None:

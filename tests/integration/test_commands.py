@@ -3,15 +3,12 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-from cql.session import connect
 from model.catalog import IMAP_UID
-from tests.support.commands import CommandLine, command_line, contact_of
-from tests.support.keyspaces import dropped
-from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
+from tests.support.commands import CommandLine
+from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
@@ -22,10 +19,8 @@ QUICK = ("--engine", "local", "--delay", "0")
 @pytest.fixture(scope="module")
 def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
     """One keyspace for all tests, and one for their ledger."""
-    name = f"g_commands_{uuid4().hex[:8]}"
-    with connect(contact_of(cassandra)) as cluster:
-        yield mail_keyspace(cluster, name)
-        dropped(cluster, (name, f"{name}_ledger"))
+    with keyspace_of_its_own(cassandra, "commands") as keyspace:
+        yield keyspace
 
 
 @pytest.fixture
@@ -38,8 +33,7 @@ def mail(keyspace: MailKeyspace) -> MailKeyspace:
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, mail: MailKeyspace, tmp_path: Path) -> CommandLine:
     """A shell that knows the cluster and both keyspaces."""
-    names = {"MAILMEND_KEYSPACE": mail.name, "MAILMEND_LEDGER_KEYSPACE": f"{mail.name}_ledger"}
-    return command_line(tmp_path, cassandra, **names, **QUIET)
+    return shell_on(cassandra, mail, tmp_path)
 
 
 def test_a_healthy_keyspace_checks_clean(mailmend: CommandLine) -> None:

@@ -2,18 +2,16 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-from cql.session import connect
 from repair.clock import SystemClock
 from repair.decide import Verdict
 from repair.lags import LagJournal
 from repair.runs import Ledger
-from tests.support.commands import CommandLine, command_line, contact_of
-from tests.support.keyspaces import LEDGER, created, dropped
-from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
+from tests.support.commands import CommandLine
+from tests.support.keyspaces import LEDGER, created
+from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.repairing import mirror_suspect
 from tests.support.servers import CassandraServer
 
@@ -27,18 +25,15 @@ QUICK = ("--engine", "local", "--delay", "0")
 @pytest.fixture(scope="module")
 def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
     """One keyspace for all tests, and one for their ledger."""
-    name = f"g_load_{uuid4().hex[:8]}"
-    with connect(contact_of(cassandra)) as cluster:
-        created(cluster, f"{name}_ledger", LEDGER)
-        yield mail_keyspace(cluster, name)
-        dropped(cluster, (name, f"{name}_ledger"))
+    with keyspace_of_its_own(cassandra, "load") as keyspace:
+        created(keyspace.tables.cluster, f"{keyspace.name}_ledger", LEDGER)
+        yield keyspace
 
 
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, keyspace: MailKeyspace, tmp_path: Path) -> CommandLine:
     """A shell that knows the cluster and both keyspaces, with a home of its own."""
-    names = {"MAILMEND_KEYSPACE": keyspace.name, "MAILMEND_LEDGER_KEYSPACE": f"{keyspace.name}_ledger"}
-    return command_line(tmp_path, cassandra, **names, **QUIET)
+    return shell_on(cassandra, keyspace, tmp_path)
 
 
 def test_an_mbox_is_loaded_once(mailmend: CommandLine, tmp_path: Path) -> None:

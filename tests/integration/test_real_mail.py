@@ -3,18 +3,15 @@
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-from cql.session import connect
 from model.catalog import MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from model.operations import Read
 from repair.blobs import FileBlobs
 from tests.support.awkward import AWKWARD, mbox_of, quoted
-from tests.support.commands import CommandLine, command_line, contact_of
-from tests.support.keyspaces import LEDGER, created, dropped
-from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
+from tests.support.commands import CommandLine
+from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
@@ -27,18 +24,14 @@ MAILS: Mapping[str, bytes] = {**REAL, **AWKWARD}
 @pytest.fixture(scope="module")
 def keyspace(cassandra: CassandraServer) -> Iterator[MailKeyspace]:
     """One keyspace for all tests, and one for their ledger."""
-    name = f"g_real_{uuid4().hex[:8]}"
-    with connect(contact_of(cassandra)) as cluster:
-        created(cluster, f"{name}_ledger", LEDGER)
-        yield mail_keyspace(cluster, name)
-        dropped(cluster, (name, f"{name}_ledger"))
+    with keyspace_of_its_own(cassandra, "real") as keyspace:
+        yield keyspace
 
 
 @pytest.fixture
 def mailmend(cassandra: CassandraServer, keyspace: MailKeyspace, tmp_path: Path) -> CommandLine:
     """A shell that knows the cluster and both keyspaces, with a home of its own."""
-    names = {"MAILMEND_KEYSPACE": keyspace.name, "MAILMEND_LEDGER_KEYSPACE": f"{keyspace.name}_ledger"}
-    return command_line(tmp_path, cassandra, **names, **QUIET)
+    return shell_on(cassandra, keyspace, tmp_path)
 
 
 def an_mbox(directory: Path) -> tuple[Path, list[bytes]]:

@@ -4,16 +4,20 @@ Creating a keyspace is slow and filling one is not: tests share one, and each be
 written as of now, so the commands of a test declare the keyspace quiet (`QUIET`) or wait.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from uuid import UUID
+from pathlib import Path
+from uuid import UUID, uuid4
 
-from cql.session import CassandraCluster, Keyspace
+from cql.session import CassandraCluster, Keyspace, connect
 from model.catalog import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.operations import Change, Count, Put, Read, Remove, Scan, Write
 from model.table import Key, Row, Table
-from tests.support.keyspaces import MAIL, created
+from tests.support.commands import CommandLine, command_line, contact_of
+from tests.support.keyspaces import MAIL, created, dropped
 from tests.support.repairing import MAILBOX, content_row, mirror_row, truth_row
+from tests.support.servers import CassandraServer
 
 QUIET: Mapping[str, str] = {
     "MAILMEND_CHECK_NO_WRITERS": "1",
@@ -92,6 +96,21 @@ class MailKeyspace:
 def mail_keyspace(cluster: CassandraCluster, name: str) -> MailKeyspace:
     """An empty one, to be filled by `refill`."""
     return MailKeyspace(name, created(cluster, name, MAIL))
+
+
+@contextmanager
+def keyspace_of_its_own(server: CassandraServer, what: str) -> Iterator[MailKeyspace]:
+    """An empty mail keyspace with a name of its own; it is dropped at the end, and so is its ledger's."""
+    name = f"g_{what}_{uuid4().hex[:8]}"
+    with connect(contact_of(server)) as cluster:
+        yield mail_keyspace(cluster, name)
+        dropped(cluster, (name, f"{name}_ledger"))
+
+
+def shell_on(server: CassandraServer, mail: MailKeyspace, home: Path) -> CommandLine:
+    """A shell that knows the cluster and both keyspaces, with a home of its own."""
+    names = {"MAILMEND_KEYSPACE": mail.name, "MAILMEND_LEDGER_KEYSPACE": f"{mail.name}_ledger"}
+    return command_line(home, server, **names, **QUIET)
 
 
 def _message(truth: Row) -> list[Write]:

@@ -1,6 +1,5 @@
 """--max-fixes: what is due is what would be written, and nobody is asked below the limit."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +11,7 @@ from model.errors import ExitCode, FixLimit
 from model.ids import RunId
 from repair.clock import MICROS
 from repair.decide import Verdict
-from repair.findings import Detection, Errand, Outcome, Progress, Suspect
+from repair.findings import Detection, Errand, Outcome, Progress, Suspect, counts_of
 from repair.limits import due_beyond, stop_at_limit
 from repair.orders import Excess, Order
 from tests.support.clock import START
@@ -37,10 +36,7 @@ class Scanned(Detection):
     @property
     def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
         """Per projection and verdict."""
-        counts: dict[str, Counter[Verdict]] = {}
-        for one in self.found:
-            counts.setdefault(one.projection, Counter())[one.verdict] += 1
-        return counts
+        return counts_of(self.found)
 
     def suspects(self) -> Iterator[Suspect]:
         """Every suspect."""
