@@ -22,7 +22,7 @@ from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic, Reading, message
 from model.advice import QueueAdvice, QueueSettings, Traffic, advise_queue, history_window_days
 from model.catalog import MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
 from model.compaction_advice import CompactionAdvice, TrialResult, choose
-from model.errors import JavaMissing, LocalServerError, SchemaMismatch
+from model.errors import MailmendError, SchemaMismatch
 from model.schema import Schema
 from repair.findings import Progress
 
@@ -149,7 +149,7 @@ def _tried(place: Place, live: Schema, known: MessageTables, wanted: TrialWanted
             prefix = f"mailmend_trial_{uuid4().hex[:8]}"
             trial = Trial(node, place.clock, progress, prefix, wanted.waves, wanted.reads)
             results = trial.run(sample.messages)
-    except (JavaMissing, LocalServerError) as error:
+    except MailmendError as error:
         return replace(known, sample=sample, untried=f"{error.what}. {error.mend}".strip())
     advice = choose(results, known.present, served_choices(place.cluster.release_version))
     return replace(known, sample=sample, results=results, advice=advice)

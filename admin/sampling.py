@@ -12,7 +12,7 @@ from uuid import UUID
 from model.catalog import MESSAGE_ID
 from model.errors import MailmendError
 from model.ids import micros_of
-from model.operations import Read, Scan, Seen
+from model.operations import Level, Read, Scan, Seen
 from model.schema import Schema
 from model.table import Table
 from repair.findings import Progress
@@ -96,7 +96,7 @@ def draw_sample(mail: Tables, live: Schema, rows: int, progress: Progress) -> Sa
     mailboxes = list(chosen)
     for start in range(0, len(mailboxes), MAILBOXES_AT_ONCE):
         batch = mailboxes[start : start + MAILBOXES_AT_ONCE]
-        for answer in mail.read_all([Read(table, (one,), times=True) for one in batch]):
+        for answer in mail.read_all([Read(table, (one,), Level.LOCAL_QUORUM, times=True) for one in batch]):
             if isinstance(answer, MailmendError):
                 raise answer
             messages.extend(sampled(seen) for seen in answer)

@@ -222,6 +222,24 @@ class TestCommand:
         assert ended.code == 2
         assert options[0] in ended.err
 
+    def test_a_trial_on_the_cluster_with_the_mail_is_refused(self, mailmend: CommandLine) -> None:
+        """It would write there; only this machine's own Cassandra may serve for both."""
+        mail = ("--host", "cassandra-1", "--port", "9042")
+
+        ended = mailmend("schema", "advise", *mail, "--trial-at", "cassandra-1:9042")
+
+        assert ended.code == 2
+        assert "is the cluster that is advised on" in ended.err
+
+    def test_a_trial_that_fails_leaves_the_rest_of_the_advice(self, mailmend: CommandLine) -> None:
+        """Nobody answers where it was to run."""
+        ended = mailmend("schema", "advise", "--trial-at", "127.0.0.1:1", "--json")
+
+        assert ended.code == 0, ended.err
+        assert ended.json["messages"]["choice"] is None
+        assert ended.json["queue"]["ttl_seconds"] > 0
+        assert any("No trial was made" in note for note in ended.json["notes"])
+
     def test_a_keyspace_without_mail_is_refused(self, mailmend: CommandLine) -> None:
         """There is nothing to advise on."""
         assert mailmend("schema", "advise", "--keyspace", "system_auth").code == 2

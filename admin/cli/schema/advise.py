@@ -14,12 +14,12 @@ from admin.cli.kinds import Duration, Named
 from admin.cli.options import connection_options
 from admin.output import stderr_console, stdout_console, write_json
 from admin.progress import progress_on
-from admin.settings import PORT_DEFAULT, ConnectionSettings, parse_port
+from admin.settings import LOOPBACK, PORT_DEFAULT, ConnectionSettings, parse_port
 from admin.traffic_figures import GivenTraffic
 from admin.trial import READS, WAVES
 from admin.trial_node import given_node, started_node
 from admin.wiring import open_place
-from model.errors import ExitCode, WrongUse
+from model.errors import ExitCode, UnsafeRequest, WrongUse
 
 ROWS_DEFAULT: Final = 20_000
 ROWS_MAX: Final = 500_000
@@ -50,6 +50,22 @@ def _address(value: Any) -> tuple[str, int]:
     return (host, parse_port(int(port))) if host else (str(value), PORT_DEFAULT)
 
 
+def _refuse_the_advised(address: tuple[str, int] | None, connection: ConnectionSettings) -> None:
+    """A trial writes: one Cassandra may serve for both on this machine only.
+
+    Raises:
+        UnsafeRequest: the trial was to run on the cluster that is advised on.
+    """
+    if address is None or address[0] in _HERE:
+        return
+    if address[0] in connection.hosts and address[1] == connection.port:
+        raise UnsafeRequest(
+            f"--trial-at {address[0]}:{address[1]} is the cluster that is advised on; a trial writes to it",
+            mend="Leave --trial-at out, and a Cassandra is started on this machine; or name another one.",
+        )
+
+
+_HERE: Final = (LOOPBACK, "localhost")
 _RATE: Final = click.FloatRange(min=0, min_open=True, max=1_000_000)
 
 
@@ -106,6 +122,7 @@ def advise(
     the message tables the compactions twcs, unified and leveled are tried on a copy of your own rows: fewest SSTables
     per read wins, then the 99th percentile of reading, then bytes on disk; what is alike leaves the tables as they are.
     """
+    _refuse_the_advised(trial_at, connection)
     given = GivenTraffic(
         mails_per_second, peak_mails_per_second, longest_stay.total_seconds() if longest_stay else None
     )
