@@ -138,7 +138,8 @@ def ledger_steps(
     missing = tuple(creations(ledger_keyspace, named, live, version))
     if not missing:
         return ()
-    copied = replication or replication_from(server.replication_of(like_keyspace))
+    new = replication if not keyspace_exists(server, like_keyspace) else None
+    copied = new or replication_from(server.replication_of(like_keyspace))
     create = () if keyspace_exists(server, ledger_keyspace) else (keyspace_step(ledger_keyspace, copied),)
     return (*create, *missing)
 

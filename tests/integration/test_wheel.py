@@ -55,6 +55,10 @@ def test_what_is_no_python_came_along(installed: Path) -> None:
     for name in ("admin/report.html", "cql/schema.cql", "model/py.typed", "repair/py.typed"):
         assert (installed / name).read_bytes() == (TOP / name).read_bytes()
     assert list((installed / "admin" / "local" / "pinned").glob("*.sha256"))
+    ours = TOP / "cql" / "migrations"
+    assert {file.name: file.read_bytes() for file in (installed / "cql" / "migrations").iterdir()} == {
+        file.name: file.read_bytes() for file in ours.iterdir()
+    }
     assert not (installed / "tests").exists()
 
 

@@ -62,7 +62,7 @@ class SchemaTwin(SchemaServer):
         else:
             self._add(keyspace, tables=(_declared_table(name, text),))
 
-    def schema_versions(self) -> Mapping[str, UUID]:
+    def schema_versions(self) -> Mapping[str, UUID | None]:
         """The only node agrees with itself."""
         return {"10.0.0.1": UUID(int=1)}
 

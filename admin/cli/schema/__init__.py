@@ -26,8 +26,12 @@ _COMMANDS: Final = {
     epilog="""\b
 Examples:
   mailmend schema verify --keyspace apache_james     which generation is it; what is wrong; writes nothing
-  mailmend schema apply --dry-run                    print the CQL, run nothing
-  mailmend schema apply --replication dc1=3,dc2=3    create whatever is missing""",
+  mailmend schema plan                               what is pending, and what each statement risks
+  mailmend schema apply --replication dc1=3,dc2=3    run it; here on a new keyspace
+  mailmend schema history                            what was applied, when, by whom""",
 )
 def schema() -> None:
-    """Create and verify the tables. A keyspace that James made is recognised, and never altered."""
+    """Own the tables: migrations planned, applied and kept in a history; a live keyspace verified.
+
+    A keyspace that James made is recognised, and never altered before `mailmend schema adopt`.
+    """

@@ -164,6 +164,25 @@ def test_the_ledger_is_made_once_with_the_mail_keyspaces_replication() -> None:
     assert ensure_ledger(twin, "mailmend", "mail") == ()
 
 
+def test_the_ledger_of_a_keyspace_that_is_yet_to_be_made_gets_its_replication() -> None:
+    """Of one that is there its own is copied, whatever is asked for."""
+    for twin in (SchemaTwin(), SchemaTwin(mail=OURS)):
+        ensure_ledger(twin, "mailmend", "mail", parse_replication("dc1=3"))
+        assert twin.replications["mailmend"].get("dc1") == (None if "mail" in twin.keyspaces else "3")
+
+
+def test_two_that_make_the_ledger_make_the_same_tables() -> None:
+    """Each has an id that follows from keyspace and name, and no two have the same."""
+    one, other = SchemaTwin(mail=OURS), SchemaTwin(mail=OURS)
+    for twin in (one, other):
+        ensure_ledger(twin, "mailmend", "mail")
+    ensure_ledger(other, "another", "mail")
+    assert one.carried_out == other.carried_out[: len(one.carried_out)]
+    ids = [text.rpartition("AND id = ")[2] for text in other.carried_out if " TABLE " in text]
+    assert all(ids)
+    assert len(set(ids)) == len(ids) == 2 * len(LEDGER_TABLES)
+
+
 def test_a_ledger_that_lacks_a_table_gets_it() -> None:
     """A newer mailmend keeps more."""
     held = Schema((), served(Schema((), LEDGER_TABLES), made_here=True).tables[1:])
