@@ -23,7 +23,7 @@ from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
 from tests.support.repairing import mirror_suspect
-from tests.support.schema_states import migration_interrupted, migration_pending
+from tests.support.schema_states import made_by_james, migration_interrupted, migration_pending, table_dropped
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra
@@ -106,7 +106,17 @@ def _migration_died_half_way(scene: Scene) -> None:
     migration_interrupted(scene.mail.tables, scene.ledger.tables, scene.mailmend)
 
 
+def _james_made_it(scene: Scene) -> None:
+    made_by_james(scene.mail.tables, scene.ledger.tables, scene.mailmend)
+
+
+def _a_table_was_dropped(scene: Scene) -> None:
+    table_dropped(scene.mail.tables, scene.ledger.tables, scene.mailmend)
+
+
 STATES: Mapping[str, State] = {
+    "take-over-a-james-keyspace": _james_made_it,
+    "drift-found": _a_table_was_dropped,
     "apply-a-migration": _migration_is_pending,
     "migration-died-half-way": _migration_died_half_way,
     "schema-disagreement": _migration_is_pending,

@@ -1,9 +1,11 @@
-"""Keyspaces whose schema is in the states that runbooks describe: a migration pending, one that died half way."""
+"""Keyspaces whose schema is in the states that runbooks describe: a migration pending or dead, James's own, drifted."""
 
 from cql.history import History
+from cql.introspect import live_schema
 from cql.migration_files import shipped
 from cql.rollout import lease_name
 from cql.session import Keyspace
+from model.catalog import FIRST_UNSEEN, IMAP_UID
 from model.history_tables import SCHEMA_MIGRATION, SCHEMA_STATEMENT
 from model.operations import Remove
 from repair.clock import SystemClock
@@ -17,6 +19,7 @@ _LAST_TABLE = "blobparts"
 
 def migration_pending(mail: Keyspace, ledger: Tables, mailmend: CommandLine) -> None:
     """All is there but what the last statement of the last migration makes; the history begins anew."""
+    _belongs_to(mail, IMAP_UID.comment)
     made = mailmend("schema", "apply", "--keyspace", mail.name)
     assert made.code == 0, made.err
     ledger.write(Remove(SCHEMA_MIGRATION, (mail.name,)))
@@ -38,3 +41,25 @@ def migration_interrupted(mail: Keyspace, ledger: Tables, mailmend: CommandLine)
         if position < len(_LAST.statements) - 1:
             history.done(begun)
     Leases(ledger, clock, owner).acquire(lease_name(mail.name), "schema apply")
+
+
+def made_by_james(mail: Keyspace, ledger: Tables, mailmend: CommandLine) -> None:
+    """The same tables, one of them with words of James; nobody has adopted it, and it has no history."""
+    migration_pending(mail, ledger, mailmend)
+    _belongs_to(mail, "the truth, in the words of James")
+
+
+def table_dropped(mail: Keyspace, ledger: Tables, mailmend: CommandLine) -> None:
+    """Every migration is applied, and then somebody drops a projection."""
+    migration_pending(mail, ledger, mailmend)
+    made = mailmend("schema", "apply", "--keyspace", mail.name)
+    assert made.code == 0, made.err
+    mail.cluster.execute_ddl(f"DROP TABLE {mail.name}.{FIRST_UNSEEN.name}")
+
+
+def _belongs_to(mail: Keyspace, comment: str) -> None:
+    """Whose words stand at the truth decides whose keyspace it is."""
+    found = live_schema(mail.cluster, mail.name).table(IMAP_UID.name)
+    assert found is not None
+    if found.comment != comment:
+        mail.cluster.execute_ddl(f"ALTER TABLE {mail.name}.{IMAP_UID.name} WITH comment = '{comment}'")
