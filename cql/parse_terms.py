@@ -63,7 +63,7 @@ def _named(stream: Stream) -> None:
         stream.take()
     else:
         stream.name("a value")
-        while stream.accept("."):
+        while stream.dot():
             stream.name("a name")
     if stream.accept("("):
         terms_until(stream, ")")
@@ -169,7 +169,7 @@ def _subject(stream: Stream) -> str:
     if stream.accept("["):
         _element(stream)
         return ""
-    if stream.accept("."):
+    if stream.dot():
         stream.name("a field")
         return ""
     return name_of(token.text)

@@ -28,7 +28,7 @@ def _type(stream: Stream) -> str:
     if stream.next.kind is Kind.STRING:
         return stream.take().text  # a Java class
     name = stream.take().text if stream.sees("SET", "<") else stream.name("a type").text
-    if stream.accept("."):
+    if stream.dot():
         _same_keyspace(stream, name)
         return stream.name("the name of a type").text
     known = _PARAMETERS.get(name.lower())

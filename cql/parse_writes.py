@@ -112,7 +112,7 @@ def _part(stream: Stream) -> None:
     if stream.accept("["):
         term(stream)
         stream.expect("]")
-    elif stream.accept("."):
+    elif stream.dot():
         stream.name("a field")
 
 

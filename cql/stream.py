@@ -94,6 +94,13 @@ class Stream:
             self.take()
         return True
 
+    def dot(self) -> bool:
+        """Take a dot where it comes next; where it does not, nobody would have expected it."""
+        if self.next.text == ".":
+            self.take()
+            return True
+        return False
+
     def expect(self, *words: str) -> Token:
         """Take these keywords or marks one after the other, and give the last.
 
@@ -146,7 +153,7 @@ class Stream:
             CqlSyntaxError: no name comes next.
         """
         first = self.name(called)
-        if not self.accept("."):
+        if not self.dot():
             return Name(first.text), first.span
         last = self.name(called)
         return Name(last.text, first.text), Span(first.start, last.end)

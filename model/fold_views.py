@@ -35,7 +35,8 @@ def _base_problem(base: Table, view: View) -> str:
         return f"its base {base.spelling} has no column {unknown[0]}"
     if any(column.is_counter for column in base.columns):
         return "no view can be made of counters"
-    statics = [column.spelling for column in view.table.columns if base.column(column.name).kind is Kind.STATIC]
+    selected = base.columns if view.all_columns else [base.column(column.name) for column in view.table.columns]
+    statics = [column.spelling for column in selected if column.kind is Kind.STATIC]
     if statics:
         return f"{statics[0]} is static, which no view can hold"
     if text_of(base.options.get("gc_grace_seconds", "")) == "0":

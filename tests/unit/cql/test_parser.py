@@ -1,0 +1,342 @@
+"""CQL as people write it, statement by statement, and how what is wrong is told."""
+
+import pytest
+
+from cql.ddl_text import ddl_cql
+from cql.parser import parse
+from cql.render import ServerVersion
+from model.ddl import (
+    AddColumns,
+    Batch,
+    Change,
+    CreateIndex,
+    CreateKeyspace,
+    CreateTable,
+    CreateView,
+    Drop,
+    DropColumns,
+    DropKeyspace,
+    Dropped,
+    Index,
+    Name,
+    Other,
+    Parsed,
+    SetOptions,
+    Statement,
+    Truncate,
+    Use,
+    Write,
+)
+from model.errors import BadIdentifier, CqlSyntaxError, ExitCode, WrongUse
+from model.literals import text_of
+from model.options import COMPACT_STORAGE
+from model.table import Column, Compaction, Kind, Table
+
+
+def one(text: str) -> Statement:
+    """The only statement of a text."""
+    (parsed,) = parse(text)
+    return parsed.statement
+
+
+def table(text: str) -> Table:
+    """The table of a CREATE TABLE."""
+    statement = one(text)
+    assert isinstance(statement, CreateTable)
+    return statement.table
+
+
+def test_a_table_with_everything() -> None:
+    """Composite key, order, static, types in types, quoted names, options of every form."""
+    made = table(
+        """
+        create columnfamily if not exists Mail."Box" (
+            owner text, "Id" timeuuid, at timestamp, uid bigint, total int static,
+            words frozen < list < text > >, v vector<float, 3> masked with mask_default ( ), -- masks are of 5.0
+            primary key ((owner, "Id"), at, uid),
+        ) with clustering order by (at desc, uid asc) and comment = 'Bob''s'
+          and compaction = {'class': 'org.apache.cassandra.db.compaction.LeveledCompactionStrategy', 'fanout_size': 10}
+          and gc_grace_seconds = 0 and caching = {'keys' : 'ALL','rows_per_partition':'10'}
+          and id = 5a1c395e-b41f-11e5-9f22-ba0be0483c18
+        """
+    )
+    assert made == Table(
+        '"Box"',
+        (
+            Column("owner", "text", Kind.PARTITION),
+            Column('"Id"', "timeuuid", Kind.PARTITION),
+            Column("at", "timestamp", Kind.CLUSTERING, descending=True),
+            Column("uid", "bigint", Kind.CLUSTERING),
+            Column("total", "int", Kind.STATIC),
+            Column("words", "frozen<list<text>>"),
+            Column("v", "vector<float,3>", mask="mask_default()"),
+        ),
+        "Bob's",
+        Compaction("LeveledCompactionStrategy", {"fanout_size": "10"}),
+        {
+            "gc_grace_seconds": "0",
+            "caching": "{'keys': 'ALL', 'rows_per_partition': '10'}",
+            "id": "5a1c395e-b41f-11e5-9f22-ba0be0483c18",
+        },
+    )
+
+
+def test_a_key_may_stand_with_its_column() -> None:
+    """The others keep their order."""
+    assert table("CREATE TABLE t (b int, a int PRIMARY KEY)").columns == (
+        Column("a", "int", Kind.PARTITION),
+        Column("b", "int"),
+    )
+
+
+def test_compact_storage_is_kept_as_an_option() -> None:
+    """So that old files can be read, and lint can say what it is."""
+    assert table("CREATE TABLE t (a int PRIMARY KEY) WITH COMPACT STORAGE").options == {COMPACT_STORAGE: "true"}
+    assert one("ALTER TABLE t DROP COMPACT STORAGE") == SetOptions(Name("t"), {COMPACT_STORAGE: "false"})
+
+
+def test_a_type_of_the_same_keyspace_needs_no_keyspace() -> None:
+    """And one of another is refused."""
+    assert table("CREATE TABLE k.t (a int PRIMARY KEY, b frozen<K.own>)").column("b").type == "frozen<own>"
+    with pytest.raises(CqlSyntaxError, match="cannot use a type of keyspace other"):
+        parse("CREATE TABLE k.t (a int PRIMARY KEY, b frozen<other.own>)")
+
+
+STATEMENTS: tuple[tuple[str, Statement], ...] = (
+    ("USE mail", Use("mail")),
+    (
+        (
+            "CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} "
+            "AND durable_writes = TRUE"
+        ),
+        CreateKeyspace(
+            "k",
+            {"replication": "{'class': 'SimpleStrategy', 'replication_factor': 1}", "durable_writes": "true"},
+            if_not_exists=True,
+        ),
+    ),
+    ("DROP SCHEMA IF EXISTS k", DropKeyspace("k", if_exists=True)),
+    ("TRUNCATE TABLE k.t", Truncate(Name("t", "k"))),
+    ("TRUNCATE t", Truncate(Name("t"))),
+    ("DROP MATERIALIZED VIEW v", Drop(Dropped.VIEW, Name("v"))),
+    (
+        "ALTER TABLE t ADD IF NOT EXISTS (a int, b text STATIC)",
+        AddColumns(Name("t"), (Column("a", "int"), Column("b", "text", Kind.STATIC)), if_not_exists=True),
+    ),
+    ("ALTER TABLE t DROP a USING TIMESTAMP 5", DropColumns(Name("t"), ("a",), timestamp="5")),
+    (
+        "CREATE CUSTOM INDEX i ON k.t (ENTRIES(m)) USING 'sai' WITH OPTIONS = {'a': 'b'}",
+        CreateIndex(Name("t", "k"), Index("i", "t", "entries(m)", "sai", {"a": "b"})),
+    ),
+    ('CREATE INDEX ON t ("A")', CreateIndex(Name("t"), Index("", "t", '"A"'))),
+    ("GRANT SELECT ON k.t TO bob", Other("GRANT")),
+    (
+        "CREATE OR REPLACE FUNCTION f () CALLED ON NULL INPUT RETURNS int LANGUAGE java AS ';'",
+        Other("CREATE OR REPLACE"),
+    ),
+    ("SELECT * FROM t WHERE a = ';'", Other("SELECT")),
+    ("ALTER TABLE t ALTER a DROP MASKED", Other("ALTER TABLE ALTER MASKED")),
+)
+
+
+@pytest.mark.parametrize(("text", "statement"), STATEMENTS, ids=[text[:40] for text, _ in STATEMENTS])
+def test_each_kind_of_statement_is_read(text: str, statement: Statement) -> None:
+    """Alone, and between others."""
+    assert one(text) == statement
+    assert [parsed.statement for parsed in parse(f"USE a; ;{text};\n;USE b")][1:-1] == [statement]
+
+
+WRITES: tuple[tuple[str, Write], ...] = (
+    (
+        'INSERT INTO t (a, "B") VALUES (1, [now(), ?]) USING TTL 5 AND TIMESTAMP :at IF NOT EXISTS',
+        Write(Change.INSERT, Name("t"), ("a", "B"), ":at", "5", True, {"a": "1", "B": "[now(), ?]"}),
+    ),
+    (
+        'INSERT INTO t JSON \'{"a": 1, "\\"B\\"": "it\'\'s"}\' DEFAULT UNSET',
+        Write(Change.INSERT, Name("t"), ("a", "B")),
+    ),
+    (
+        (
+            "UPDATE k.t USING TIMESTAMP -5 SET a = a + 1, b['x'] = {1: 'y'}, c.f = (frozen<list<int>>) [1], a += 2 "
+            "WHERE k = 'x' AND (c, d) >= (1, 2) AND m CONTAINS KEY 5 IF a IN (1, 2) AND b[1] = 2"
+        ),
+        Write(Change.UPDATE, Name("t", "k"), ("a", "b", "c"), "-5", None, True, {"k": "'x'"}),
+    ),
+    (
+        "DELETE a, b[1], c.d FROM t WHERE k = ? IF EXISTS",
+        Write(Change.DELETE, Name("t"), ("a", "b", "c"), conditional=True, values={"k": "?"}),
+    ),
+    ("DELETE FROM t WHERE token(k) > token(5) AND k IN ()", Write(Change.DELETE, Name("t"))),
+)
+
+
+@pytest.mark.parametrize(("text", "write"), WRITES, ids=[text[:30] for text, _ in WRITES])
+def test_data_statements_are_read_as_far_as_rules_ask(text: str, write: Write) -> None:
+    """Columns, USING in any place, IF, and what keys are held to."""
+    assert one(text) == write
+
+
+def test_a_batch_gives_its_time_to_its_writes_and_says_where_their_names_stand() -> None:
+    """But for those that have one of their own."""
+    text = (
+        "BEGIN UNLOGGED BATCH USING TIMESTAMP 9 DELETE FROM t WHERE k = 1; UPDATE u USING TIMESTAMP 8 SET a = 1 "
+        "WHERE k = 1 APPLY BATCH"
+    )
+    (parsed,) = parse(text)
+    batch = parsed.statement
+    assert isinstance(batch, Batch)
+    assert [write.timestamp for write in batch.writes] == ["9", "8"]
+    assert not batch.logged
+    names = [parsed.places["name", str(index)] for index in range(2)]
+    assert [text[span.start : span.end] for span in names] == ["t", "u"]
+
+
+def test_a_view_keeps_its_condition_in_one_spelling() -> None:
+    """Its types are not known yet."""
+    view = one(
+        "CREATE MATERIALIZED VIEW v AS SELECT a,b FROM k.t WHERE a is not null and b in( 1,2 ) PRIMARY KEY (b, a)"
+    )
+    assert isinstance(view, CreateView)
+    assert view.view.where == "a IS NOT NULL AND b IN (1, 2)"
+    assert [column.spelling for column in view.view.table.key] == ["b", "a"]
+
+
+def _places(text: str) -> dict[tuple[str, str], str]:
+    parsed: Parsed = parse(text)[0]
+    return {part: text[span.start : span.end] for part, span in parsed.places.items()}
+
+
+def test_parts_are_told_where_they_stand_by_the_names_of_the_server() -> None:
+    """Columns, options, the key; a view's base."""
+    assert _places("CREATE TABLE t (a int, \"B\" int, PRIMARY KEY (a)) WITH Comment = 'c'") == {
+        ("column", "a"): "a",
+        ("column", "B"): '"B"',
+        ("key", ""): "(a)",
+        ("option", "comment"): "Comment",
+    }
+    assert _places("CREATE MATERIALIZED VIEW v AS SELECT a FROM k.t PRIMARY KEY (a)")["base", ""] == "k.t"
+
+
+def test_notes_are_the_comments_right_before_a_statement() -> None:
+    """Not those above an empty line, nor one behind the statement before."""
+    first, second, third = parse(
+        "-- Why: it is time.\n\n-- head\n/* more\n * of it */\nUSE a; -- of the first\n// of the second\nUSE b; USE c"
+    )
+    assert first.notes == ("head", "more", "of it")
+    assert second.notes == ("of the second",)
+    assert third.notes == ()
+
+
+WRONG: tuple[tuple[str, int, int, str, str], ...] = (
+    ("CREATE TABEL t (a int)", 1, 8, "found TABEL", "Did you mean TABLE?"),
+    ("\nCREAT TABLE t", 2, 1, "found CREAT", "Did you mean CREATE?"),
+    ("ALTER TABLE t RENMAE a TO b", 1, 15, "expected ADD, ", "Did you mean RENAME?"),
+    ("CREATE TABLE t (a int, PRIMRAY KEY (a))", 1, 24, "expected ) or PRIMARY KEY", "Did you mean PRIMARY?"),
+    ("CREATE TABLE order (a int PRIMARY KEY)", 1, 14, "found order", 'needs double quotes: "order"'),
+    ("CREATE TABLE t (a int)", 1, 16, "the table t has no PRIMARY KEY", ""),
+    ("CREATE TABLE t (a int PRIMARY KEY, PRIMARY KEY (a))", 1, 48, "a second PRIMARY KEY", ""),
+    ("CREATE TABLE t (a int PRIMARY KEY, A int)", 1, 36, "the column A stands here a second time", ""),
+    ("CREATE TABLE t (a int, PRIMARY KEY (a, b))", 1, 40, "the key names b, which is no column", ""),
+    ("CREATE TABLE t (a int, PRIMARY KEY (a, a))", 1, 40, "the key names a twice", ""),
+    ("CREATE TABLE t (a int, b int static, PRIMARY KEY (a, b))", 1, 54, "cannot be part of the key", ""),
+    (
+        "CREATE TABLE t (a int, b int, c int, PRIMARY KEY (a, b, c)) WITH CLUSTERING ORDER BY (c ASC)",
+        1,
+        87,
+        "it must name the clustering columns in the key's order: b, c",
+        "",
+    ),
+    (
+        "CREATE TABLE t (a int, b int, c int, PRIMARY KEY (a, b, c)) WITH CLUSTERING ORDER BY (b ASC)",
+        1,
+        87,
+        "CLUSTERING ORDER BY lacks c",
+        "",
+    ),
+    ("CREATE TABLE t (a map<int> PRIMARY KEY)", 1, 26, "map takes 2 in its angle brackets, not 1", ""),
+    ("CREATE TYPE t (a int, A int)", 1, 23, "the field A stands here a second time", ""),
+    ("ALTER TABLE t WITH a = 1 AND a = 2", 1, 30, "the option a stands here a second time", ""),
+    ("ALTER TABLE t ALTER a TYPE int", 1, 23, "refused by every server", "add one of the other type"),
+    ("ALTER TYPE t ALTER a TYPE int", 1, 14, "refused by every server", "add one of the other type"),
+    ("CREATE CUSTOM INDEX ON t (a)", 1, 29, "expected USING, found the end", "names its class"),
+    ("INSERT INTO t (a, b) VALUES (1)", 1, 29, "2 columns are named, but 1 values are given", ""),
+    ("INSERT INTO t JSON '[1]'", 1, 25, "no object", ""),
+    ("INSERT INTO t JSON '{'", 1, 23, "is no JSON", ""),
+    ("DELETE FROM t", 1, 14, "expected USING or WHERE", ""),
+    ("UPDATE t SET a = ;", 1, 18, "a value", ""),
+    ("SOURCE 'x.cql'", 1, 1, "a command of cqlsh", "leave the command out"),
+    ("DROP TABLE a DROP TABLE b", 1, 14, "expected ;, found DROP", ""),
+    (f"INSERT INTO t (a) VALUES ({'[' * 200}", 1, 91, "nested more than 64 deep", ""),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "told", "mend"), WRONG, ids=[f"{text[:30]}: {told}" for text, _, _, told, _ in WRONG]
+)
+def test_what_is_wrong_is_told_at_its_place_in_words(text: str, line: int, column: int, told: str, mend: str) -> None:
+    """With the line, a caret, what was expected, and what was probably meant."""
+    with pytest.raises(CqlSyntaxError) as refused:
+        parse(text)
+    error = refused.value
+    assert (error.line, error.column) == (line, column)
+    assert told in error.problem
+    assert mend in error.mend
+    assert error.exit_code is ExitCode.WRONG_USE
+    shown, caret = error.place.pointed.split("\n")
+    assert str(error).startswith(f"line {line}, column {column}: ")
+    assert f"\n{shown}\n{caret}" in str(error)
+
+
+def test_the_file_is_told_where_it_is_known() -> None:
+    """The same error, one name more."""
+    with pytest.raises(CqlSyntaxError) as refused:
+        parse("USE")
+    told = refused.value.in_file("0001_pre_begin.cql")
+    assert str(told).startswith("0001_pre_begin.cql, line 1, column 4: expected the name of a keyspace")
+
+
+def test_a_statement_lies_in_the_keyspace_it_is_rendered_for() -> None:
+    """Unless it names its own."""
+    assert ddl_cql(Truncate(Name("t")), "mail") == "TRUNCATE mail.t;"
+    assert ddl_cql(Truncate(Name("t", "k")), "mail") == "TRUNCATE k.t;"
+    assert ddl_cql(Truncate(Name("t")), None) == "TRUNCATE t;"
+
+
+def test_older_servers_are_not_asked_for_what_they_lack() -> None:
+    """Storage-attached indexes are of 5.0; compact storage ended with 3.11."""
+    index = CreateIndex(Name("t"), Index("i", "t", "a", "sai"))
+    assert ddl_cql(index, None) == "CREATE INDEX i ON t (a) USING 'sai';"
+    with pytest.raises(WrongUse, match=r"the server is Cassandra 4\.1, it needs 5\.0"):
+        ddl_cql(index, None, ServerVersion(4, 1))
+    own = CreateIndex(Name("t"), Index("i", "t", "a", "com.example.Own"))
+    assert ddl_cql(own, None, ServerVersion(4, 1)) == "CREATE CUSTOM INDEX i ON t (a) USING 'com.example.Own';"
+
+
+def test_data_statements_are_not_rendered() -> None:
+    """They were read only in part."""
+    with pytest.raises(WrongUse, match="changes no schema"):
+        ddl_cql(Other("SELECT"), None)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        Truncate(Name("t; DROP TABLE u")),
+        SetOptions(Name("t"), {"comment": "'a'; DROP TABLE u"}),
+        SetOptions(Name("t"), {"a = 1 AND b": "1"}),
+        CreateIndex(Name("t"), Index("i", "t", "a); DROP TABLE u")),
+        AddColumns(Name("t"), (Column("a", "int", mask="f(); DROP TABLE u"),)),
+        AddColumns(Name("t"), (Column("a", "int; DROP TABLE u"),)),
+    ],
+)
+def test_nothing_breaks_out_of_its_place(statement: Statement) -> None:
+    """Names, types, literals, targets and masks are whole, or refused."""
+    with pytest.raises((BadIdentifier, CqlSyntaxError)):
+        ddl_cql(statement, "mail")
+
+
+def test_a_text_in_dollars_is_a_text_like_any_other() -> None:
+    """As an option has it."""
+    statement = one("ALTER TABLE t WITH comment = $$it's$$")
+    assert isinstance(statement, SetOptions)
+    assert text_of(statement.options["comment"]) == "it's"

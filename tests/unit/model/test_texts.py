@@ -1,0 +1,46 @@
+"""Places in a text, as an editor counts them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.texts import Place, place_of
+
+TEXT = "one\r\ntwo three\n\nfour"
+
+
+@pytest.mark.parametrize(
+    ("offset", "place"),
+    [
+        (0, Place(1, 1, "one")),
+        (5, Place(2, 1, "two three")),
+        (9, Place(2, 5, "two three")),
+        (15, Place(3, 1, "")),
+        (len(TEXT), Place(4, 5, "four")),
+    ],
+)
+def test_a_place_is_told_by_line_and_column(offset: int, place: Place) -> None:
+    """Counted from 1, with the whole line; the end is a place too."""
+    assert place_of(TEXT, offset) == place
+
+
+def test_the_caret_stands_under_the_place() -> None:
+    """Tabs take one column, as the caret's line has spaces."""
+    assert Place(1, 3, "a\tbc").pointed == "a bc\n  ^"
+
+
+def test_of_a_very_long_line_only_what_is_near_is_shown() -> None:
+    """The caret still stands under its character."""
+    shown, caret = Place(1, 501, "a" * 500 + "b" + "c" * 500).pointed.split("\n")
+    assert len(shown) == 100
+    assert shown[caret.index("^")] == "b"
+
+
+@given(st.text(alphabet="ab\n"), st.data())
+def test_line_and_column_lead_back_to_the_offset(text: str, data: st.DataObject) -> None:
+    """For every place."""
+    offset = data.draw(st.integers(0, len(text)))
+    place = place_of(text, offset)
+    lines = text.split("\n")
+    assert sum(len(line) + 1 for line in lines[: place.line - 1]) + place.column - 1 == offset
+    assert lines[place.line - 1] == place.text
