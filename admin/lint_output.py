@@ -54,9 +54,13 @@ def _finding_lines(finding: Finding, texts: Mapping[str, str], width: int, *, fi
     where = f"{place.line}:{place.column}".ljust(8) if place else ""
     word = finding.severity.word
     yield Text.assemble(
-        "  ", where, (word.ljust(8), _STYLES[finding.severity]), (finding.rule.id.ljust(4), "bold"), subject_of(finding)
+        "  ",
+        where,
+        (word.ljust(8), _STYLES[finding.severity]),
+        (finding.rule.id.ljust(4), "bold"),
+        _printable(subject_of(finding)),
     )
-    yield Text(f"{_INDENT}{finding.text}")
+    yield Text(f"{_INDENT}{_printable(finding.text)}")
     if place and finding.span:
         yield from (Text(f"{_INDENT}{_INDENT}{line}", "dim") for line in _pointed(place, finding.span))
     if first:
@@ -69,10 +73,16 @@ def _finding_lines(finding: Finding, texts: Mapping[str, str], width: int, *, fi
 def _pointed(place: Place, span: Span) -> Iterator[str]:
     """The line, and the piece of it underlined; of a piece of several lines, what stands on the first."""
     shown, caret = place.pointed.split("\n")
-    length = min(span.end - span.start, len(shown) - caret.index("^"), _SHOWN)
-    lead = len(shown) - len(shown.lstrip())
-    yield shown[lead:]
-    yield (caret.replace("^", "^" * max(1, length)))[lead:]
+    at = caret.index("^")
+    length = max(1, min(span.end - span.start, len(shown) - at, _SHOWN))
+    lead = min(at, len(shown) - len(shown.lstrip()))
+    yield _printable(shown[lead:])
+    yield " " * (at - lead) + "^" * length
+
+
+def _printable(text: str) -> str:
+    """What a file says cannot steer the terminal."""
+    return "".join(mark if mark.isprintable() else " " for mark in text)
 
 
 def _wrapped(label: str, text: str, width: int) -> Iterator[Text]:

@@ -179,8 +179,7 @@ def window_of(table: Table) -> timedelta | None:
     size = text_of(options.get("compaction_window_size", "1"))
     if strategy_of(table) != TWCS or unit is None or not (size.isascii() and size.isdigit()):
         return None
-    length = _span(min(int(size), _SECONDS_MAX)) * (unit // timedelta(seconds=1)) if int(size) else None
-    return length if length and length <= _LONGEST else None
+    return unit * int(size) if 0 < int(size) <= _LONGEST // unit else None
 
 
 _SECONDS_MAX: Final = 2_147_483_647

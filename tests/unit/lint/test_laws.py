@@ -6,8 +6,11 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cql.lint_sources import statements_of
 from model.ddl import Index, View
 from model.lint.finding import Finding
+from model.lint.history import subjects_of
+from model.lint.ignores import notes_among, with_reasons
 from model.lint.rules import lint
 from model.lint.servers import Release
 from model.lint.subject import Knowledge, Subject
@@ -167,3 +170,47 @@ def test_a_table_is_judged_by_itself(schema: Schema) -> None:
     plain = Schema((), schema.tables)
     alone = [lint(Subject(Schema((), (table,)), "ks")) for table in schema.tables]
     assert verdicts(lint(Subject(plain, "ks"))) == set().union(*(verdicts(found) for found in alone))
+
+
+STATEMENTS = st.sampled_from(
+    [
+        "CREATE TABLE a (k int, c timestamp, v boolean, s set<text>, PRIMARY KEY (k, c));",
+        "CREATE TABLE IF NOT EXISTS a (k int PRIMARY KEY) WITH gc_grace_seconds = 1;",
+        "-- lint: ignore T1, T4: it may\nCREATE TABLE b (k int PRIMARY KEY) WITH default_time_to_live = 60;",
+        'CREATE TABLE other."B" ("K" frozen<missing> PRIMARY KEY);',
+        "ALTER TABLE a WITH compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_size': '9'};",
+        "ALTER TABLE a ADD w list<int>;",
+        "ALTER TABLE a DROP v;",
+        "ALTER TABLE nowhere WITH speculative_retry = 'ALWAYS' AND what = {'a': 1};",
+        "DROP TABLE a;",
+        "DROP KEYSPACE ks;",
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1};",
+        "USE other;",
+        "CREATE INDEX ON a (c);",
+        "CREATE MATERIALIZED VIEW m AS SELECT * FROM a WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k);",
+        "TRUNCATE a;",
+        "INSERT INTO a (k, c, s) VALUES (1, 2, {'x'}) IF NOT EXISTS;",
+        "UPDATE a USING TIMESTAMP 1 SET v = true WHERE k = 1 AND c = 2;",
+        "DELETE FROM ks.a WHERE k = 1;",
+        "BEGIN BATCH DELETE FROM a WHERE k = 1; INSERT INTO b (k) VALUES (2); APPLY BATCH;",
+        "GRANT SELECT ON a TO reader;",
+        "SELECT * FROM a;",
+    ]
+)
+
+
+@given(st.lists(STATEMENTS, max_size=12), KNOWN, st.sampled_from(Release))
+def test_any_history_is_judged_and_every_place_is_in_its_file(
+    statements: list[str], knowledge: Knowledge, release: Release
+) -> None:
+    """Whatever order statements come in: what cannot be carried out is found, and nothing raises."""
+    half = len(statements) // 2
+    texts = {"1.cql": "\n".join(statements[:half]), "2.cql": "\n".join(statements[half:])}
+    for subject in subjects_of(statements_of(texts), "ks", release, knowledge):
+        found = with_reasons(lint(subject), notes_among(subject.statements), ())
+        for one in found:
+            if one.file is not None:
+                assert one.span is not None
+                assert 0 <= one.span.start < one.span.end <= len(texts[one.file])
+        positions = [(one.statement, one.span.start) for one in found if one.span and one.statement is not None]
+        assert positions == sorted(positions)
