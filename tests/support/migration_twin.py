@@ -24,7 +24,7 @@ from model.table import Row
 from repair.leases import Leases
 from tests.support.clock import VirtualClock
 from tests.support.schema_twin import ONE_COPY, SchemaTwin
-from tests.support.schemas import served_table
+from tests.support.schemas import served
 
 VERSION = UUID(int=1)
 OLD_VERSION = UUID(int=2)
@@ -139,7 +139,8 @@ def _without_id(statement: CreateTable) -> tuple[CreateTable, str]:
 
 def _as_served(schema: Schema) -> Schema:
     """As a server tells it: every name in lower case."""
-    return replace(schema, tables=tuple(served_table(table, table.comment) for table in schema.tables))
+    lower = served(schema, made_here=True)
+    return replace(schema, types=lower.types, tables=lower.tables)
 
 
 class Stage:
