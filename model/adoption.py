@@ -12,7 +12,7 @@ from model.difference import Aspect, Difference
 from model.generations import Recognition, holds_mail, recognise, was_made_here
 from model.history import Entry, State
 from model.schema import Schema
-from model.upgrade_notes import OptionalMigration, due_migrations, explained
+from model.upgrade_notes import OptionalMigration, due_migrations, note_adding
 
 
 class Standing(Enum):
@@ -75,5 +75,5 @@ def _standing(
 def _adoptable(difference: Difference) -> bool:
     """Whether it stands in the way of nothing: somebody's own column, or one that an upgrade note would have added."""
     if difference.aspect is Aspect.MISSING_COLUMN:
-        return explained(difference.owner, difference.subject)
+        return note_adding(difference.owner, difference.subject) is not None
     return difference.aspect is Aspect.UNEXPECTED_COLUMN

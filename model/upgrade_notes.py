@@ -65,9 +65,9 @@ def optional_migration(name: str) -> OptionalMigration:
     return found
 
 
-def explained(table: str, column: str) -> bool:
-    """Whether a column that is missing is one that a note adds, so that its lack is a note not followed."""
-    return (table.lower(), column.lower()) in _ADDED
+def note_adding(table: str, column: str) -> str | None:
+    """The name of the note that adds a column; where it is missing, that note was not followed."""
+    return _ADDED.get((table.lower(), column.lower()))
 
 
 def _due(statement: Statement, live: Schema) -> tuple[Statement, ...]:
@@ -309,10 +309,10 @@ UPGRADE_NOTES = (
 )
 """Every note about tables, oldest first."""
 
-_ADDED = frozenset(
-    (statement.name.spelling.lower(), column.name)
+_ADDED: Mapping[tuple[str, str], str] = {
+    (statement.name.spelling.lower(), column.name): one.name
     for one in UPGRADE_NOTES
     for statement in one.statements
     if isinstance(statement, AddColumns)
     for column in statement.columns
-)
+}

@@ -10,6 +10,7 @@ from admin.output import rows_grid, stdout_console
 from model.difference import Aspect, Difference
 from model.errors import ExitCode
 from model.generations import REBUILDABLE, Recognition
+from model.upgrade_notes import note_adding
 
 _COLUMNS: Final = ("what", "where", "expected", "found")
 _WRAPS: Final = (False, False, True, True)
@@ -43,6 +44,8 @@ def mend_of(difference: Difference, keyspace: str, *, made_here: bool) -> str:  
     match difference.aspect:
         case Aspect.MISSING_TABLE | Aspect.MISSING_TYPE:
             return apply_again
+        case Aspect.MISSING_COLUMN if not made_here and (note := note_adding(difference.owner, difference.subject)):
+            return f"mailmend schema apply --optional {note} --keyspace {keyspace}"
         case Aspect.MISSING_COLUMN:
             return cqlsh(f"ALTER TABLE {table} ADD {difference.subject} {difference.expected};")
         case Aspect.UNEXPECTED_COLUMN:

@@ -94,7 +94,8 @@ def test_upgrade_notes_that_are_due_are_printed_as_cql_with_their_risk(
     lines = capsys.readouterr().out.splitlines()
     assert "ALTER TABLE unfollowed.imapUidTable ADD save_date timestamp;" in lines
     assert "--   run it with: mailmend schema apply --optional save-date --keyspace unfollowed" in lines
-    assert any(line.startswith("drift: missing column: imapUidTable.save_date") for line in lines)
+    (drift,) = [line for line in lines if line.startswith("drift: missing column: imapUidTable.save_date")]
+    assert drift.endswith("mailmend schema apply --optional save-date --keyspace unfollowed")
 
     run(["schema", "adopt", "--keyspace", "leveled", "--dry-run", "--json"])
     optional = {one["name"]: one for one in json.loads(capsys.readouterr().out)["optional"]}

@@ -11,7 +11,7 @@ from model.generations import JAMES_3_8, JAMES_3_9, NEWEST
 from model.risk import Risk, assess
 from model.schema import Schema
 from model.table import Column, Compaction, Kind, Table
-from model.upgrade_notes import UPGRADE_NOTES, OptionalMigration, due_migrations, explained, optional_migration
+from model.upgrade_notes import UPGRADE_NOTES, OptionalMigration, due_migrations, note_adding, optional_migration
 from tests.support.schemas import columns_of, served, with_columns
 
 ID = Column("id", "timeuuid", Kind.PARTITION)
@@ -58,8 +58,8 @@ def test_a_column_that_was_never_added_is_due_and_only_that(table: str) -> None:
     assert isinstance(left, AddColumns)
     assert left.name.spelling.lower() == table
     assert [column.name for column in left.columns] == ["save_date"]
-    assert explained(table, "save_date")
-    assert not explained(table, "modseq")
+    assert note_adding(table, "save_date") == "save-date"
+    assert note_adding(table, "modseq") is None
 
 
 def test_a_whole_keyspace_of_each_generation_lacks_no_column() -> None:
