@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from admin.sampling import SampledMessage
 from admin.trial_plan import TABLES, history_of, read_cost, reads_of, trial_tables, turned, waves_of, writes_of
@@ -181,25 +180,23 @@ class Trial:
         return times
 
     def _counted(self, choice: CompactionChoice, reads: Sequence[Read]) -> list[int]:
-        """SSTables that each read took rows from, as the node's own trace says."""
-        from cql.nodes import traced  # noqa: PLC0415 - the driver may be missing where no trial runs
+        """SSTables that each read took rows from, as the node's own traces say, written a moment after it answered."""
+        from cql.nodes import sstables_of, traced  # noqa: PLC0415 - the driver may be missing where no trial runs
 
-        name = self.keyspace_of(choice)
-        traces = [traced(self.node.cluster, render(name, read), read.key) for read in reads]
+        name, cluster = self.keyspace_of(choice), self.node.cluster
+        waiting = [traced(cluster, render(name, read), read.key) for read in reads]
         deadline = self.clock.micros() + int(TRACES_SECONDS_MAX * MICROS)
-        counted = []
-        for trace in traces:
-            counted.append(self._sstables(trace, deadline))
-            self.progress.advance(1)
-        return [one for one in counted if one is not None]
-
-    def _sstables(self, trace: UUID, deadline: int) -> int | None:
-        """The node writes a trace down a moment after it answered."""
-        from cql.nodes import sstables_of  # noqa: PLC0415 - as above
-
-        while (found := sstables_of(self.node.cluster, trace)) is None and self.clock.micros() < deadline:
-            self.clock.sleep(_LOOK_SECONDS)
-        return found
+        counted: list[int] = []
+        while waiting:
+            looked = [(trace, sstables_of(cluster, trace)) for trace in waiting]
+            found = [sstables for _, sstables in looked if sstables is not None]
+            counted += found
+            self.progress.advance(len(found))
+            waiting = [trace for trace, sstables in looked if sstables is None]
+            if waiting and self.clock.micros() >= deadline:
+                break
+            self.clock.sleep(_LOOK_SECONDS if waiting else 0.0)
+        return counted
 
     def _tables(self, choice: CompactionChoice) -> "Keyspace":
         return self.node.cluster.keyspace(self.keyspace_of(choice))

@@ -1,0 +1,149 @@
+"""A trial from beginning to end, in memory: the same rows everywhere, what is measured of each, nothing left."""
+
+from typing import Any, cast
+
+import pytest
+
+from admin.progress import Silent
+from admin.sampling import SampledMessage, draw_sample
+from admin.trial import ROUNDS, SETTLE_SECONDS_MAX, TRACES_SECONDS_MAX, Trial, TrialNode
+from admin.trial_plan import TABLES
+from cql.memory import MemoryTables
+from model.catalog import IMAP_UID, MAIL_TABLES, MESSAGE_ID, CompactionChoice
+from model.errors import MailmendError
+from model.operations import Read
+from model.schema import Schema
+from tests.support.clock import VirtualClock
+from tests.support.histories import histories
+from tests.support.trial_twin import TrialServer
+
+UNTIL = 1_700_000_000_000_000
+CHOICES = tuple(CompactionChoice)
+
+
+@pytest.fixture(scope="module")
+def messages() -> list[SampledMessage]:
+    """Two mailboxes of a year."""
+    tables = MemoryTables(lambda: UNTIL)
+    for writes in histories(2, 20, days=365, until=UNTIL):
+        tables.write_all(writes)
+    return list(draw_sample(tables, Schema((), MAIL_TABLES), 40, Silent()).messages)
+
+
+def trial_on(server: TrialServer, clock: VirtualClock | None = None, *, waves: int = 4, reads: int = 6) -> Trial:
+    """A trial on that server."""
+    node = TrialNode(cast("Any", server))
+    return Trial(node, clock or VirtualClock(), Silent(), waves=waves, reads=reads)
+
+
+def test_every_choice_gets_the_same_rows_and_all_of_them(messages: list[SampledMessage]) -> None:
+    """What differs afterwards is the compaction's doing."""
+    server = TrialServer()
+
+    trial_on(server).run(messages)
+
+    twcs, unified, leveled = (server.held[f"trial_{choice.value}"] for choice in CHOICES)
+    assert twcs == unified == leveled
+    assert len(twcs) == len(messages) * len(TABLES)
+
+
+def test_the_replayed_rows_are_those_of_the_sample(messages: list[SampledMessage]) -> None:
+    """Additions and changes together lead to the flags that were sampled, with their own times."""
+    server = TrialServer()
+    trial = trial_on(server)
+    trial._create()
+
+    trial._replay(messages)
+
+    place = server.keyspace("trial_unified")
+    for message in messages:
+        (seen,) = place.read(Read(IMAP_UID, IMAP_UID.key_of(message.row), times=True))
+        assert {name: cell for name, cell in seen.row.items() if cell} == {
+            name: cell for name, cell in message.row.items() if cell
+        }
+        assert seen.newest == (message.changed_at or message.added_at)
+
+
+def test_each_choice_is_told_its_own_sstables_and_bytes(messages: list[SampledMessage]) -> None:
+    """The traces of one keyspace do not count for another."""
+    server = TrialServer(sstables=lambda keyspace: 24 if keyspace.endswith("twcs") else 2)
+
+    results = trial_on(server).run(messages)
+
+    assert [one.choice for one in results] == list(CHOICES)
+    assert [one.mailbox.sstables_mean for one in results] == [24, 2, 2]
+    assert [one.message.sstables_max for one in results] == [24, 2, 2]
+    assert [one.mailbox.reads for one in results] == [6, 6, 6]
+    assert [one.disk_bytes for one in results] == [7 * 1_048_576] * 3
+    assert [one.rewritten_bytes for one in results] == [7] * 3
+
+
+def test_each_wave_is_flushed_in_every_table(messages: list[SampledMessage]) -> None:
+    """A period of a millisecond, and back to none."""
+    server = TrialServer()
+
+    trial_on(server, waves=4).run(messages)
+
+    altered = [text for text in server.statements if text.startswith("ALTER")]
+    assert len(altered) == 4 * len(CHOICES) * len(TABLES) * 2
+    for table in (IMAP_UID, MESSAGE_ID):
+        periods = [text.rpartition(" ")[2] for text in altered if f"trial_leveled.{table.name} " in text]
+        assert periods == ["1", "0"] * 4
+
+
+@pytest.mark.parametrize("statement", [0, 4, 8, 11, 15])
+def test_whatever_fails_no_keyspace_is_left(messages: list[SampledMessage], statement: int) -> None:
+    """The error is told, the copy is gone."""
+    server = TrialServer(fails_at=statement)
+
+    with pytest.raises(MailmendError, match="went away"):
+        trial_on(server).run(messages)
+
+    assert server.keyspaces == {}
+
+
+def test_compaction_is_waited_for_until_it_has_been_quiet_for_a_while(messages: list[SampledMessage]) -> None:
+    """One quiet look may fall between two merges."""
+    server = TrialServer(busy_looks=10)
+
+    trial_on(server).run(messages)
+
+    assert server.looks == 14
+
+
+def test_a_compaction_without_end_is_not_waited_for_without_end() -> None:
+    """The bound is time, not patience."""
+    server, clock = TrialServer(busy_looks=1_000_000), VirtualClock()
+    trial = trial_on(server, clock)
+    trial._create()
+    began = clock.micros()
+
+    trial._settle()
+
+    assert SETTLE_SECONDS_MAX <= (clock.micros() - began) / 1_000_000 < SETTLE_SECONDS_MAX + 1
+
+
+def test_traces_that_a_busy_node_dropped_cost_a_bounded_wait(messages: list[SampledMessage]) -> None:
+    """All of them together, not each: then no SSTables are told, and the times still are."""
+    clock = VirtualClock()
+    began = clock.micros()
+
+    results = trial_on(TrialServer(silent_traces=True), clock).run(messages)
+
+    waited = (clock.micros() - began) / 1_000_000
+    assert waited <= (TRACES_SECONDS_MAX + 1) * len(CHOICES) * 2 + 2
+    assert [one.mailbox.sstables_mean for one in results] == [0.0] * 3
+    assert [one.mailbox.reads for one in results] == [6] * 3
+
+
+def test_no_keyspace_is_always_the_first_to_be_read(messages: list[SampledMessage]) -> None:
+    """Each read goes round all of them, beginning with another."""
+    server = TrialServer()
+    trial = trial_on(server)
+    trial._create()
+    trial._replay(messages)
+
+    trial._timed([Read(IMAP_UID, (messages[0].row["messageid"],))])
+
+    assert len(server.reads) == ROUNDS * len(CHOICES)
+    assert set(server.reads[::3]) == {f"trial_{choice.value}" for choice in CHOICES}
