@@ -231,8 +231,8 @@ _SAID = {
     Standing.ADOPTED: "{name} was adopted before, on {when}: nothing was changed. Give it back with: mailmend schema "
     "adopt --forget --keyspace {name}",
     Standing.OURS: "{name} was made by mailmend: it needs no adoption. See: mailmend schema history --keyspace {name}",
-    Standing.EMPTY: "{name} holds none of James's tables: there is nothing to adopt. Create them with: mailmend schema "
-    "apply --keyspace {name}",
+    Standing.EMPTY: "{name} holds none of James's tables of messages: there is nothing to adopt. Create them with: "
+    "mailmend schema apply --keyspace {name}",
     Standing.HALF_MADE: "{name} lacks tables that every James creates when it starts: it is not adopted. Start James "
     "once, or create them with: mailmend schema apply --complete --keyspace {name}",
     Standing.UNKNOWN: "{name} has tables of James's names in another shape: it is not adopted. The nearest generation "
