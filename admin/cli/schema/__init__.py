@@ -28,7 +28,8 @@ Examples:
   mailmend schema verify --keyspace apache_james     which generation is it; what is wrong; writes nothing
   mailmend schema plan                               what is pending, and what each statement risks
   mailmend schema apply --replication dc1=3,dc2=3    run it; here on a new keyspace
-  mailmend schema history                            what was applied, when, by whom""",
+  mailmend schema history                            what was applied, when, by whom
+  mailmend schema adopt --dry-run                    take over a keyspace of James, altering nothing in it""",
 )
 def schema() -> None:
     """Own the tables: migrations planned, applied and kept in a history; a live keyspace verified.
