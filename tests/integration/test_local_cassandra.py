@@ -24,7 +24,8 @@ from admin.local.ports import free_port
 from admin.local.processes import ProcessId, look
 from admin.local.state import State, read_state, write_state
 from model.errors import ExitCode, LocalServerError, UnsafeRequest, WrongUse
-from tests.support.servers import CassandraServer, ThreeNodes, local_node, sweep, throwaway_cluster
+from tests.support.guarded import GuardedNode
+from tests.support.servers import CassandraServer, ThreeNodes, sweep, throwaway_cluster
 
 OFFLINE = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=1"
 
@@ -299,12 +300,16 @@ def test_down_where_nothing_is_is_fine(tmp_path: Path, capsys: pytest.CaptureFix
     assert "mailmend local up" in capsys.readouterr().out
 
 
-def test_passwords_are_asked_for_where_wished() -> None:
-    """The first role exists as soon as the node is said to be up."""
-    with local_node(Wishes(heap_mib=400, authenticator="PasswordAuthenticator")) as server:
-        assert readiness.logs_in(server.host, server.port, "cassandra", "cassandra")
-        assert not readiness.logs_in(server.host, server.port, "cassandra", "wrong")
-        assert not readiness.reaches_all(server.host, server.port)
+def test_passwords_and_tls_are_asked_for_where_wished(guarded: GuardedNode) -> None:
+    """The first role exists as soon as the node is said to be up; nobody is answered in the clear."""
+    host, port = guarded.server.host, guarded.server.port
+
+    assert readiness.answers(host, port, tls=True)
+    assert readiness.logs_in(host, port, "cassandra", "cassandra", tls=True)
+    assert not readiness.logs_in(host, port, "cassandra", "wrong", tls=True)
+    assert not readiness.answers(host, port)
+    assert not readiness.logs_in(host, port, "cassandra", "cassandra")
+    assert not readiness.reaches_all(host, port)
 
 
 def test_three_nodes_know_each_other(three_nodes: ThreeNodes) -> None:
