@@ -29,7 +29,10 @@ Examples:
   mailmend schema plan                               what is pending, and what each statement risks
   mailmend schema apply --replication dc1=3,dc2=3    run it; here on a new keyspace
   mailmend schema history                            what was applied, when, by whom
-  mailmend schema adopt --dry-run                    take over a keyspace of James, altering nothing in it""",
+  mailmend schema adopt --dry-run                    take over a keyspace of James, altering nothing in it
+  mailmend schema grants --with-create-role          the least that each role needs, for cqlsh
+  mailmend schema grants --check                     what is missing of it, and what is too much
+  mailmend schema export                             the schema as CQL, as a page and as a drawing""",
 )
 def schema() -> None:
     """Own the tables: migrations planned, applied and kept in a history; a live keyspace verified.
