@@ -105,12 +105,14 @@ class Actor:
     Attributes:
         late: whether a late write is done at last, or lost.
         before_each: happens before each of its operations.
+        before_write: happens before each of its writes, after that.
     """
 
     network: Network
     late: bool = True
     mishaps: Sequence[Mishap] = ()
     before_each: Callable[[], None] = lambda: None
+    before_write: Callable[[], None] = lambda: None
     dead: bool = False
     _counts: list[int] = field(default_factory=list)
 
@@ -179,6 +181,7 @@ class Wire:
 
     def _send(self, write: Sent, carry_out: Callable[[Sent], Answer]) -> Answer:
         self.actor.before_each()
+        self.actor.before_write()
         kind = self.actor.befalls(write)
         self.actor.network.pass_by(write)
         match kind:
@@ -198,6 +201,44 @@ class Wire:
             case Kind.LATE | Kind.LOST:
                 pass
         raise DoubtfulWrite("no answer in time") if isinstance(write, Count | Conditional) else TimedOut("no answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Alongside:
+    """Tables whose writes are repeated on a twin: what would have become of it without those who write elsewhere.
+
+    Implements `repair.ports.Tables`.
+    """
+
+    tables: Tables
+    twin: Tables
+
+    def read(self, read: Read) -> Sequence[Seen]:
+        """Read; the twin is not asked."""
+        return self.tables.read(read)
+
+    def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        """Read; the twin is not asked."""
+        return self.tables.read_all(reads)
+
+    def scan(self, scan: Scan) -> Iterator[Row]:
+        """Read; the twin is not asked."""
+        return self.tables.scan(scan)
+
+    def write(self, write: Write) -> None:
+        """Write to both."""
+        self.twin.write(write)
+        self.tables.write(write)
+
+    def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        """Write to both."""
+        return [_caught(self.write, write) for write in writes]
+
+    def attempt(self, write: Conditional) -> Applied:
+        """Write to both, which must agree about it."""
+        applied = self.tables.attempt(write)
+        assert self.twin.attempt(write) == applied
+        return applied
 
 
 def _is_serial(operation: Operation) -> bool:

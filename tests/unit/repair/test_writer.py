@@ -192,7 +192,7 @@ def test_what_the_caller_has_seen_is_not_read_again(settings: WriterSettings, re
 
 @WAYS
 def test_what_the_caller_saw_may_be_stale(settings: WriterSettings) -> None:
-    """Then the row is read after all, and nobody's change is lost; plain writes, which find out nothing, always read."""
+    """Then the row is read after all, and nobody's change is lost; plain writes find out nothing, and read."""
     desk = Desk(settings)
     stored = desk.store.add(desk.inbox, mail())
     seen = desk.store.look(stored.place)
