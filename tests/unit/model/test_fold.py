@@ -1,0 +1,291 @@
+"""A schema after each statement: what is there afterwards, what is refused, and why.
+
+That a server says the same is tested on a real one (`tests/integration/test_fold.py`).
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from cql.parser import parse
+from model.ddl import Statement
+from model.difference import differences
+from model.errors import SchemaRefused
+from model.fold import fold, fold_all
+from model.held import EMPTY
+from model.options import COMPACT_STORAGE
+from model.schema import Schema
+from model.table import Column, Kind
+from tests.support.ddl_stories import stories
+
+BEFORE = fold_all(
+    parse(
+        """
+        CREATE TYPE place (street text, codes list<int>);
+        CREATE TYPE flat (number int);
+        CREATE TYPE house (at frozen<place>);
+        CREATE TABLE t (k int, c int, v text, f frozen<place>, u flat, m map<text, int>, s int STATIC,
+            PRIMARY KEY (k, c));
+        CREATE TABLE "T" (k frozen<flat> PRIMARY KEY, v text);
+        CREATE TABLE counts (k int PRIMARY KEY, n counter);
+        CREATE TABLE old (k int PRIMARY KEY) WITH COMPACT STORAGE;
+        CREATE TABLE base (k int, c int, v text, w text, PRIMARY KEY (k, c));
+        CREATE MATERIALIZED VIEW seen AS SELECT * FROM base WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k);
+        CREATE INDEX ON t (v);
+        CREATE INDEX by_c ON t (c);
+        ALTER TABLE t ADD gone text;
+        ALTER TABLE t DROP gone;
+        """
+    )
+)
+
+
+def after(text: str, schema: Schema = BEFORE) -> Schema:
+    """The schema after the statements of a text."""
+    return fold_all(parse(text), schema)
+
+
+REFUSED: tuple[tuple[str, str], ...] = (
+    ("CREATE TYPE place (a int)", "CREATE TYPE place: it exists already"),
+    ("CREATE TYPE p (a nowhere)", "names the user type nowhere, which does not exist"),
+    ("CREATE TYPE p (a flat)", "the field a is of a user type, so it must be frozen"),
+    ("CREATE TYPE p (a counter)", "the field a cannot be a counter"),
+    ("ALTER TYPE nowhere ADD a int", "ALTER TYPE ADD nowhere: there is no such type"),
+    ("ALTER TYPE place ADD street int", "it has a field street already"),
+    ("ALTER TYPE place ADD a frozen<house>", "the field a would hold the type itself"),
+    ("ALTER TYPE flat ADD a int", 'it is in the partition key of "T"'),
+    ("ALTER TYPE place RENAME nothing TO a", "it has no field nothing"),
+    ("ALTER TYPE place RENAME street TO codes", "it would have two fields codes"),
+    ("DROP TYPE place", "the type house, the table t still uses it"),
+    ("DROP TYPE nowhere", "there is no such type"),
+    ("CREATE TABLE t (k int PRIMARY KEY)", "CREATE TABLE t: it exists already"),
+    ("CREATE TABLE seen (k int PRIMARY KEY)", "it exists already"),
+    ('CREATE TABLE "odd name" (k int PRIMARY KEY)', "a name has at most 48 letters"),
+    ("CREATE TABLE n (k list<int> PRIMARY KEY)", "the key column k cannot be a list that is not frozen"),
+    ("CREATE TABLE n (k flat PRIMARY KEY)", "be of a user type that is not frozen"),
+    ("CREATE TABLE n (k duration PRIMARY KEY)", "hold durations, which have no order"),
+    ("CREATE TABLE n (k tuple<duration> PRIMARY KEY)", "hold durations, which have no order"),
+    ("CREATE TABLE n (k counter PRIMARY KEY)", "the key column k cannot be a counter"),
+    ("CREATE TABLE n (k int PRIMARY KEY, v place)", "holds collections, so it must be frozen"),
+    ("CREATE TABLE n (k int PRIMARY KEY, v list<list<int>>)", "holds list<int>, which must be frozen there"),
+    ("CREATE TABLE n (k int PRIMARY KEY, v list<flat>)", "holds the user type flat, which must be frozen there"),
+    ("CREATE TABLE n (k int PRIMARY KEY, v list<counter>)", "holds counters"),
+    ("CREATE TABLE n (k int PRIMARY KEY, v set<duration>)", "has durations as elements"),
+    ("CREATE TABLE n (k int PRIMARY KEY, v map<duration, int>)", "has durations as keys"),
+    ("CREATE TABLE n (k int PRIMARY KEY, v frozen<int>)", "freezes int"),
+    ("CREATE TABLE n (k int PRIMARY KEY, v int STATIC)", "is static, but the table has no clustering column"),
+    ("CREATE TABLE n (k int PRIMARY KEY, v int, n counter)", "it mixes counters with other columns"),
+    ("CREATE TABLE n (k int PRIMARY KEY, n counter) WITH default_time_to_live = 5", "counters never expire"),
+    ("CREATE TABLE n (k int PRIMARY KEY) WITH compaction = {'enabled': 'true'}", "its compaction names no class"),
+    ("ALTER TABLE nowhere ADD a int", "ALTER TABLE ADD nowhere: there is no such table"),
+    ("ALTER TABLE seen ADD a int", "it is a materialized view, not a table"),
+    ("ALTER TABLE t ADD v int", "it has a column v already"),
+    ("ALTER TABLE t ADD (x int, x int)", "it has a column x already"),
+    ("ALTER TABLE t ADD gone int", "gone was dropped as text, so it cannot come back as int"),
+    ("ALTER TABLE t ADD gone text STATIC", "gone was dropped as a regular column"),
+    ("ALTER TABLE t ADD n counter", "n would mix counters with other columns"),
+    ("ALTER TABLE counts ADD n2 int", "n2 would mix counters with other columns"),
+    ("ALTER TABLE counts DROP n; ALTER TABLE counts ADD n counter", "a counter cannot come back"),
+    ('ALTER TABLE "T" ADD s int STATIC', "is static, but the table has no clustering column"),
+    ("ALTER TABLE old ADD a int", "it has compact storage"),
+    ("ALTER TABLE t DROP nothing", "it has no column nothing"),
+    ("ALTER TABLE t DROP c", "c is part of the key"),
+    ("ALTER TABLE t DROP u", "u is of a user type that is not frozen"),
+    ("ALTER TABLE t DROP v", "the index t_v_idx is on v: drop it first"),
+    ("ALTER TABLE base DROP v", "materialized views are made of it (seen)"),
+    ("ALTER TABLE t RENAME v TO w", "v is not part of the key"),
+    ("ALTER TABLE t RENAME k TO v", "it has a column v already"),
+    ("ALTER TABLE t RENAME nothing TO w", "it has no column nothing"),
+    ("ALTER TABLE t RENAME c TO d", "the index by_c is on c"),
+    ("ALTER TABLE base RENAME k TO x AND c TO x", "is named twice"),
+    ("ALTER TABLE t WITH id = 5", "the id of a table cannot be changed"),
+    ("ALTER TABLE base WITH gc_grace_seconds = 0", "gc_grace_seconds cannot be 0"),
+    ("ALTER TABLE t DROP COMPACT STORAGE", "it has no compact storage"),
+    ("ALTER MATERIALIZED VIEW nowhere WITH comment = 'a'", "there is no such materialized view"),
+    ("ALTER MATERIALIZED VIEW seen WITH gc_grace_seconds = 0", "cannot be 0"),
+    ("ALTER MATERIALIZED VIEW seen WITH default_time_to_live = 5", "belongs there"),
+    ("DROP TABLE nowhere", "there is no such table"),
+    ("DROP TABLE seen", "it is a materialized view"),
+    ("DROP TABLE base", "materialized views are made of it: seen"),
+    ("DROP INDEX nowhere", "there is no such index"),
+    ("DROP MATERIALIZED VIEW t", "there is no such materialized view"),
+    ("TRUNCATE nowhere", "there is no such table"),
+    ("CREATE INDEX by_c ON base (v)", "an index of that name exists already"),
+    ("CREATE INDEX ON t (c)", "the index by_c is the same already"),
+    ("CREATE INDEX ON t (nothing)", "the table has no column nothing"),
+    ("CREATE INDEX ON t (u)", "u is of a user type that is not frozen"),
+    ("CREATE INDEX ON t (keys(v))", "keys() is for maps"),
+    ("CREATE INDEX ON t (full(v))", "full() is for frozen collections"),
+    ("CREATE INDEX ON t (values(v))", "values() is for collections"),
+    ("CREATE INDEX ON t (c, v)", "only indexes of a class of their own can have several columns"),
+    ('CREATE INDEX ON "T" (k)', "k is the whole partition key"),
+    ("CREATE INDEX ON counts (n)", "a table of counters can have no index"),
+    (
+        "CREATE MATERIALIZED VIEW n AS SELECT * FROM nowhere WHERE k IS NOT NULL PRIMARY KEY (k)",
+        "there is no such table",
+    ),
+    ("CREATE MATERIALIZED VIEW n AS SELECT x FROM base WHERE k IS NOT NULL PRIMARY KEY (k, c)", "has no column x"),
+    ("CREATE MATERIALIZED VIEW n AS SELECT v FROM base WHERE k IS NOT NULL PRIMARY KEY (k)", "its key lacks c"),
+    (
+        "CREATE MATERIALIZED VIEW n AS SELECT v FROM base WHERE k IS NOT NULL PRIMARY KEY (k, c, v, w)",
+        "but only one column outside the key",
+    ),
+    ("CREATE MATERIALIZED VIEW n AS SELECT v FROM base WHERE k IS NOT NULL PRIMARY KEY (k, c)", "must say that c"),
+    (
+        "CREATE MATERIALIZED VIEW n AS SELECT v FROM base WHERE k = 1 AND c > 0 AND v > 'a' PRIMARY KEY (k, c)",
+        "speaks of v, which is not in its key",
+    ),
+    ("CREATE MATERIALIZED VIEW n AS SELECT * FROM counts WHERE k IS NOT NULL PRIMARY KEY (k)", "made of counters"),
+    ("CREATE MATERIALIZED VIEW n AS SELECT * FROM t WHERE k = 1 AND c = 1 PRIMARY KEY (k, c)", "s is static"),
+    ("INSERT INTO nowhere (a) VALUES (1)", "INSERT nowhere: there is no such table"),
+    ("BEGIN BATCH DELETE x FROM t WHERE k = 1 AND c = 1; APPLY BATCH", "the table has no column x"),
+)
+
+
+@pytest.mark.parametrize(("text", "reason"), REFUSED, ids=[text for text, _ in REFUSED])
+def test_what_a_server_would_refuse_is_refused_with_its_reason(text: str, reason: str) -> None:
+    """By statement and object; the schema stays as it was."""
+    with pytest.raises(SchemaRefused) as refused:
+        after(text)
+    assert reason in str(refused.value)
+    assert refused.value.index == text.count(";") - text.count("BATCH;") - text.count("; APPLY")
+
+
+HONOURED = (
+    "CREATE TYPE IF NOT EXISTS place (a int)",
+    "ALTER TYPE IF EXISTS nowhere ADD a int",
+    "ALTER TYPE place ADD IF NOT EXISTS street int",
+    "ALTER TYPE place RENAME IF EXISTS nothing TO a",
+    "DROP TYPE IF EXISTS nowhere",
+    "CREATE TABLE IF NOT EXISTS t (k int PRIMARY KEY)",
+    "ALTER TABLE IF EXISTS nowhere ADD a int",
+    "ALTER TABLE t ADD IF NOT EXISTS v int",
+    "ALTER TABLE t DROP IF EXISTS nothing",
+    "ALTER TABLE IF EXISTS nowhere RENAME a TO b",
+    "ALTER TABLE IF EXISTS nowhere WITH comment = 'a'",
+    "ALTER MATERIALIZED VIEW IF EXISTS nowhere WITH comment = 'a'",
+    "DROP TABLE IF EXISTS nowhere",
+    "DROP INDEX IF EXISTS nowhere",
+    "DROP MATERIALIZED VIEW IF EXISTS nowhere",
+    "CREATE INDEX IF NOT EXISTS by_c ON base (v)",
+    "CREATE INDEX IF NOT EXISTS ON t (c)",
+    "CREATE MATERIALIZED VIEW IF NOT EXISTS seen AS SELECT * FROM base WHERE k = 1 PRIMARY KEY (k)",
+    "TRUNCATE t",
+    "GRANT SELECT ON t TO bob",
+    "ALTER KEYSPACE mail WITH durable_writes = false",
+    "UPDATE t SET v = 'a' WHERE k = 1 AND c = 1",
+)
+
+
+@pytest.mark.parametrize("text", HONOURED)
+def test_if_exists_and_if_not_exists_are_honoured(text: str) -> None:
+    """Nothing is refused, nothing is changed."""
+    assert after(text) == BEFORE
+
+
+INVERSE = (
+    "CREATE TYPE n (a int); DROP TYPE n",
+    "CREATE TABLE n (k int PRIMARY KEY); DROP TABLE n",
+    "CREATE TABLE n (k int PRIMARY KEY, v int); CREATE INDEX ON n (v); DROP TABLE n",
+    "ALTER TABLE t ADD x int; ALTER TABLE t DROP x",
+    "ALTER TABLE base RENAME k TO x; ALTER TABLE base RENAME x TO k",
+    "ALTER TYPE place RENAME street TO road; ALTER TYPE place RENAME road TO street",
+    "CREATE INDEX ON base (v); DROP INDEX base_v_idx",
+    (
+        "CREATE MATERIALIZED VIEW n AS SELECT v FROM base WHERE k = 1 AND c = 1 PRIMARY KEY (k, c); "
+        "DROP MATERIALIZED VIEW n"
+    ),
+)
+
+
+@pytest.mark.parametrize("text", INVERSE)
+def test_one_undoes_the_other(text: str) -> None:
+    """Created and dropped, added and dropped, renamed and renamed back."""
+    assert after(text) == BEFORE
+
+
+def test_what_was_dropped_is_remembered_with_tuples_for_its_types() -> None:
+    """And it comes back as it was, or wider."""
+    dropped = after("ALTER TABLE t DROP f").tables[0].dropped
+    assert Column("f", "tuple<text,list<int>>") in dropped
+    assert Column("gone", "blob") in after("ALTER TABLE t ADD gone blob").tables[0].columns
+
+
+def test_a_rename_reaches_the_views() -> None:
+    """Their keys and their conditions."""
+    (view,) = after('ALTER TABLE base RENAME k TO "K k"').views
+    assert view.table.names == ("c", "K k", "v", "w")
+    assert view.where == '"K k" IS NOT NULL AND c IS NOT NULL'
+
+
+def test_a_column_that_is_added_reaches_the_views_that_select_all() -> None:
+    """With its type."""
+    (view,) = after("ALTER TABLE base ADD x int").views
+    assert view.table.columns[-1] == Column("x", "int")
+    assert view.table.columns[0] == Column("c", "int", Kind.PARTITION)
+
+
+def test_indexes_are_named_and_aimed_as_a_server_does_it() -> None:
+    """The first free name; values of a collection; the column's own spelling."""
+    made = after('CREATE INDEX ON t (M); CREATE INDEX ON t (keys(m)); CREATE INDEX "Own" ON "T" ("v")').indexes[2:]
+    assert [(one.spelling, one.table, one.target) for one in made] == [
+        ("t_m_idx", "t", "values(m)"),
+        ("t_m_idx_1", "t", "keys(m)"),
+        ('"Own"', '"T"', "v"),
+    ]
+
+
+def test_options_are_set_one_by_one() -> None:
+    """Comment and compaction where the model keeps them; compact storage goes for good."""
+    changed = after(
+        "ALTER TABLE t WITH comment = 'new' AND compaction = {'class': 'LeveledCompactionStrategy'} AND a = 1;"
+        "ALTER TABLE t WITH b = 2; ALTER TABLE old DROP COMPACT STORAGE"
+    )
+    table = changed.table("t")
+    assert table is not None
+    assert table.compaction is not None
+    assert (table.comment, table.compaction.strategy) == ("new", "LeveledCompactionStrategy")
+    assert table.options == {"a": "1", "b": "2"}
+    assert all(COMPACT_STORAGE not in one.options for one in changed.tables)
+
+
+def test_only_what_lies_in_the_keyspace_is_folded() -> None:
+    """By its name, or by the USE before it; dropping it leaves nothing."""
+    text = (
+        "CREATE TABLE other.a (k int PRIMARY KEY); USE other; CREATE TABLE b (k int PRIMARY KEY); "
+        "CREATE TABLE mail.c (k int PRIMARY KEY); USE mail; CREATE TABLE d (k int PRIMARY KEY); DROP KEYSPACE other"
+    )
+    assert [table.name for table in fold_all(parse(text), EMPTY, "mail").tables] == ["c", "d"]
+    assert fold_all(parse(f"{text}; DROP KEYSPACE mail"), EMPTY, "mail") == EMPTY
+
+
+def test_a_refusal_is_told_with_its_place_where_it_is_known() -> None:
+    """File and line go first."""
+    with pytest.raises(SchemaRefused) as refused:
+        after("DROP TABLE nowhere")
+    assert str(refused.value.at("0002_post_end.cql, line 7")) == (
+        "0002_post_end.cql, line 7: DROP TABLE nowhere: there is no such table"
+    )
+
+
+def test_a_name_in_quotes_is_another() -> None:
+    """And the one that was probably meant is told."""
+    with pytest.raises(SchemaRefused, match="There is counts: a name in double quotes keeps its case"):
+        after('DROP TABLE "Counts"')
+
+
+@settings(max_examples=5)
+@given(stories(views=True))
+def test_every_story_leaves_a_schema_that_agrees_with_itself(story: list[Statement]) -> None:
+    """No type is missing, no index or view without its table, whatever was refused on the way."""
+    schema = EMPTY
+    for statement in story:
+        with suppress(SchemaRefused):
+            schema = fold(schema, statement)
+    names = {table.name for table in schema.tables}
+    assert len(names) == len(schema.tables)
+    assert {index.table.strip('"') for index in schema.indexes} <= names
+    assert {view.base.strip('"') for view in schema.views} <= names
+    assert differences(schema, replace(schema)) == ()
