@@ -19,7 +19,7 @@ from cql.introspect import live_schema
 from cql.render import CASSANDRA_5, parse_version
 from cql.statistics import Statistics, read_statistics
 from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic, Reading, message_traffic, queue_traffic
-from model.advice import QueueAdvice, QueueSettings, Traffic, advise_queue, history_window_days
+from model.advice import DAY, QueueAdvice, QueueSettings, Traffic, advise_queue, history_window_days
 from model.catalog import MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
 from model.compaction_advice import CompactionAdvice, TrialResult, choose
 from model.errors import MailmendError, SchemaMismatch
@@ -28,6 +28,9 @@ from repair.findings import Progress
 
 WATCHED: Final = ("imapuidtable", "messageidtable", "messagev3", ENQUEUED, "deletedmailsv2")
 """The tables whose statistics are read, as far as they exist."""
+
+SHORT_HISTORY_SECONDS: Final = 60 * DAY
+"""Two windows of the message tables: below it compaction by time has nothing to keep apart."""
 
 OpenNode = Callable[[], AbstractContextManager[TrialNode]]
 
@@ -165,5 +168,9 @@ def _cautions(queue: QueueTraffic | None, messages: MessageTables) -> list[str]:
         cautions.append(
             "All rows were written within a short time (a restore or a migration): the births of the messages stood "
             "for the write times, and no change of flags is known. The trial then favours twcs."
+        )
+    if messages.results and messages.sample and messages.sample.history_seconds < SHORT_HISTORY_SECONDS:
+        cautions.append(
+            "The copied rows span less than two windows of 30 days: what twcs costs shows only over a longer history."
         )
     return cautions

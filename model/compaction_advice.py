@@ -119,7 +119,20 @@ def choose(
     too_small = len(left) > 1
     if too_small:
         why.append(_equal_sentence(names, present))
+    why += _price(chosen, results)
     return CompactionAdvice(chosen, present, too_small, tuple(why))
+
+
+def _price(chosen: CompactionChoice, results: Sequence[TrialResult]) -> list[str]:
+    """What merging costs in writing, which the rule leaves out of account: reads are what users wait for."""
+    rewritten = {one.choice: one.rewritten_bytes for one in results}
+    least = min(results, key=lambda one: one.rewritten_bytes).choice
+    if rewritten[chosen] <= rewritten[least] * 2:
+        return []
+    spelled = (
+        f"{chosen.value} wrote {rewritten[chosen] / MIB:.0f} MiB again, {least.value} {rewritten[least] / MIB:.0f}"
+    )
+    return [f"It is paid for in writing: until all had settled {spelled} MiB."]
 
 
 def _narrowed(results: list[TrialResult], measure: Measure) -> tuple[list[TrialResult], str]:

@@ -15,6 +15,7 @@ from admin.progress import Silent
 from admin.sampling import draw_sample
 from admin.trial import Trial
 from admin.trial_node import PREFIX, given_node, remove, started_node, sweep
+from cql.contact import Contact
 from cql.introspect import live_schema
 from cql.nodes import ask_every_node, sstables_of, traced
 from cql.session import CassandraCluster, connect
@@ -26,7 +27,7 @@ from repair.clock import SystemClock
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.histories import histories
 from tests.support.keyspaces import MAIL, created, dropped
-from tests.support.servers import CassandraServer
+from tests.support.servers import CassandraServer, ThreeNodes
 
 pytestmark = pytest.mark.cassandra
 
@@ -255,6 +256,20 @@ def test_every_figure_is_told_by_cassandra_4_1_too(cassandra41: CassandraServer)
     assert found.notes == ()
     assert found.hint_window_seconds == 3 * 3_600
     assert all(getattr(found.tables["roles"], view.figure) is not None for view in VIEWS)
+
+
+@pytest.mark.slow
+def test_each_of_three_nodes_tells_of_itself(three_nodes: ThreeNodes) -> None:
+    """A figure of the cluster is made of all of theirs."""
+    ask = "SELECT release_version, rpc_address FROM system.local"
+    with connect(Contact(three_nodes.hosts, three_nodes.port, three_nodes.local_dc)) as ring:
+        answers = ask_every_node(ring, ask)
+        assert sorted(answer.node for answer in answers) == sorted(three_nodes.hosts)
+        assert {str(answer.rows[0]["rpc_address"]) for answer in answers} == set(three_nodes.hosts)
+
+        found = read_statistics(partial(ask_every_node, ring), "system_auth", ["roles"])
+        assert (found.nodes_up, found.nodes_heard) == (3, 3)
+        assert found.notes == ()
 
 
 class TestNode:

@@ -1,8 +1,11 @@
 """The choice among compactions: the stated rule, its tolerances, and what it says of itself."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.advice import MIB
 from model.catalog import CompactionChoice
 from model.compaction_advice import MEASURES, ReadCost, TrialResult, choose
 
@@ -87,6 +90,19 @@ class TestRule:
         assert advice.choice is UNIFIED
         assert advice.change
         assert advice.why == ("By SSTables per read unified wins: twcs 24.00, unified 2.00, leveled 4.00.",)
+
+    def test_what_reads_cheaply_and_writes_dearly_says_so(self) -> None:
+        """The rule is about reads; the price stands beside it."""
+        dear = replace(result(UNIFIED, 2), rewritten_bytes=275 * MIB)
+        cheap = replace(result(TWCS, 24), rewritten_bytes=10 * MIB)
+
+        advice = choose([cheap, dear], TWCS, ALL)
+
+        assert advice.choice is UNIFIED
+        assert advice.why[-1] == (
+            "It is paid for in writing: until all had settled unified wrote 275 MiB again, twcs 10 MiB."
+        )
+        assert not any("paid for" in why for why in choose([cheap], TWCS, ALL).why)
 
     def test_among_equals_the_faster_one_wins(self) -> None:
         """By its 99th percentile."""
