@@ -32,6 +32,8 @@ _IMAGE = "cassandra:5.0"
 _CQL_PORT = 9042
 # System tables are not forced to disk: tables are created three times faster, and only a crash would tell.
 _FAST_DDL = {"cassandra.unsafesystem": "true"}
+# Off by default; without them the fold of views would be compared with nothing.
+_VIEWS = {"materialized_views_enabled": True}
 # The first compiler only: a node of a short life is up for half of the processor time.
 _SHORT_LIFE = ("-XX:TieredStopAtLevel=1",)
 _DOCKER_SECONDS_MAX = 20
@@ -90,7 +92,7 @@ def one_node() -> Iterator[CassandraServer]:
         with _container() as server:
             yield server
     else:
-        with local_node(Wishes(properties=_FAST_DDL)) as server:
+        with local_node(Wishes(properties=_FAST_DDL, yaml=_VIEWS)) as server:
             yield server
 
 
