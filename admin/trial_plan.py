@@ -27,6 +27,10 @@ SCALED: Final[Mapping[CompactionChoice, Mapping[str, str]]] = {
 }
 """A sample is small: with SSTables of full size it would all lie in one, and no level would ever form."""
 
+ROWS_OPENED_MAX: Final = 40_000
+MAILBOXES_MIN: Final = 20
+"""How many rows all opened mailboxes may have together, and how many are opened however large they are."""
+
 Event = tuple[int, int, bool]
 """When (microseconds since 1970), which message of the sample, and whether it is a change of an added one."""
 
@@ -74,10 +78,14 @@ _UNTOUCHED: Final = {name: False for name in CHANGED if name.startswith("flag")}
 
 
 def reads_of(messages: Sequence[SampledMessage], reads: int) -> tuple[list[Read], list[Read]]:
-    """Mailboxes to open and messages to look up, spread over the whole sample; read again where there are too few."""
+    """Mailboxes to open and messages to look up, spread over the whole sample; read again where there are too few.
+
+    Of large mailboxes fewer are opened: what this process takes to read their rows is not what is measured.
+    """
     mailboxes = list(dict.fromkeys(one.cells[_MAILBOX] for one in messages))
     ids = list(dict.fromkeys(one.cells[_MESSAGE] for one in messages))
-    opened = [Read(MESSAGE_ID, (one,)) for one in spread(mailboxes, reads)]
+    fitting = ROWS_OPENED_MAX * len(mailboxes) // max(1, len(messages))
+    opened = [Read(MESSAGE_ID, (one,)) for one in spread(mailboxes, min(reads, max(MAILBOXES_MIN, fitting)))]
     return opened, [Read(IMAP_UID, (one,)) for one in spread(ids, reads)]
 
 

@@ -104,6 +104,16 @@ class TestReads:
         assert len({read.key for read in opened}) == 2
         assert len({read.key for read in looked_up}) == 10
 
+    def test_of_large_mailboxes_fewer_are_opened(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Two mailboxes of 25: 750 rows are 30 of them; 20 are opened at least, unless fewer are asked for."""
+        monkeypatch.setattr("admin.trial_plan.ROWS_OPENED_MAX", 750)
+        opened, looked_up = reads_of(sampled(50), 200)
+        assert (len(opened), len(looked_up)) == (30, 200)
+
+        monkeypatch.setattr("admin.trial_plan.ROWS_OPENED_MAX", 1)
+        assert len(reads_of(sampled(50), 200)[0]) == 20
+        assert len(reads_of(sampled(50), 5)[0]) == 5
+
     @given(st.lists(st.integers(), unique=True, min_size=1, max_size=50), st.integers(1, 60))
     def test_what_is_spread_is_as_many_as_asked_for(self, items: list[int], count: int) -> None:
         """And none twice while there are others."""
