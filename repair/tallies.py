@@ -2,23 +2,29 @@
 
 A truth is not keyed by its group, so its rows are found through the mirror's rows of the group, and through what the
 scan saw besides (truths that are not projected). What a look keeps is small, however large the group: the counters, the
-sums, and a digest by which two looks are compared.
+sums, and a digest by which two looks are compared. The mirror's rows of a large group are joined with its truths from
+disk, part by part.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from model.errors import MailmendError
-from model.operations import Level, Read, Seen
+from model.operations import Level, Read, Scan, Seen
 from model.projections import Counts, Family
 from model.table import Key, Row
 from repair.findings import Errand
 from repair.images import key_text
 from repair.pace import Pace
 from repair.ports import Tables
+from repair.records import Forms, Packed, packing, projection_columns, unpacked_key
+from repair.spill import Record, Spill, Workshop
+
+ROWS_MAX = 50_000
+"""Mirror rows of one group that are held in memory; those of a larger group go through files."""
 
 _READS_AT_ONCE = 500
 
@@ -68,6 +74,10 @@ class Tallies:
     errand: Errand
     pace: Pace
     beside: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
+    _forms: Forms = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_forms", Forms(self.family, accept_torn=self.errand.accept_torn))
 
     def look(self, group: Key) -> Tally:
         """Look at one group: its counters first, then the mirror, the truth last; its generators before and after.
@@ -77,9 +87,7 @@ class Tallies:
         """
         before = self._generated(group)
         row = next(iter(self.mail.read(Read(self.counts.table, group))), None)
-        mirrored = {self.family.mirror.table.key_of(seen.row): seen.row for seen in self._mirror_rows(group)}
-        leads = [*map(self._lead_of, mirrored.values()), *self.beside.get(group, ())]
-        tally = self._sum(group, row, mirrored, dict.fromkeys(lead for lead in leads if None not in lead))
+        tally = self._sum(group, row, self._parts(group))
         return replace(tally, digest=tally.digest + before + self._generated(group))
 
     def _generated(self, group: Key) -> bytes:
@@ -87,18 +95,57 @@ class Tallies:
         answers = self.mail.read_all([Read(table, group) for table in self.counts.generators])
         return repr([sorted(seen.row.items(), key=str) for answer in answers for seen in _known(answer)]).encode()
 
-    def _sum(self, group: Key, row: Seen | None, mirrored: dict[Key, Row], leads: Iterable[Key]) -> Tally:
+    def _sum(self, group: Key, row: Seen | None, parts: Iterable[Sequence[Record]]) -> Tally:
         names = [name for name, _ in self.counts.counters]
         sure, uncertain = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-        digest, agree = blake2b(digest_size=16), True
-        for truth, has_content in self._truths(group, leads):
-            doubtful = not has_content or not (self.errand.accept_torn or self.family.mirror.whole(truth.row))
-            shown = mirrored.pop(self.family.mirror.key_of(truth.row), None)
-            agree = agree and (doubtful if shown is None else self.family.mirror.agree(truth.row, shown))
-            for name, delta in self.counts.deltas_of(truth.row).items():
-                (uncertain if doubtful else sure)[name] += delta
-            digest.update(_mark(self.family.truth.key_of(truth.row), truth, doubtful=doubtful))
-        return Tally(row, sure, uncertain, agree and not mirrored, digest.digest())
+        digest, settled = blake2b(digest_size=16), True
+        for part in parts:
+            mirrored = {record[1]: record[2] for record in part if len(record) > 1}
+            for truth, has_content in self._truths(group, self._leads(part)):
+                doubtful = not has_content or not (self.errand.accept_torn or self.family.mirror.whole(truth.row))
+                settled = self._agrees(truth.row, mirrored, doubtful=doubtful) and settled
+                for name, delta in self.counts.deltas_of(truth.row).items():
+                    (uncertain if doubtful else sure)[name] += delta
+                digest.update(_mark(self.family.truth.key_of(truth.row), truth, doubtful=doubtful))
+            settled = settled and not mirrored
+        return Tally(row, sure, uncertain, settled, digest.digest())
+
+    def _agrees(self, truth: Row, mirrored: dict[Packed, bytes], *, doubtful: bool) -> bool:
+        """Whether the mirror says the same, or says nothing of a truth in doubt; what was compared is taken out."""
+        record = self._forms.truth(truth)
+        shown = mirrored.pop(record.place, None)
+        return doubtful if shown is None else shown == record.fingerprint
+
+    def _leads(self, part: Iterable[Record]) -> list[Key]:
+        """The truth's partitions that a part's records name; a half-written row names none."""
+        packed = dict.fromkeys(record[0] for record in part if None not in record[0])
+        return [unpacked_key(self.family.truth.partition, lead) for lead in packed]
+
+    def _parts(self, group: Key) -> Iterator[Sequence[Record]]:
+        """What the mirror shows of the group, and the truths that the scan saw besides: by what leads to the truth."""
+        records = chain(self._mirror_records(group), self._beside_records(group))
+        first = list(islice(records, ROWS_MAX + 1))
+        if len(first) <= ROWS_MAX:
+            yield first
+            return
+        with Workshop() as workshop:
+            spill = Spill(workshop, "group")
+            for record in chain(first, records):
+                spill.add(record)
+            first.clear()
+            yield from spill.parts()
+
+    def _mirror_records(self, group: Key) -> Iterator[Record]:
+        """The mirror's rows of a group, whose key must be the mirror's partition: lead, place, fingerprint."""
+        mirror = self.family.mirror
+        lead_of = packing(self._lead_columns)
+        for row in self.mail.scan(Scan(mirror.table, projection_columns(mirror), Level.QUORUM, under=group)):
+            yield (lead_of(row), *self._forms.mirror(row))
+
+    def _beside_records(self, group: Key) -> Iterator[Record]:
+        names = [column.name for column in self.family.truth.partition]
+        pack = packing(names)
+        return ((pack(dict(zip(names, lead, strict=True))),) for lead in self.beside.get(group, ()))
 
     def _truths(self, group: Key, leads: Iterable[Key]) -> Iterator[tuple[Seen, bool]]:
         """The group's truth rows, each with whether its content stands; partition by partition in a fixed order."""
@@ -118,14 +165,11 @@ class Tallies:
         reads = [Read(content.table, content.key_of(self.family.truth.key_row(lead))) for lead in leads]
         return [bool(_known(answer)) for answer in self.mail.read_all(reads)]
 
-    def _mirror_rows(self, group: Key) -> Sequence[Seen]:
-        """The mirror's rows of a group: its key must be the mirror's partition."""
-        return self.mail.read(Read(self.family.mirror.table, group))
-
-    def _lead_of(self, mirrored: Row) -> Key:
-        """The truth's partition, as the mirror's row names it."""
+    @property
+    def _lead_columns(self) -> list[str]:
+        """The mirror's own names for the truth's partition."""
         theirs = {truth: own for own, truth in (*self.family.mirror.renamed, *self.family.mirror.key)}
-        return tuple(mirrored.get(theirs.get(column.name, column.name)) for column in self.family.truth.partition)
+        return [theirs.get(column.name, column.name) for column in self.family.truth.partition]
 
 
 def _known(answer: Sequence[Seen] | MailmendError) -> Sequence[Seen]:

@@ -1,6 +1,7 @@
 """One look at a mailbox's counters: as a plain sum over its truth rows would have it, and comparable with the next."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -8,8 +9,10 @@ from hypothesis import strategies as st
 
 from model.catalog import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import TimedOut
-from model.operations import Change, Count, Put, Read
+from model.operations import Change, Count, Put, Read, Scan
+from repair import tallies
 from repair.pace import Pace
+from repair.spill import Spill
 from repair.tallies import Tallies, Tally
 from tests.support.clock import START, uuid_at
 from tests.support.repairing import MAILBOX, World, message, mirror_row, place, truth_row
@@ -50,8 +53,7 @@ def look(world: World, letters: int = 7, *, accept_torn: bool = False) -> Tally:
     """A look that knows every truth, projected or not, as a scan would tell it."""
     beside = {(MAILBOX,): tuple((message(number),) for number in range(1, letters + 1))}
     pace = Pace(None, world.clock)
-    tallies = Tallies(world.mail, MESSAGES, COUNTS, world.errand(accept_torn=accept_torn), pace, beside)
-    return tallies.look((MAILBOX,))
+    return Tallies(world.mail, MESSAGES, COUNTS, world.errand(accept_torn=accept_torn), pace, beside).look((MAILBOX,))
 
 
 @given(LETTERS, st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)), st.booleans())
@@ -67,6 +69,28 @@ def test_a_look_sums_as_one_would_by_hand(
     assert tally.uncertain == {"count": len(open_), "unseen": sum(not one.seen for one in open_)}
     assert tuple(tally.counters.values()) == (counters or (0, 0))
     assert tally.settled == all(one.projected for one in sure)
+
+
+@given(LETTERS, st.sets(st.integers(1, 9)), st.sets(st.integers(1, 9)), st.integers(0, 3))
+def test_a_large_mailbox_is_summed_from_files_as_from_memory(
+    letters: list[Letter], stale: set[int], twice: set[int], most: int
+) -> None:
+    """Stale rows, half rows and copies within the mailbox among them; two looks are the same in either way."""
+    world = mailbox_of(letters, (1, 1))
+    for number in stale:
+        world.put(MESSAGE_ID, mirror_row(truth_row(number, uid=number + 20)))
+        world.put(MESSAGE_ID, {"mailboxid": MAILBOX, "uid": number + 40, "flagseen": True})
+    for number in twice:
+        world.message(truth_row(number, uid=number + 60))
+    held = look(world)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tallies, "ROWS_MAX", most)
+        patched.setattr(tallies, "Spill", partial(Spill, part_bytes_max=300))
+        spilled, again = look(world), look(world)
+
+    assert (spilled.sure, spilled.uncertain, spilled.settled) == (held.sure, held.uncertain, held.settled)
+    assert spilled.same_as(again)
 
 
 @given(LETTERS)
@@ -123,7 +147,7 @@ def test_only_the_mailboxs_own_rows_are_counted() -> None:
 def test_a_look_that_is_not_whole_is_none(table: object) -> None:
     """Half of the truths would be counted as all of them."""
     world = mailbox_of([Letter(), Letter()])
-    world.fail_in_mail(lambda one: isinstance(one, Read) and one.table is table)
+    world.fail_in_mail(lambda one: isinstance(one, Read | Scan) and one.table is table)
 
     with pytest.raises(TimedOut):
         look(world)
