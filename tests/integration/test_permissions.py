@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ from repair.writer import MessageStore, WriterSettings
 from spark_repair.connector import Source
 from spark_repair.failures import translated
 from tests.support.commands import CommandLine, Ended
-from tests.support.guarded import GuardedNode, impostor
+from tests.support.guarded import SUPERUSER, GuardedNode, impostor
 from tests.support.keyspaces import MAIL, created, dropped
 from tests.support.mail_states import QUIET, MailKeyspace
 from tests.support.roles import may_read, may_write, permitted, refused
@@ -40,8 +40,10 @@ TO_INBOX = ("--user", "ann", "--mailbox", "INBOX")
 QUICK = ("--engine", "local", "--delay", "0")
 LETTER = "From ann Thu Jan  1 00:00:00 2026\nSubject: one\n\nhello\n\n"
 
+AS_SUPERUSER = {"MAILMEND_USERNAME": SUPERUSER, "MAILMEND_PASSWORD": SUPERUSER}
 LOOKING = (
     ("plan",),
+    ("plan", "--from-model"),
     ("verify",),
     ("history",),
     ("lint", "--live"),
@@ -79,7 +81,8 @@ class Granted:
     def shell(self, home: Path, role: str, **environment: str) -> CommandLine:
         """The shell of somebody who has the role."""
         names = {"MAILMEND_KEYSPACE": KEYSPACE, "MAILMEND_LEDGER_KEYSPACE": LEDGER}
-        return self.node.shell(home, f"mailmend_{role}", PASSWORD, **names, **QUIET, **environment)
+        shell = self.node.shell(home, f"mailmend_{role}", PASSWORD, **names, **QUIET)
+        return replace(shell, environment={**shell.environment, **environment})
 
 
 @pytest.fixture(scope="module")
@@ -399,6 +402,24 @@ def test_the_nodes_names_are_checked_on_demand(granted: Granted, tmp_path: Path)
             ended = mailmend("check", *QUICK, "--tls-hostnames", "--port", str(port))
 
         assert (ended.code, said in ended.err) == (4, True), ended.err
+
+
+def test_a_table_that_a_new_version_brings_is_made_by_the_same_script(granted: Granted, tmp_path: Path) -> None:
+    """Nobody but the migrator creates anything: the command says so, --check prints what makes it and grants it."""
+    mailmend = granted.shell(tmp_path, "repairer")
+    check = ("schema", "grants", "--role", "repairer", "--role", "loader", "--check")
+    granted.superuser.session.execute(f"DROP TABLE {LEDGER}.repair_lag")
+
+    said_what_is_missing(mailmend("repair", "lags", "--delay", "0"), "mailmend_repairer", f"all tables in {LEDGER}")
+    found = granted.shell(tmp_path, "dba", **AS_SUPERUSER)(*check, "--json")
+    assert found.code == 1, found.err
+    assert [text.split("(")[0] for text in found.json["creations"]] == [
+        f"CREATE TABLE IF NOT EXISTS {LEDGER}.repair_lag "
+    ]
+    for script in (found.json["creations"], *(role["mend"] for role in found.json["roles"])):
+        run_as_cqlsh(granted.superuser, "\n".join(script))
+    assert granted.shell(tmp_path, "dba", **AS_SUPERUSER)(*check).code == 0
+    assert mailmend("repair", "lags", "--delay", "0").code == 0
 
 
 @contextmanager

@@ -82,11 +82,14 @@ def _script_json(script: Script) -> dict[str, Any]:
     }
 
 
-def show_comparisons(keyspaces: Keyspaces, found: Sequence[tuple[Role, Comparison]], *, as_json: bool) -> int:
-    """Print how far each role is from what it needs, and what mends it."""
+def show_comparisons(
+    keyspaces: Keyspaces, creations: Sequence[str], found: Sequence[tuple[Role, Comparison]], *, as_json: bool
+) -> int:
+    """Print how far each role is from what it needs, and what mends it: tables of the ledger first, then grants."""
     code = int(ExitCode.FINE if all(one.agrees for _, one in found) else ExitCode.DRIFT)
     if as_json:
-        write_json(_head(keyspaces) | {"roles": [_comparison_json(role, one) for role, one in found], "exit": code})
+        told = [_comparison_json(role, one) for role, one in found]
+        write_json(_head(keyspaces) | {"creations": list(creations), "roles": told, "exit": code})
         return code
     console = stdout_console()
     rows = [row for _, one in found for row in _rows(one)]
@@ -95,6 +98,7 @@ def show_comparisons(keyspaces: Keyspaces, found: Sequence[tuple[Role, Compariso
     for role, one in found:
         if one.agrees:
             console.print(f"{one.holding.name} has what it needs for {role.purpose}, and nothing else.", soft_wrap=True)
+    sys.stdout.writelines(f"{text}\n\n" for text in creations)
     sys.stdout.writelines(f"{line}\n" for _, one in found for line in mending(one))
     return code
 

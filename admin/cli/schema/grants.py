@@ -72,11 +72,12 @@ def grants(
     with open_place(connection) as place:
         keyspaces = _live(place, ledger_too=revoke)
         wanted = named or tuple(role for role in ROLES.values() if has_work(role, keyspaces))
-        if check:
-            return show_comparisons(keyspaces, _compared(place, wanted, keyspaces, name_prefix), as_json=as_json)
         creations = () if revoke else ledger_steps(place.cluster, keyspaces.ledger, keyspaces.mail)
+        first = [step.cql for step in creations]
+        if check:
+            return show_comparisons(keyspaces, first, _compared(place, wanted, keyspaces, name_prefix), as_json=as_json)
     scripts = _scripts(wanted, keyspaces, name_prefix, revoke=revoke, roles=with_create_role)
-    return show_scripts(keyspaces, [step.cql for step in creations], scripts, as_json=as_json)
+    return show_scripts(keyspaces, first, scripts, as_json=as_json)
 
 
 def _scripts(wanted: Sequence[Role], keyspaces: Keyspaces, prefix: str, *, revoke: bool, roles: bool) -> list[Script]:
