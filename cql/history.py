@@ -141,8 +141,10 @@ class History:
             "attempt": attempt,
             "cql": cql,
             "startedat": entry.started_at,
+            "endedat": None,  # what an attempt before it has met is forgotten
+            "error": None,
         }
-        self.rows.write(Put(SCHEMA_STATEMENT, row))
+        self.rows.write(Put(SCHEMA_STATEMENT, row, clear=True))
         return entry
 
     def done(self, entry: StatementEntry) -> StatementEntry:

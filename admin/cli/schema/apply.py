@@ -65,6 +65,7 @@ def _show_plan(place: Place, order: Order, *, as_json: bool) -> None:
     rollout = plan_rollout(place.cluster, past_of(history_of(place)), order)
     script, sizes = script_of(place.cluster, order), sizes_for(place, rollout)
     if as_json:
-        write_json(rollout_json(rollout, script, sizes) | {"statements": statements_of(rollout, script)})
+        shown = rollout_json(rollout, script, sizes)
+        write_json(shown | {"statements": statements_of(rollout, script), "exit": int(ExitCode.FINE)})
     else:
         show_rollout(rollout, script, sizes)

@@ -165,6 +165,12 @@ def test_a_refused_statement_is_written_down_and_can_be_mended() -> None:
     with pytest.raises(HistoryMismatch, match=r"0002_pre_labels\.cql: its checksum is"):
         stage.apply(folder({**SHOP, NAMES[1]: labels.replace("ADD label", "ADD tag")}))
     mended = folder({**SHOP, NAMES[1]: labels.replace("CREATE INDEX by_label ON orders (label);\n", "")})
+    stage.server.refuses, stage.server.silent_at = None, "INSERT"
+    with pytest.raises(CannotReach):
+        stage.apply(mended)
+    begun = stage.history().statements(2)[1]
+    assert (begun.state, begun.error, begun.ended_at) == (Step.BEGUN, "", None), "what was refused is forgotten"
+    stage.server.silent_at = None
     stage.apply(mended, "bob")
     assert [one.state for one in stage.history().entries()] == [State.APPLIED] * 4
     assert stage.history().entries()[1].chain == mended[1].chain
