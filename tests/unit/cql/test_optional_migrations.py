@@ -1,0 +1,96 @@
+"""An upgrade note carried out: only what is left of it, under the lease, and from any kill the same command goes on."""
+
+import pytest
+
+from cql.optional_migrations import run_optional
+from model.errors import LeaseHeld, SchemaDisagreement, WrongUse
+from model.generations import JAMES_3_9
+from model.schema import Schema
+from model.upgrade_notes import optional_migration
+from tests.support.migration_twin import KEYSPACE, OLD_VERSION, Killed, Stage
+from tests.support.schemas import columns_of, served, with_columns
+
+SAVE_DATE = optional_migration("save-date")
+WHOLE = served(JAMES_3_9.schema, made_here=True)
+BOTH = [
+    f"ALTER TABLE {KEYSPACE}.messageIdTable ADD save_date timestamp;",
+    f"ALTER TABLE {KEYSPACE}.imapUidTable ADD save_date timestamp;",
+]
+
+
+def unfollowed(*tables: str) -> Schema:
+    """A keyspace in which these tables lack the column."""
+    schema = WHOLE
+    for table in tables:
+        schema = with_columns(schema, table, [one for one in columns_of(schema, table) if one.name != "save_date"])
+    return schema
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """A keyspace whose operator never followed the note."""
+    return Stage(shop=unfollowed("imapuidtable", "messageidtable"))
+
+
+def test_what_is_left_of_it_is_run_and_nothing_a_second_time(stage: Stage) -> None:
+    """Both tables, then none."""
+    assert list(run_optional(stage.means(), KEYSPACE, SAVE_DATE)) == BOTH
+    assert run_optional(stage.means(), KEYSPACE, SAVE_DATE) == ()
+    assert stage.server.carried_out == BOTH
+
+
+def test_a_table_that_was_altered_by_hand_is_left_out() -> None:
+    """The other one is not."""
+    stage = Stage(shop=unfollowed("imapuidtable"))
+    assert list(run_optional(stage.means(), KEYSPACE, SAVE_DATE)) == BOTH[1:]
+
+
+def test_whoever_is_killed_at_any_point_leaves_a_way_on() -> None:
+    """At every point once: the next one ends it, no statement is refused, none is sent twice after it took effect."""
+    killed = 0
+    for point in range(1, 100):
+        # Given an applier who dies at that point
+        stage = Stage(shop=unfollowed("imapuidtable", "messageidtable"))
+        stage.killer.at = point
+        try:
+            run_optional(stage.means(), KEYSPACE, SAVE_DATE)
+        except Killed:
+            killed += 1
+        else:
+            break
+
+        # When the lease has run out and the same command is typed again
+        stage.killer.revive()
+        stage.clock.advance(120)
+        run_optional(stage.means("bob"), KEYSPACE, SAVE_DATE)
+
+        # Then all of it is done, once
+        assert stage.server.carried_out == BOTH, point
+        assert SAVE_DATE.due(stage.server.keyspaces[KEYSPACE]) == ()
+    assert killed > 2 * len(BOTH)
+
+
+def test_while_somebody_else_changes_the_schema_nothing_is_run(stage: Stage) -> None:
+    """The lease is that of every schema change."""
+    means = stage.means("bob")
+    with means.leasing().held(f"schema {KEYSPACE}", "schema apply"), pytest.raises(LeaseHeld, match="schema apply"):
+        run_optional(stage.means("alice"), KEYSPACE, SAVE_DATE)
+    assert stage.server.carried_out == []
+
+
+def test_while_the_nodes_disagree_nothing_is_run(stage: Stage) -> None:
+    """The node that is behind is named."""
+    stage.server.versions["10.0.0.2"] = OLD_VERSION
+    with pytest.raises(SchemaDisagreement, match=r"10\.0\.0\.2"):
+        run_optional(stage.means(), KEYSPACE, SAVE_DATE)
+    assert stage.server.carried_out == []
+
+
+def test_what_the_server_refuses_is_told_and_what_was_done_stands(stage: Stage) -> None:
+    """The second statement is refused; typed again, only that one is left."""
+    stage.server.refuses = "imapUidTable"
+    with pytest.raises(WrongUse, match="the server would not"):
+        run_optional(stage.means(), KEYSPACE, SAVE_DATE)
+    assert stage.server.carried_out == BOTH[:1]
+    stage.server.refuses = None
+    assert list(run_optional(stage.means("alice"), KEYSPACE, SAVE_DATE)) == BOTH[1:]
