@@ -222,7 +222,7 @@ def _between_columns(wanted: Table, found: Table) -> Iterator[Difference]:
             yield Difference(Aspect.UNEXPECTED_COLUMN, wanted.spelling, column.name, found=_column_text(column))
 
 
-_UNTOLD = {"allow_auto_snapshot": "true", "incremental_backups": "true", "memtable": "'default'"}
+_UNTOLD = {"allow_auto_snapshot": "true", "cdc": "false", "incremental_backups": "true", "memtable": "'default'"}
 """Options that a server keeps as null where they are as by default, and tells all the same in a description."""
 
 
