@@ -149,7 +149,7 @@ def test_odd_names_are_folded_described_and_rendered_alike(cluster: CassandraClu
     live, folded = live_schema(cluster, keyspace), fold_all(parsed)
     told = fold_all(parse(_described(cluster, keyspace)))
     assert differences(folded, live) == differences(told, live) == ()
-    assert _remembered(folded) == _remembered(live) == _remembered(told)
+    assert _remembered(folded) == _remembered(live)
     cluster.execute_ddl(f"DROP KEYSPACE {keyspace}")
     _created(cluster, keyspace)
     for text in schema_cql(keyspace, live):
