@@ -37,9 +37,13 @@ ROUNDS: Final = 3
 """How often each is read; the best time counts, since what else this machine does only ever adds to it."""
 
 SETTLE_SECONDS_MAX: Final = 120.0
-TRACES_SECONDS_MAX: Final = 10.0
-"""How long the traces of one batch are waited for: a busy node drops some of them."""
+TRACED_AT_ONCE: Final = 5
+"""A node keeps a thousand steps of traces that wait to be written, and drops the rest: few reads at a time."""
 
+TRACES_SECONDS_MAX: Final = 1.0
+"""How long the traces of so many reads are waited for: a busy node may drop some even so."""
+
+_TRACE_LOOK_SECONDS: Final = 0.05
 _LOOK_SECONDS: Final = 0.25
 _QUIET_LOOKS: Final = 4
 _MIB: Final = 1_048_576
@@ -184,18 +188,17 @@ class Trial:
         from cql.nodes import sstables_of, traced  # noqa: PLC0415 - the driver may be missing where no trial runs
 
         name, cluster = self.keyspace_of(choice), self.node.cluster
-        waiting = [traced(cluster, render(name, read), read.key) for read in reads]
-        deadline = self.clock.micros() + int(TRACES_SECONDS_MAX * MICROS)
         counted: list[int] = []
-        while waiting:
-            looked = [(trace, sstables_of(cluster, trace)) for trace in waiting]
-            found = [sstables for _, sstables in looked if sstables is not None]
-            counted += found
-            self.progress.advance(len(found))
-            waiting = [trace for trace, sstables in looked if sstables is None]
-            if waiting and self.clock.micros() >= deadline:
-                break
-            self.clock.sleep(_LOOK_SECONDS if waiting else 0.0)
+        for start in range(0, len(reads), TRACED_AT_ONCE):
+            batch = reads[start : start + TRACED_AT_ONCE]
+            waiting = [traced(cluster, render(name, read), read.key) for read in batch]
+            deadline = self.clock.micros() + int(TRACES_SECONDS_MAX * MICROS)
+            while waiting and self.clock.micros() < deadline:
+                looked = [(trace, sstables_of(cluster, trace)) for trace in waiting]
+                counted += [sstables for _, sstables in looked if sstables is not None]
+                waiting = [trace for trace, sstables in looked if sstables is None]
+                self.clock.sleep(_TRACE_LOOK_SECONDS if waiting else 0.0)
+            self.progress.advance(len(batch))
         return counted
 
     def _tables(self, choice: CompactionChoice) -> "Keyspace":

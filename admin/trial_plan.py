@@ -112,6 +112,7 @@ def read_cost(sstables: Sequence[int], micros: Sequence[int]) -> ReadCost:
         sstables_max=max(sstables, default=0),
         p50_ms=percentile(micros, 0.5) / 1000,
         p99_ms=percentile(micros, _LAST) / 1000,
+        traced=len(sstables),
     )
 
 

@@ -15,13 +15,19 @@ from model.catalog import CompactionChoice
 
 @dataclass(frozen=True, slots=True)
 class ReadCost:
-    """What one kind of read cost: the SSTables that it took rows from, and its time as the client saw it."""
+    """What one kind of read cost: the SSTables that it took rows from, and its time as the client saw it.
+
+    Attributes:
+        reads: how many were timed.
+        traced: of how many the SSTables are known; the node drops traces when it is busy.
+    """
 
     reads: int
     sstables_mean: float
     sstables_max: int
     p50_ms: float
     p99_ms: float
+    traced: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,10 @@ def choose(
     """
     left = [one for one in results if one.choice in served]
     why = [f"{one.choice.value} is out: this server does not know it." for one in results if one.choice not in served]
-    for measure in MEASURES:
+    told = all(cost.traced for one in left for cost in (one.mailbox, one.message))
+    if not told:
+        why.append("SSTables per read do not count here: of some reads the node kept no trace at all.")
+    for measure in MEASURES if told else MEASURES[1:]:
         if len(left) > 1:
             left, sentence = _narrowed(left, measure)
             why.append(sentence)

@@ -144,6 +144,6 @@ class TestReads:
         """From microseconds, and the SSTables of those reads whose trace was kept."""
         cost = read_cost([1, 2, 3], [1_000] * 99 + [9_000])
 
-        assert (cost.reads, cost.sstables_mean, cost.sstables_max) == (100, 2.0, 3)
+        assert (cost.reads, cost.traced, cost.sstables_mean, cost.sstables_max) == (100, 3, 2.0, 3)
         assert (cost.p50_ms, cost.p99_ms) == (1.0, 1.0)
-        assert read_cost([], []).p99_ms == 0
+        assert read_cost([], []).p99_ms == read_cost([], []).traced == 0

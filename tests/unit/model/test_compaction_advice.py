@@ -134,6 +134,16 @@ class TestRule:
         assert advice.choice is UNIFIED
         assert advice.change
 
+    def test_sstables_that_nobody_counted_are_no_reason(self) -> None:
+        """A choice whose traces were lost would read from none at all, and win."""
+        lost = replace(result(TWCS, 0, 9), mailbox=ReadCost(100, 0.0, 0, 1.0, 4.5, traced=0))
+
+        advice = choose([lost, result(UNIFIED, 2, 2)], TWCS, ALL)
+
+        assert advice.choice is UNIFIED
+        assert advice.why[0] == "SSTables per read do not count here: of some reads the node kept no trace at all."
+        assert not any("By SSTables" in why for why in advice.why)
+
     def test_an_older_server_is_not_advised_what_it_does_not_know(self) -> None:
         """Unified needs Cassandra 5.0, and the reason says that it is out."""
         advice = choose([result(TWCS, 24), result(UNIFIED, 1), result(LEVELED, 2)], TWCS, ALL - {UNIFIED})
