@@ -44,6 +44,7 @@ _ORDER = (Kind.PARTITION, Kind.CLUSTERING, Kind.STATIC, Kind.REGULAR)
 _NOT_OPTIONS = frozenset(
     {"keyspace_name", "table_name", "view_name", "id", "flags", "comment", "compaction", "extensions", "base_table_id"}
     | {"base_table_name", "include_all_columns", "where_clause"}
+    | {"dclocal_read_repair_chance", "read_repair_chance"}  # kept from 3.x; since 4.0 nobody can set them
 )
 
 
