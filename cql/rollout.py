@@ -18,6 +18,7 @@ from cql.render import parse_version
 from cql.replication import Replication
 from cql.scripts import Script
 from model.catalog import SCHEMA, CompactionChoice, compacted
+from model.errors import WrongUse
 from model.generations import holds_mail, was_made_here
 from model.migration_plan import MigrationPlan, Past, Wish, decide, declared_by
 from model.migrations import Migration, Phase
@@ -31,6 +32,7 @@ class Order:
     Attributes:
         ours: whether these are the migrations that come with mailmend; anybody else's know nothing of James.
         replication: for a keyspace that does not exist yet.
+        creates: whether such a keyspace is created at all: a mistyped name must not become a keyspace.
         compaction: of the big message tables, where our migrations create them.
         complete: also create what mailmend needs and a keyspace of James lacks.
         to, phase: how far to go; see `model.migration_plan.Wish`.
@@ -40,6 +42,7 @@ class Order:
     migrations: tuple[Migration, ...]
     ours: bool
     replication: Replication = ONE_COPY
+    creates: bool = True
     compaction: CompactionChoice = CompactionChoice.TWCS
     complete: bool = False
     to: int | None = None
@@ -112,7 +115,8 @@ def plan_rollout(server: SchemaServer, past: Past, order: Order) -> Rollout:
     Raises:
         HistoryMismatch: the migrations are not those that were applied.
         BadMigration: a pending statement would be refused.
-        WrongUse: the server is too old for the compaction, or there is no migration of the number that is wished for.
+        WrongUse: the server is too old for the compaction, there is no migration of the number that is wished for, or
+            there is no such keyspace.
     """
     live = live_schema(server, order.keyspace)
     if order.ours and not past.entries and holds_mail(live) and not was_made_here(live):
@@ -122,14 +126,25 @@ def plan_rollout(server: SchemaServer, past: Past, order: Order) -> Rollout:
     script = script_of(server, order)
     for one in plan.statements:
         script.shown(one.migration, one.position)  # what this server lacks is told before anything is run
-    create = None if keyspace_exists(server, order.keyspace) else keyspace_step(order.keyspace, order.replication)
-    return Rollout(create, plan, _besides(server, order, plan, live) if order.ours else ())
+    return Rollout(_creation(server, order), plan, _besides(server, order, plan, live) if order.ours else ())
 
 
 def script_of(server: SchemaServer, order: Order) -> Script:
     """How the statements are spelled for this server."""
     choice = order.compaction if order.ours else None
     return Script(order.keyspace, parse_version(server.release_version), choice)
+
+
+def _creation(server: SchemaServer, order: Order) -> Step | None:
+    """What creates the keyspace, where it does not exist."""
+    if keyspace_exists(server, order.keyspace):
+        return None
+    if order.creates:
+        return keyspace_step(order.keyspace, order.replication)
+    raise WrongUse(
+        f"keyspace {order.keyspace!r} does not exist",
+        mend="Name another with --keyspace; or, to create it, say how: --replication dc1=3, or --replication-factor 3.",
+    )
 
 
 def _left_alone(server: SchemaServer, order: Order, live: Schema) -> Rollout:

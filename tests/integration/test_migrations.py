@@ -34,6 +34,7 @@ pytestmark = pytest.mark.cassandra
 
 NAMES = list(SHOP)
 STATEMENTS = sum(len(one.statements) for one in folder())
+ONE_COPY = {f"MAILMEND_SCHEMA_{command}_REPLICATION_FACTOR": "1" for command in ("PLAN", "APPLY")}
 EMPTY = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
 
 
@@ -66,7 +67,7 @@ def keyspace(cassandra: CassandraServer, cluster: CassandraCluster) -> Iterator[
 def mailmend(cassandra: CassandraServer, keyspace: str, ledger: str, tmp_path: Path) -> CommandLine:
     """A shell that knows the cluster, the keyspace and the ledger."""
     names = {"MAILMEND_KEYSPACE": keyspace, "MAILMEND_LEDGER_KEYSPACE": ledger}
-    return command_line(tmp_path, cassandra, **names)
+    return command_line(tmp_path, cassandra, **names, **ONE_COPY)
 
 
 @pytest.fixture

@@ -30,11 +30,13 @@ def order_of(connection: ConnectionSettings, options: Mapping[str, Any]) -> Orde
         WrongUse: options exclude each other.
     """
     folder: Path | None = options["migrations"]
+    replication = replication_of(options)
     return Order(
         connection.keyspace,
         migrations_in(folder),
         ours=folder is None,
-        replication=replication_of(options) or ONE_COPY,
+        replication=replication or ONE_COPY,
+        creates=folder is None or replication is not None,
         compaction=CompactionChoice(options["compaction"]),
         complete=options["complete"],
         to=options["to"],

@@ -57,7 +57,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
 @pytest.fixture
 def mailmend(tmp_path: Path) -> CommandLine:
     """A shell for the shop."""
-    return command_line(tmp_path, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop")
+    once = {f"MAILMEND_SCHEMA_{command}_REPLICATION_FACTOR": "1" for command in ("PLAN", "APPLY")}
+    return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop", **once)
 
 
 @pytest.fixture
@@ -124,6 +125,19 @@ def test_what_a_killed_apply_left_is_said_in_plan_and_history(
     assert "-- begun by an apply that was interrupted, and not carried out" in mailmend("schema", "plan", *shop).out
     assert mailmend("schema", "apply", *shop).code == 0
     assert "every migration is applied" in mailmend("schema", "plan", *shop).out
+
+
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_a_mistyped_name_does_not_become_a_keyspace(
+    cluster: MigrationCluster, tmp_path: Path, shop: tuple[str, str], command: str
+) -> None:
+    """Whoever wants one says how many copies it shall have; only our own tables have a default."""
+    plain = command_line(tmp_path, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shpo")
+    refused = plain("schema", command, *shop)
+    assert (refused.code, "keyspace 'shpo' does not exist" in refused.err) == (2, True)
+    assert "--replication" in refused.err
+    assert cluster.keyspaces == {}
+    assert plain("schema", "apply", *shop, "--replication", "dc1=3").code == 0
 
 
 def test_a_keyspace_without_a_history_says_so(cluster: MigrationCluster, mailmend: CommandLine) -> None:
