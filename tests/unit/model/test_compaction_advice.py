@@ -111,6 +111,13 @@ class TestRule:
         assert advice.choice is LEVELED
         assert not advice.too_small
 
+    def test_the_slowest_of_a_few_reads_decides_nothing(self) -> None:
+        """Twenty mailboxes have no 99th percentile; two hundred messages have one."""
+        few, many = ReadCost(20, 1.0, 1, 50.0, 300.0), ReadCost(200, 1.0, 1, 0.5, 2.0)
+
+        assert replace(result(TWCS), mailbox=few, message=many).p99_ms == 2.0
+        assert replace(result(TWCS), mailbox=few, message=few).p99_ms == 600.0
+
     def test_then_the_smaller_one_wins(self) -> None:
         """Where neither SSTables nor time tell them apart."""
         advice = choose([result(TWCS, mib=20), result(UNIFIED, mib=10), result(LEVELED, mib=20)], TWCS, ALL)
