@@ -180,6 +180,7 @@ def test_the_keyspace_of_james_is_recognised_and_right(cluster: CassandraCluster
         Aspect.DIFFERENT_OPTION,
         Aspect.MISSING_TABLE,
         Aspect.UNEXPECTED_TABLE,
+        Aspect.UNEXPECTED_TYPE,
     }
     assert "messagev2" in {one.owner for one in found.notes}
 
@@ -281,7 +282,7 @@ def test_the_command_applies_verifies_and_names_the_mend(
     assert "mailmend schema apply" in capsys.readouterr().err
 
     assert run(["schema", "apply", *at, "--dry-run"]) == 0
-    assert "CREATE TABLE IF NOT EXISTS" in capsys.readouterr().out
+    assert f"CREATE TABLE {keyspace}.imapUidTable" in capsys.readouterr().out
     assert not keyspace_exists(cluster, keyspace)
 
     assert run(["schema", "apply", *at, "--compaction", "leveled", "--json"]) == 0
