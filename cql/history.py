@@ -173,18 +173,24 @@ class History:
         row = self._row(entry)
         cells = {column.name: row.get(column.name) for column in SCHEMA_MIGRATION.regular}
         write = ChangeIf(SCHEMA_MIGRATION, (self.keyspace, entry.number), {"claim": standing.claim}, assign=cells)
-        return self._settled(write, entry)
+        return self._settled(write, entry, standing.claim)
 
-    def _settled(self, write: Conditional, wanted: Entry) -> Entry:
-        """Carry out a conditional write; where its answer is lost, a SERIAL read tells."""
+    def _settled(self, write: Conditional, wanted: Entry, before: UUID | None = None) -> Entry:
+        """Carry out a conditional write; where its answer is lost, a SERIAL read tells.
+
+        Args:
+            write: puts `wanted` there.
+            wanted: the entry that is to stand there.
+            before: the claim of the entry that it takes the place of.
+        """
         try:
             applied = self.rows.attempt(write).applied
         except DoubtfulWrite:
             standing = next((one for one in self.entries() if one.number == wanted.number), None)
             if standing == wanted:
                 return wanted
-            if standing is not None and standing.claim == wanted.claim:
-                raise  # ours, but as it was before: the same command goes on from there
+            if standing is None or standing.claim in {wanted.claim, before}:
+                raise  # as it was before: the same command goes on from there
             applied = False
         if applied:
             return wanted
