@@ -12,7 +12,6 @@ from typing import Final
 from model.advice import MIB
 from model.catalog import CompactionChoice
 
-
 P99_READS_MIN: Final = 100
 
 
