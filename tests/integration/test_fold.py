@@ -82,6 +82,7 @@ def _remembered(schema: Schema) -> Mapping[str, object]:
 
 
 # Each example costs some forty changes of a schema: what fails is told as it is, not made smaller.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")  # the driver's own threads do
 @settings(max_examples=4, suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.generate))
 @given(st.data())
 def test_server_and_fold_give_one_verdict_and_one_schema(
