@@ -158,9 +158,9 @@ class TestBrokenRules:
 
     def test_floors_need_their_age_in_the_margin(self) -> None:
         """A margin that forgets that a floor is born S old lets a repair overwrite a newer change."""
-        setting = replace(FLOOR, margin=2, damages=DAMAGES)
+        setting = replace(FLOOR, margin=RULES.margin, damages=DAMAGES)
 
-        assert harmed(stories(setting, 8 * STORIES)) is not None
+        assert harmed(stories(setting, STORIES)) is not None
 
     def test_without_reading_back_hidden_fixes_pass_for_fixed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A tombstone or a key-only row from the future shows no time."""
