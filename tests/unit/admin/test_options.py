@@ -33,6 +33,7 @@ def look(connection: ConnectionSettings, depth: int) -> None:
                 "username": connection.username,
                 "password": connection.password,
                 "tls": [str(file) for file in (tls.authority, tls.certificate, tls.key)] if tls else None,
+                "names": bool(tls and tls.hostnames),
                 "depth": depth,
             }
         )
@@ -157,6 +158,8 @@ def test_tls_files_are_looked_for_before_anything_is_dialled(ask: Ask, home: Pat
 
     assert _said(ask("look", "--tls-ca", str(authority)))["tls"] == [str(authority), "None", "None"]
     assert _said(ask("look", "--tls-ca", str(authority), "--no-tls"))["tls"] is None
+    assert not _said(ask("look", "--tls-ca", str(authority)))["names"]
+    assert _said(ask("look", "--tls-ca", str(authority), "--tls-hostnames"))["names"]
     missing = ask("look", "--tls-ca", str(home / "no.pem"))
     assert (missing.exit_code, "no.pem does not exist" in missing.stderr) == (2, True)
 

@@ -135,6 +135,13 @@ class TestContact:
         assert (contact.tls_ca, contact.tls_cert, contact.tls_key) == ("/ca.pem", "/me.pem", "/me.key")
         assert "secret" not in repr(contact) + repr(settings)
 
+    @pytest.mark.parametrize("names", [True, False])
+    def test_names_in_certificates_are_demanded_where_wished(self, *, names: bool) -> None:
+        """And TLS is on as soon as it has a file."""
+        contact = contact_of(ConnectionSettings(tls=Tls(Path("/ca.pem"), hostnames=names)))
+
+        assert (contact.tls_hostnames, contact.tls) == (names, True)
+
     def test_tls_without_an_authority_takes_the_systems(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """And says so where the system has none: never a connection that trusts anybody."""
         bundle = tmp_path / "bundle.pem"

@@ -89,3 +89,14 @@ def test_the_java_method_that_was_called_is_never_the_reason() -> None:
     assert failure_of(text, CONTACT, "mail").what == "Spark failed: java.lang.IllegalStateException: stopped"
     bare = failure_of("An error occurred while calling o7.javaToPython.", CONTACT, "mail")
     assert bare.what == "Spark failed: it gave no reason"
+
+
+def test_a_missing_permission_is_told_with_role_and_table() -> None:
+    """As the driver's door tells it: the connector repeats the server's own sentence."""
+    cause = "com.x.UnauthorizedException: User me has no SELECT permission on <table mail.modseq> or any of its parents"
+
+    error = failure_of(TRACE.format(cause=cause), CONTACT, "mail")
+
+    assert isinstance(error, AccessDenied)
+    assert error.what == "role 'me' may not read mail with Spark: it has no SELECT on table mail.modseq"
+    assert "mailmend schema grants --check" in error.mend
