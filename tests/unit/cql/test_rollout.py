@@ -1,0 +1,142 @@
+"""A mail keyspace taken to what our own migrations say: new, made before there were histories, James's own, damaged."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cql.applying import creations
+from cql.migration_files import shipped
+from cql.render import CASSANDRA_5
+from cql.rollout import Order, Rolled, past_of, plan_rollout, roll_out
+from model.catalog import SCHEMA, CompactionChoice
+from model.difference import differences
+from model.errors import WrongUse
+from model.generations import JAMES_3_9, recognise
+from model.history import State
+from model.schema import Schema
+from tests.support.migration_twin import Stage
+from tests.support.schemas import served, without_tables
+
+OURS = shipped()
+STATEMENTS = sum(len(one.statements) for one in OURS)
+MADE = served(SCHEMA, made_here=True)
+EVERYTHING = len(SCHEMA.types) + len(SCHEMA.tables)
+
+
+def rolled(stage: Stage, **order: object) -> Rolled:
+    """Our own migrations on the keyspace `shop`."""
+    return roll_out(stage.means(), Order("shop", OURS, ours=True, **order))  # type: ignore[arg-type]
+
+
+def test_a_new_keyspace_becomes_what_the_catalog_declares() -> None:
+    """The keyspace first, then every type and table, all of it in the history."""
+    stage = Stage()
+    done = rolled(stage)
+    assert done.done.created[0] == "keyspace shop"
+    assert len(done.done.created) == 1 + EVERYTHING == 1 + STATEMENTS
+    assert differences(SCHEMA, stage.server.keyspaces["shop"]) == ()
+    assert recognise(stage.server.keyspaces["shop"]).agrees
+    assert [one.state for one in stage.history().entries()] == [State.APPLIED] * len(OURS)
+    assert rolled(stage).plan.empty
+
+
+@given(st.integers(0, EVERYTHING))
+@settings(max_examples=EVERYTHING)
+def test_a_keyspace_made_before_there_was_a_history_is_taken_over_however_far_it_came(statements: int) -> None:
+    """What is there is not made again; whole migrations are a baseline, of a half one the rest is run."""
+    stage = Stage(shop=Schema((), ()))
+    for step in list(creations("shop", SCHEMA, Schema((), ()), CASSANDRA_5))[:statements]:
+        stage.server.execute_ddl(step.cql)
+    held = stage.server.keyspaces["shop"]
+    done = rolled(stage)
+    assert len(done.done.created) == EVERYTHING - len(held.types) - len(held.tables)
+    assert differences(SCHEMA, stage.server.keyspaces["shop"]) == ()
+    assert all(one.ended for one in stage.history().entries())
+    assert len(stage.history().entries()) == len(OURS)
+    baseline = [one for one in stage.history().entries() if one.state is State.BASELINE]
+    assert [one.number for one in baseline] == list(range(1, len(baseline) + 1))
+    assert (len(baseline) == len(OURS)) is (statements == EVERYTHING)
+
+
+@pytest.mark.parametrize("gone", ["firstunseen", "messagev3", "subscription"])
+def test_what_somebody_dropped_is_made_again(gone: str) -> None:
+    """A projection can be filled again; for the others it is at least not forgotten. The history stays as it is."""
+    stage = Stage()
+    rolled(stage)
+    before = stage.history().entries()
+    stage.server.keyspaces["shop"] = without_tables(stage.server.keyspaces["shop"], gone)
+    again = rolled(stage)
+    assert [one.lower() for one in again.done.created] == [f"table {gone}"]
+    assert again.plan.migrations.empty
+    assert stage.history().entries() == before
+    assert rolled(stage).plan.empty
+
+
+def test_what_was_not_applied_yet_is_not_made_as_if_it_were_missing() -> None:
+    """Only what the migrations up to there make."""
+    stage = Stage()
+    rolled(stage, to=2)
+    assert {table.name for table in stage.server.keyspaces["shop"].tables} == {
+        "imapuidtable",
+        "messageidtable",
+        "messagev3",
+        "messagecounter",
+        "modseq",
+        "mailboxcounters",
+    }
+    assert rolled(stage, to=2).plan.empty
+
+
+def test_a_keyspace_of_james_is_left_alone_and_no_ledger_is_made() -> None:
+    """What it lacks is told; `complete` makes it, in its own generation, without a history."""
+    stage = Stage(shop=without_tables(served(JAMES_3_9.schema), "firstunseen"))
+    left = rolled(stage)
+    assert (left.plan.foreign, left.plan.empty, left.done.statements) == (True, True, [])
+    assert [step.creates for step in left.plan.withheld] == ["table firstUnseen"]
+    assert stage.killer.passed <= 2, "the ledger was looked at, and not written"
+    completed = rolled(stage, complete=True)
+    assert completed.done.created == ["table firstUnseen"]
+    assert stage.history().entries() == ()
+    assert recognise(stage.server.keyspaces["shop"]).agrees
+
+
+def test_an_adopted_keyspace_gets_later_migrations_and_nothing_else() -> None:
+    """What counts as done is not run, and what it lacks is not made unasked."""
+    stage = Stage(shop=without_tables(served(JAMES_3_9.schema), "subscription", "firstunseen"))
+    stage.history().baseline(OURS[:-1], stage.clock.new_uuid(), "adopted: 3.9")
+    stage.history().baseline(OURS[-1:], stage.clock.new_uuid(), "adopted: 3.9")
+    adopted = rolled(stage)
+    assert (adopted.plan.foreign, adopted.plan.empty, adopted.plan.withheld) == (False, True, ())
+    assert rolled(stage, complete=True).done.created == ["table firstUnseen"]
+
+
+@pytest.mark.parametrize("choice", CompactionChoice)
+def test_the_choice_of_compaction_is_rendered_into_three_tables(choice: CompactionChoice) -> None:
+    """The checksums are those of the files all the same."""
+    stage = Stage()
+    rolled(stage, compaction=choice)
+    live = stage.server.keyspaces["shop"]
+    assert recognise(live).notes == ()
+    chosen = live.table("imapuidtable")
+    assert chosen is not None
+    assert [one.checksum for one in stage.history().entries()] == [one.checksum for one in OURS]
+    assert rolled(stage, compaction=choice).plan.empty
+
+
+def test_a_server_that_lacks_the_compaction_is_told_of_before_anything_is_done() -> None:
+    """By the plan already."""
+    stage = Stage()
+    stage.server.release_version = "4.1.10"
+    with pytest.raises(WrongUse, match="UnifiedCompactionStrategy"):
+        rolled(stage, compaction=CompactionChoice.UNIFIED)
+    assert (stage.server.keyspaces, stage.history().entries()) == ({}, ())
+
+
+def test_a_plan_only_reads() -> None:
+    """Whatever it finds; the ledger need not be there."""
+    stage = Stage()
+    plan = plan_rollout(stage.server, past_of(None), Order("shop", OURS, ours=True))
+    assert len(plan.migrations.statements) == STATEMENTS
+    assert plan.keyspace is not None
+    assert stage.server.keyspaces == {}
+    assert stage.killer.passed == 0
