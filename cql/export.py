@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cql.ddl_text import ddl_cql
+from cql.language.text import ddl_cql
 from cql.render import ServerVersion, keyspace_cql, parse_version, schema_cql
 from cql.replication import Replication
 from model.ddl import CreateIndex, CreateView, Name

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from cql.introspect import SchemaServer, live_schema
-from cql.parser import parse
+from cql.language.parser import parse
 from model.errors import CqlSyntaxError, MailmendError
 from model.lint.known import known_of
 from model.lint.servers import Release, parse_release

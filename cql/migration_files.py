@@ -10,8 +10,8 @@ from importlib.resources.abc import Traversable
 from itertools import pairwise
 from pathlib import Path
 
-from cql.lexer import Kind, Token
-from cql.parser import parse
+from cql.language.lexer import Kind, Token
+from cql.language.parser import parse
 from cql.sending import tokens_between
 from model.ddl import Parsed, Write
 from model.errors import BadMigration, CqlSyntaxError

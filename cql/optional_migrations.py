@@ -1,7 +1,7 @@
 """An upgrade note of James carried out: with the care of a migration, though no folder holds it."""
 
-from cql.ddl_text import ddl_cql
 from cql.introspect import live_schema
+from cql.language.text import ddl_cql
 from cql.migrator import Applier
 from cql.render import parse_version
 from cql.rollout import Means, lease_name

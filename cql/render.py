@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cql.parse_options import literal
-from cql.parse_tables import column_mask
+from cql.language.options import literal
+from cql.language.stream import checked
+from cql.language.tables import column_mask
 from cql.replication import Replication, in_every_data_centre
-from cql.stream import checked
 from model.catalog import SCHEMA
 from model.cql_types import parse_type
 from model.errors import WrongUse

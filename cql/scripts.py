@@ -6,8 +6,8 @@ As their authors wrote them, except for one choice: how the big message tables o
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from cql.ddl_text import ddl_cql
-from cql.parser import parse
+from cql.language.parser import parse
+from cql.language.text import ddl_cql
 from cql.render import ServerVersion
 from cql.sending import qualified, sent
 from model.catalog import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from uuid import UUID
 
-from cql.lexer import Kind, Token, tokens_of
+from cql.language.lexer import Kind, Token, tokens_of
 from model.ddl import Change, CreateTable, Parsed, Write
 from model.ids import micros_of
 from model.table import identifier

@@ -18,6 +18,7 @@ from model.table import Column, Table
 
 _DIGITS = 16
 
+
 @dataclass(frozen=True, slots=True)
 class Baseline:
     """One adoption.

@@ -26,7 +26,7 @@ from model.ddl import (
 )
 from model.difference import Aspect, Difference, compaction_option, differences
 from model.errors import SchemaRefused
-from model.fold import fold
+from model.folding.fold import fold
 from model.names import name_of
 from model.risk import Assessment, Risk, assess
 from model.schema import Schema

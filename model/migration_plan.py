@@ -11,7 +11,7 @@ from uuid import UUID
 
 from model.ddl import CreateIndex, CreateTable, CreateType, CreateView, Statement
 from model.errors import BadMigration, HistoryMismatch, SchemaRefused, WrongUse
-from model.fold import fold
+from model.folding.fold import fold
 from model.history import Entry, StatementEntry, Step, history_drift
 from model.migration_rules import refusal
 from model.migrations import Migration, Phase

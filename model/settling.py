@@ -28,7 +28,7 @@ from model.ddl import (
 )
 from model.difference import differences, table_differences
 from model.errors import SchemaRefused
-from model.fold import fold
+from model.folding.fold import fold
 from model.names import name_of
 from model.schema import Schema
 from model.table import Column, Table, UserType

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from model.baselines import Baseline, Since, changes_since
 from model.ddl import Statement
 from model.difference import Aspect, Difference, differences
-from model.fold import fold
+from model.folding.fold import fold
 from model.generations import Recognition, recognise
 from model.history import Entry, HistoryDrift, State, Step, history_drift
 from model.migration_plan import Past

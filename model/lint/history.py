@@ -20,7 +20,7 @@ from model.ddl import (
     Use,
 )
 from model.errors import SchemaRefused
-from model.fold import fold
+from model.folding.fold import fold
 from model.lint.known import known_of
 from model.lint.servers import Release
 from model.lint.subject import Knowledge, Placed, Subject

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain, islice
 
+from admin.advice.sampling import draw_sample
+from admin.advice.trial import WAVES, Trial
+from admin.advice.trial_node import started_node
 from admin.progress import PlainLines
-from admin.sampling import draw_sample
-from admin.trial import WAVES, Trial
-from admin.trial_node import started_node
 from cql.introspect import live_schema
 from cql.session import CassandraCluster, Keyspace
 from model.advice import MIB

@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from cql.contact import Contact
-from cql.ddl_text import ddl_cql
 from cql.introspect import live_schema
+from cql.language.text import ddl_cql
 from cql.render import keyspace_cql, table_cql
 from cql.replication import in_every_data_centre
 from cql.session import CassandraCluster, connect

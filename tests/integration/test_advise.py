@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import pytest
 
+from admin.advice.sampling import draw_sample
+from admin.advice.trial import Trial
+from admin.advice.trial_node import PREFIX, given_node, remove, started_node, sweep
 from admin.local.ports import require_free
 from admin.progress import Silent
-from admin.sampling import draw_sample
-from admin.trial import Trial
-from admin.trial_node import PREFIX, given_node, remove, started_node, sweep
 from cql.contact import Contact
 from cql.introspect import live_schema
 from cql.nodes import ask_every_node, sstables_of, traced

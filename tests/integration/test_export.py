@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cql.introspect import live_schema
-from cql.parser import parse
+from cql.language.parser import parse
 from cql.session import CassandraCluster, connect
 from model.catalog import IMAP_UID, MAIL_TYPES, MAILBOX, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.difference import differences

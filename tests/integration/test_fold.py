@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cql.contact import Contact
-from cql.ddl_text import ddl_cql
 from cql.introspect import live_schema
-from cql.parser import parse
+from cql.language.parser import parse
+from cql.language.text import ddl_cql
 from cql.render import SCHEMA_FILE, keyspace_cql, schema_cql
 from cql.replication import in_every_data_centre
 from cql.session import CassandraCluster, connect
@@ -19,8 +19,8 @@ from model.catalog import SCHEMA
 from model.ddl import Statement
 from model.difference import differences
 from model.errors import CannotReach, MailmendError, SchemaRefused
-from model.fold import fold, fold_all
-from model.held import EMPTY
+from model.folding.fold import fold, fold_all
+from model.folding.held import EMPTY
 from model.schema import Schema
 from tests.support.ddl_stories import stories
 from tests.support.james import james_schema

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.linting import LintOrder, lint_files, lint_live
+from admin.lint.linting import LintOrder, lint_files, lint_live
 from cql.contact import Contact
 from cql.lint_sources import live_subject, release_of, statements_of
 from cql.session import CassandraCluster, connect

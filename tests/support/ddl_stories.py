@@ -25,8 +25,8 @@ from model.ddl import (
     View,
 )
 from model.errors import SchemaRefused
-from model.fold import fold
-from model.held import EMPTY
+from model.folding.fold import fold
+from model.folding.held import EMPTY
 from model.schema import Schema
 from model.table import Column, Compaction, Kind, Table, UserType
 

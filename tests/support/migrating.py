@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from cql.parser import parse
+from cql.language.parser import parse
 from model.history import Entry, State
 from model.migrations import Migration, file_name, head_of, in_order
 

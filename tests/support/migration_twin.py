@@ -11,13 +11,13 @@ from uuid import UUID
 
 from cql.agreement import Agreement
 from cql.history import History
+from cql.language.parser import parse
 from cql.memory import MemoryTables
-from cql.parser import parse
 from cql.rollout import Means, Order, Rolled, roll_out
 from cql.statements import Operation
 from model.ddl import CreateKeyspace, CreateTable, Write
 from model.errors import CannotReach, SchemaRefused, WrongUse
-from model.fold import fold
+from model.folding.fold import fold
 from model.migrations import Migration
 from model.schema import Schema
 from model.table import Row

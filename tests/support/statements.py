@@ -4,8 +4,8 @@ import re
 
 from hypothesis import strategies as st
 
-from cql.lexer import Kind as TokenKind
-from cql.lexer import tokens_of
+from cql.language.lexer import Kind as TokenKind
+from cql.language.lexer import tokens_of
 from model.ddl import (
     AddColumns,
     AddField,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from admin.trial_plan import TABLES
+from admin.advice.trial_plan import TABLES
 from cql.memory import MemoryTables
 from model.errors import MailmendError
 from model.operations import Read, Scan, Seen

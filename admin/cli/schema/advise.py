@@ -7,17 +7,17 @@ from typing import Any, Final
 
 import click
 
-from admin.advice_output import advised_json, show_advised
-from admin.advising import OpenNode, TrialWanted
-from admin.advising import advise as advised_on
+from admin.advice.advising import OpenNode, TrialWanted
+from admin.advice.advising import advise as advised_on
+from admin.advice.output import advised_json, show_advised
+from admin.advice.traffic_figures import GivenTraffic
+from admin.advice.trial import READS, WAVES
+from admin.advice.trial_node import given_node, started_node
 from admin.cli.kinds import Duration, Named
 from admin.cli.options import connection_options
 from admin.output import stderr_console, stdout_console, write_json
 from admin.progress import progress_on
 from admin.settings import LOOPBACK, PORT_DEFAULT, ConnectionSettings, parse_port
-from admin.traffic_figures import GivenTraffic
-from admin.trial import READS, WAVES
-from admin.trial_node import given_node, started_node
 from admin.wiring import open_place
 from model.errors import ExitCode, UnsafeRequest, WrongUse
 

@@ -14,8 +14,8 @@ from click.core import ParameterSource
 from admin.cli.schema.planned import Sizes
 from admin.migrating import history_of
 from admin.wiring import Place
-from cql.ddl_text import ddl_cql
 from cql.introspect import live_schema
+from cql.language.text import ddl_cql
 from cql.render import ServerVersion, parse_version
 from cql.rollout import Order, past_of
 from model.catalog import CompactionChoice

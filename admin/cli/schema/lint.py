@@ -11,10 +11,10 @@ import click
 
 from admin.cli.kinds import KEEP, Named
 from admin.cli.options import connection_options, reason_of
-from admin.lint_output import report_json, rule_json, rule_lines, show_report
-from admin.linting import LintOrder, LintReport, lint_files, lint_live
+from admin.lint.linting import LintOrder, LintReport, lint_files, lint_live
+from admin.lint.output import report_json, rule_json, rule_lines, show_report
+from admin.lint.sarif import sarif
 from admin.output import stderr_console, stdout_console, write_json
-from admin.sarif import sarif
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
 from model.errors import ExitCode, WrongUse

@@ -6,8 +6,8 @@ from typing import Any
 from admin.migrating import Patience, means_to_migrate
 from admin.output import stdout_console, write_json
 from admin.wiring import Place
-from cql.ddl_text import ddl_cql
 from cql.introspect import live_schema
+from cql.language.text import ddl_cql
 from cql.optional_migrations import run_optional
 from cql.render import ServerVersion, parse_version
 from model.errors import ExitCode

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from admin.advice_output import advised_json, answer_lines, next_lines, show_advised
-from admin.advising import Advised, MessageTables, present_choice, served_choices
-from admin.sampling import Sample
-from admin.traffic_figures import GivenTraffic, traffic_figures
+from admin.advice.advising import Advised, MessageTables, present_choice, served_choices
+from admin.advice.output import advised_json, answer_lines, next_lines, show_advised
+from admin.advice.sampling import Sample
+from admin.advice.traffic_figures import GivenTraffic, traffic_figures
 from cql.statistics import MIB, Statistics, TableFigures
 from cql.traffic import MessageTraffic
 from model.advice import DAY, advise_queue

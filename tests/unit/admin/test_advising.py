@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from admin.advising import MessageTables, _cautions, _refuse_other_keyspaces
-from admin.sampling import NAMES, Sample, SampledMessage
+from admin.advice.advising import MessageTables, _cautions, _refuse_other_keyspaces
+from admin.advice.sampling import NAMES, Sample, SampledMessage
 from cql.traffic import MessageTraffic, QueueTraffic
 from model.advice import DAY
 from model.catalog import MAILBOX, MESSAGE_ID, CompactionChoice

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.lint_output import place_in, report_json, report_lines, rule_json, rule_lines, subject_of
-from admin.linting import LintOrder, LintReport, lint_files
+from admin.lint.linting import LintOrder, LintReport, lint_files
+from admin.lint.output import place_in, report_json, report_lines, rule_json, rule_lines, subject_of
 from model.ddl import Span
 from model.lint.finding import Finding, Severity
 from model.lint.ignores import Ignore

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from admin.advice.sampling import NAMES, Sample, SampledMessage, blanked, draw_sample
 from admin.progress import Silent
-from admin.sampling import NAMES, Sample, SampledMessage, blanked, draw_sample
 from cql.memory import MemoryTables
 from model.catalog import IMAP_UID, MAIL_TABLES, MESSAGE_ID
 from model.operations import Put, Write

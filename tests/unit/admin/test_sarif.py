@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.linting import LintOrder, LintReport, lint_files, lint_schema
-from admin.sarif import FINGERPRINT, SCHEMA, sarif, uri_of
+from admin.lint.linting import LintOrder, LintReport, lint_files, lint_schema
+from admin.lint.sarif import FINGERPRINT, SCHEMA, sarif, uri_of
 from model.catalog import SCHEMA as CATALOG
 from model.lint.finding import Severity
 from model.lint.ignores import Ignore
@@ -157,7 +157,7 @@ def test_files_are_named_as_uris(file: str, uri: str) -> None:
 @given(st.text(alphabet="ab \n\r\t\u00fc\U0001f600", max_size=30), st.data())
 def test_a_place_leads_back_to_its_text(text: str, data: st.DataObject) -> None:
     """For any text and any piece of it."""
-    from admin.sarif import _region  # noqa: PLC0415 - the piece under test
+    from admin.lint.sarif import _region  # noqa: PLC0415 - the piece under test
     from model.ddl import Span  # noqa: PLC0415
 
     start = data.draw(st.integers(0, len(text)))

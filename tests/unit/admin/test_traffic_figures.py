@@ -2,7 +2,7 @@
 
 import pytest
 
-from admin.traffic_figures import (
+from admin.advice.traffic_figures import (
     LONGEST_STAY_SECONDS,
     MAILS_PER_SECOND,
     PEAK_TIMES,

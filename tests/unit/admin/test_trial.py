@@ -4,10 +4,10 @@ from typing import Any, cast
 
 import pytest
 
+from admin.advice.sampling import SampledMessage, draw_sample
+from admin.advice.trial import ROUNDS, SETTLE_SECONDS_MAX, TRACES_SECONDS_MAX, Trial, TrialNode
+from admin.advice.trial_plan import TABLES
 from admin.progress import Silent
-from admin.sampling import SampledMessage, draw_sample
-from admin.trial import ROUNDS, SETTLE_SECONDS_MAX, TRACES_SECONDS_MAX, Trial, TrialNode
-from admin.trial_plan import TABLES
 from cql.memory import MemoryTables
 from model.catalog import IMAP_UID, MAIL_TABLES, MESSAGE_ID, CompactionChoice
 from model.errors import MailmendError

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.sampling import NAMES, SampledMessage
-from admin.trial_plan import (
+from admin.advice.sampling import NAMES, SampledMessage
+from admin.advice.trial_plan import (
     TABLES,
     history_of,
     percentile,
@@ -106,11 +106,11 @@ class TestReads:
 
     def test_of_large_mailboxes_fewer_are_opened(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Two mailboxes of 25: 750 rows are 30 of them; 20 are opened at least, unless fewer are asked for."""
-        monkeypatch.setattr("admin.trial_plan.ROWS_OPENED_MAX", 750)
+        monkeypatch.setattr("admin.advice.trial_plan.ROWS_OPENED_MAX", 750)
         opened, looked_up = reads_of(sampled(50), 200)
         assert (len(opened), len(looked_up)) == (30, 200)
 
-        monkeypatch.setattr("admin.trial_plan.ROWS_OPENED_MAX", 1)
+        monkeypatch.setattr("admin.advice.trial_plan.ROWS_OPENED_MAX", 1)
         assert len(reads_of(sampled(50), 200)[0]) == 20
         assert len(reads_of(sampled(50), 5)[0]) == 5
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cql.lexer import Kind, tokens_of
+from cql.language.lexer import Kind, tokens_of
 from model.errors import CqlSyntaxError
 
 KINDS: tuple[tuple[str, Kind], ...] = (

@@ -1,7 +1,7 @@
 """A live keyspace as one file: in the order in which it can run, and without what a server lists but does not take."""
 
 from cql.export import live_file_text
-from cql.parser import parse
+from cql.language.parser import parse
 from cql.replication import in_every_data_centre
 from model.ddl import CreateIndex, CreateKeyspace, CreateTable, CreateType, CreateView, Index, View
 from model.schema import Schema

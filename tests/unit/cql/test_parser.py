@@ -2,8 +2,8 @@
 
 import pytest
 
-from cql.ddl_text import ddl_cql
-from cql.parser import parse
+from cql.language.parser import parse
+from cql.language.text import ddl_cql
 from cql.render import ServerVersion
 from model.ddl import (
     AddColumns,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.ddl_text import ddl_cql
-from cql.lexer import Kind, tokens_of
-from cql.parser import parse
+from cql.language.lexer import Kind, tokens_of
+from cql.language.parser import parse
+from cql.language.text import ddl_cql
 from model.ddl import Statement
 from model.errors import CqlSyntaxError
 from tests.support.statements import STATEMENTS, written_otherwise

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.parser import parse
+from cql.language.parser import parse
 from cql.sending import qualified, sent
 from model.ddl import CreateTable, Write
 from model.ids import micros_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import cql
-from admin.linting import LintOrder, lint_files, lint_schema
+from admin.lint.linting import LintOrder, lint_files, lint_schema
 from model.catalog import SCHEMA, CompactionChoice, compacted
 from model.catalog_ignores import CATALOG_IGNORES
 from model.errors import ExitCode

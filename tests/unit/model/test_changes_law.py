@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from model.changes import Gap, Include, SchemaChange, changes
 from model.ddl import Index, View
 from model.difference import differences
-from model.fold import fold
+from model.folding.fold import fold
 from model.names import name_of
 from model.schema import Schema
 from model.table import Column, Compaction, Kind, Table, UserType

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from cql.parser import parse
+from cql.language.parser import parse
 from model.ddl import Statement
 from model.difference import differences
 from model.errors import SchemaRefused
-from model.fold import fold, fold_all
-from model.held import EMPTY
+from model.folding.fold import fold, fold_all
+from model.folding.held import EMPTY
 from model.options import COMPACT_STORAGE
 from model.schema import Schema
 from model.table import Column, Kind

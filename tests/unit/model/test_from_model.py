@@ -7,7 +7,7 @@ import pytest
 from model.catalog import SCHEMA, CompactionChoice
 from model.changes import Include, SchemaChange, changes
 from model.ddl import CreateTable, DropColumns, SetOptions
-from model.fold import fold
+from model.folding.fold import fold
 from model.from_model import gap_to_catalog
 from model.generations import GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation, recognise
 from model.risk import Risk

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import BadMigration, HistoryMismatch, WrongUse
-from model.fold import fold
+from model.folding.fold import fold
 from model.history import State, StatementEntry, Step
 from model.migration_plan import MigrationPlan, Past, Way, Wish, created_by, decide, declared_by
 from model.migrations import Migration, Phase, checksum_of

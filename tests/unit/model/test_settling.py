@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cql.parser import parse
+from cql.language.parser import parse
 from model.ddl import Statement, Write
-from model.fold import fold
+from model.folding.fold import fold
 from model.schema import Schema
 from model.settling import Effect, effect_of
 from tests.support.migrating import folder

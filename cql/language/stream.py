@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-from cql.lexer import Kind, Token, tokens_of
+from cql.language.lexer import Kind, Token, tokens_of
 from model.ddl import Name, Span
 from model.errors import CqlSyntaxError
 from model.names import name_of

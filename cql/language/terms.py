@@ -3,9 +3,9 @@
 Rules ask for the columns and what they are held to; whether a value fits its column is left to the server.
 """
 
-from cql.lexer import Kind
-from cql.parse_types import cql_type
-from cql.stream import Stream
+from cql.language.lexer import Kind
+from cql.language.stream import Stream
+from cql.language.types import cql_type
 from model.names import name_of
 
 _LITERALS = (Kind.STRING, Kind.NUMBER, Kind.UUID, Kind.BLOB, Kind.DURATION)

@@ -7,12 +7,12 @@ place.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cql.lexer import Token
-from cql.parse_options import options
-from cql.parse_terms import conditions, terms_until
-from cql.parse_types import cql_type
-from cql.spacing import spaced
-from cql.stream import Stream
+from cql.language.lexer import Token
+from cql.language.options import options
+from cql.language.spacing import spaced
+from cql.language.stream import Stream
+from cql.language.terms import conditions, terms_until
+from cql.language.types import cql_type
 from model.ddl import CreateTable, CreateView, View
 from model.names import name_of
 from model.options import with_options

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from model.ddl import CreateTable, Drop, SetOptions
 from model.errors import SchemaRefused
-from model.fitting import column_problem
-from model.held import find_table, find_view, table_of, views_of, with_table, with_view
+from model.folding.fitting import column_problem
+from model.folding.held import find_table, find_view, table_of, views_of, with_table, with_view
 from model.literals import pairs_of, text_of
 from model.names import name_of
 from model.options import COMPACT_STORAGE, options_of, with_options

@@ -5,8 +5,8 @@ from dataclasses import replace
 from model.cql_types import names_in, normal_type
 from model.ddl import AddField, CreateType, Drop, Name, RenameFields
 from model.errors import SchemaRefused
-from model.fitting import field_problem, uses_type
-from model.held import find_type, with_type
+from model.folding.fitting import field_problem, uses_type
+from model.folding.held import find_type, with_type
 from model.names import name_of
 from model.schema import Schema
 from model.table import UserType

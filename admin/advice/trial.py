@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from admin.sampling import SampledMessage
-from admin.trial_plan import TABLES, history_of, read_cost, reads_of, trial_tables, turned, waves_of, writes_of
+from admin.advice.sampling import SampledMessage
+from admin.advice.trial_plan import TABLES, history_of, read_cost, reads_of, trial_tables, turned, waves_of, writes_of
 from cql.render import keyspace_cql, table_cql
 from cql.replication import Replication
 from cql.statements import render

@@ -1,6 +1,6 @@
 """What a trial of compactions writes and reads, in which order, and what its figures come to: decided here, purely.
 
-The trial itself (`admin.trial`) only carries it out.
+The trial itself (`admin.advice.trial`) only carries it out.
 """
 
 import math
@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from admin.sampling import CHANGED, NAMES, SampledMessage
+from admin.advice.sampling import CHANGED, NAMES, SampledMessage
 from model.catalog import IMAP_UID, MESSAGE_ID, CompactionChoice, compacted
 from model.compaction_advice import ReadCost
 from model.operations import Change, Put, Read, Write

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from cql.lexer import Kind, Token
-from cql.stream import Stream
+from cql.language.lexer import Kind, Token
+from cql.language.stream import Stream
 from model.literals import text_literal
 from model.names import name_of
 from model.options import COMPACT_STORAGE

@@ -1,4 +1,4 @@
-"""Statements of `model.ddl` as CQL text: the inverse of `cql.parser`, for one keyspace and one version of the server.
+"""Statements of `model.ddl` as CQL text: the inverse of the parser, for one keyspace and one version of the server.
 
 Tables and types are rendered in one place only, `cql.render`; nothing is written here that was not checked to be a
 whole name, a type or a literal.
@@ -6,8 +6,9 @@ whole name, a type or a literal.
 
 from collections.abc import Mapping, Sequence
 
-from cql.parse_alters import targets
-from cql.parse_terms import conditions
+from cql.language.alters import targets
+from cql.language.stream import checked
+from cql.language.terms import conditions
 from cql.render import (
     CASSANDRA_5,
     ServerVersion,
@@ -20,7 +21,6 @@ from cql.render import (
     table_cql,
     type_cql,
 )
-from cql.stream import checked
 from model.cql_types import parse_type
 from model.ddl import (
     AddColumns,

@@ -1,10 +1,10 @@
 """ALTER, DROP and TRUNCATE of keyspaces, types, tables and views; CREATE KEYSPACE, TYPE and INDEX."""
 
-from cql.lexer import Kind
-from cql.parse_options import Options, options, text_value
-from cql.parse_tables import column_definition, column_mask, if_exists, if_not_exists
-from cql.parse_types import cql_type
-from cql.stream import Stream
+from cql.language.lexer import Kind
+from cql.language.options import Options, options, text_value
+from cql.language.stream import Stream
+from cql.language.tables import column_definition, column_mask, if_exists, if_not_exists
+from cql.language.types import cql_type
 from model.ddl import (
     AddColumns,
     AddField,

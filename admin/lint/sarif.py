@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 from urllib.parse import quote
 
-from admin.linting import LintReport
+from admin.lint.linting import LintReport
 from model.ddl import Span
 from model.lint.finding import Finding, Rule
 from model.texts import place_of

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from admin.linting import LintReport
+from admin.lint.linting import LintReport
 from admin.output import PAPER_COLUMNS
 from model.ddl import Span
 from model.lint.finding import Finding, Rule, Severity

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from cql.lexer import Token
+from cql.language.lexer import Token
 
 _OPENING, _CLOSING = ("(", "[", "{", ".", "-"), (")", "]", "}", ".", ",", ":")
 _COMPARING = ("=", "<", ">", "<=", ">=", "!=", ",")

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Final
 from uuid import uuid4
 
+from admin.advice.sampling import Sample, draw_sample
+from admin.advice.traffic_figures import GivenTraffic, traffic_figures
+from admin.advice.trial import READS, WAVES, Trial, TrialNode
 from admin.cli.groups import import_or_name_extra
-from admin.sampling import Sample, draw_sample
-from admin.traffic_figures import GivenTraffic, traffic_figures
-from admin.trial import READS, WAVES, Trial, TrialNode
 from admin.wiring import Place
 from cql.introspect import live_schema
 from cql.render import CASSANDRA_5, parse_version

@@ -7,7 +7,7 @@ the server knows whether they fit; here they do not.
 from collections.abc import Iterator
 
 from model.cql_types import CqlType, parse_type
-from model.held import find_type
+from model.folding.held import find_type
 from model.schema import Schema
 from model.table import Column, Kind
 

@@ -7,12 +7,12 @@ from itertools import count
 from model.cql_types import parse_type
 from model.ddl import CreateIndex, Drop, Index
 from model.errors import SchemaRefused
-from model.fitting import holds, is_user_type
-from model.fold_tables import name_problem
-from model.held import find_index, indexes_of, table_of
+from model.folding.fitting import holds, is_user_type
+from model.folding.held import find_index, indexes_of, table_of
+from model.folding.references import columns_of
+from model.folding.tables import name_problem
 from model.literals import short_class
 from model.names import name_of, spelled
-from model.references import columns_of
 from model.schema import Schema
 from model.table import Column, Kind, Table
 

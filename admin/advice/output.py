@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from admin.advising import Advised, MessageTables
+from admin.advice.advising import Advised, MessageTables
 from admin.output import rows_grid
 from cql.traffic import ENQUEUED
 from model.advice import DAY, MIB, Advice, Figure, Traffic, span, window_compaction

@@ -6,8 +6,7 @@ no table (roles, permissions, functions, queries) is only passed over, up to the
 
 from collections.abc import Callable, Iterator, Sequence
 
-from cql.lexer import Token
-from cql.parse_alters import (
+from cql.language.alters import (
     alter_keyspace,
     alter_table,
     alter_type,
@@ -19,9 +18,10 @@ from cql.parse_alters import (
     drop_keyspace,
     truncate,
 )
-from cql.parse_tables import create_table, create_view
-from cql.parse_writes import batch, delete, insert, update
-from cql.stream import Stream
+from cql.language.lexer import Token
+from cql.language.stream import Stream
+from cql.language.tables import create_table, create_view
+from cql.language.writes import batch, delete, insert, update
 from model.ddl import Dropped, Other, Parsed, Span, Statement, Use
 from model.errors import CqlSyntaxError
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from model.ddl import CreateView, Drop, View
 from model.errors import SchemaRefused
-from model.fold_tables import name_problem
-from model.held import find_table, find_view, table_of, with_view
+from model.folding.held import find_table, find_view, table_of, with_view
+from model.folding.references import columns_of
+from model.folding.tables import name_problem
 from model.literals import text_of
 from model.names import name_of
-from model.references import columns_of
 from model.schema import Schema
 from model.table import Column, Kind, Table
 

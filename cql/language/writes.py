@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from cql.lexer import Kind
-from cql.parse_options import text_value
-from cql.parse_terms import conditions, read_term, term
-from cql.stream import Stream
+from cql.language.lexer import Kind
+from cql.language.options import text_value
+from cql.language.stream import Stream
+from cql.language.terms import conditions, read_term, term
 from model.ddl import Batch, Change, Name, Write
 from model.names import name_of
 

@@ -1,7 +1,7 @@
 """Types as CQL spells them, read into the one form of `model.cql_types`."""
 
-from cql.lexer import Kind
-from cql.stream import Stream
+from cql.language.lexer import Kind
+from cql.language.stream import Stream
 from model.cql_types import normal_type
 from model.errors import BadIdentifier
 from model.names import name_of

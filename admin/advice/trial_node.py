@@ -14,13 +14,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
+from admin.advice.trial import TrialNode
 from admin.cli.groups import import_or_name_extra
 from admin.local import Wishes, local_cluster
 from admin.local.ports import free_port
 from admin.local.processes import ProcessId, look
 from admin.local.settings import hosts_of
 from admin.settings import LOOPBACK
-from admin.trial import TrialNode
 from cql.contact import Contact
 from model.errors import LocalServerError
 

@@ -1,6 +1,6 @@
 """The page of the rules, `docs/lint.md`, generated from the rules themselves.
 
-`python -m admin.lint_page` writes it; `python -m admin.lint_page --check` exits 1 when it is not up to date.
+`python -m admin.lint.page` writes it; `python -m admin.lint.page --check` exits 1 when it is not up to date.
 """
 
 import sys
@@ -11,12 +11,12 @@ from model.catalog_ignores import CATALOG_IGNORES
 from model.lint.finding import Rule
 from model.lint.rules import RULES
 
-PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "lint.md"
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "lint.md"
 
 _HEAD: Final = """\
 # The rules of `mailmend schema lint`
 
-Generated from the rules: `python -m admin.lint_page` writes it anew.
+Generated from the rules: `python -m admin.lint.page` writes it anew.
 
 ```
 mailmend schema lint cql/schema.cql migrations/      files, and folders of files, as one history in that order
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
         if current != wanted:
-            sys.stderr.write(f"{PAGE.name} is not what the rules say: python -m admin.lint_page writes it anew\n")
+            sys.stderr.write(f"{PAGE.name} is not what the rules say: python -m admin.lint.page writes it anew\n")
         return int(current != wanted)
     PAGE.write_text(wanted, encoding="utf-8")
     return 0

@@ -31,12 +31,12 @@ from model.ddl import (
     Write,
 )
 from model.errors import SchemaRefused
-from model.fold_columns import add_columns, drop_columns, rename_columns
-from model.fold_indexes import create_index, drop_index
-from model.fold_tables import create_table, drop_table, set_options
-from model.fold_types import add_field, create_type, drop_type, rename_fields
-from model.fold_views import create_view, drop_view
-from model.held import EMPTY, table_of
+from model.folding.columns import add_columns, drop_columns, rename_columns
+from model.folding.held import EMPTY, table_of
+from model.folding.indexes import create_index, drop_index
+from model.folding.tables import create_table, drop_table, set_options
+from model.folding.types import add_field, create_type, drop_type, rename_fields
+from model.folding.views import create_view, drop_view
 from model.names import name_of
 from model.schema import Schema
 

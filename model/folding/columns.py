@@ -6,11 +6,11 @@ from dataclasses import replace
 from model.cql_types import parse_type
 from model.ddl import AddColumns, DropColumns, Index, Name, RenameColumns, View
 from model.errors import SchemaRefused
-from model.fitting import column_problem, expanded, is_user_type, returns, type_problem
-from model.held import find_table, find_view, indexes_of, table_of, views_of, with_table, with_view
+from model.folding.fitting import column_problem, expanded, is_user_type, returns, type_problem
+from model.folding.held import find_table, find_view, indexes_of, table_of, views_of, with_table, with_view
+from model.folding.references import columns_of, renamed_in
 from model.names import name_of
 from model.options import COMPACT_STORAGE
-from model.references import columns_of, renamed_in
 from model.schema import Schema
 from model.table import Column, Kind, Table
 
