@@ -10,19 +10,19 @@ from pathlib import Path
 from admin.output import stderr_console
 from admin.progress import progress_on
 from admin.wiring import Place, owner_name
-from cql.agreement import WAIT_SECONDS, Agreement
 from cql.applying import ensure_ledger
-from cql.history import History
 from cql.introspect import live_schema
-from cql.migration_files import read_folder, shipped
-from cql.migrator import STATEMENT_SECONDS
+from cql.migrating.agreement import WAIT_SECONDS, Agreement
+from cql.migrating.files import read_folder, shipped
+from cql.migrating.history import History
+from cql.migrating.migrator import STATEMENT_SECONDS
+from cql.migrating.rollout import Means, lease_name, past_of
 from cql.replication import Replication
-from cql.rollout import Means, lease_name, past_of
 from model.errors import LeaseHeld, WrongUse
-from model.history import Unlock
 from model.history_tables import HISTORY_TABLES
-from model.migration_plan import Past
-from model.migrations import Migration
+from model.migrating.history import Unlock
+from model.migrating.migrations import Migration
+from model.migrating.plan import Past
 from repair.leases import TTL_SECONDS, Lease, Leases, sure_seconds
 
 
@@ -75,7 +75,7 @@ def means_to_migrate(place: Place, patience: Patience, replication: Replication 
         patience: the limits.
         replication: of a keyspace that does not exist yet; the ledger gets the same.
     """
-    from cql.schema_nodes import SchemaNodes  # noqa: PLC0415 - brings the driver
+    from cql.migrating.nodes import SchemaNodes  # noqa: PLC0415 - brings the driver
 
     connection = place.connection
 

@@ -15,7 +15,10 @@ from model.advice import DAY, HOUR
 from model.ids import micros_of
 
 RECENT_SECONDS: Final = 7 * DAY
-"""The stretch before the newest message whose mean counts as the present traffic: all days of a week."""
+"""The stretch before the newest message whose mean counts as the present traffic: all days of a week.
+
+Of a keyspace that is younger, the hours since its first message.
+"""
 
 _EARLIEST_MICROS: Final = 788_918_400_000_000  # 1995: an id that says earlier was not made by a mail server
 _MICROS: Final = 1_000_000
@@ -51,9 +54,10 @@ def rates_of_births(births: Sequence[int], total: float) -> Rates | None:
     newest, oldest = max(births), min(births)
     recent = [at for at in births if newest - at < RECENT_SECONDS * _MICROS]
     hours = Counter((newest - at) // (HOUR * _MICROS) for at in recent)
+    lived = ((newest - oldest) // (HOUR * _MICROS) + 1) * HOUR
     share = total / len(births)
     return Rates(
-        mean=share * len(recent) / RECENT_SECONDS,
+        mean=share * len(recent) / min(RECENT_SECONDS, lived),
         peak=share * max(hours.values()) / HOUR,
         history_seconds=(newest - oldest) / _MICROS,
         looked_at=len(births),

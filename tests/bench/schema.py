@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cql.introspect import SchemaServer, live_schema
-from cql.migration_files import read_folder
+from cql.migrating.files import read_folder
+from cql.migrating.rollout import Order, plan_rollout
 from cql.render import keyspace_cql
 from cql.replication import in_every_data_centre
-from cql.rollout import Order, plan_rollout
 from cql.session import CassandraCluster
 from model.difference import differences
-from model.history import State
-from model.migration_plan import Past, declared_by
-from model.migrations import Migration
+from model.migrating.history import State
+from model.migrating.migrations import Migration
+from model.migrating.plan import Past, declared_by
+from model.migrating.verification import Record, verify_migrations
 from model.schema import Schema
-from model.verification import Record, verify_migrations
 from repair.clock import SystemClock
 from tests.support.keyspaces import dropped
 from tests.support.migrating import HEAD, applied

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from cql.agreement import Agreement
 from cql.applying import ensure_ledger
-from cql.history import History
 from cql.introspect import live_schema
+from cql.migrating.agreement import Agreement
+from cql.migrating.history import History
+from cql.migrating.nodes import SchemaNodes
 from cql.nodes import ask_every_node
-from cql.schema_nodes import SchemaNodes
 from cql.session import CassandraCluster, connect
 from model.difference import differences
-from model.history import State, Step
 from model.ledger_tables import LEDGER_TABLES
-from model.migration_plan import declared_by
+from model.migrating.history import State, Step
+from model.migrating.plan import declared_by
 from repair.clock import SystemClock
 from repair.leases import Leases
 from tests.support.commands import CommandLine, command_line, contact_of

@@ -16,12 +16,12 @@ from cql.language.text import ddl_cql
 from cql.render import keyspace_cql, table_cql
 from cql.replication import in_every_data_centre
 from cql.session import CassandraCluster, connect
-from model.adoption import Standing
 from model.catalog import MODSEQ
 from model.catalog_beside import SCHEMA_VERSION
 from model.changes import Gap, Include, changes
 from model.generations import GENERATIONS, JAMES_3_8, Generation
 from model.history_tables import SCHEMA_BASELINE, SCHEMA_MIGRATION
+from model.migrating.adoption import Standing
 from model.operations import Scan
 from model.schema import Schema
 from tests.support.commands import CommandLine, command_line

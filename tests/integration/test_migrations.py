@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from cql.agreement import Agreement
 from cql.applying import apply_schema, ensure_ledger
-from cql.history import History
 from cql.introspect import keyspace_exists, live_schema
-from cql.rollout import Means, Order, roll_out
-from cql.schema_nodes import SchemaNodes
+from cql.migrating.agreement import Agreement
+from cql.migrating.history import History
+from cql.migrating.nodes import SchemaNodes
+from cql.migrating.rollout import Means, Order, roll_out
 from cql.session import CassandraCluster, Keyspace, connect
 from model.catalog import SCHEMA
 from model.difference import differences
-from model.history import State, Step
-from model.migration_plan import declared_by
+from model.migrating.history import State, Step
+from model.migrating.plan import declared_by
 from model.operations import Applied, Conditional, Read, Seen, Write
 from model.table import Row
 from repair.clock import SystemClock

@@ -8,8 +8,9 @@ from typing import Self
 import pytest
 
 from admin import wiring
-from cql import schema_nodes, session
+from cql import session
 from cql.memory import MemoryTables
+from cql.migrating import nodes as schema_nodes
 from model.errors import UnknownKeyspace
 from model.generations import AUGUST_2026
 from model.schema import Schema

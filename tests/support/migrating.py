@@ -6,8 +6,8 @@ from pathlib import Path
 from uuid import UUID
 
 from cql.language.parser import parse
-from model.history import Entry, State
-from model.migrations import Migration, file_name, head_of, in_order
+from model.migrating.history import Entry, State
+from model.migrating.migrations import Migration, file_name, head_of, in_order
 
 HEAD = "-- Why: a test wants it.\n-- Effect: what the statements say.\n-- Undo: drop the keyspace.\n\n"
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cql.agreement import Agreement
-from cql.history import History
-from cql.migration_files import read_folder
-from cql.rollout import Means, Order, roll_out
-from cql.schema_nodes import SchemaNodes
+from cql.migrating.agreement import Agreement
+from cql.migrating.files import read_folder
+from cql.migrating.history import History
+from cql.migrating.nodes import SchemaNodes
+from cql.migrating.rollout import Means, Order, roll_out
 from cql.session import CassandraCluster, Contact, Keyspace, connect
 from model.operations import Applied, Conditional, Read, Seen, Write
 from model.table import Row

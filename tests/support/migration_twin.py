@@ -9,16 +9,16 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from cql.agreement import Agreement
-from cql.history import History
 from cql.language.parser import parse
 from cql.memory import MemoryTables
-from cql.rollout import Means, Order, Rolled, roll_out
+from cql.migrating.agreement import Agreement
+from cql.migrating.history import History
+from cql.migrating.rollout import Means, Order, Rolled, roll_out
 from cql.statements import Operation
 from model.ddl import CreateKeyspace, CreateTable, Write
 from model.errors import CannotReach, SchemaRefused, WrongUse
 from model.folding.fold import fold
-from model.migrations import Migration
+from model.migrating.migrations import Migration
 from model.schema import Schema
 from model.table import Row
 from repair.leases import Leases
@@ -65,7 +65,7 @@ class Killer:
 
 
 class MigrationServer(SchemaTwin):
-    """A cluster of three nodes that carries out CQL. Implements `SchemaServer` and `cql.ports.Nodes`."""
+    """A cluster of three nodes that carries out CQL. Implements `SchemaServer` and `cql.migrating.ports.Nodes`."""
 
     def __init__(self, killer: Killer | None = None, **keyspaces: Schema) -> None:
         super().__init__("5.0.9", **keyspaces)

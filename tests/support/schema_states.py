@@ -1,9 +1,9 @@
 """Keyspaces whose schema is in the states that runbooks describe: a migration pending or dead, James's own, drifted."""
 
-from cql.history import History
 from cql.introspect import live_schema
-from cql.migration_files import shipped
-from cql.rollout import lease_name
+from cql.migrating.files import shipped
+from cql.migrating.history import History
+from cql.migrating.rollout import lease_name
 from cql.session import Keyspace
 from model.catalog import FIRST_UNSEEN, IMAP_UID
 from model.history_tables import SCHEMA_MIGRATION, SCHEMA_STATEMENT

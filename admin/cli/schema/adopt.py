@@ -13,15 +13,15 @@ from admin.migrating import Patience, history_of, means_to_migrate, migrations_i
 from admin.output import stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
-from cql.adopting import adopt as take_over
-from cql.adopting import forget as give_back
-from cql.adopting import look_at
 from cql.introspect import live_schema
-from cql.james_version import VersionWritten, version_step, write_version
+from cql.migrating.adopting import adopt as take_over
+from cql.migrating.adopting import forget as give_back
+from cql.migrating.adopting import look_at
+from cql.migrating.james_version import VersionWritten, version_step, write_version
 from cql.render import parse_version
-from model.adoption import Adoption, Standing
-from model.baselines import Baseline
 from model.errors import ExitCode, WrongUse
+from model.migrating.adoption import Adoption, Standing
+from model.migrating.baselines import Baseline
 from model.schema import Schema
 
 _EPILOG = """\b

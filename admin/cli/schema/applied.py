@@ -7,7 +7,7 @@ from admin.cli.schema import recognised
 from admin.cli.schema.recognised import difference_json, recognition_json, show_recognition
 from admin.output import stderr_console, stdout_console, write_json
 from cql.introspect import SchemaServer, live_schema
-from cql.rollout import Order, Rolled
+from cql.migrating.rollout import Order, Rolled
 from model.difference import Difference
 from model.errors import ExitCode
 from model.generations import Recognition, judge, recognise

@@ -16,15 +16,15 @@ from admin.migrating import history_of
 from admin.wiring import Place
 from cql.introspect import live_schema
 from cql.language.text import ddl_cql
+from cql.migrating.rollout import Order, past_of
 from cql.render import ServerVersion, parse_version
-from cql.rollout import Order, past_of
 from model.catalog import CompactionChoice
 from model.changes import Gap, Include, SchemaChange, changes
 from model.errors import ExitCode, WrongUse
 from model.from_model import gap_to_catalog
+from model.migrating.verification import expected_after
 from model.names import name_of
 from model.risk import Risk
-from model.verification import expected_after
 
 C = TypeVar("C", bound=Callable[..., Any])
 

@@ -11,7 +11,7 @@ from admin.migrating import Told, told_of
 from admin.output import rows_grid, stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
-from model.history import Entry, State, StatementEntry, Step, Unlock
+from model.migrating.history import Entry, State, StatementEntry, Step, Unlock
 from repair.leases import Lease
 
 _EPILOG = """\b

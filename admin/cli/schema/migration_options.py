@@ -12,7 +12,7 @@ from admin.migrating import Patience
 from cql.replication import COPIES_MAX, Replication, in_every_data_centre, parse_replication
 from model.catalog import CompactionChoice
 from model.errors import WrongUse
-from model.migrations import NUMBER_MAX, Phase
+from model.migrating.migrations import NUMBER_MAX, Phase
 
 C = TypeVar("C", bound=Callable[..., Any])
 

@@ -9,11 +9,11 @@ from admin.cli.schema.migration_options import replication_of
 from admin.migrating import migrations_in
 from admin.settings import ConnectionSettings
 from cql.applying import ONE_COPY
-from cql.rollout import Order, Rollout
-from cql.scripts import Script
+from cql.migrating.rollout import Order, Rollout
+from cql.migrating.scripts import Script
 from model.catalog import CompactionChoice
-from model.migration_plan import PlannedStatement, Way
-from model.migrations import Phase
+from model.migrating.migrations import Phase
+from model.migrating.plan import PlannedStatement, Way
 from model.names import name_of
 from model.risk import Risk
 from model.sizes import TableSize

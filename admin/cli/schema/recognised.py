@@ -10,7 +10,7 @@ from admin.output import rows_grid, stdout_console
 from model.difference import Aspect, Difference
 from model.errors import ExitCode
 from model.generations import REBUILDABLE, Recognition
-from model.upgrade_notes import note_adding
+from model.migrating.upgrade_notes import note_adding
 
 _COLUMNS: Final = ("what", "where", "expected", "found")
 _WRAPS: Final = (False, False, True, True)

@@ -10,8 +10,8 @@ from admin.cli.schema.recognised import difference_json, differences_grid, mend_
 from admin.output import stdout_console
 from model.difference import Aspect, Difference
 from model.errors import ExitCode
-from model.history import Entry, HistoryDrift
-from model.verification import Verification
+from model.migrating.history import Entry, HistoryDrift
+from model.migrating.verification import Verification
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from admin.migrating import history_of, migrations_in
 from admin.output import write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
-from cql.adopting import baselines_of
 from cql.introspect import live_schema
-from cql.rollout import past_of
-from model.migrations import Migration
-from model.verification import Record, Verification, verify_migrations, verify_ours
+from cql.migrating.adopting import baselines_of
+from cql.migrating.rollout import past_of
+from model.migrating.migrations import Migration
+from model.migrating.verification import Record, Verification, verify_migrations, verify_ours
 
 _EPILOG = """\b
 Examples:

@@ -1,57 +1,22 @@
 """`mailmend schema plan, apply, history, force-unlock` as a person and a script see them, on a server in memory."""
 
 from pathlib import Path
-from typing import Self
 
 import click
 import pytest
 
-from admin import wiring
-from cql import estimates, schema_nodes, session
-from model.errors import UnknownKeyspace
-from model.sizes import TableSize
 from repair.leases import Leases
-from tests.support.clock import VirtualClock
-from tests.support.cluster_twin import NamedTables
 from tests.support.commands import CommandLine, command_line
 from tests.support.migrating import SHOP, written
-from tests.support.migration_twin import MigrationServer
+from tests.support.migration_cluster import MigrationCluster, migration_cluster
 
 NAMES = list(SHOP)
-
-
-class MigrationCluster(MigrationServer):
-    """A server that understands CQL, with rows. Stands in for `cql.session.CassandraCluster`."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        super().__init__()
-        self.clock = clock
-        self.tables: dict[str, NamedTables] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is held."""
-
-    def keyspace(self, name: str) -> NamedTables:
-        """The tables of a keyspace that is there."""
-        if name not in self.keyspaces:
-            raise UnknownKeyspace(name)
-        return self.tables.setdefault(name, NamedTables(name, self.clock))
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
     """In place of any that a command would connect to."""
-    clock = VirtualClock()
-    twin = MigrationCluster(clock)
-    orders = TableSize(1_000, 4_096, None, 3, 3)
-    monkeypatch.setattr(session, "connect", lambda _contact: twin)
-    monkeypatch.setattr(schema_nodes, "SchemaNodes", lambda _cluster: twin)
-    monkeypatch.setattr(estimates, "sizes_in", lambda _cluster, _keyspace: {"orders": orders})
-    monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
-    return twin
+    return migration_cluster(monkeypatch)
 
 
 @pytest.fixture

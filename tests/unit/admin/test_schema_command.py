@@ -11,7 +11,7 @@ from admin.cli import run
 from admin.cli.schema.recognised import mend_of, recognition_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place
-from cql import schema_nodes
+from cql.migrating import nodes as schema_nodes
 from model.difference import Aspect, Difference
 from model.generations import AUGUST_2026, recognise
 from model.table import Column

@@ -5,21 +5,21 @@ from typing import Any
 
 import pytest
 
-from cql.adopting import adopt, forget, look_at
-from cql.baselines import Baselines
-from cql.history import History
-from cql.james_version import VersionWritten, version_step, write_version
 from cql.memory import MemoryTables, Surround
-from cql.migration_files import shipped
+from cql.migrating.adopting import adopt, forget, look_at
+from cql.migrating.baselines import Baselines
+from cql.migrating.files import shipped
+from cql.migrating.history import History
+from cql.migrating.james_version import VersionWritten, version_step, write_version
 from cql.statements import Operation
-from model.adoption import Standing
-from model.baselines import digests, fingerprint_of
 from model.catalog import SCHEMA
 from model.catalog_beside import SCHEMA_VERSION
 from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, SchemaMismatch, UnknownKeyspace, UnsafeRequest
 from model.generations import JAMES_3_8, NEWEST
-from model.history import State
 from model.history_tables import SCHEMA_BASELINE
+from model.migrating.adoption import Standing
+from model.migrating.baselines import digests, fingerprint_of
+from model.migrating.history import State
 from model.operations import PutIfAbsent, Scan
 from model.schema import Schema
 from repair.leases import Leases

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cql.statements import Operation
 from model.errors import DoubtfulWrite, LeaseLost
-from model.history import State, Step
+from model.migrating.history import State, Step
 from model.operations import ChangeIf, PutIfAbsent
 from repair.leases import TTL_SECONDS
 from tests.support.migrating import folder

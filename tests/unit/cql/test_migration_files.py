@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from cql.migration_files import read_folder, shipped
+from cql.migrating.files import read_folder, shipped
 from model.catalog import SCHEMA
 from model.ddl import CreateTable, CreateType
 from model.difference import differences
 from model.errors import BadMigration, CqlSyntaxError
-from model.migration_plan import declared_by
-from model.migrations import Phase
+from model.migrating.migrations import Phase
+from model.migrating.plan import declared_by
 from tests.support.migrating import HEAD, SHOP, folder, written
 
 

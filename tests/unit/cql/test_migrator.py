@@ -14,9 +14,9 @@ from model.errors import (
     SchemaDisagreement,
     WrongUse,
 )
-from model.history import State, Step
-from model.migration_plan import declared_by
-from model.migrations import Phase
+from model.migrating.history import State, Step
+from model.migrating.migrations import Phase
+from model.migrating.plan import declared_by
 from model.schema import Schema
 from repair.leases import TTL_SECONDS
 from tests.support.migrating import SHOP, folder
@@ -283,7 +283,7 @@ def test_a_node_that_is_down_is_told_and_does_not_block() -> None:
 
 def stage_all(stage: Stage) -> None:
     """Apply where every node is required."""
-    from cql.rollout import Order, roll_out  # noqa: PLC0415 - the one place that needs them
+    from cql.migrating.rollout import Order, roll_out  # noqa: PLC0415 - the one place that needs them
 
     roll_out(stage.means(require_all=True), Order(KEYSPACE, FOLDER, ours=False))
 

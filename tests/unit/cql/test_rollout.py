@@ -5,14 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.applying import creations
-from cql.migration_files import shipped
+from cql.migrating.files import shipped
+from cql.migrating.rollout import Order, Rolled, past_of, plan_rollout, roll_out
 from cql.render import CASSANDRA_5
-from cql.rollout import Order, Rolled, past_of, plan_rollout, roll_out
 from model.catalog import SCHEMA, CompactionChoice
 from model.difference import differences
 from model.errors import WrongUse
 from model.generations import JAMES_3_9, recognise
-from model.history import State
+from model.migrating.history import State
 from model.schema import Schema
 from tests.support.migration_twin import Stage
 from tests.support.schemas import served, without_tables

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.language.parser import parse
-from cql.sending import qualified, sent
+from cql.migrating.sending import qualified, sent
 from model.ddl import CreateTable, Write
 from model.ids import micros_of
 from tests.support.clock import uuid_at

@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from model.adoption import Standing, decide_adoption
-from model.baselines import Baseline, digests
 from model.catalog import MAIL_TABLES, SCHEMA
 from model.difference import Aspect
 from model.generations import GENERATIONS, JAMES_3_8, JAMES_3_9, Generation
-from model.history import Entry, State
-from model.migrations import FileName, Phase
+from model.migrating.adoption import Standing, decide_adoption
+from model.migrating.baselines import Baseline, digests
+from model.migrating.history import Entry, State
+from model.migrating.migrations import FileName, Phase
 from model.schema import Schema
 from model.table import Column, Kind, Table
 from tests.support.schemas import columns_of, served, with_columns, without_tables

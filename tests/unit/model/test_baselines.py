@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.baselines import Baseline, Since, changes_since, digests, fingerprint_of
 from model.catalog import SCHEMA
 from model.ddl import Index
 from model.generations import GENERATIONS
+from model.migrating.baselines import Baseline, Since, changes_since, digests, fingerprint_of
 from model.schema import Schema
 from model.table import Column, Compaction, Kind, Table, UserType
 from tests.support.schemas import served, with_columns, without_tables

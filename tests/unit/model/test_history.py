@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.history import HistoryDrift, State, StatementEntry, Step, Tampering, history_drift
-from model.migrations import Migration, checksum_of, in_order
+from model.migrating.history import HistoryDrift, State, StatementEntry, Step, Tampering, history_drift
+from model.migrating.migrations import Migration, checksum_of, in_order
 from tests.support.migrating import SHOP, applied, folder, migration
 
 FOLDER = folder()

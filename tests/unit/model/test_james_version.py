@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from model.errors import ExitCode, UnsafeRequest, WrongUse
 from model.generations import GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation
-from model.james_version import SUPPORTED, VersionStep, decide_version
+from model.migrating.james_version import SUPPORTED, VersionStep, decide_version
 
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from model.errors import BadMigration, HistoryMismatch, WrongUse
 from model.folding.fold import fold
-from model.history import State, StatementEntry, Step
-from model.migration_plan import MigrationPlan, Past, Way, Wish, created_by, decide, declared_by
-from model.migrations import Migration, Phase, checksum_of
+from model.migrating.history import State, StatementEntry, Step
+from model.migrating.migrations import Migration, Phase, checksum_of
+from model.migrating.plan import MigrationPlan, Past, Way, Wish, created_by, decide, declared_by
 from model.risk import Risk
 from model.schema import Schema
 from tests.support.migrating import SHOP, applied, folder

@@ -7,8 +7,8 @@ import pytest
 from cql.language.parser import parse
 from model.ddl import Statement, Write
 from model.folding.fold import fold
+from model.migrating.settling import Effect, effect_of
 from model.schema import Schema
-from model.settling import Effect, effect_of
 from tests.support.migrating import folder
 
 MORE = """

@@ -1,5 +1,6 @@
 """Sizes are summed over the nodes, scaled over those that are silent, and never invented."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,51 @@ def test_when_every_node_answers_nothing_is_scaled(counts: list[list[int]]) -> N
     nodes = [[recorded("notes", count) for count in node] for node in counts]
     found = table_sizes(nodes, [], len(nodes)).get("notes")
     assert (found.partitions if found else 0) == sum(map(sum, counts))
+
+
+def test_more_answers_than_nodes_scale_nothing_down() -> None:
+    """A node that joined while the others were asked."""
+    assert table_sizes([[recorded("notes", 10)], [recorded("notes", 10)]], [], 1)["notes"] == (
+        TableSize(20, 2_000, None, 2, 1)
+    )
+
+
+def test_either_source_counts_as_having_asked() -> None:
+    """Older servers have no disk_usage; some answer that and not the other."""
+    rows, disks = [[recorded("notes", 2)]], [[on_disk("notes", 1)], [on_disk("notes", 1)]]
+    found = table_sizes(rows, disks, 2)["notes"]
+    assert (found.partitions, found.disk_bytes, found.nodes_asked) == (4, 2 * MIB, 2)
+    found = table_sizes([*rows, *rows, *rows], disks, 3)["notes"]
+    assert (found.partitions, found.disk_bytes, found.nodes_asked) == (6, 3 * MIB, 3)
+
+
+def test_tables_are_told_by_name() -> None:
+    """Whichever source names them, and in whatever order nodes do."""
+    found = table_sizes([[recorded("b", 1)], [recorded("c", 1), recorded("b", 1)]], [[on_disk("a", 1)]], 2)
+    assert list(found) == ["a", "b", "c"]
+    assert (found["a"].partitions, found["b"].disk_bytes) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1000 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (1023 * 1024, "1023 KiB"),
+        (MIB, "1 MiB"),
+        (1024 * MIB - 1, "1024 MiB"),
+        (5 * 1024 * MIB, "5 GiB"),
+        (2**50, "1 PiB"),
+        (2**61, "2048 PiB"),
+    ],
+)
+def test_bytes_are_told_in_the_largest_unit_that_they_fill(count: int, text: str) -> None:
+    """Four digits only where three would need a power of ten; beyond PiB there is no unit."""
+    assert bytes_text(count) == text
 
 
 @given(st.integers(0, 2**60))

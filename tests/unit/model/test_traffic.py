@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from model.advice import DAY, HOUR
 from model.traffic import (
+    RECENT_SECONDS,
+    Rates,
     births_of,
     busiest_queue,
     changes_per_message,
@@ -19,6 +21,8 @@ from model.traffic import (
 from tests.support.histories import time_uuid
 
 NOW = 1_700_000_000_000_000
+MICROS = 1_000_000
+FIRST_DAY_OF_1995 = 788_918_400 * MICROS
 
 
 class TestBirths:
@@ -45,6 +49,43 @@ class TestBirths:
         assert rates is not None
         assert rates.mean == pytest.approx(10 / (7 * DAY))
 
+    def test_of_a_young_keyspace_the_hours_since_its_first_message_count(self) -> None:
+        """Ten mails an hour since this morning are ten an hour, not a few spread over a week of silence."""
+        births = [NOW - minutes * 60 * MICROS for minutes in range(0, 6 * 60, 6)]
+
+        rates = rates_of_births(births, total=60)
+
+        assert rates is not None
+        assert rates.mean == pytest.approx(10 / HOUR)
+        assert rates.peak == pytest.approx(10 / HOUR)
+        assert rates.history_seconds == 6 * HOUR - 360
+
+    def test_one_message_came_within_an_hour(self) -> None:
+        """A keyspace of a single instant divides by no zero."""
+        rates = rates_of_births([NOW], total=7)
+
+        assert rates == Rates(7 / HOUR, 7 / HOUR, 0.0, 1)
+
+    def test_a_week_ends_where_it_ends(self) -> None:
+        """What is a week older than the newest is of the week before; a microsecond later it counts."""
+        births = [NOW, NOW - RECENT_SECONDS * MICROS + 1, NOW - RECENT_SECONDS * MICROS]
+
+        rates = rates_of_births(births, total=3)
+
+        assert rates is not None
+        assert rates.mean == pytest.approx(2 / (7 * DAY))
+        assert rates.looked_at == 3
+
+    def test_the_peak_is_the_busiest_hour_not_the_first_nor_the_quietest(self) -> None:
+        """Five messages within one hour of the day before yesterday, one in each of others."""
+        births = [NOW - hours * HOUR * MICROS for hours in (0, 7, 90)]
+        births += [NOW - 48 * HOUR * MICROS - minutes * 60 * MICROS for minutes in range(0, 50, 10)]
+
+        rates = rates_of_births(births, total=16)
+
+        assert rates is not None
+        assert rates.peak == pytest.approx(2 * 5 / HOUR)
+
     def test_no_sample_gives_no_rate(self) -> None:
         """Nothing is made up."""
         assert rates_of_births([], total=100) is None
@@ -67,6 +108,27 @@ class TestBirths:
         future, past = time_uuid(NOW + 2 * DAY * 1_000_000, 1), UUID("00000000-0000-1000-8000-000000000000")
 
         assert births_of([uuid4(), future, past], NOW) == []
+
+    def test_a_random_id_is_none_even_where_its_bits_would_say_a_time(self) -> None:
+        """Only the first version of ids carries one."""
+        one = time_uuid(NOW, 1)
+        random = UUID(int=one.int & ~(0xF << 76) | 4 << 76)
+
+        assert (one.version, random.version) == (1, 4)
+        assert births_of([one, random], NOW) == [NOW]
+
+    @pytest.mark.parametrize(
+        ("at", "believed"),
+        [
+            (FIRST_DAY_OF_1995 - 1, False),
+            (FIRST_DAY_OF_1995, True),
+            (NOW + DAY * MICROS, True),
+            (NOW + DAY * MICROS + 1, False),
+        ],
+    )
+    def test_believable_is_from_1995_to_tomorrow(self, at: int, *, believed: bool) -> None:
+        """A clock may be ahead by a day, no more."""
+        assert births_of([time_uuid(at, 1)], NOW) == [at] * believed
 
 
 class TestSlices:
@@ -95,6 +157,21 @@ class TestSlices:
         assert rates is not None
         assert rates.mean == pytest.approx(20 / (4 * HOUR))
 
+    @pytest.mark.parametrize(("now", "over"), [(2 * HOUR - 1, False), (2 * HOUR, True)])
+    def test_a_slice_is_over_with_its_last_second(self, now: int, *, over: bool) -> None:
+        """Not one before."""
+        rates = rates_of_slices({("q", HOUR): 36}, "q", HOUR, now_seconds=now)
+
+        assert rates == (Rates(0.01, 0.01, float(HOUR), 1) if over else None)
+
+    def test_time_is_counted_from_the_first_slice_of_this_queue(self) -> None:
+        """Neither from 1970, nor from what another queue has."""
+        mails = {("q", 5 * HOUR): 10, ("q", 6 * HOUR): 30, ("other", 0): 1_000}
+
+        rates = rates_of_slices(mails, "q", HOUR, now_seconds=10 * HOUR)
+
+        assert rates == Rates(40 / (2 * HOUR), 30 / HOUR, 2.0 * HOUR, 2)
+
     def test_where_no_slice_is_over_there_is_no_rate(self) -> None:
         """The first hour of a queue."""
         assert rates_of_slices({("q", 0): 10}, "q", HOUR, now_seconds=1_000) is None
@@ -116,5 +193,6 @@ class TestSlices:
 def test_what_is_not_an_addition_is_a_change() -> None:
     """100 messages took 250 modseqs: one and a half changes each."""
     assert changes_per_message(100, 250) == 1.5
-    assert changes_per_message(100, 90) == 0
+    assert changes_per_message(1, 3) == 2
+    assert changes_per_message(100, 100) == changes_per_message(100, 90) == 0
     assert changes_per_message(0, 0) is None

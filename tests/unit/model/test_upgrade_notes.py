@@ -8,10 +8,16 @@ from model.ddl import AddColumns, Drop, Dropped, Name, SetOptions
 from model.difference import pairs_of
 from model.errors import WrongUse
 from model.generations import JAMES_3_8, JAMES_3_9, NEWEST
+from model.migrating.upgrade_notes import (
+    UPGRADE_NOTES,
+    OptionalMigration,
+    due_migrations,
+    note_adding,
+    optional_migration,
+)
 from model.risk import Risk, assess
 from model.schema import Schema
 from model.table import Column, Compaction, Kind, Table
-from model.upgrade_notes import UPGRADE_NOTES, OptionalMigration, due_migrations, note_adding, optional_migration
 from tests.support.schemas import columns_of, served, with_columns
 
 ID = Column("id", "timeuuid", Kind.PARTITION)

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
-from cql.agreement import Agreement
-from cql.history import History
 from cql.introspect import SchemaServer
-from cql.ports import Clock, Held
-from cql.scripts import Script
+from cql.migrating.agreement import Agreement
+from cql.migrating.history import History
+from cql.migrating.ports import Clock, Held
+from cql.migrating.scripts import Script
 from model.errors import CannotReach, MigrationFailed, SchemaDisagreement, WrongUse
-from model.history import Entry, StatementEntry
-from model.migration_plan import MigrationPlan, Past, PlannedStatement, Way, created_by
-from model.migrations import Migration
+from model.migrating.history import Entry, StatementEntry
+from model.migrating.migrations import Migration
+from model.migrating.plan import MigrationPlan, Past, PlannedStatement, Way, created_by
 
 STATEMENT_SECONDS = 30.0
 """How long one statement may take."""

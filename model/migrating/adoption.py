@@ -7,12 +7,12 @@ is not James's, and one that James had not finished has nothing yet that could c
 from dataclasses import dataclass
 from enum import Enum
 
-from model.baselines import Baseline
 from model.difference import Aspect, Difference
 from model.generations import Recognition, holds_mail, recognise, was_made_here
-from model.history import Entry, State
+from model.migrating.baselines import Baseline
+from model.migrating.history import Entry, State
+from model.migrating.upgrade_notes import OptionalMigration, due_migrations, note_adding
 from model.schema import Schema
-from model.upgrade_notes import OptionalMigration, due_migrations, note_adding
 
 
 class Standing(Enum):

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from cql.ports import Clock
+from cql.migrating.ports import Clock
 from model.catalog_beside import SCHEMA_VERSION
 from model.errors import SchemaMismatch
 from model.generations import Generation
-from model.james_version import VersionStep, decide_version
+from model.migrating.james_version import VersionStep, decide_version
 from model.operations import Level, Put, Scan, Write
 from model.schema import Schema
 from model.table import Row

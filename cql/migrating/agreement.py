@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from cql.ports import Clock, Nodes
+from cql.migrating.ports import Clock, Nodes
 from model.errors import SchemaDisagreement
 
 POLL_SECONDS = 0.2

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from cql.language.lexer import Kind, Token
 from cql.language.parser import parse
-from cql.sending import tokens_between
+from cql.migrating.sending import tokens_between
 from model.ddl import Parsed, Write
 from model.errors import BadMigration, CqlSyntaxError
-from model.migration_rules import NOT_IDEMPOTENT, REPEATED_OTHERWISE, refusal
-from model.migrations import FileName, Migration, file_name, head_of, in_order, normalised
+from model.migrating.migrations import FileName, Migration, file_name, head_of, in_order, normalised
+from model.migrating.rules import NOT_IDEMPOTENT, REPEATED_OTHERWISE, refusal
 
 ENDING = ".cql"
 

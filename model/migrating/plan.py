@@ -12,12 +12,12 @@ from uuid import UUID
 from model.ddl import CreateIndex, CreateTable, CreateType, CreateView, Statement
 from model.errors import BadMigration, HistoryMismatch, SchemaRefused, WrongUse
 from model.folding.fold import fold
-from model.history import Entry, StatementEntry, Step, history_drift
-from model.migration_rules import refusal
-from model.migrations import Migration, Phase
+from model.migrating.history import Entry, StatementEntry, Step, history_drift
+from model.migrating.migrations import Migration, Phase
+from model.migrating.rules import refusal
+from model.migrating.settling import Effect, effect_of
 from model.risk import Assessment, DroppedColumns, assess, columns_dropped_by
 from model.schema import Schema
-from model.settling import Effect, effect_of
 
 
 class Way(Enum):

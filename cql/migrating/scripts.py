@@ -8,11 +8,11 @@ from uuid import UUID
 
 from cql.language.parser import parse
 from cql.language.text import ddl_cql
+from cql.migrating.sending import qualified, sent
 from cql.render import ServerVersion
-from cql.sending import qualified, sent
 from model.catalog import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice
 from model.ddl import CreateTable, Parsed
-from model.migrations import Migration
+from model.migrating.migrations import Migration
 
 
 @dataclass(frozen=True, slots=True)

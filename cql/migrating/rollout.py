@@ -8,20 +8,20 @@ made again.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cql.agreement import Agreement, NodeVersions
 from cql.applying import ONE_COPY, Step, creations, keyspace_step, plan_apply
-from cql.history import History
 from cql.introspect import SchemaServer, keyspace_exists, live_schema
-from cql.migrator import STATEMENT_SECONDS, Applier, Done, Telling
-from cql.ports import Clock, Leasing
+from cql.migrating.agreement import Agreement, NodeVersions
+from cql.migrating.history import History
+from cql.migrating.migrator import STATEMENT_SECONDS, Applier, Done, Telling
+from cql.migrating.ports import Clock, Leasing
+from cql.migrating.scripts import Script
 from cql.render import parse_version
 from cql.replication import Replication
-from cql.scripts import Script
 from model.catalog import SCHEMA, CompactionChoice, compacted
 from model.errors import WrongUse
 from model.generations import holds_mail, was_made_here
-from model.migration_plan import MigrationPlan, Past, Wish, decide, declared_by
-from model.migrations import Migration, Phase
+from model.migrating.migrations import Migration, Phase
+from model.migrating.plan import MigrationPlan, Past, Wish, decide, declared_by
 from model.schema import Schema
 
 
@@ -35,7 +35,7 @@ class Order:
         creates: whether such a keyspace is created at all: a mistyped name must not become a keyspace.
         compaction: of the big message tables, where our migrations create them.
         complete: also create what mailmend needs and a keyspace of James lacks.
-        to, phase: how far to go; see `model.migration_plan.Wish`.
+        to, phase: how far to go; see `model.migrating.plan.Wish`.
     """
 
     keyspace: str

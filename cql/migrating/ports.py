@@ -61,7 +61,7 @@ class Leasing(Protocol):
 
 
 class Nodes(Protocol):
-    """The nodes of a cluster, as far as their schemas go. Adapter: `cql.schema_nodes.SchemaNodes`."""
+    """The nodes of a cluster, as far as their schemas go. Adapter: `cql.migrating.nodes.SchemaNodes`."""
 
     def schema_versions(self) -> Mapping[str, UUID | None]:
         """The schema's version on every node that is up, by address; None where the node does not answer."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import Enum
 from uuid import UUID
 
-from model.migrations import FileName, Migration, checksum_of, next_link
+from model.migrating.migrations import FileName, Migration, checksum_of, next_link
 
 
 class State(Enum):

@@ -8,14 +8,14 @@ a migration that was begun and not ended, what has changed since the keyspace wa
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from model.baselines import Baseline, Since, changes_since
 from model.ddl import Statement
 from model.difference import Aspect, Difference, differences
 from model.folding.fold import fold
 from model.generations import Recognition, recognise
-from model.history import Entry, HistoryDrift, State, Step, history_drift
-from model.migration_plan import Past
-from model.migrations import Migration
+from model.migrating.baselines import Baseline, Since, changes_since
+from model.migrating.history import Entry, HistoryDrift, State, Step, history_drift
+from model.migrating.migrations import Migration
+from model.migrating.plan import Past
 from model.schema import Schema
 
 _NOTED = (Aspect.DIFFERENT_OPTION, Aspect.UNEXPECTED_TABLE, Aspect.UNEXPECTED_TYPE)

@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from cql.ports import Clock, Rows
+from cql.migrating.ports import Clock, Rows
 from model.errors import DoubtfulWrite, LeaseLost
-from model.history import Entry, State, StatementEntry, Step, Unlock
 from model.history_tables import SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK
 from model.ids import micros_of
-from model.migrations import FileName, Migration, Phase, checksum_of
+from model.migrating.history import Entry, State, StatementEntry, Step, Unlock
+from model.migrating.migrations import FileName, Migration, Phase, checksum_of
 from model.operations import Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read
 from model.table import Row
 

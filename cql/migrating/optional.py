@@ -2,11 +2,11 @@
 
 from cql.introspect import live_schema
 from cql.language.text import ddl_cql
-from cql.migrator import Applier
+from cql.migrating.migrator import Applier
+from cql.migrating.rollout import Means, lease_name
+from cql.migrating.scripts import Script
 from cql.render import parse_version
-from cql.rollout import Means, lease_name
-from cql.scripts import Script
-from model.upgrade_notes import OptionalMigration
+from model.migrating.upgrade_notes import OptionalMigration
 
 
 def run_optional(means: Means, keyspace: str, migration: OptionalMigration) -> tuple[str, ...]:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from cql.ports import Rows
-from model.baselines import Baseline
+from cql.migrating.ports import Rows
 from model.errors import DoubtfulWrite, LeaseLost
 from model.history_tables import SCHEMA_BASELINE
+from model.migrating.baselines import Baseline
 from model.operations import Conditional, Level, PutIfAbsent, Read, RemoveIf
 from model.table import Row
 

@@ -7,17 +7,17 @@ the baseline is written last and taken away first, so a keyspace counts as adopt
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from cql.baselines import Baselines
-from cql.history import History
 from cql.introspect import SchemaServer, live_schema
-from cql.ports import Leasing
-from cql.rollout import lease_name
-from model.adoption import Adoption, Standing, decide_adoption
-from model.baselines import Baseline, digests
+from cql.migrating.baselines import Baselines
+from cql.migrating.history import History
+from cql.migrating.ports import Leasing
+from cql.migrating.rollout import lease_name
 from model.errors import UnsafeRequest
-from model.history import State
 from model.history_tables import SCHEMA_MIGRATION
-from model.migrations import Migration
+from model.migrating.adoption import Adoption, Standing, decide_adoption
+from model.migrating.baselines import Baseline, digests
+from model.migrating.history import State
+from model.migrating.migrations import Migration
 from model.operations import RemoveIf
 
 

@@ -13,7 +13,7 @@ from cql.session import CassandraCluster
 
 @dataclass(frozen=True, slots=True)
 class SchemaNodes:
-    """The nodes of a cluster. Implements `cql.ports.Nodes`."""
+    """The nodes of a cluster. Implements `cql.migrating.ports.Nodes`."""
 
     cluster: CassandraCluster
 

@@ -1,0 +1,105 @@
+"""A whole cluster in memory that understands CQL, which every command of `mailmend schema` reaches.
+
+It keeps what was asked of it apart: what only read, and what would have left a trace. So a test can say of a dry run
+that it wrote nothing, and of a refusal that it came before anything was done.
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import pytest
+
+from admin import wiring
+from cql import estimates, session
+from cql.contact import Contact
+from cql.migrating import nodes as schema_nodes
+from cql.statements import Operation
+from model.errors import UnknownKeyspace
+from model.operations import Read, Scan
+from model.schema import Schema
+from model.sizes import TableSize
+from repair.leases import Leases
+from tests.support.clock import VirtualClock
+from tests.support.cluster_twin import NamedTables
+from tests.support.migration_twin import MigrationServer
+
+
+class MigrationCluster(MigrationServer):
+    """A server that understands CQL, with rows. Stands in for `cql.session.CassandraCluster`.
+
+    Attributes:
+        writes: what was written to any table, or tried to be.
+        contacts: with what it was connected to, in order.
+        sized: the keyspaces whose sizes somebody asked for.
+        fails: raised by whoever connects.
+    """
+
+    def __init__(self, clock: VirtualClock, **keyspaces: Schema) -> None:
+        super().__init__(**keyspaces)
+        self.clock = clock
+        self.tables: dict[str, NamedTables] = {}
+        self.writes: list[Operation] = []
+        self.contacts: list[Contact] = []
+        self.sized: list[str] = []
+        self.fails: Exception | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held."""
+
+    def keyspace(self, name: str) -> NamedTables:
+        """The tables of a keyspace that is there."""
+        if name not in self.keyspaces:
+            raise UnknownKeyspace(name)
+        if name not in self.tables:
+            self.tables[name] = NamedTables(name, self.clock)
+            self.tables[name].surround = self._noted
+        return self.tables[name]
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing was written so far: no statement, no row, no keyspace."""
+        return not (self.carried_out or self.writes or self.rows)
+
+    def held_by(self, owner: str, keyspace: str = "shop", ledger: str = "mailmend") -> Leases:
+        """Somebody takes the lease of schema changes, and has it from now on."""
+        leases = Leases(self.keyspace(ledger), self.clock, owner)
+        leases.acquire(f"schema {keyspace}", "schema apply")
+        return leases
+
+    def forget(self) -> None:
+        """Count from now on."""
+        self.carried_out.clear()
+        self.writes.clear()
+        self.rows.clear()
+        self.sized.clear()
+
+    def connected(self, contact: Contact) -> Self:
+        """Stands in for `cql.session.connect`."""
+        self.contacts.append(contact)
+        if self.fails:
+            raise self.fails
+        return self
+
+    def sizes(self, _: object, keyspace: str) -> dict[str, TableSize]:
+        """Stands in for `cql.estimates.sizes_in`."""
+        self.sized.append(keyspace)
+        return {"orders": TableSize(1_000, 4_096, None, 3, 3)}
+
+    def _noted(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if not isinstance(operation, Read | Scan):
+            self.writes.append(operation)
+        return carry_out()
+
+
+def migration_cluster(monkeypatch: pytest.MonkeyPatch, **keyspaces: Schema) -> MigrationCluster:
+    """In place of any that a command would connect to."""
+    clock = VirtualClock()
+    twin = MigrationCluster(clock, **keyspaces)
+    monkeypatch.setattr(session, "connect", twin.connected)
+    monkeypatch.setattr(schema_nodes, "SchemaNodes", lambda _cluster: twin)
+    monkeypatch.setattr(estimates, "sizes_in", twin.sizes)
+    monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
+    return twin
