@@ -24,12 +24,12 @@ from model.ddl import (
     RenameFields,
     SetOptions,
     Statement,
-    View,
 )
-from model.difference import differences, table_differences
+from model.difference import Aspect, differences, table_differences
 from model.errors import SchemaRefused
 from model.folding.fold import fold
 from model.names import name_of
+from model.options import COMPACT_STORAGE
 from model.schema import Schema
 from model.table import Column, Table, UserType
 
@@ -49,10 +49,10 @@ def effect_of(statement: Statement, live: Schema) -> Effect:  # noqa: PLR0911 - 
             return _of_table(table, live.table(name.spelling))
         case CreateType(name, user_type):
             return _of_type(user_type, live.user_type(name.spelling))
-        case CreateView(_, view):
-            return _of_table(view.table, _view_table(view, live))
-        case CreateIndex(_, index):
-            return _there(any(_same_index(index, one) for one in live.indexes))
+        case CreateView():
+            return _of_view(statement, live)
+        case CreateIndex():
+            return _of_index(statement, live)
         case AddColumns() | DropColumns() | RenameColumns():
             return _of_columns(statement, live.table(statement.name.spelling))
         case AddField() | RenameFields():
@@ -88,8 +88,40 @@ def _of_type(wanted: UserType, found: UserType | None) -> Effect:
     return _either(next(sides) == next(sides))
 
 
-def _view_table(wanted: View, live: Schema) -> Table | None:
-    return next((one.table for one in live.views if one.table.name == wanted.table.name), None)
+def _of_view(statement: CreateView, live: Schema) -> Effect:
+    """A statement names columns only: what a view of the base as it is would be is told by making it anew."""
+    name = name_of(statement.view.table.spelling)
+    if not any(one.table.name == name for one in live.views):
+        return Effect.ABSENT
+    rest = replace(live, views=tuple(one for one in live.views if one.table.name != name))
+    return _either(_makes(statement, rest, live))
+
+
+def _of_index(statement: CreateIndex, live: Schema) -> Effect:
+    """By its name; where the server was left to choose one, by what it is on."""
+    if not statement.index.spelling:
+        return _there(any(_makes_alike(statement, one, live) for one in live.indexes))
+    name = name_of(statement.index.spelling)
+    rest = tuple(one for one in live.indexes if name_of(one.spelling) != name)
+    if len(rest) == len(live.indexes):
+        return Effect.ABSENT
+    return _either(_makes(statement, replace(live, indexes=rest), live))
+
+
+def _makes(statement: Statement, before: Schema, live: Schema) -> bool:
+    """Whether the statement makes the live schema of the one before it, but for options that may have changed since."""
+    try:
+        found = differences(fold(before, statement), live)
+    except SchemaRefused:
+        return False
+    return all(one.aspect is Aspect.DIFFERENT_OPTION for one in found)
+
+
+def _makes_alike(statement: CreateIndex, found: Index, live: Schema) -> bool:
+    """Whether an index is what the statement would make in its place, whatever it is called."""
+    rest = tuple(one for one in live.indexes if one is not found)
+    named = replace(statement, index=replace(statement.index, spelling=found.spelling))
+    return _makes(named, replace(live, indexes=rest), live)
 
 
 def _of_columns(statement: AddColumns | DropColumns | RenameColumns, found: Table | None) -> Effect:
@@ -97,9 +129,9 @@ def _of_columns(statement: AddColumns | DropColumns | RenameColumns, found: Tabl
         return Effect.OTHERWISE
     match statement:
         case AddColumns(_, columns):
-            return _of_each([_of_column(one, found) for one in columns])
+            return _of_each([_of_column(one, found) for one in columns], repeats=statement.if_not_exists)
         case DropColumns(_, names):
-            return _of_each([_there(name_of(name) not in found) for name in names])
+            return _of_each([_there(name_of(name) not in found) for name in names], repeats=statement.columns_if_exist)
         case RenameColumns(_, renames):
             return _of_renames(renames, found.names)
 
@@ -107,7 +139,8 @@ def _of_columns(statement: AddColumns | DropColumns | RenameColumns, found: Tabl
 def _of_column(wanted: Column, found: Table) -> Effect:
     if wanted.name not in found:
         return Effect.ABSENT
-    return _either(normal_type(wanted.type) == normal_type(found.column(wanted.name).type))
+    there = found.column(wanted.name)
+    return _either((normal_type(wanted.type), wanted.kind) == (normal_type(there.type), there.kind))
 
 
 def _of_fields(statement: AddField | RenameFields, live: Schema) -> Effect:
@@ -131,14 +164,24 @@ def _of_renames(renames: Iterable[tuple[str, str]], names: Sequence[str]) -> Eff
 
 
 def _of_options(statement: SetOptions, live: Schema) -> Effect:
+    table = live.table(statement.name.spelling)
+    if table is not None and statement.options.get(COMPACT_STORAGE) == "false":
+        return _there(COMPACT_STORAGE not in table.options)
     try:
-        return _there(not differences(fold(live, statement), live))
+        after = fold(live, statement)
     except SchemaRefused:
         return Effect.OTHERWISE
+    return _there(not differences(after, live) and _comments(after) == _comments(live))
 
 
-def _of_each(parts: Sequence[Effect]) -> Effect:
-    """A statement is carried out as a whole: a mixture is somebody else's work."""
+def _comments(schema: Schema) -> list[str]:
+    return [one.comment for one in (*schema.tables, *(view.table for view in schema.views))]
+
+
+def _of_each(parts: Sequence[Effect], *, repeats: bool = False) -> Effect:
+    """A statement is carried out as a whole: a mixture is somebody else's work, unless it may be sent again."""
+    if repeats and len(set(parts)) > 1:
+        return Effect.ABSENT if Effect.ABSENT in parts else Effect.THERE
     return parts[0] if len(set(parts)) == 1 else Effect.OTHERWISE
 
 
@@ -154,10 +197,3 @@ def _stands(statement: Drop, live: Schema) -> bool:
             return any(name_of(one.spelling) == name_of(name) for one in live.indexes)
         case Dropped.VIEW:
             return any(one.table.name == name_of(name) for one in live.views)
-
-
-def _same_index(wanted: Index, found: Index) -> bool:
-    """By its name, or, where the server was left to choose one, by what it is on."""
-    if wanted.spelling:
-        return name_of(wanted.spelling) == name_of(found.spelling)
-    return name_of(wanted.table) == name_of(found.table) and name_of(wanted.target) == name_of(found.target)

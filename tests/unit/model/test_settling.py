@@ -1,14 +1,19 @@
 """Whether a statement took effect, told from the schema alone."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
+from hypothesis import given, settings
 
 from cql.language.parser import parse
-from model.ddl import Statement, Write
-from model.folding.fold import fold
+from model.ddl import RenameColumns, RenameFields, SetOptions, Statement, Write
+from model.errors import SchemaRefused
+from model.folding.fold import fold, fold_all
 from model.migrating.settling import Effect, effect_of
 from model.schema import Schema
+from tests.support.ddl_stories import stories
+from tests.support.linting import UNIFIED
 from tests.support.migrating import folder
 
 MORE = """
@@ -19,6 +24,27 @@ MORE = """
     ALTER TABLE events ADD (who text, what text);
     CREATE INDEX ON events (who);
     DROP INDEX by_label;
+    CREATE TABLE "Logs" (k int, c int, v text, tags map<text, int>, size frozen<place>, PRIMARY KEY (k, c));
+    CREATE INDEX ON "Logs" (tags);
+    CREATE INDEX ON "Logs" (keys(tags));
+    CREATE INDEX "By_v" ON "Logs" (V);
+    CREATE MATERIALIZED VIEW recent AS SELECT * FROM "Logs"
+        WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k) WITH CLUSTERING ORDER BY (k DESC);
+    CREATE MATERIALIZED VIEW "Few" AS SELECT v FROM "Logs" WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k);
+    ALTER MATERIALIZED VIEW recent WITH gc_grace_seconds = 5;
+    ALTER MATERIALIZED VIEW recent WITH comment = 'the newest first';
+    ALTER TABLE "Logs" WITH comment = 'what happened';
+    DROP MATERIALIZED VIEW RECENT;
+    DROP MATERIALIZED VIEW "Few";
+    ALTER TABLE "Logs" ADD (closed boolean STATIC, "Who" VARCHAR);
+    ALTER TABLE "Logs" DROP (closed, "Who");
+    ALTER TABLE "Logs" RENAME k TO "K";
+    DROP INDEX "By_v";
+    CREATE TYPE "Pair" (one VARCHAR, "Two" int);
+    ALTER TYPE "Pair" ADD "Three" varchar;
+    ALTER TYPE "Pair" RENAME "Two" TO second AND one TO "First";
+    DROP TYPE "Pair";
+    DROP TABLE "Logs";
 """
 
 
@@ -55,6 +81,8 @@ def test_what_was_not_sent_has_left_nothing_and_what_was_sent_has(
 
 
 TABLE = "CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))"
+COMPACT = "CREATE TABLE old (k int PRIMARY KEY, v text) WITH COMPACT STORAGE"
+VIEW = "CREATE MATERIALIZED VIEW few AS SELECT v FROM t WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY"
 
 
 @pytest.mark.parametrize(
@@ -67,10 +95,22 @@ TABLE = "CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))"
         (TABLE, f"{TABLE} WITH CLUSTERING ORDER BY (c DESC)"),
         ("CREATE TYPE t (a int)", "CREATE TYPE t (a text)"),
         ("ALTER TYPE t ADD a int", "CREATE TYPE t (a text)"),
+        ("CREATE TYPE t (a int, b int)", "CREATE TYPE t (b int, a int)"),
         ("ALTER TABLE t ADD v int", TABLE),
+        ("ALTER TABLE t ADD v text STATIC", TABLE),
+        ("ALTER TABLE t ADD c int", TABLE),
+        ("CREATE INDEX by_v ON t (v)", f"{TABLE}; CREATE INDEX by_v ON t (c)"),
+        ("CREATE INDEX by_v ON t (v)", f"{TABLE}; CREATE CUSTOM INDEX by_v ON t (v) USING 'sai'"),
+        ("CREATE INDEX by_v ON u (v)", f"{TABLE}; CREATE INDEX by_v ON t (v)"),
+        (f"{VIEW} (c, k)", f"{TABLE}; {VIEW} (k, c)"),
+        (f"{VIEW} (c, k)", f"{TABLE}; {VIEW.replace('SELECT v', 'SELECT k')} (c, k)"),
+        (f"{VIEW} (c, k)", f"{TABLE}; {VIEW.replace('c IS NOT NULL', 'c > 5')} (c, k)"),
+        (f"{VIEW} (c, k)", f"{TABLE}; {TABLE.replace('t', 'base', 1)}; {VIEW.replace('FROM t', 'FROM base')} (c, k)"),
         ("ALTER TABLE t ADD (v text, w text)", TABLE),
         ("ALTER TABLE t DROP (v, w)", TABLE),
         ("ALTER TABLE t RENAME x TO y", TABLE),
+        ("ALTER TABLE t RENAME k TO c", TABLE),
+        ("ALTER TYPE t RENAME a TO b AND c TO d", "CREATE TYPE t (a int, d int)"),
         ("ALTER TABLE nowhere ADD v int", TABLE),
         ("ALTER TYPE nowhere ADD v int", TABLE),
         ("ALTER TABLE nowhere WITH gc_grace_seconds = 1", TABLE),
@@ -78,10 +118,98 @@ TABLE = "CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))"
 )
 def test_what_somebody_else_made_is_not_taken_for_ours(sent: str, live: str) -> None:
     """Another key, order, type or set of columns under the same name."""
-    assert effect_of(statement(sent), fold(Schema((), ()), statement(live))) is Effect.OTHERWISE
+    assert effect_of(statement(sent), fold_all(parse(live))) is Effect.OTHERWISE
 
 
 def test_options_that_were_changed_since_do_not_make_it_another_table() -> None:
     """Tuning goes on while a migration waits to be resumed."""
     live = fold(Schema((), ()), statement(f"{TABLE} WITH comment = 'tuned' AND gc_grace_seconds = 1"))
     assert effect_of(statement(TABLE), live) is Effect.THERE
+    leveled = fold(live, statement("ALTER TABLE t WITH compaction = {'class': 'LeveledCompactionStrategy'}"))
+    assert effect_of(statement(f"{TABLE} WITH compaction = {UNIFIED}"), leveled) is Effect.THERE
+
+
+def test_nor_do_they_make_it_another_view() -> None:
+    """A view is told by its base, its key, its columns and its condition."""
+    live = fold_all(parse(f"{TABLE}; {VIEW} (c, k); ALTER MATERIALIZED VIEW few WITH comment = 'tuned'"))
+    assert effect_of(statement(f"{VIEW} (c, k) WITH comment = 'new'"), live) is Effect.THERE
+
+
+def test_an_index_without_a_name_is_told_by_what_it_is_on() -> None:
+    """Whatever it is called: the server would refuse a second one of the same kind on the same column."""
+    live = fold_all(parse(f"{TABLE}; CREATE INDEX somebodys ON t (v); CREATE INDEX ON t (c)"))
+    assert effect_of(statement('CREATE INDEX ON T ("v")'), live) is Effect.THERE
+    assert effect_of(statement("CREATE INDEX ON t (k)"), live) is Effect.ABSENT
+    assert effect_of(statement("CREATE CUSTOM INDEX ON t (v) USING 'sai'"), live) is Effect.ABSENT
+    assert effect_of(statement("CREATE INDEX ON elsewhere (v)"), live) is Effect.ABSENT
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy'}",
+        "INSERT INTO t (k, c) VALUES (1, 2)",
+        "UPDATE t SET v = 'a' WHERE k = 1 AND c = 2",
+        "TRUNCATE t",
+    ],
+)
+def test_what_leaves_nothing_in_a_schema_counts_as_not_sent(sent: str) -> None:
+    """It is sent again as it was the first time: with its own stamp, or refused from the start."""
+    assert effect_of(statement(sent), fold(Schema((), ()), statement(TABLE))) is Effect.ABSENT
+
+
+@pytest.mark.parametrize("what", ["TABLE", "TYPE", "INDEX", "MATERIALIZED VIEW"])
+def test_what_is_not_there_is_dropped(what: str) -> None:
+    """And a table is no type, nor a view an index, though all are called alike."""
+    alike = {
+        "TABLE": "",
+        "TYPE": "CREATE TYPE few (a int);",
+        "INDEX": "CREATE INDEX few ON t (v);",
+        "MATERIALIZED VIEW": f"{VIEW} (c, k);",
+    }
+    others = "".join(cql for name, cql in alike.items() if name != what)
+    live = fold_all(parse(f"{TABLE}; {others}"))
+    assert effect_of(statement(f"DROP {what} few"), live) is Effect.THERE
+
+
+@pytest.mark.parametrize(
+    ("sent", "effect"),
+    [
+        ("ALTER TABLE t ADD IF NOT EXISTS (v blob, w text)", Effect.ABSENT),
+        ("ALTER TABLE t ADD IF NOT EXISTS (v text, c int)", Effect.THERE),
+        ("ALTER TABLE t ADD IF NOT EXISTS v blob", Effect.OTHERWISE),
+        ("ALTER TABLE t DROP IF EXISTS (v, w)", Effect.ABSENT),
+        ("ALTER TABLE t DROP IF EXISTS (w, x)", Effect.THERE),
+    ],
+)
+def test_a_part_that_was_there_before_is_no_strangers_where_the_statement_allows_for_it(
+    sent: str, effect: Effect
+) -> None:
+    """IF EXISTS and IF NOT EXISTS may be sent again: half done is not done."""
+    assert effect_of(statement(sent), fold(Schema((), ()), statement(TABLE))) is effect
+
+
+def test_compact_storage_is_gone_or_it_is_not() -> None:
+    """No option tells of it any more."""
+    live, sent = fold(Schema((), ()), statement(COMPACT)), statement("ALTER TABLE old DROP COMPACT STORAGE")
+    assert effect_of(sent, live) is Effect.ABSENT
+    assert effect_of(sent, fold(live, sent)) is Effect.THERE
+
+
+@settings(max_examples=5)
+@given(stories(views=True))
+def test_whoever_was_killed_after_any_statement_finds_out_what_it_left(story: list[Statement]) -> None:
+    """Whatever a server takes: what was not sent is never told as there, what was sent never as absent.
+
+    Only names that were turned around are for a person: x TO y AND y TO x leaves no trace.
+    """
+    schema = Schema((), ())
+    for sent in story:
+        with suppress(SchemaRefused):
+            after = fold(schema, sent)
+            turned = isinstance(sent, RenameColumns | RenameFields)
+            if after != schema and not isinstance(sent, SetOptions):
+                assert effect_of(sent, schema) is not Effect.THERE
+            if after != schema:
+                assert effect_of(sent, after) in ({Effect.THERE, Effect.OTHERWISE} if turned else {Effect.THERE})
+            schema = after
