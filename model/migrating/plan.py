@@ -130,7 +130,7 @@ def decide(
         BadMigration: a pending statement would be refused, or names another keyspace.
         WrongUse: there is no migration of the number that is wished for.
     """
-    _refuse_tampering(keyspace, migrations, past)
+    refuse_tampering(keyspace, migrations, past)
     if wish.to is not None and not 1 <= wish.to <= len(migrations):
         raise WrongUse(
             f"there is no migration {wish.to:04}", mend=f"The last of the folder is {migrations[-1].number:04}."
@@ -148,7 +148,12 @@ def decide(
     return MigrationPlan(baseline, tuple(due), statements, reached, left, stopped, rehearsal.schema)
 
 
-def _refuse_tampering(keyspace: str, migrations: Sequence[Migration], past: Past) -> None:
+def refuse_tampering(keyspace: str, migrations: Sequence[Migration], past: Past) -> None:
+    """Refuse a folder that is not what was applied: nothing can be told from it.
+
+    Raises:
+        HistoryMismatch: each file that is otherwise, and what to do with it.
+    """
     drift = history_drift(migrations, past.entries, past.statements)
     if drift:
         mends = dict.fromkeys(one.mend for one in drift)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from model.ddl import Statement
 from model.difference import Aspect, Difference, differences
+from model.errors import SchemaRefused
 from model.folding.fold import fold
 from model.generations import Recognition, recognise
 from model.migrating.baselines import Baseline, Since, changes_since
@@ -88,11 +89,15 @@ def verify_ours(live: Schema, migrations: Sequence[Migration], record: Record | 
 def verify_migrations(live: Schema, migrations: Sequence[Migration], record: Record | None) -> Verification:
     """Any keyspace against what was applied of a folder of migrations.
 
-    Raises:
-        SchemaRefused: what the history says was applied cannot have been.
+    A folder that was tampered with may say nothing that fits together; then its files are the drift, not the tables.
     """
     past = record.past if record else Past()
-    expected = expected_after(migrations, past)
+    try:
+        expected = expected_after(migrations, past)
+    except SchemaRefused:
+        if not history_drift(migrations, past.entries, past.statements):
+            raise
+        expected = live
     found = differences(expected, live)
     older = any(entry.state is State.BASELINE for entry in past.entries)
     notes = tuple(one for one in found if older and one.aspect in _NOTED)
@@ -101,7 +106,11 @@ def verify_migrations(live: Schema, migrations: Sequence[Migration], record: Rec
 
 
 def expected_after(migrations: Sequence[Migration], past: Past) -> Schema:
-    """What an empty keyspace becomes by everything of the folder that the history says is done."""
+    """What an empty keyspace becomes by everything of the folder that the history says is done.
+
+    Raises:
+        SchemaRefused: the folder is not what was applied, and does not fit together.
+    """
     schema = Schema((), ())
     for statement in _done(migrations, past):
         schema = fold(schema, statement)

@@ -35,7 +35,7 @@ class MigrationCluster(MigrationServer):
     """
 
     def __init__(self, clock: VirtualClock, **keyspaces: Schema) -> None:
-        super().__init__(**keyspaces)
+        super().__init__(None, **keyspaces)
         self.clock = clock
         self.tables: dict[str, NamedTables] = {}
         self.writes: list[Operation] = []

@@ -22,6 +22,7 @@ from model.catalog import CompactionChoice
 from model.changes import Gap, Include, SchemaChange, changes
 from model.errors import ExitCode, WrongUse
 from model.from_model import gap_to_catalog
+from model.migrating.plan import refuse_tampering
 from model.migrating.verification import expected_after
 from model.names import name_of
 from model.risk import Risk
@@ -94,13 +95,16 @@ def plan_from_model(place: Place, order: Order, options: Mapping[str, Any]) -> M
 
     Raises:
         UnknownKeyspace: there is none of that name.
+        HistoryMismatch: the migrations are not those that were applied.
     """
     place.cluster.replication_of(order.keyspace)
     live, include = live_schema(place.cluster, order.keyspace), _included(options)
     if order.ours:
         gap = gap_to_catalog(live, include, newest=options["newest"], choice=_choice(order))
     else:
-        gap = Gap(expected_after(order.migrations, past_of(history_of(place))), live, include)
+        past = past_of(history_of(place))
+        refuse_tampering(order.keyspace, order.migrations, past)
+        gap = Gap(expected_after(order.migrations, past), live, include)
     found = changes(gap)
     return ModelPlan(order.keyspace, found, _sizes(place, found), parse_version(place.cluster.release_version))
 

@@ -85,6 +85,13 @@ def _mend(verified: Verified, difference: Difference) -> str:
     recognition = verified.found.against.recognition
     if recognition:
         return mend_of(difference, verified.keyspace, made_here=recognition.made_here)
+    if verified.found.tampering:
+        return f"first the migrations, as said of them; then again: mailmend schema verify{verified.where}"
+    return _planned_mend(verified, difference)
+
+
+def _planned_mend(verified: Verified, difference: Difference) -> str:
+    """The plan that leads to what the migrations say, and what of it runs."""
     plan = f"mailmend schema plan --from-model{verified.where}"
     match difference.aspect:
         case Aspect.DIFFERENT_OPTION:

@@ -125,6 +125,18 @@ def test_a_folder_that_is_not_what_was_applied_is_drift(files: dict[str, str], k
     assert [one.kind for one in found.tampering] == [kind]
 
 
+def test_a_folder_that_fits_together_no_more_is_told_by_its_files() -> None:
+    """An ALTER of a table that only a later file makes: no table can be compared with that."""
+    swapped = {
+        "0001_pre_labels.cql": SHOP["0002_pre_labels.cql"],
+        "0002_pre_orders.cql": SHOP["0001_pre_orders.cql"],
+        **{name: text for name, text in SHOP.items() if name > "0003"},
+    }
+    found = verify_migrations(LIVE, folder(swapped), WHOLE)
+    assert [one.kind for one in found.tampering] == [Tampering.MOVED, Tampering.MOVED]
+    assert (found.against.drift, found.agrees) == ((), False)
+
+
 def test_a_migration_that_was_put_in_between_is_drift() -> None:
     """The history has a later one, and not this."""
     past = Past((*HISTORY[:2], *HISTORY[3:]))
