@@ -1,0 +1,326 @@
+"""`mailmend schema apply` as a person and a script see it: what it did, what it left, how it ended."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from model.generations import AUGUST_2026
+from repair.leases import Leases
+from tests.support.commands import CommandLine, command_line
+from tests.support.migrating import SHOP, written
+from tests.support.migration_cluster import MigrationCluster, migration_cluster
+from tests.support.migration_twin import OLD_VERSION
+from tests.support.schema_twin import ONE_COPY
+from tests.support.schemas import served, without_tables
+
+ORDERS, LABELS, TOTALS, PLACES = SHOP
+NEW = ("--replication-factor", "1")
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
+    """An empty cluster."""
+    return migration_cluster(monkeypatch)
+
+
+@pytest.fixture
+def mailmend(tmp_path: Path) -> CommandLine:
+    """A shell for the shop."""
+    return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> tuple[str, ...]:
+    """The shop's migrations."""
+    return "--migrations", str(written(tmp_path / "shop"))
+
+
+def of_the_shop(cluster: MigrationCluster) -> list[str]:
+    """The changes of its schema that were carried out, in their order; the ledger's own left out."""
+    return [one for one in cluster.carried_out if "mailmend." not in one]
+
+
+def test_what_was_done_is_one_object_for_scripts(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """What came of it, what was sent in its order, what is left and why; progress went to stderr."""
+    ended = mailmend("schema", "apply", *shop, *NEW, "--to", "2", "--json")
+    told = ended.json
+    assert list(told) == [
+        "keyspace",
+        "generation",
+        "drift",
+        "notes",
+        "created",
+        "withheld",
+        "applied",
+        "baseline",
+        "statements",
+        "left",
+        "stopped",
+        "nodes_down",
+        "exit",
+    ]
+    assert (ended.code, told["exit"], told["keyspace"], told["generation"]) == (0, 0, "shop", None)
+    assert told["created"] == [
+        "keyspace shop",
+        "type place",
+        "table orders",
+        "table by_customer",
+        "index by_label",
+    ]
+    assert told["applied"] == [ORDERS, LABELS]
+    assert told["left"] == [TOTALS, PLACES]
+    assert told["stopped"] == f"{TOTALS} and what follows come after --to 0002"
+    assert [one for one in told["statements"][1:] if one not in cluster.rows] == of_the_shop(cluster)
+    assert told["statements"][-1:] == cluster.rows
+    assert (told["drift"], told["notes"], told["withheld"], told["baseline"], told["nodes_down"]) == (
+        [],
+        [],
+        [],
+        [],
+        [],
+    )
+    assert f"{LABELS}: 3 of 3" in ended.err
+
+
+def test_what_was_done_is_told_line_by_line(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """What was created, applied and left; then what was read back; a second time nothing is missing."""
+    first = mailmend("schema", "apply", *shop, *NEW, "--to", "3").out.splitlines()
+    assert first[0] == "created keyspace shop"
+    assert first[-5:-2] == [f"applied {ORDERS}", f"applied {LABELS}", f"applied {TOTALS}"]
+    assert first[-2] == f"Left: {PLACES}. {PLACES} and what follows come after --to 0003."
+    assert first[-1] == "shop: the schema is as expected."
+    rest = mailmend("schema", "apply", *shop).out.splitlines()
+    assert rest == ["created table places", f"applied {PLACES}", "shop: the schema is as expected."]
+    again = mailmend("schema", "apply", *shop)
+    assert (again.code, again.err) == (0, "")
+    assert again.out.splitlines() == ["Nothing was missing.", "shop: the schema is as expected."]
+
+
+def test_applying_again_writes_nothing(cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]) -> None:
+    """No lease, no history, no statement; also of our own tables."""
+    for own in (shop, ()):
+        keyspace = ("--keyspace", "theirs" if own else "mail")
+        assert mailmend("schema", "apply", *own, *keyspace, *NEW).code == 0
+        cluster.forget()
+        assert mailmend("schema", "apply", *own, *keyspace).code == 0
+        assert cluster.untouched
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own folder", "mail"])
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["people", "scripts"])
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "new"])
+def test_a_dry_run_writes_nothing(
+    cluster: MigrationCluster,
+    mailmend: CommandLine,
+    shop: tuple[str, ...],
+    form: tuple[str, ...],
+    *,
+    own: bool,
+    begun: bool,
+) -> None:
+    """Neither a keyspace nor a ledger, no lease, no row; what it shows is what would run, in its order."""
+    folder = shop if own else ()
+    if begun:
+        mailmend("schema", "apply", *folder, *NEW, "--to", "1")
+    cluster.forget()
+    before = dict(cluster.keyspaces)
+    ended = mailmend("schema", "apply", *folder, *NEW, "--dry-run", *form)
+    assert (ended.code, ended.err) == (0, "")
+    assert (cluster.untouched, cluster.keyspaces) == (True, before)
+    planned = ended.json["statements"] if form else [line for line in ended.out.splitlines() if line.endswith(";")]
+    done = mailmend("schema", "apply", *folder, "--json", *NEW).json["statements"]
+    kinds = [" ".join(one.split()[:2]) for one in done]
+    if form:
+        assert [" ".join(one.split()[:2]) for one in planned] == kinds
+    else:
+        assert len([line for line in planned if not line.startswith("--")]) == len(kinds)
+
+
+def test_a_dry_run_shows_the_plan_and_exits_with_0(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """The same object as a plan's, but for the exit code: a dry run is no question whether there is something to do."""
+    plan = mailmend("schema", "plan", *shop, *NEW, "--json")
+    dry = mailmend("schema", "apply", *shop, *NEW, "--dry-run", "--json")
+    assert (plan.code, dry.code) == (1, 0)
+    assert plan.json == dry.json | {"exit": 1}
+
+
+def test_phases_are_applied_in_the_order_of_the_numbers(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """`pre` stops before the first post; `post` before the next pre; what is left is told each time."""
+    said = []
+    for phase in ("post", "pre", "pre", "post", "pre"):
+        ended = mailmend("schema", "apply", *shop, *NEW, "--phase", phase, "--json")
+        assert ended.code == 0
+        said.append((ended.json["applied"], len(ended.json["left"])))
+    assert said == [([], 4), ([ORDERS, LABELS], 2), ([], 2), ([TOTALS], 1), ([PLACES], 0)]
+
+
+def test_a_new_keyspace_has_the_copies_that_were_asked_for(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """By data centre, or so many in each; its ledger has as many."""
+    sent = [
+        mailmend(
+            "schema", "apply", *shop, "--keyspace", name, "--ledger-keyspace", f"{name}_ledger", *copies, "--json"
+        ).json["statements"][0]
+        for name, copies in (
+            ("one", ("--replication-factor", "3")),
+            ("two", ("--replication", "dc1=3,dc2=2")),
+            ("three", ("--replication", "SimpleStrategy=2")),
+        )
+    ]
+    assert "'replication_factor': '3'" in sent[0]
+    assert "'dc1': '3', 'dc2': '2'" in sent[1]
+    assert "'class': 'SimpleStrategy', 'replication_factor': '2'" in sent[2]
+    assert {"one_ledger", "two_ledger", "three_ledger"} <= set(cluster.keyspaces)
+
+
+def test_a_statement_that_the_server_refuses_is_named_with_its_place(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """Exit code 3; what was done before stands; mended in the file, the same command goes on."""
+    cluster.refuses = "by_label"
+    failed = mailmend("schema", "apply", *shop, *NEW)
+    assert (failed.code, failed.out) == (3, "")
+    assert f"{LABELS}, line 6: the server would not: by_label" in failed.err
+    assert "What was done before it stands" in failed.err
+    assert "Traceback" not in failed.err
+    file = Path(shop[1]) / LABELS
+    file.write_text(file.read_text(encoding="utf-8").replace("INDEX by_label", "INDEX labelled"), encoding="utf-8")
+    assert mailmend("schema", "apply", *shop).code == 0
+    assert [one.spelling for one in cluster.keyspaces["shop"].indexes] == ["labelled"]
+
+
+def test_no_answer_is_doubt_and_the_same_command_goes_on(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """Exit code 4; nothing is run twice that took effect."""
+    cluster.lost_answer_at = "CREATE INDEX"
+    lost = mailmend("schema", "apply", *shop, *NEW)
+    assert (lost.code, lost.out) == (4, "")
+    assert f"{LABELS}, line 6: no answer came" in lost.err
+    assert "It may have been carried out. Type the same command again" in lost.err
+    cluster.lost_answer_at = None
+    done = mailmend("schema", "apply", *shop, "--json")
+    assert done.code == 0
+    assert not any("CREATE INDEX" in one for one in done.json["statements"])
+    assert done.json["created"] == ["table places"]
+
+
+def test_nodes_that_disagree_are_named_and_nothing_is_begun(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """Exit code 3, after as long as was allowed; which node to look at, and the runbook."""
+    cluster.versions["10.0.0.2"] = OLD_VERSION
+    began = cluster.clock.micros()
+    refused = mailmend("schema", "apply", *shop, *NEW, "--agreement-timeout", "7s")
+    assert (refused.code, refused.out, cluster.untouched) == (3, "", True)
+    assert 7 <= (cluster.clock.micros() - began) / 1e6 < 8
+    for said in ("within 7 s, before anything was changed", "10.0.0.2 has", "Look at 10.0.0.2", "schema-disagreement"):
+        assert said in refused.err
+    cluster.versions["10.0.0.2"] = UUID(int=1)
+    assert mailmend("schema", "apply", *shop, *NEW).code == 0
+
+
+def test_each_limit_reaches_what_it_limits(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement its seconds, the lease its time to live."""
+    seconds: list[float] = []
+    carry_out = cluster.execute_ddl
+
+    def noted(text: str, limit: float = 30.0) -> None:
+        if text.startswith("ALTER TABLE shop"):
+            seconds.append(limit)
+            lease = Leases(cluster.keyspace("mailmend"), cluster.clock, "nobody").holder("schema shop")
+            assert lease is not None
+            seconds.append((lease.expires_at - lease.acquired_at).total_seconds())
+        carry_out(text, limit)
+
+    monkeypatch.setattr(cluster, "execute_ddl", noted)
+    assert mailmend("schema", "apply", *shop, *NEW, "--statement-timeout", "11s", "--lease", "90s").code == 0
+    assert seconds == [11.0, 90.0] * 3
+
+
+def test_what_is_not_as_expected_when_it_is_read_back_is_drift(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 1: somebody else altered a table meanwhile; what was applied stands, and verify says what mends it."""
+    carry_out = cluster.execute_ddl
+
+    def meanwhile(text: str, limit: float = 30.0) -> None:
+        carry_out(text, limit)
+        if text == "DROP TABLE shop.by_customer":
+            carry_out("ALTER TABLE shop.orders ADD hint text")
+
+    monkeypatch.setattr(cluster, "execute_ddl", meanwhile)
+    ended = mailmend("schema", "apply", *shop, *NEW, "--json")
+    assert ended.code == ended.json["exit"] == 1
+    assert ended.json["applied"] == list(SHOP)
+    difference = {
+        "aspect": "unexpected column",
+        "table": "orders",
+        "subject": "hint",
+        "expected": "",
+        "found": "text",
+    }
+    assert ended.json["drift"] == [difference]
+    (drift,) = mailmend("schema", "verify", *shop, "--json").json["drift"]
+    assert drift.items() >= difference.items()
+
+
+def test_a_person_sees_what_is_not_as_expected(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each difference on a line of its own, and the sentence that sums it up."""
+    carry_out = cluster.execute_ddl
+    monkeypatch.setattr(
+        cluster, "execute_ddl", lambda text, limit=30.0: None if "ADD label" in text else carry_out(text, limit)
+    )
+    ended = mailmend("schema", "apply", *shop, *NEW, "--to", "1")
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, "shop: the schema is as expected.")
+    ended = mailmend(
+        "schema", "apply", *written_with(shop, "0002_pre_labels.cql", "ALTER TABLE orders ADD label text;")
+    )
+    assert ended.code == 1
+    assert ended.out.splitlines()[-2:] == ["missing column: orders.label (text)", "shop: not as expected."]
+
+
+def written_with(shop: tuple[str, ...], name: str, cql: str) -> tuple[str, ...]:
+    """The shop's folder up to that file, which holds this alone."""
+    folder = Path(shop[1])
+    for file in folder.glob("*.cql"):
+        if file.name >= name:
+            file.unlink()
+    written(folder, {name: cql})
+    return shop
+
+
+def test_a_keyspace_of_james_is_left_alone(cluster: MigrationCluster, mailmend: CommandLine) -> None:
+    """Nothing is run, no ledger made; the commands that take it over and that complete it are named."""
+    james = without_tables(served(AUGUST_2026.schema), "firstunseen")
+    cluster.keyspaces["mail"], cluster.replications["mail"] = (
+        james,
+        ONE_COPY,
+    )
+    ended = mailmend("schema", "apply", "--keyspace", "mail")
+    assert (ended.code, cluster.untouched, set(cluster.keyspaces)) == (1, True, {"mail"})
+    lines = ended.out.splitlines()
+    assert lines[0].startswith(
+        "Not created in a keyspace that mailmend did not make (--complete does): table firstUnseen"
+    )
+    assert lines[1] == "Take the keyspace over with: mailmend schema adopt --keyspace mail"
+    told = mailmend("schema", "apply", "--keyspace", "mail", "--json").json
+    assert (told["withheld"], told["left"], told["applied"], told["exit"]) == (["table firstUnseen"], [], [], 1)
+
+    completed = mailmend("schema", "apply", "--keyspace", "mail", "--complete", "--json")
+    assert (completed.code, completed.json["created"]) == (0, ["table firstUnseen"])
+    assert cluster.keyspaces["mail"].table("firstunseen") is not None
