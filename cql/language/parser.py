@@ -139,16 +139,15 @@ def _other(stream: Stream, words: Sequence[str]) -> Other:
 
 
 def _unknown(stream: Stream) -> CqlSyntaxError:
-    """What to raise where no statement begins: at its first word, or at the second where the first is a beginning."""
+    """What to raise where no statement begins: at the first word that goes on with none."""
     first = stream.next
     if first.word in _OF_CQLSH:
         return stream.wrong(f"{first.text} is a command of cqlsh, which servers do not know", mend=_MEND_CQLSH)
-    beginnings = (*_RULES, *_PASSED_OVER)
-    seconds = [words[1] for words in beginnings if len(words) > 1 and words[0] == first.word]
-    if not seconds:
-        return stream.unexpected(*(words[0] for words in beginnings))
-    stream.take()
-    return stream.unexpected(*seconds)
+    left = [*_RULES, *_PASSED_OVER]
+    while going_on := [words[1:] for words in left if words[0] == stream.next.word]:
+        stream.take()
+        left = going_on
+    return stream.unexpected(*(words[0] for words in left))
 
 
 def _notes(stream: Stream, first: Token, before: int) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from cql.language.lexer import Kind
 from cql.language.options import text_value
 from cql.language.stream import Stream
+from cql.language.tables import if_not_exists
 from cql.language.terms import conditions, read_term, term
 from model.ddl import Batch, Change, Name, Write
 from model.names import name_of
@@ -14,7 +15,7 @@ from model.names import name_of
 
 @dataclass(slots=True)
 class _Extras:
-    """What USING and IF say; a statement has each once, in any order."""
+    """What USING, WHERE and IF say."""
 
     timestamp: str | None = None
     ttl: str | None = None
@@ -28,8 +29,8 @@ def insert(stream: Stream) -> Write:
     name = stream.named("the name of a table")
     extras = _Extras()
     columns = _json(stream) if stream.accept("JSON") else _columns_and_values(stream, extras)
-    while _using(stream, extras) or _if(stream, extras):
-        pass
+    extras.conditional = if_not_exists(stream)
+    _using(stream, extras)
     return _write(Change.INSERT, name, columns, extras)
 
 
@@ -37,7 +38,10 @@ def _columns_and_values(stream: Stream, extras: _Extras) -> tuple[str, ...]:
     stream.expect("(")
     columns = [_column(stream)]
     while stream.accept(","):
+        token = stream.next
         columns.append(_column(stream))
+        if columns[-1] in columns[:-1]:
+            raise stream.wrong(f"the column {token.text} stands here a second time", token)
     stream.expect(")")
     stream.expect("VALUES")
     opening = stream.expect("(")
@@ -134,28 +138,17 @@ def delete(stream: Stream) -> Write:
 def _where(stream: Stream, extras: _Extras) -> None:
     stream.expect("WHERE")
     extras.values.update(conditions(stream))
-    while _if(stream, extras) or _using(stream, extras):
-        pass
-
-
-def _if(stream: Stream, extras: _Extras) -> bool:
-    if not stream.accept("IF"):
-        return False
-    extras.conditional = True
-    if stream.accept("NOT"):
-        stream.expect("EXISTS")
-    elif not stream.accept("EXISTS"):
+    extras.conditional = stream.accept("IF")
+    if extras.conditional and not stream.accept("EXISTS"):
         conditions(stream)
-    return True
 
 
-def _using(stream: Stream, extras: _Extras) -> bool:
+def _using(stream: Stream, extras: _Extras) -> None:
     if not stream.accept("USING"):
-        return False
+        return
     _attribute(stream, extras)
     while stream.accept("AND"):
         _attribute(stream, extras)
-    return True
 
 
 def _attribute(stream: Stream, extras: _Extras) -> None:

