@@ -197,9 +197,11 @@ class TestQueue:
 
     def test_the_keyspace_is_a_name_before_it_is_part_of_a_statement(self) -> None:
         """Names cannot be bound."""
-        for measure in (queue_traffic, lambda *asked: message_traffic(*asked, partitions=None)):
-            with pytest.raises(BadIdentifier):
-                measure(Reading(MailServer()), "mail; DROP", ALONE, NOW)
+        reading = Reading(MailServer())
+        with pytest.raises(BadIdentifier):
+            queue_traffic(reading, "mail; DROP", ALONE, NOW)
+        with pytest.raises(BadIdentifier):
+            message_traffic(reading, "mail; DROP", MESSAGES, NOW, None)
 
 
 def born(*days_ago: float) -> list[Row]:
