@@ -4,7 +4,7 @@ It keeps what was asked of it apart: what only read, and what would have left a 
 that it wrote nothing, and of a refusal that it came before anything was done.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import pytest
@@ -14,10 +14,11 @@ from cql import estimates, session
 from cql.contact import Contact
 from cql.migrating import nodes as schema_nodes
 from cql.statements import Operation
-from model.errors import UnknownKeyspace
+from model.errors import AccessDenied, UnknownKeyspace
 from model.operations import Read, Scan
 from model.schema import Schema
 from model.sizes import TableSize
+from model.table import Row
 from repair.leases import Leases
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import NamedTables
@@ -32,6 +33,7 @@ class MigrationCluster(MigrationServer):
         contacts: with what it was connected to, in order.
         sized: the keyspaces whose sizes somebody asked for.
         fails: raised by whoever connects.
+        roles, permissions: what it lists of a role.
     """
 
     def __init__(self, clock: VirtualClock, **keyspaces: Schema) -> None:
@@ -42,6 +44,8 @@ class MigrationCluster(MigrationServer):
         self.contacts: list[Contact] = []
         self.sized: list[str] = []
         self.fails: Exception | None = None
+        self.roles: dict[str, Sequence[Row]] = {}
+        self.permissions: dict[str, Sequence[Row]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -75,6 +79,18 @@ class MigrationCluster(MigrationServer):
         self.writes.clear()
         self.rows.clear()
         self.sized.clear()
+
+    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        """The rows of one of the server's own tables; of those that a plain role may not read, none."""
+        if text.startswith("LIST ROLES"):
+            return self.roles.get(text.rsplit(maxsplit=1)[-1], ())
+        if text.startswith("LIST ALL PERMISSIONS"):
+            return self.permissions.get(text.rsplit(maxsplit=1)[-1], ())
+        if "scylla_local" in text:
+            return ()
+        if "system_views" in text:
+            raise AccessDenied("the role may not read system_views.settings")
+        return super().query(text, values)
 
     def connected(self, contact: Contact) -> Self:
         """Stands in for `cql.session.connect`."""

@@ -17,7 +17,10 @@ Examples:
   mailmend schema force-unlock --reason 'pod apply-7 was evicted'  asks, then ends it
   mailmend schema force-unlock --reason '...' --yes                without asking
 
-A lease that is not renewed ends by itself within a minute: waiting is safer."""
+A lease that is not renewed ends by itself within a minute: waiting is safer.
+
+\b
+Exit codes: 0 it is ended, or nobody held it; 2 wrong use, or the answer was no; 4 the cluster cannot be reached."""
 
 
 @click.command("force-unlock", epilog=_EPILOG)

@@ -17,7 +17,10 @@ from repair.leases import Lease
 _EPILOG = """\b
 Examples:
   mailmend schema history                       every migration, and who is at work
-  mailmend schema history --json | jq '.migrations[] | select(.state == "running")'"""
+  mailmend schema history --json | jq '.migrations[] | select(.state == "running")'
+
+\b
+Exit codes: 0 it was shown, also where there is none; 2 wrong use; 4 the cluster cannot be reached."""
 
 _COLUMNS: Final = ("migration", "state", "done", "when", "by")
 

@@ -125,7 +125,14 @@ In a file, right before the statement: -- lint: ignore T5: why it may stand""",
 )
 @click.option("--ignored", is_flag=True, help="Show what is ignored as well, with the reasons.")
 @click.option("--rules", "list_rules", is_flag=True, help="List the rules, and look at nothing.")
-@click.option("--format", "form", type=click.Choice(["human", "json", "sarif"]), default="human", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["human", "json", "sarif"]),
+    default="human",
+    show_default=True,
+    help="What goes to stdout: words, one JSON object, or SARIF 2.1.0.",
+)
 @click.option("--sarif", "sarif_file", type=_FILE, metavar="FILE", help="Write SARIF 2.1.0 there, too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @connection_options

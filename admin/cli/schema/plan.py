@@ -23,11 +23,11 @@ from model.errors import ExitCode
 
 _EPILOG = """\b
 Examples:
-  mailmend schema plan                                 what is pending; CQL that cqlsh takes, risks as comments
-  mailmend schema plan --phase pre                     what is due before the new software is rolled out
-  mailmend schema plan --migrations db --keyspace shop your own tables
-  mailmend schema plan --from-model | cqlsh            what takes the live tables to the model; mailmend never runs it
-  mailmend schema plan --from-model --include-options  options too: most of them rewrite their table
+  mailmend schema plan                                  what is pending; CQL that cqlsh takes, risks as comments
+  mailmend schema plan --phase pre                      what is due before the new software is rolled out
+  mailmend schema plan --migrations db --keyspace shop  your own tables
+  mailmend schema plan --from-model | cqlsh             what takes the live tables to the model; mailmend never runs it
+  mailmend schema plan --from-model --include-options   options too: most of them rewrite their table
 
 \b
 Exit codes: 0 there is nothing to do, 1 there is something to do, 2 wrong use (a file that cannot be run, or that was
