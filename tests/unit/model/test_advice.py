@@ -248,3 +248,140 @@ def test_a_history_has_about_two_dozen_windows(days: int) -> None:
 def test_a_bloom_filter_of_a_million_keys_at_one_in_a_thousand_takes_under_two_mebibytes() -> None:
     """14.4 bits for each key."""
     assert bloom_bytes(1_000_000, 0.001) / MIB == pytest.approx(1.714, abs=0.01)
+
+
+class TestReasons:
+    """Every figure that a reason tells, reckoned by hand."""
+
+    def test_the_reasons_of_a_busy_queue(self) -> None:
+        """2.8 mails/s on average, 120 at the peak, 1,500 bytes a row, five days at most, three nodes, three copies."""
+        advice = advise_queue(traffic_of(2.8, 120), QueueSettings(2 * HOUR, 3))
+
+        assert [(one.setting, one.value, one.why) for one in advice.reasons] == [
+            (
+                "slice window",
+                "1 h",
+                "At 2.8 mails/s such a slice holds 10,080 mails; about 10,000 are aimed at, and it must be short "
+                "beside the time to live of 8 d. It may only become a divisor of the present 2 h.",
+            ),
+            (
+                "bucket count",
+                "62",
+                "At the peak of 120 mails/s a slice holds 432,000 mails of 1,500 bytes, 618.0 MiB; a partition should "
+                "stay below 20,000 rows and 10 MiB; above 100 mails/s the writes are spread over 2 buckets for each "
+                "of 3 nodes. Every bucket more is one partition more to browse. It never shrinks; at present it is 3.",
+            ),
+            (
+                "enqueuedMailsV4: time to live",
+                "8 d",
+                "The longest stay of 5 d and 3 d of slack, in whole windows. Without it no SSTable is ever dropped; "
+                "with it each node holds about 2,769 MiB.",
+            ),
+            (
+                "enqueuedMailsV4: time window",
+                "8 h",
+                "8 d in 24 windows (20 to 30 are advised), each 8 slices of 1 h.",
+            ),
+            (
+                "deletedMailsV2: time to live",
+                "11 d",
+                "A mark must outlive the row that it hides: 8 d and 3 d of slack.",
+            ),
+            ("deletedMailsV2: time window", "11 h", "11 d in 24 windows."),
+            (
+                "both: gc_grace",
+                "1 d",
+                "Everything expires by itself, so a day is enough, but never less than the hint window of 3 h: hints "
+                "would be dropped.",
+            ),
+            (
+                "deletedMailsV2: bloom_filter_fp_chance",
+                "0.001",
+                "Each mail is looked up in up to 28 SSTables where it mostly is not: 28 x 0.001 = 0.028 are read in "
+                "vain, against 0.28 at 0.01; it takes 4.6 MiB of memory on each node.",
+            ),
+        ]
+
+    def test_a_quiet_queue_is_told_of_no_heat_and_of_no_present_setting(self) -> None:
+        """At a hundred mails a second one partition still takes them."""
+        whys = " ".join(one.why for one in advise_queue(traffic_of(1, 100)).reasons)
+
+        assert "are spread over" not in whys
+        assert "present" not in whys
+        assert "are spread over" in " ".join(one.why for one in advise_queue(traffic_of(1, 100.5)).reasons)
+
+    def test_what_lies_on_a_node_is_told_even_where_nobody_counted_the_nodes(self) -> None:
+        """One is taken then: nothing is divided by zero."""
+        nowhere, one = (advise_queue(traffic_of(5, nodes=nodes)).reasons for nodes in (0, 1))
+
+        assert nowhere == one
+
+    def test_more_nodes_hold_less_each(self) -> None:
+        """Rows and filters alike are spread."""
+        few, many = (
+            {one.setting: one.why for one in advise_queue(traffic_of(50, nodes=nodes)).reasons} for nodes in (3, 30)
+        )
+
+        assert "about 49,438 MiB" in few["enqueuedMailsV4: time to live"]
+        assert "about 4,944 MiB" in many["enqueuedMailsV4: time to live"]
+        assert "it takes 81.4 MiB" in few["deletedMailsV2: bloom_filter_fp_chance"]
+        assert "it takes 8.1 MiB" in many["deletedMailsV2: bloom_filter_fp_chance"]
+
+
+class TestLimits:
+    """Where a rule changes its mind."""
+
+    @pytest.mark.parametrize(
+        ("seconds", "slice_seconds", "found"),
+        [
+            (60, HOUR, (20 * HOUR, HOUR)),
+            (3 * DAY, HOUR, (3 * DAY, 3 * HOUR)),
+            (8 * DAY, HOUR, (8 * DAY, 8 * HOUR)),
+            (30 * MINUTE, MINUTE, (30 * MINUTE, MINUTE)),
+            (30 * MINUTE + 1, MINUTE, (40 * MINUTE, 2 * MINUTE)),
+            (90 * MINUTE, 45, (90 * MINUTE, 3 * MINUTE)),
+        ],
+    )
+    def test_windows_by_hand(self, seconds: int, slice_seconds: int, found: tuple[int, int]) -> None:
+        """A slice of 45 s fits whole minutes four times in three; 30 windows are still allowed, 31 are not."""
+        assert windows_over(seconds, slice_seconds) == found
+
+    def test_a_slice_may_be_a_sixtieth_of_the_time_and_no_longer(self) -> None:
+        """Two days and three of slack: two hours fit exactly."""
+        assert advise_queue(traffic_of(0.001, stay=2 * DAY)).slice_seconds == 2 * HOUR
+        assert advise_queue(traffic_of(0.001, stay=2 * DAY - 60)).slice_seconds == HOUR
+
+    @pytest.mark.parametrize(
+        ("rate", "slice_seconds"),
+        [
+            (170, 60),
+            (34, 300),
+            (11.2, 900),
+            (5.6, 1_800),
+            (2.8, HOUR),
+            (1.4, 2 * HOUR),
+            (0.7, 4 * HOUR),
+            (0.23, 12 * HOUR),
+            (0.116, DAY),
+        ],
+    )
+    def test_each_slice_window_has_its_traffic(self, rate: float, slice_seconds: int) -> None:
+        """The one that holds about 10,000 mails, where the time to live leaves room for it."""
+        assert advise_queue(traffic_of(rate, stay=50 * DAY)).slice_seconds == slice_seconds
+
+    def test_no_window_beside_a_short_stay_but_the_shortest(self) -> None:
+        """A present slice of a day may become a minute, whatever the rate asks for."""
+        advice = advise_queue(traffic_of(1000, stay=1), QueueSettings(DAY, 1))
+
+        assert (advice.slice_seconds, advice.slack_seconds) == (60, 3 * DAY)
+
+    @pytest.mark.parametrize(
+        ("days", "window"), [(0, 1), (1, 1), (24, 1), (35, 1), (37, 2), (48, 2), (240, 10), (365, 15)]
+    )
+    def test_a_history_in_two_dozen_windows_by_hand(self, days: int, window: int) -> None:
+        """Rounded to whole days, one at least."""
+        assert history_window_days(days * DAY) == window
+
+    def test_a_window_below_a_minute_is_a_minute(self) -> None:
+        """Cassandra takes nothing shorter, nor any part of one."""
+        assert window_compaction(45).options == {"compaction_window_unit": "MINUTES", "compaction_window_size": "1"}
