@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cql.language.parser import parse
 from model.errors import BadMigration, HistoryMismatch, WrongUse
-from model.folding.fold import fold
+from model.folding.fold import fold, fold_all
 from model.migrating.history import State, StatementEntry, Step
 from model.migrating.migrations import Migration, Phase, checksum_of
 from model.migrating.plan import MigrationPlan, Past, Way, Wish, created_by, decide, declared_by
+from model.migrating.rules import refusal
 from model.risk import Risk
 from model.schema import Schema
 from tests.support.migrating import SHOP, applied, folder
@@ -149,3 +151,182 @@ def test_what_is_created_is_named() -> None:
         "index by_label",
         "table places",
     ]
+
+
+PAIR = folder(
+    {
+        "0001_pre_one.cql": "CREATE TABLE one (k int PRIMARY KEY); CREATE TABLE uno (k int PRIMARY KEY);",
+        "0002_pre_two.cql": "CREATE TABLE two (k int PRIMARY KEY);",
+    }
+)
+"""Two migrations that only create."""
+
+
+def after(cql: str) -> Schema:
+    """What a text makes of an empty keyspace."""
+    return fold_all(parse(cql))
+
+
+ONE, UNO, TWO = (f"CREATE TABLE {name} (k int PRIMARY KEY);" for name in ("one", "uno", "two"))
+
+
+@pytest.mark.parametrize(
+    ("there", "baseline", "ways"),
+    [
+        ("", (), [Way.RUN, Way.RUN, Way.RUN]),
+        (ONE, (), [Way.RECORD, Way.RUN, Way.RUN]),
+        (UNO, (), [Way.RUN, Way.RECORD, Way.RUN]),
+        (TWO, (), [Way.RUN, Way.RUN, Way.RECORD]),
+        (ONE + UNO, PAIR[:1], [Way.RUN]),
+        (UNO + TWO, (), [Way.RUN, Way.RECORD, Way.RECORD]),
+        (ONE + UNO + TWO, PAIR, []),
+    ],
+    ids=["nothing", "first", "second", "last", "a whole one", "all but the first", "all"],
+)
+def test_what_an_older_mailmend_made_is_taken_over(
+    there: str, baseline: tuple[Migration, ...], ways: list[Way]
+) -> None:
+    """Whole migrations from the first on are a baseline; of the rest only what lacks is run, whatever stands there."""
+    plan = decide("shop", PAIR, Past(), after(there), Wish(takes_over=True))
+    assert plan.baseline == baseline
+    assert [one.way for one in plan.statements] == ways
+    assert plan.due == PAIR[len(baseline) :]
+    assert plan.reached == PAIR
+    assert plan.empty is False
+    assert plan.expected == after(there + "".join(one for one in (ONE, UNO, TWO) if one not in there))
+
+
+def test_nothing_is_taken_over_once_there_is_a_history() -> None:
+    """What stands there unasked then is somebody's: the server would refuse to create it again."""
+    past = Past(applied(PAIR[:1]))
+    with pytest.raises(BadMigration, match=r"0002_pre_two\.cql, line 5: the server would refuse it: CREATE TABLE two"):
+        decide("shop", PAIR, past, after(ONE + UNO + TWO), Wish(takes_over=True))
+    with pytest.raises(BadMigration, match="it exists already"):
+        decide("shop", PAIR, Past(), after(ONE), Wish())
+
+
+def test_what_cannot_be_taken_over_is_for_a_person() -> None:
+    """A table of that name with another key."""
+    live = after("CREATE TABLE one (k int, c int, PRIMARY KEY (k, c))")
+    with pytest.raises(BadMigration, match="is in shop already, and is otherwise") as refused:
+        decide("shop", PAIR, Past(), live, Wish(takes_over=True))
+    assert refused.value.mend == "See how with: mailmend schema verify --keyspace shop"
+
+
+def test_a_refusal_tells_how_to_mend_it_and_that_nothing_ran() -> None:
+    """The server's reason, the place, and what to write instead."""
+    bad = folder({**SHOP, "0005_pre_again.cql": "ALTER TABLE orders ADD note text;\nALTER TABLE orders ADD note int;"})
+    with pytest.raises(BadMigration) as refused:
+        decide("shop", bad, Past(applied(FOLDER)), declared_by(FOLDER), Wish())
+    assert str(refused.value) == (
+        "0005_pre_again.cql, line 6: the server would refuse it: ALTER TABLE ADD orders: it has a column note already\n"
+        "Add IF NOT EXISTS after ADD (4.1 and later). Nothing of this plan was run."
+    )
+    bad = folder({"0001_pre_gone.cql": "DROP TABLE nowhere;"})
+    with pytest.raises(BadMigration) as refused:
+        decide("shop", bad, Past(), EMPTY, Wish())
+    assert refused.value.mend == "Nothing of this plan was run."
+
+
+@pytest.mark.parametrize(
+    ("cql", "why"),
+    [
+        ("CREATE KEYSPACE k WITH durable_writes = true", "`mailmend schema apply --replication` creates it"),
+        ("ALTER KEYSPACE k WITH durable_writes = true", "change it by hand, and repair afterwards"),
+        ("DROP KEYSPACE k", "drop it by hand"),
+        ("USE shop", "write names without a keyspace"),
+        ("TRUNCATE orders", "drop the table and create it anew"),
+        ("BEGIN BATCH INSERT INTO orders (id) VALUES (1); APPLY BATCH", "write them one by one"),
+        ("GRANT SELECT ON orders TO bob", "roles: see `mailmend schema grants`"),
+        ("DROP TABLE other.orders", "it names the keyspace other, the migrations are applied to shop"),
+        ("ALTER TABLE Other.orders ADD a int", "it names the keyspace"),
+        ("UPDATE orders SET total = 1 WHERE id = 5 IF total = 2", "nobody would see whether its condition held"),
+        ("DELETE FROM orders WHERE id = 5 IF EXISTS", "only INSERT ... IF NOT EXISTS may have one"),
+    ],
+)
+def test_what_no_migration_may_hold_is_refused_at_its_line(cql: str, why: str) -> None:
+    """Before anything is rehearsed: with the reason, and the way that there is."""
+    bad = folder({"0001_pre_a.cql": f"{SHOP['0001_pre_orders.cql']}{cql};"})
+    with pytest.raises(BadMigration) as refused:
+        decide("shop", bad, Past(), EMPTY, Wish())
+    assert str(refused.value).startswith("0001_pre_a.cql, line 8: ")
+    assert why in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "cql",
+    [
+        "INSERT INTO orders (id, total) VALUES (5ac1a1ba-65d2-4a26-b4e6-8f0a3c0c0a01, 1) IF NOT EXISTS",
+        "UPDATE orders SET total = 1 WHERE id = 5ac1a1ba-65d2-4a26-b4e6-8f0a3c0c0a01",
+        "DELETE FROM orders WHERE id = 5ac1a1ba-65d2-4a26-b4e6-8f0a3c0c0a01",
+        "ALTER TABLE shop.orders ADD note text",
+        "ALTER TABLE SHOP.orders ADD note text",
+        "DROP TABLE IF EXISTS nowhere",
+    ],
+)
+def test_rows_and_the_own_keyspace_may_stand_in_a_migration(cql: str) -> None:
+    """What can be told from the schema, or sent twice without harm."""
+    good = folder({"0001_pre_a.cql": f"{SHOP['0001_pre_orders.cql']}{cql};"})
+    plan = decide("shop", good, Past(), EMPTY, Wish())
+    assert [one.place for one in plan.statements][-1] == "0001_pre_a.cql, line 8"
+
+
+def test_a_folder_may_be_read_before_its_keyspace_is_known() -> None:
+    """Names of any keyspace pass then; what no migration may hold does not."""
+    (named,), (use,) = parse("DROP TABLE other.orders"), parse("USE other")
+    assert refusal(named.statement) == ""
+    assert refusal(use.statement) != ""
+
+
+def test_statements_are_told_by_their_migration() -> None:
+    """Of each only its own."""
+    plan = decide("shop", FOLDER, Past(applied(FOLDER[:2])), declared_by(FOLDER[:2]), Wish())
+    assert [len(plan.of(one)) for one in FOLDER] == [0, 0, 2, 2]
+    assert {one.migration.number for one in plan.of(FOLDER[2])} == {3}
+
+
+def test_a_column_that_the_plan_drops_and_adds_again_is_dangerous() -> None:
+    """As one that was dropped long ago is; repairs of ours carry older stamps."""
+    files = {
+        "0001_post_out.cql": "ALTER TABLE orders DROP total;",
+        "0002_pre_in.cql": "ALTER TABLE orders ADD total int;",
+    }
+    live = after("CREATE TABLE orders (id uuid PRIMARY KEY, total int)")
+    again = decide("shop", folder(files), Past(), live, Wish()).statements[1]
+    assert again.assessment.worst is Risk.DATA_LOSS
+    assert "is added again after it was dropped" in again.assessment.why
+
+    long_ago = after("CREATE TABLE orders (id uuid PRIMARY KEY, total int); ALTER TABLE orders DROP total")
+    (again,) = decide(
+        "shop", folder({"0001_pre_in.cql": files["0002_pre_in.cql"]}), Past(), long_ago, Wish()
+    ).statements
+    assert again.assessment.worst is Risk.DATA_LOSS
+
+
+@pytest.mark.parametrize(
+    ("wish", "stopped"),
+    [
+        (Wish(to=2), "0003_post_no_totals.cql and what follows come after --to 0002"),
+        (
+            Wish(phase=Phase.PRE),
+            (
+                "0003_post_no_totals.cql comes first: it is of the phase 'post', "
+                "and migrations are applied in the order of their numbers"
+            ),
+        ),
+        (Wish(to=4), ""),
+        (Wish(), ""),
+    ],
+)
+def test_why_a_plan_stops_is_told(wish: Wish, stopped: str) -> None:
+    """With the file at which it does."""
+    assert decide("shop", FOLDER, Past(), EMPTY, wish).stopped == stopped
+
+
+@pytest.mark.parametrize("to", [-1, 0, 5, 9999])
+def test_only_numbers_of_the_folder_can_be_wished_for(to: int) -> None:
+    """1 and the last one included."""
+    with pytest.raises(WrongUse, match=f"there is no migration {to:04}"):
+        decide("shop", FOLDER, Past(), EMPTY, Wish(to=to))
+    assert decide("shop", FOLDER, Past(), EMPTY, Wish(to=1)).reached == FOLDER[:1]
+    assert decide("shop", FOLDER, Past(), EMPTY, Wish(to=4)).reached == FOLDER
