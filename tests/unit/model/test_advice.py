@@ -250,6 +250,63 @@ def test_a_bloom_filter_of_a_million_keys_at_one_in_a_thousand_takes_under_two_m
     assert bloom_bytes(1_000_000, 0.001) / MIB == pytest.approx(1.714, abs=0.01)
 
 
+BUSY = [
+    (
+        "slice window",
+        "1 h",
+        (
+            "At 2.8 mails/s such a slice holds 10,080 mails; about 10,000 are aimed at, and it must be short "
+            "beside the time to live of 8 d. It may only become a divisor of the present 2 h."
+        ),
+    ),
+    (
+        "bucket count",
+        "62",
+        (
+            "At the peak of 120 mails/s a slice holds 432,000 mails of 1,500 bytes, 618.0 MiB; a partition should "
+            "stay below 20,000 rows and 10 MiB; above 100 mails/s the writes are spread over 2 buckets for each "
+            "of 3 nodes. Every bucket more is one partition more to browse. It never shrinks; at present it is 3."
+        ),
+    ),
+    (
+        "enqueuedMailsV4: time to live",
+        "8 d",
+        (
+            "The longest stay of 5 d and 3 d of slack, in whole windows. Without it no SSTable is ever dropped; "
+            "with it each node holds about 2,769 MiB."
+        ),
+    ),
+    (
+        "enqueuedMailsV4: time window",
+        "8 h",
+        "8 d in 24 windows (20 to 30 are advised), each 8 slices of 1 h.",
+    ),
+    (
+        "deletedMailsV2: time to live",
+        "11 d",
+        "A mark must outlive the row that it hides: 8 d and 3 d of slack.",
+    ),
+    ("deletedMailsV2: time window", "11 h", "11 d in 24 windows."),
+    (
+        "both: gc_grace",
+        "1 d",
+        (
+            "Everything expires by itself, so a day is enough, but never less than the hint window of 3 h: hints "
+            "would be dropped."
+        ),
+    ),
+    (
+        "deletedMailsV2: bloom_filter_fp_chance",
+        "0.001",
+        (
+            "Each mail is looked up in up to 28 SSTables where it mostly is not: 28 x 0.001 = 0.028 are read in "
+            "vain, against 0.28 at 0.01; it takes 4.6 MiB of memory on each node."
+        ),
+    ),
+]
+"""What is told of a busy queue: setting, value, reason."""
+
+
 class TestReasons:
     """Every figure that a reason tells, reckoned by hand."""
 
@@ -257,50 +314,7 @@ class TestReasons:
         """2.8 mails/s on average, 120 at the peak, 1,500 bytes a row, five days at most, three nodes, three copies."""
         advice = advise_queue(traffic_of(2.8, 120), QueueSettings(2 * HOUR, 3))
 
-        assert [(one.setting, one.value, one.why) for one in advice.reasons] == [
-            (
-                "slice window",
-                "1 h",
-                "At 2.8 mails/s such a slice holds 10,080 mails; about 10,000 are aimed at, and it must be short "
-                "beside the time to live of 8 d. It may only become a divisor of the present 2 h.",
-            ),
-            (
-                "bucket count",
-                "62",
-                "At the peak of 120 mails/s a slice holds 432,000 mails of 1,500 bytes, 618.0 MiB; a partition should "
-                "stay below 20,000 rows and 10 MiB; above 100 mails/s the writes are spread over 2 buckets for each "
-                "of 3 nodes. Every bucket more is one partition more to browse. It never shrinks; at present it is 3.",
-            ),
-            (
-                "enqueuedMailsV4: time to live",
-                "8 d",
-                "The longest stay of 5 d and 3 d of slack, in whole windows. Without it no SSTable is ever dropped; "
-                "with it each node holds about 2,769 MiB.",
-            ),
-            (
-                "enqueuedMailsV4: time window",
-                "8 h",
-                "8 d in 24 windows (20 to 30 are advised), each 8 slices of 1 h.",
-            ),
-            (
-                "deletedMailsV2: time to live",
-                "11 d",
-                "A mark must outlive the row that it hides: 8 d and 3 d of slack.",
-            ),
-            ("deletedMailsV2: time window", "11 h", "11 d in 24 windows."),
-            (
-                "both: gc_grace",
-                "1 d",
-                "Everything expires by itself, so a day is enough, but never less than the hint window of 3 h: hints "
-                "would be dropped.",
-            ),
-            (
-                "deletedMailsV2: bloom_filter_fp_chance",
-                "0.001",
-                "Each mail is looked up in up to 28 SSTables where it mostly is not: 28 x 0.001 = 0.028 are read in "
-                "vain, against 0.28 at 0.01; it takes 4.6 MiB of memory on each node.",
-            ),
-        ]
+        assert [(one.setting, one.value, one.why) for one in advice.reasons] == BUSY
 
     def test_a_quiet_queue_is_told_of_no_heat_and_of_no_present_setting(self) -> None:
         """At a hundred mails a second one partition still takes them."""
