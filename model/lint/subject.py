@@ -159,7 +159,7 @@ def compaction_options(table: Table) -> Mapping[str, str]:
 def seconds_of(table: Table, option: str, default: int = 0) -> int:
     """An option that is a number of seconds; its default where it is missing or no number."""
     text = text_of(table.options.get(option, "")).strip()
-    return int(text) if text.lstrip("-").isdigit() and text.isascii() else default
+    return int(text) if text.removeprefix("-").isdigit() and text.isascii() else default
 
 
 def ttl_of(table: Table) -> timedelta:

@@ -52,6 +52,9 @@ LITERALS = st.sampled_from(
         "null",
         "?",
         "'\u0665'",
+        "'--5'",
+        "'-'",
+        "' 7 '",
     ]
 )
 OPTIONS = st.sampled_from(

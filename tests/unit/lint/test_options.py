@@ -243,3 +243,85 @@ def test_other_versions_are_refused(text: str) -> None:
 def test_every_server_has_its_tables() -> None:
     """No release is forgotten."""
     assert set(TABLE_OPTIONS) == set(COMPACTIONS) == set(Release)
+
+
+@pytest.mark.parametrize(
+    ("option", "fix"),
+    [
+        ("gc_grace_second", "Did you mean gc_grace_seconds?"),
+        ("COMPACTON", "Did you mean compaction?"),
+        ("expiry", ""),
+        ("zzz", ""),
+    ],
+)
+def test_only_what_is_near_is_offered(option: str, fix: str) -> None:
+    """T11: nothing at all where a guess would mislead; then the rule's own words serve."""
+    (found,) = findings(table(**{option: 1}), "T11")
+    assert found.fix == (fix or found.rule.fix)
+
+
+@pytest.mark.parametrize(
+    ("caching", "unknown"),
+    [
+        ("{'KEYS': 'ALL', 'Rows_Per_Partition': '1'}", []),
+        ("{'key': 'ALL'}", ["caching.key"]),
+        ("{}", []),
+    ],
+)
+def test_caching_is_read_in_any_case(caching: str, unknown: list[str]) -> None:
+    """T11: as Cassandra reads it; ScyllaDB has options of its own there."""
+    text = table(caching=caching)
+    assert [one.subject for one in findings(text, "T11")] == unknown
+    assert findings(text, "T11", Release.SCYLLA) == ()
+
+
+def test_a_statement_tells_of_its_table_in_any_case() -> None:
+    """T11: what CREATE TABLE says is not said a second time of the table that came of it."""
+    assert len(findings(table('"Mixed"', compaction="{'class': 'Wrong'}"), "T11")) == 1
+    assert len(findings(table("MixedToo", compaction="{'class': 'Wrong'}"), "T11")) == 1
+
+
+@pytest.mark.parametrize("release", [C41, C5])
+def test_paxos_is_told_with_its_own_fix_of_tables_that_are_written_with_if(release: Release) -> None:
+    """T24: by a statement, or by what is known; plain writes count for nothing."""
+    text = table() + table("plain") + "INSERT INTO plain (k) VALUES (1); DELETE FROM t WHERE k = 1 IF EXISTS;"
+    (found,) = findings(text, "T24", release, paxos_variant="v1", conditional=frozenset({"known"}))
+    assert found.text.endswith("with IF: t")
+    assert "paxos_variant: v2 on every node" in found.fix
+    known = findings(table("known") + text, "T24", release, paxos_variant="v1", conditional=frozenset({"known"}))
+    assert known[0].text.endswith("with IF: known, t")
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        (table() + "CREATE INDEX ON t (nothing);", "t"),
+        (table() + "CREATE TYPE a (x int); CREATE TYPE a (x int);", "a"),
+        (table() + "BEGIN BATCH INSERT INTO t (nothing) VALUES (1); APPLY BATCH;", ""),
+        (table() + "TRUNCATE t; DROP TABLE t; TRUNCATE t;", "t"),
+        (table() + "DROP TABLE t; ALTER TABLE t ADD v int;", "t"),
+        ("CREATE TYPE a (x int);" + table(columns="k int PRIMARY KEY, v list<a>"), "t"),
+        (table() + "CREATE MATERIALIZED VIEW m AS SELECT * FROM t WHERE k IS NOT NULL PRIMARY KEY (z);", "m"),
+        (table('"T"') + 'INSERT INTO "T" (nothing) VALUES (1);', '"T"'),
+    ],
+)
+def test_what_cannot_be_carried_out_is_told_of_its_object(text: str, about: str) -> None:
+    """K2: once all that it needs was made here; the object is named as it is spelled there."""
+    assert [one.table for one in findings(text, "K2")] == [about]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE INDEX ON elsewhere (a);",
+        "CREATE MATERIALIZED VIEW m AS SELECT * FROM elsewhere WHERE k IS NOT NULL PRIMARY KEY (k);",
+        "CREATE TYPE a (x frozen<somewhere>);",
+        table() + "ALTER TABLE t ADD v frozen<somewhere>;",
+        table() + "BEGIN BATCH INSERT INTO t (k) VALUES (1); INSERT INTO elsewhere (k) VALUES (1); APPLY BATCH;",
+        "DROP INDEX somewhere;",
+        "DROP TYPE somewhere;",
+    ],
+)
+def test_what_needs_something_made_elsewhere_may_be_fine(text: str) -> None:
+    """K2: types, bases, tables, each kind of object."""
+    assert findings(text, "K2") == ()

@@ -132,3 +132,77 @@ def test_lists_and_counters_in_repaired_tables_are_found() -> None:
     assert [(one.table, one.subject) for one in counters] == [("copy", "hits")]
     assert pointed_at(text, (*lists, *counters)) == ["steps", "hits"]
     assert findings(text, "T20") == findings(text, "T21") == ()
+
+
+def test_what_is_wrong_with_a_table_is_pointed_at() -> None:
+    """T15, T18, T19: at the key, the option, the column; in a statement that says more."""
+    key = table(columns="sensor text, at timestamp, PRIMARY KEY (sensor, at)", comment="'x'")
+    few = table(columns="done boolean, c int, PRIMARY KEY (done, c)")
+    assert pointed_at(key, findings(key, "T15")) == ["(sensor, at)"]
+    assert pointed_at(few, findings(few, "T15")) == ["(done, c)"]
+    assert pointed_at(table(), findings(table(), "T15", rows_per_partition={"t": 10**6})) == ["(k)"]
+    grace = table(comment="'x'", gc_grace_seconds=DAY)
+    assert pointed_at(grace, findings(grace, "T18", repair_interval=timedelta(days=2))) == ["gc_grace_seconds"]
+    pair = table("truth") + table("copy", comment="'x'", default_time_to_live=5)
+    assert pointed_at(pair, findings(pair, "T19", projections=(("truth", "copy"),))) == ["default_time_to_live"]
+
+
+@pytest.mark.parametrize(
+    ("truth", "copy", "told"),
+    [
+        (0, DAY, "rows of truth stay, those of copy expire after 1 day"),
+        (2 * DAY, 0, "rows of truth expire after 2 days, those of copy stay"),
+        (90, 60, "rows of truth expire after 90 seconds, those of copy expire after 1 minute"),
+    ],
+)
+def test_how_long_each_stays_is_told(truth: int, copy: int, told: str) -> None:
+    """T19: zero is for ever."""
+    text = table("truth", default_time_to_live=truth) + table("copy", default_time_to_live=copy)
+    assert [one.text for one in findings(text, "T19", projections=(("truth", "copy"),))] == [told]
+
+
+def test_a_pair_that_is_not_whole_is_no_pair() -> None:
+    """T12, T19: of a file of migrations the other table may stand elsewhere."""
+    text = table("truth", default_time_to_live=5)
+    for pair in (("truth", "copy"), ("copy", "truth")):
+        assert findings(text, "T19", projections=(pair,)) == findings(text, "T12", marks=(pair,)) == ()
+
+
+def test_partitions_of_booleans_are_counted_and_named() -> None:
+    """T15: two, four, eight, whatever comes."""
+    three = table(columns="a boolean, b boolean, c boolean, PRIMARY KEY ((a, b, c))")
+    assert [(one.subject, one.text) for one in findings(three, "T15")] == [
+        ("a", "t can have 8 partitions, whatever the number of its rows")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("partition", "bounded"),
+    [
+        ("shard text", True),
+        ('"Bucket" text', True),
+        ('"MONTH" text', True),
+        ("weekly text", True),
+        ("owner text", False),
+        ("id uuid", False),
+        ("id timeuuid", False),
+        ("n tinyint", True),
+        ("n varint", True),
+        ("d time", True),
+    ],
+)
+def test_what_bounds_a_partition_is_told_by_type_or_name(partition: str, *, bounded: bool) -> None:
+    """T15: a bucket is called one, or is a number or a time; in any case."""
+    name = partition.split(maxsplit=1)[0]
+    text = table(columns=f"{partition}, at timestamp, PRIMARY KEY ({name}, at)")
+    assert bool(findings(text, "T15")) is not bounded
+
+
+def test_options_in_quotes_and_blanks_are_numbers_too() -> None:
+    """T8: as servers take them; what is no number counts as not said."""
+    assert [one.text for one in findings(table(gc_grace_seconds="' 60 '"), "T8")] == [
+        "gc_grace_seconds of 1 minute is less than the hint window of 3 hours"
+    ]
+    for literal in ("'--5'", "'x'", "''", "1e3", "'\u0665'"):
+        assert findings(table(gc_grace_seconds=literal), "T8") == ()
+    assert len(findings(table(gc_grace_seconds="'-5'"), "T8")) == 1

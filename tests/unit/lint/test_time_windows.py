@@ -163,3 +163,76 @@ def test_a_table_that_is_known_to_be_looked_up_counts_as_well() -> None:
         "by k asks the filter of every window, and 1 % of them"
         in findings(text, "T13", looked_up=frozenset({"t"}))[0].text
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "advised"),
+    [
+        (24 * 30, "about 1 minute"),
+        (24 * 90, "about 2 minutes"),
+        (24 * 3599, "about 1 hour"),
+        (24 * HOUR, "about 1 hour"),
+        (36 * HOUR, "about 2 hours"),
+        (23 * DAY, "about 23 hours"),
+        (24 * DAY, "about 1 day"),
+        (60 * DAY, "about 2 days"),
+        (1, "about 1 minute"),
+    ],
+)
+def test_the_window_that_is_advised_is_rounded_to_a_unit_of_cql(seconds: int, advised: str) -> None:
+    """T2: to days, hours or minutes, whichever is the largest that fits; a minute at least."""
+    text = table(compaction=windows(400), default_time_to_live=seconds)
+    assert [one.fix for one in findings(text, "T2")] == [f"Choose windows of {advised}: a 24th of the time to live."]
+
+
+@pytest.mark.parametrize(
+    ("rule", "wanted"),
+    [("T2", "compaction"), ("T3", "compaction"), ("T7", "compaction"), ("T9", "compaction"), ("T10", "compaction")],
+)
+def test_what_is_wrong_with_windows_is_pointed_at(rule: str, wanted: str) -> None:
+    """At the option that says so, in a statement that says more."""
+    unsafe = windows(1, "MINUTES", unsafe_aggressive_sstable_expiration="true", timestamp_resolution="SECONDS")
+    text = table(comment="'first'", compaction=unsafe, default_time_to_live=DAY, gc_grace_seconds=DAY)
+    assert pointed_at(text, findings(text, rule)) == [wanted]
+
+
+def test_an_option_of_its_own_is_pointed_at_before_the_compaction() -> None:
+    """T7, T13: where the option stands, it is the one to change."""
+    text = table(compaction=windows(), read_repair="'BLOCKING'", bloom_filter_fp_chance=0.01)
+    assert pointed_at(text, findings(text, "T7")) == ["read_repair"]
+    assert pointed_at(text, findings(text, "T13")) == ["bloom_filter_fp_chance"]
+
+
+@pytest.mark.parametrize(
+    ("chance", "told"), [("0.05", "5 %"), ("1", "100 %"), ("'0.25'", "25 %"), ("'nothing'", "1 %"), ("null", "1 %")]
+)
+def test_the_chance_of_a_filter_is_told_in_per_cent(chance: str, told: str) -> None:
+    """T13: what is no number is taken for the server's default."""
+    (found,) = findings(table(compaction=windows(), bloom_filter_fp_chance=chance), "T13")
+    assert f"and {told} of them answer yes by mistake" in found.text
+
+
+def test_a_key_of_several_columns_is_named_whole() -> None:
+    """T13: a lookup needs all of it."""
+    (found,) = findings(table(columns="q text, id uuid, PRIMARY KEY ((q, id))", compaction=windows()), "T13")
+    assert found.text.startswith("a lookup by q, id asks")
+
+
+@pytest.mark.parametrize(
+    ("size", "unit", "years"),
+    [("0", "DAYS", False), ("1", "'DAYS'", True), ("-1", "DAYS", False), ("x", "DAYS", False), ("1", "days", False)],
+)
+def test_only_windows_that_make_sense_are_reckoned_with(size: str, unit: str, *, years: bool) -> None:
+    """T3: as Cassandra takes them; T11 has its say about the others."""
+    literal = windows(1).replace("'1'", f"'{size}'").replace("'DAYS'", unit if unit[0] == "'" else f"'{unit}'")
+    assert bool(findings(table(compaction=literal), "T3")) is years
+
+
+def test_sstables_are_counted_up_to_the_limit() -> None:
+    """T3: a hundred are allowed, one more is told; a part of a window is a window."""
+    hundred = table(compaction=windows(), default_time_to_live=90 * DAY)
+    assert findings(hundred, "T3") == ()
+    assert "keep 101 SSTables" in findings(hundred.replace(str(90 * DAY), str(90 * DAY + 1)), "T3")[0].text
+    assert "windows of 1 day over 91 days and gc_grace_seconds of 10 days keep 101 SSTables on every node" in {
+        one.text for one in findings(table(compaction=windows(), default_time_to_live=91 * DAY), "T3")
+    }
