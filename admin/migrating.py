@@ -74,6 +74,9 @@ def means_to_migrate(place: Place, patience: Patience, replication: Replication 
         place: the cluster and its keyspaces.
         patience: the limits.
         replication: of a keyspace that does not exist yet; the ledger gets the same.
+
+    Raises:
+        LeaseHeld: by the body; the message then names what ends the lease when its holder is known to be gone.
     """
     from cql.migrating.nodes import SchemaNodes  # noqa: PLC0415 - brings the driver
 
@@ -93,7 +96,7 @@ def means_to_migrate(place: Place, patience: Patience, replication: Replication 
 
     nodes, waited = SchemaNodes(place.cluster), patience.agreement.total_seconds()
     agreement = Agreement(nodes, place.clock, waited, patience.require_all)
-    with progress_on(stderr_console(), place.clock) as progress:
+    with progress_on(stderr_console(), place.clock) as progress, _named_way_out(connection.keyspace):
         yield Means(
             place.cluster,
             place.clock,
@@ -139,7 +142,7 @@ def unlock(place: Place, reason: str) -> Unlock | None:
 
 
 @contextmanager
-def named_way_out(keyspace: str) -> Iterator[None]:
+def _named_way_out(keyspace: str) -> Iterator[None]:
     """Where another holds the lease, say what ends it when its holder is known to be gone."""
     try:
         yield

@@ -10,7 +10,7 @@ from admin.cli.schema.migration_options import patience_of, patience_options, pl
 from admin.cli.schema.optional import apply_optional
 from admin.cli.schema.plan import sizes_for
 from admin.cli.schema.planned import order_of, rollout_json, show_rollout, statements_of
-from admin.migrating import history_of, means_to_migrate, named_way_out
+from admin.migrating import history_of, means_to_migrate
 from admin.output import write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
@@ -53,7 +53,7 @@ def apply(connection: ConnectionSettings, *, optional: str | None, dry_run: bool
         if dry_run:
             _show_plan(place, order, as_json=as_json)
             return int(ExitCode.FINE)
-        with means_to_migrate(place, patience, order.replication) as means, named_way_out(connection.keyspace):
+        with means_to_migrate(place, patience, order.replication) as means:
             rolled = roll_out(means, order)
         outcome = Outcome(order, rolled, read_back(place.cluster, order, rolled))
     (write_outcome if as_json else show_outcome)(outcome)
