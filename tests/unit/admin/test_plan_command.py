@@ -1,0 +1,274 @@
+"""`mailmend schema plan`: what is shown of what would run, to people and scripts; what it costs to ask; exit codes."""
+
+from pathlib import Path
+
+import pytest
+
+from model.catalog import SCHEMA
+from model.generations import AUGUST_2026
+from tests.support.commands import CommandLine, command_line
+from tests.support.migrating import SHOP, written
+from tests.support.migration_cluster import MigrationCluster, migration_cluster
+from tests.support.schema_twin import ONE_COPY
+from tests.support.schemas import served, without_tables
+
+ORDERS, LABELS, TOTALS, PLACES = SHOP
+NEW = ("--replication-factor", "1")
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
+    """An empty cluster."""
+    return migration_cluster(monkeypatch)
+
+
+@pytest.fixture
+def mailmend(tmp_path: Path) -> CommandLine:
+    """A shell for the shop."""
+    return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> tuple[str, ...]:
+    """The shop's migrations."""
+    return "--migrations", str(written(tmp_path / "shop"))
+
+
+def code_of(out: str) -> str:
+    """What cqlsh would run of it."""
+    return "\n".join(line for line in out.splitlines() if line and not line.startswith("--"))
+
+
+def test_a_plan_is_one_object_for_scripts(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """Every field, of a keyspace that is not there yet; the statements stand in the order of their sending."""
+    planned = mailmend("schema", "plan", *shop, *NEW, "--to", "1", "--json")
+    told = planned.json
+    assert list(told) == [
+        "keyspace",
+        "create_keyspace",
+        "baseline",
+        "plan",
+        "left",
+        "stopped",
+        "besides",
+        "withheld",
+        "foreign",
+        "statements",
+        "exit",
+    ]
+    assert (planned.code, told["exit"], told["keyspace"], told["foreign"]) == (1, 1, "shop", False)
+    assert told["create_keyspace"].startswith("CREATE KEYSPACE IF NOT EXISTS shop WITH replication = ")
+    assert (told["baseline"], told["besides"], told["withheld"]) == ([], [], [])
+    assert told["left"] == [LABELS, TOTALS, PLACES]
+    assert told["stopped"] == f"{LABELS} and what follows come after --to 0001"
+    assert [(one["number"], one["position"], one["line"]) for one in told["plan"]] == [(1, 0, 5), (1, 1, 6), (1, 2, 7)]
+    assert {(one["way"], one["phase"], one["migration"]) for one in told["plan"]} == {("run", "pre", ORDERS)}
+    assert told["statements"] == [told["create_keyspace"], *(one["cql"] for one in told["plan"])]
+    assert all(one["risk"] in one["risks"] and one["why"] for one in told["plan"])
+
+
+def test_exit_1_means_that_there_is_something_to_do(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """And 0 that there is not: for scripts as for people, before, half way and after."""
+    codes = []
+    for number in ("1", "3", "4"):
+        codes.append(
+            (mailmend("schema", "plan", *shop, *NEW).code, mailmend("schema", "plan", *shop, *NEW, "--json").code)
+        )
+        mailmend("schema", "apply", *shop, *NEW, "--to", number)
+    done = mailmend("schema", "plan", *shop)
+    assert codes == [(1, 1)] * 3
+    assert (done.code, done.out) == (0, "-- shop: every migration is applied, nothing is missing\n")
+    assert mailmend("schema", "plan", *shop, "--json").json["exit"] == 0
+
+
+def test_what_stops_at_the_other_phase_has_nothing_to_do_and_says_what_is_left(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """Exit 0 of a gate in a pipeline: nothing of this phase is due."""
+    mailmend("schema", "apply", *shop, *NEW, "--to", "2")
+    planned = mailmend("schema", "plan", *shop, "--phase", "pre")
+    assert planned.code == 0
+    (line,) = planned.out.splitlines()
+    assert line.startswith(f"-- left: {TOTALS}, {PLACES} ({TOTALS} comes first: it is of the phase 'post'")
+
+
+def test_a_plan_writes_nothing_whatever_it_shows(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """No keyspace, no ledger, no lease."""
+    for options in (("--replication-factor", "3"), ("--phase", "post"), ("--to", "2", "--json"), ()):
+        mailmend("schema", "plan", *shop, *options)
+    assert (cluster.untouched, cluster.keyspaces) == (True, {})
+
+
+def test_sizes_are_asked_for_only_where_a_risk_depends_on_them(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """Every node would be asked for nothing."""
+    planned = mailmend("schema", "plan", *shop, *NEW, "--to", "1", "--json")
+    assert {one["risk"] for one in planned.json["plan"]} == {"none"}
+    assert cluster.sized == []
+    mailmend("schema", "apply", *shop, *NEW, "--to", "2")
+    risky = mailmend("schema", "plan", *shop, "--json")
+    assert cluster.sized == ["shop"]
+    estimates = {one["cql"].split()[2]: one["estimate"] for one in risky.json["plan"] if one["risk"] != "none"}
+    assert estimates["shop.orders"].startswith("about 1,000 partitions")
+    assert estimates["shop.by_customer"] is None, "nobody told its size"
+
+
+def test_each_risk_is_told_with_why(cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]) -> None:
+    """What is dropped is gone; what is only added costs nothing."""
+    mailmend("schema", "apply", *shop, *NEW, "--to", "2")
+    out = mailmend("schema", "plan", *shop).out.splitlines()
+    for statement in ("ALTER TABLE shop.orders DROP total;", "DROP TABLE shop.by_customer;"):
+        assert out[out.index(statement) - 1].startswith("-- risk: data loss")
+    added = next(place for place, line in enumerate(out) if line.startswith("CREATE TABLE shop.places"))
+    assert out[added - 1].startswith("-- risk: none. ")
+    assert f"-- {TOTALS} (post): what the statements say." in out
+
+
+def test_our_own_tables_need_no_option(cluster: MigrationCluster, mailmend: CommandLine) -> None:
+    """One copy, for a first try; what creates the keyspace comes first."""
+    code = code_of(mailmend("schema", "plan", "--keyspace", "mail").out)
+    assert code.startswith("CREATE KEYSPACE IF NOT EXISTS mail WITH replication = {")
+    assert "'replication_factor': '1'" in code.splitlines()[0] + code.splitlines()[1]
+    assert all(f"mail.{table.spelling}" in code for table in SCHEMA.tables)
+
+
+@pytest.mark.parametrize(
+    ("choice", "strategy"), [("leveled", "Leveled"), ("unified", "Unified"), ("twcs", "TimeWindow")]
+)
+def test_the_compaction_of_the_big_tables_is_ones_choice(
+    cluster: MigrationCluster, mailmend: CommandLine, choice: str, strategy: str
+) -> None:
+    """Of them alone."""
+    plan = mailmend("schema", "plan", "--keyspace", "mail", "--compaction", choice, "--json").json["plan"]
+    big = [one["cql"] for one in plan if any(f"mail.{name} (" in one["cql"] for name in ("imapUidTable", "messageV3"))]
+    assert len(big) == 2
+    assert all(f"{strategy}CompactionStrategy" in one for one in big)
+
+
+def test_what_was_made_before_there_was_a_history_is_written_down_and_not_run(
+    cluster: MigrationCluster, mailmend: CommandLine
+) -> None:
+    """The plan names it: exit 1, for the history is still to be written."""
+    cluster.keyspaces["mail"], cluster.replications["mail"] = served(SCHEMA, made_here=True), ONE_COPY
+    planned = mailmend("schema", "plan", "--keyspace", "mail")
+    told = mailmend("schema", "plan", "--keyspace", "mail", "--json").json
+    assert (planned.code, code_of(planned.out), told["statements"], told["plan"]) == (1, "", [], [])
+    assert told["baseline"]
+    assert planned.out.splitlines() == [
+        f"-- {file}: what it makes is there; it is written into the history, and not run" for file in told["baseline"]
+    ]
+
+
+def test_what_somebody_dropped_of_our_tables_is_made_again(cluster: MigrationCluster, mailmend: CommandLine) -> None:
+    """Named as missing, apart from the migrations."""
+    mailmend("schema", "apply", "--keyspace", "mail")
+    cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], "firstunseen")
+    planned = mailmend("schema", "plan", "--keyspace", "mail")
+    assert planned.code == 1
+    assert "-- table firstUnseen is missing" in planned.out.splitlines()
+    assert code_of(planned.out).startswith("CREATE TABLE IF NOT EXISTS mail.firstUnseen (")
+    told = mailmend("schema", "plan", "--keyspace", "mail", "--json").json
+    assert (told["plan"], told["besides"]) == ([], told["statements"])
+
+
+def test_a_keyspace_of_james_is_to_be_adopted_first(cluster: MigrationCluster, mailmend: CommandLine) -> None:
+    """Exit 1: what it lacks is withheld, as comments; piped into cqlsh, the plan does nothing."""
+    james = without_tables(served(AUGUST_2026.schema), "firstunseen")
+    cluster.keyspaces["mail"], cluster.replications["mail"] = james, ONE_COPY
+    planned = mailmend("schema", "plan", "--keyspace", "mail")
+    lines = planned.out.splitlines()
+    assert (planned.code, code_of(planned.out)) == (1, "")
+    assert lines[0] == "-- not made by mailmend: only --complete would run these here"
+    assert lines[1].startswith("-- CREATE TABLE IF NOT EXISTS mail.firstUnseen")
+    assert lines[-1] == ("-- mail was not made by mailmend. Take it over with: mailmend schema adopt --keyspace mail")
+    told = mailmend("schema", "plan", "--keyspace", "mail", "--json").json
+    assert (told["foreign"], len(told["withheld"]), told["statements"], told["exit"]) == (True, 1, [], 1)
+    completed = mailmend("schema", "plan", "--keyspace", "mail", "--complete", "--json").json
+    assert (completed["withheld"], len(completed["statements"])) == ([], 1)
+    whole = served(AUGUST_2026.schema)
+    cluster.keyspaces["mail"] = whole
+    assert mailmend("schema", "plan", "--keyspace", "mail").code == 1, "also where nothing is missing"
+
+
+def test_a_plan_from_the_migrations_mends_what_somebody_changed(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """Piped into the server, verify is content again; what is not in the migrations goes only on request."""
+    mailmend("schema", "apply", *shop, *NEW)
+    for changed in (
+        "ALTER TABLE shop.orders DROP label",
+        "DROP TABLE shop.places",
+        "ALTER TABLE shop.orders ADD hint text",
+        "CREATE TABLE shop.theirs (k int PRIMARY KEY)",
+    ):
+        if "label" in changed:
+            cluster.execute_ddl("DROP INDEX shop.by_label")
+        cluster.execute_ddl(changed)
+    model = ("schema", "plan", "--from-model", *shop)
+    told = mailmend(*model, "--json").json
+    assert list(told) == ["keyspace", "from_model", "plan", "statements", "exit"]
+    assert set(told["plan"][0]) == {"owner", "cql", "risk", "risks", "why", "manual", "estimate"}
+    assert (told["from_model"], told["exit"]) == (True, 1)
+    assert not any(" DROP " in one or one.startswith("DROP") for one in told["statements"])
+
+    with_drops = mailmend(*model, "--include-drops", "--json").json
+    losing = {one["owner"] for one in with_drops["plan"] if one["risk"] == "data loss"}
+    assert losing == {"orders", "theirs"}
+    assert all(one["estimate"] for one in with_drops["plan"] if one["owner"] == "orders" and one["risk"] != "none")
+    assert code_of(mailmend(*model, "--include-drops").out) == "\n".join(with_drops["statements"])
+
+    for statement in with_drops["statements"]:
+        cluster.execute_ddl(statement.rstrip(";"))
+    assert mailmend("schema", "verify", *shop).code == 0
+    settled = mailmend(*model, "--include-drops", "--include-options")
+    assert (settled.code, settled.out.startswith("-- shop is as the model says;")) == (0, True)
+
+
+def test_what_no_alter_can_do_is_for_a_person(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
+) -> None:
+    """A key of another type: a comment for people; for scripts no CQL, and how to go about it."""
+    mailmend("schema", "apply", *shop, *NEW)
+    cluster.execute_ddl("DROP TABLE shop.places")
+    cluster.execute_ddl("CREATE TABLE shop.places (id int PRIMARY KEY, at frozen<place>)")
+    model = ("schema", "plan", "--from-model", *shop)
+    planned = mailmend(*model)
+    assert (planned.code, code_of(planned.out)) == (1, "")
+    assert planned.out.startswith("-- by hand, places: ")
+    told = mailmend(*model, "--json").json
+    (manual,) = told["plan"]
+    assert (manual["cql"], told["statements"]) == (None, [])
+    assert manual["manual"] in planned.out
+
+
+@pytest.mark.parametrize("option", ["--include-options", "--include-drops", "--newest"])
+def test_options_of_the_model_go_with_it(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...], option: str
+) -> None:
+    """Alone they would be passed over in silence; refused before any cluster is asked."""
+    refused = mailmend("schema", "plan", *shop, option)
+    assert (refused.code, refused.out, cluster.contacts) == (2, "", [])
+    assert f"{option} goes with --from-model" in refused.err
+
+
+def test_settings_of_a_command_stand_in_the_file(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Under its name; what is typed weighs more, and a misspelt one is named with its line."""
+    file = tmp_path / "config.toml"
+    file.write_text(f'[schema.plan]\nmigrations = "{shop[1]}"\nreplication-factor = 3\nto = 2\n', encoding="utf-8")
+    config = ("--config", str(file))
+    told = mailmend(*config, "schema", "plan", "--json").json
+    assert told["left"] == [TOTALS, PLACES]
+    assert "'replication_factor': '3'" in told["create_keyspace"]
+    assert mailmend(*config, "schema", "plan", "--to", "4", "--json").json["left"] == []
+    file.write_text("[schema.plan]\nto = 2\nphases = 'pre'\n", encoding="utf-8")
+    refused = mailmend(*config, "schema", "plan")
+    assert (refused.code, "line 3: 'phases' is not a setting of `plan`" in refused.err) == (2, True)
