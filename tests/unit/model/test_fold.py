@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 
 from cql.language.parser import parse
-from model.ddl import Statement
+from model.ddl import CreateType, Name, Statement
 from model.difference import differences
 from model.errors import SchemaRefused
 from model.folding.fold import fold, fold_all
 from model.folding.held import EMPTY
 from model.options import COMPACT_STORAGE
 from model.schema import Schema
-from model.table import Column, Kind
+from model.table import Column, Kind, UserType
 from tests.support.ddl_stories import stories
 
 BEFORE = fold_all(
@@ -289,3 +289,249 @@ def test_every_story_leaves_a_schema_that_agrees_with_itself(story: list[Stateme
     assert {index.table.strip('"') for index in schema.indexes} <= names
     assert {view.base.strip('"') for view in schema.views} <= names
     assert differences(schema, replace(schema)) == ()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "frozen<list<list<int>>>",
+        "frozen<map<text, set<place>>>",
+        "list<frozen<list<int>>>",
+        "map<int, duration>",
+        "list<duration>",
+        "tuple<duration, list<int>>",
+        "vector<float, 3>",
+        "vector<duration, 3>",
+        "list<vector<float, 3>>",
+        "frozen<place>",
+        "flat",
+        "list<frozen<flat>>",
+        "tuple<place, flat>",
+        "'org.example.OwnType'",
+        "VARCHAR",
+        'frozen<"place">',
+    ],
+)
+def test_types_that_a_server_takes_in_a_column(kind: str) -> None:
+    """Frozen all the way down below one frozen; a length is no type; a map's values need no order."""
+    assert after(f"ALTER TABLE t ADD x {kind}").tables[0].names[-1] == "x"
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("list<nowhere>", "names the user type nowhere, which does not exist"),
+        ("vector<nowhere, 3>", "names the user type nowhere"),
+        ("frozen<map<int, nowhere>>", "names the user type nowhere"),
+        ('frozen<"Place">', 'names the user type "Place"'),
+        ("tuple<counter>", "holds counters, which only columns can be"),
+        ("frozen<list<counter>>", "holds counters"),
+        ("frozen<map<duration, int>>", "has durations as keys"),
+        ("frozen<set<duration>>", "has durations as elements"),
+        ("set<list<int>>", "holds list<int>, which must be frozen there"),
+        ("map<int, place>", "holds the user type place, which must be frozen there"),
+        ("frozen<frozen<int>>", "freezes int, which is frozen anyway"),
+        ("list<frozen<text>>", "freezes text"),
+    ],
+)
+def test_types_that_no_server_takes(kind: str, reason: str) -> None:
+    """Told with the type as it is written, and its column."""
+    with pytest.raises(SchemaRefused) as refused:
+        after(f"ALTER TABLE t ADD x {kind}")
+    assert reason in str(refused.value)
+    assert " of x " in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('ALTER TYPE place ADD "street" int', 'it has a field "street" already'),
+        ("ALTER TYPE place ADD STREET int", "it has a field STREET already"),
+        ("ALTER TYPE place ADD street counter", "the field street cannot be a counter"),
+        ("ALTER TYPE place ADD IF NOT EXISTS street counter", "the field street cannot be a counter"),
+        ("ALTER TYPE place ADD x frozen<place>", "would hold the type itself"),
+        ("ALTER TYPE place RENAME street TO CODES", "it would have two fields codes"),
+        ("DROP TYPE PLACE", "Drop what uses it first."),
+        ("DROP TYPE flat", 'the table t, the table "T" still uses it'),
+        ("ALTER TABLE t ADD IF NOT EXISTS v nowhere", "names the user type nowhere"),
+        ("ALTER TABLE IF EXISTS seen ADD a int", "it is a materialized view"),
+        ("ALTER TABLE IF EXISTS seen DROP v", "it is a materialized view"),
+        ("ALTER TABLE IF EXISTS seen WITH comment = 'a'", "it is a materialized view"),
+        ("DROP TABLE IF EXISTS seen", "it is a materialized view"),
+        ("ALTER TABLE IF EXISTS t ADD v int", "it has a column v already"),
+        ("ALTER TABLE t ADD V int", "it has a column V already"),
+        ("ALTER TABLE t DROP C", "C is part of the key"),
+        ("ALTER TABLE t DROP V", "the index t_v_idx is on v"),
+        ("ALTER TABLE base RENAME k TO x AND k TO y", "is named twice"),
+        ("ALTER TABLE base RENAME K TO x AND k TO y", "is named twice"),
+        ("ALTER TABLE base RENAME k TO x AND c TO X", "is named twice"),
+        ("ALTER TABLE base RENAME k TO V", "it has a column V already"),
+        ('CREATE INDEX ON t ("C")', "the table has no column C"),
+        ("CREATE INDEX BY_C ON base (v)", "an index of that name exists already"),
+        (
+            "CREATE CUSTOM INDEX one ON base (v) USING 'sai'; CREATE CUSTOM INDEX two ON base (v) USING 'sai'",
+            "the same",
+        ),
+        (
+            (
+                "CREATE CUSTOM INDEX one ON base (v) USING 'sai';"
+                "CREATE CUSTOM INDEX two ON base (v) USING 'StorageAttachedIndex'"
+            ),
+            "v has a storage-attached index already: one",
+        ),
+        ("CREATE TABLE n (k int PRIMARY KEY, l frozen<list<int>>); CREATE INDEX ON n (l)", "so only full(l) can be"),
+        ("CREATE TABLE n (k int PRIMARY KEY, d duration); CREATE INDEX ON n (d)", "d holds durations"),
+        ("CREATE TABLE n (k int PRIMARY KEY, l list<int>); CREATE INDEX ON n (entries(l))", "entries() is for maps"),
+        ("ALTER TABLE counts WITH default_time_to_live = 5", "counters never expire"),
+        ("ALTER TABLE t WITH compaction = {}", "its compaction names no class"),
+        ("ALTER MATERIALIZED VIEW seen WITH compaction = {'enabled': 'true'}", "its compaction names no class"),
+        ("ALTER MATERIALIZED VIEW seen WITH gc_grace_seconds = '0'", "cannot be 0"),
+        (
+            (
+                "CREATE TABLE n (k int, c int, PRIMARY KEY (k, c)) WITH gc_grace_seconds = 0;"
+                "CREATE MATERIALIZED VIEW m AS SELECT * FROM n WHERE k = 1 AND c = 1 PRIMARY KEY (c, k)"
+            ),
+            "gc_grace_seconds of its base is 0",
+        ),
+        (
+            (
+                "CREATE MATERIALIZED VIEW m AS SELECT * FROM base WHERE k = 1 AND c = 1 PRIMARY KEY (c, k)"
+                " WITH default_time_to_live = 5"
+            ),
+            "default_time_to_live belongs there",
+        ),
+        ("CREATE MATERIALIZED VIEW t AS SELECT * FROM base WHERE k = 1 AND c = 1 PRIMARY KEY (c, k)", "exists already"),
+        ("CREATE MATERIALIZED VIEW m AS SELECT * FROM seen WHERE k = 1 AND c = 1 PRIMARY KEY (c, k)", "a materialized"),
+    ],
+)
+def test_refusals_look_at_names_and_types_as_the_server_knows_them(text: str, reason: str) -> None:
+    """In any case, in quotes or not; and IF EXISTS excuses nothing but absence."""
+    with pytest.raises(SchemaRefused) as refused:
+        after(text)
+    assert reason in str(refused.value)
+
+
+SPELLED = (
+    ("ALTER TABLE t DROP F", "ALTER TABLE t DROP f"),
+    ("ALTER TABLE T ADD x int", 'ALTER TABLE "t" ADD x int'),
+    ("ALTER TABLE base RENAME K TO x", "ALTER TABLE base RENAME k TO x"),
+    ("ALTER TYPE PLACE RENAME Street TO road", "ALTER TYPE place RENAME street TO road"),
+    ("ALTER TABLE t ADD IF NOT EXISTS V int", "TRUNCATE t"),
+    ("ALTER TABLE t DROP IF EXISTS (Nothing, f)", "ALTER TABLE t DROP f"),
+    ("ALTER TYPE place ADD IF NOT EXISTS STREET int", "TRUNCATE t"),
+    ("ALTER TYPE place RENAME IF EXISTS nothing TO x AND street TO road", "ALTER TYPE place RENAME street TO road"),
+    ("ALTER TABLE IF EXISTS nowhere DROP a", "TRUNCATE t"),
+    ("DROP INDEX T_V_IDX", "DROP INDEX t_v_idx"),
+    ("DROP MATERIALIZED VIEW Seen", 'DROP MATERIALIZED VIEW "seen"'),
+    ("ALTER TABLE t WITH comment = 'a'; ALTER TABLE t WITH comment = 'b'", "ALTER TABLE t WITH comment = 'b'"),
+    ("ALTER TABLE t ADD gone text; ALTER TABLE t DROP gone", "TRUNCATE t"),
+)
+
+
+@pytest.mark.parametrize(("text", "same"), SPELLED)
+def test_spellings_of_one_name_do_the_same(text: str, same: str) -> None:
+    """What is in quotes keeps its case; everything else is in lower case to the server."""
+    one, other = after(text), after(same)
+    assert one == other
+    assert [table.dropped for table in one.tables] == [table.dropped for table in other.tables]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TYPE shop.place (a int)",
+        "ALTER TYPE shop.nowhere ADD a int",
+        "ALTER TYPE shop.place ADD street int",
+        "ALTER TYPE shop.place ADD a frozen<house>",
+        "ALTER TYPE shop.flat ADD a int",
+        "ALTER TYPE shop.place RENAME street TO codes",
+        "DROP TYPE shop.place",
+        "CREATE TABLE shop.t (k int PRIMARY KEY)",
+        "CREATE TABLE shop.n (k counter PRIMARY KEY)",
+        "ALTER TABLE shop.t ADD v int",
+        "ALTER TABLE shop.t ADD x nowhere",
+        "ALTER TABLE shop.t DROP nothing",
+        "ALTER TABLE shop.t RENAME v TO w",
+        "ALTER TABLE shop.base RENAME k TO x AND c TO x",
+        "ALTER TABLE shop.t WITH id = 5",
+        "ALTER TABLE shop.t DROP COMPACT STORAGE",
+        "ALTER MATERIALIZED VIEW shop.nowhere WITH comment = 'a'",
+        "DROP TABLE shop.base",
+        "DROP INDEX shop.nowhere",
+        "DROP MATERIALIZED VIEW shop.nowhere",
+        "TRUNCATE shop.nowhere",
+        "CREATE INDEX ON shop.t (nothing)",
+        "INSERT INTO shop.t (nothing) VALUES (1)",
+    ],
+)
+def test_a_refusal_names_the_object_with_its_keyspace(text: str) -> None:
+    """Where the statement does: two keyspaces may have tables of one name."""
+    with pytest.raises(SchemaRefused, match=r" shop\.\w+: "):
+        after(text)
+
+
+def test_a_static_column_is_in_no_view() -> None:
+    """Not even in one that selects all."""
+    changed = after("ALTER TABLE base ADD s int STATIC")
+    assert changed.views == BEFORE.views
+    base = changed.table("base")
+    assert base is not None
+    assert base.columns[-1] == Column("s", "int", Kind.STATIC)
+
+
+def test_a_type_grows_at_its_end() -> None:
+    """Where no partition key holds it; a clustering column may."""
+    grown = after("ALTER TYPE place ADD x int; ALTER TYPE house ADD y frozen<flat>")
+    assert [user_type.fields[-1] for user_type in grown.types] == [
+        ("x", "int"),
+        ("number", "int"),
+        ("y", "frozen<flat>"),
+    ]
+
+
+def test_a_table_made_anew_keeps_its_place_and_an_index_goes_with_its_table() -> None:
+    """Those of other tables stay."""
+    dropped = after("CREATE INDEX ON base (v); DROP TABLE t")
+    assert [index.spelling for index in dropped.indexes] == ["base_v_idx"]
+    assert [table.name for table in dropped.tables] == ["T", "counts", "old", "base"]
+
+
+@pytest.mark.parametrize(
+    ("was", "comes"),
+    [
+        ("ascii", "text"),
+        ("ascii", "blob"),
+        ("timestamp", "bigint"),
+        ("bigint", "timestamp"),
+        ("timeuuid", "uuid"),
+        ("varint", "blob"),
+        ("list<int>", "list<int>"),
+        ("frozen<place>", "tuple<text, list<int>>"),
+        ("varchar", "text"),
+    ],
+)
+def test_a_column_may_come_back_wider(was: str, comes: str) -> None:
+    """As the server has its pairs; not the other way round, unless both ways are in the table."""
+    there = f"ALTER TABLE t ADD x {was}; ALTER TABLE t DROP x; ALTER TABLE t ADD x {comes}"
+    table = after(there).table("t")
+    assert table is not None
+    assert table.column("x").type == comes.replace(", ", ",")
+
+
+@pytest.mark.parametrize(
+    ("was", "comes"),
+    [("text", "ascii"), ("int", "bigint"), ("bigint", "blob"), ("uuid", "timeuuid"), ("list<int>", "blob")],
+)
+def test_a_column_never_comes_back_narrower(was: str, comes: str) -> None:
+    """Its old cells could not be read."""
+    with pytest.raises(SchemaRefused, match=f"x was dropped as {was}, so it cannot come back as {comes}"):
+        after(f"ALTER TABLE t ADD x {was}; ALTER TABLE t DROP x; ALTER TABLE t ADD x {comes}")
+
+
+def test_a_type_that_names_a_field_twice_is_refused_whoever_made_the_statement() -> None:
+    """The parser would not let it in; a statement may be made otherwise."""
+    twice = CreateType(Name("pair"), UserType("pair", (("a", "int"), ("A", "text"))))
+    with pytest.raises(SchemaRefused, match="CREATE TYPE pair: it names the field A twice"):
+        fold(EMPTY, twice)
+    apart = UserType("pair", (("a", "int"), ('"A"', "text")))
+    assert fold(EMPTY, CreateType(Name("pair"), apart)).types == (apart,)
