@@ -370,7 +370,7 @@ def test_types_that_no_server_takes(kind: str, reason: str) -> None:
         ("CREATE INDEX BY_C ON base (v)", "an index of that name exists already"),
         (
             "CREATE CUSTOM INDEX one ON base (v) USING 'sai'; CREATE CUSTOM INDEX two ON base (v) USING 'sai'",
-            "the same",
+            "v has a storage-attached index already: one",
         ),
         (
             (
@@ -535,3 +535,58 @@ def test_a_type_that_names_a_field_twice_is_refused_whoever_made_the_statement()
         fold(EMPTY, twice)
     apart = UserType("pair", (("a", "int"), ('"A"', "text")))
     assert fold(EMPTY, CreateType(Name("pair"), apart)).types == (apart,)
+
+
+VIEW = "CREATE MATERIALIZED VIEW m AS SELECT {} FROM base WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k)"
+
+
+def test_a_view_has_its_own_order_and_not_that_of_its_base() -> None:
+    """Columns get type and mask from the base, where they stand and how they are ordered from the view."""
+    base = "CREATE TABLE n (k int, c int, d int, PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c DESC, d DESC);"
+    keyed = "k IS NOT NULL AND c IS NOT NULL AND d IS NOT NULL PRIMARY KEY (d, c, k)"
+    plain, turned = (
+        after(f"{base} CREATE MATERIALIZED VIEW m AS SELECT * FROM n WHERE {keyed}{tail}").view("m")
+        for tail in ("", " WITH CLUSTERING ORDER BY (c ASC, k DESC)")
+    )
+    assert plain is not None
+    assert turned is not None
+    assert [(column.name, column.descending) for column in plain.table.columns] == [
+        ("d", False),
+        ("c", False),
+        ("k", False),
+    ]
+    assert [column.descending for column in turned.table.columns] == [False, False, True]
+
+
+def test_a_view_may_have_one_column_more_in_its_key() -> None:
+    """One and no second, whichever it is."""
+    text = "CREATE MATERIALIZED VIEW m AS SELECT {} FROM base WHERE k > 0 AND c > 0 AND v > 'a' PRIMARY KEY (v, c, k)"
+    few, all_of_it = (after(text.format(columns)).view("m") for columns in ("v", "*"))
+    assert few is not None
+    assert all_of_it is not None
+    assert few.table.names == ("v", "c", "k")
+    assert all_of_it.table.names == ("v", "c", "k", "w")
+    assert {column.name: column.kind for column in all_of_it.table.columns}["v"] is Kind.PARTITION
+
+
+@pytest.mark.parametrize(
+    ("text", "mend"),
+    [
+        (VIEW.format("*") + "; " + VIEW.format("v"), "Add IF NOT EXISTS, or leave it out."),
+        ("CREATE TABLE t (k int PRIMARY KEY)", "Add IF NOT EXISTS, or leave it out."),
+        ("CREATE TYPE place (a int)", "Add IF NOT EXISTS, or leave it out."),
+        ("CREATE INDEX by_c ON base (v)", "Add IF NOT EXISTS."),
+        ("ALTER TYPE place ADD street int", "Add IF NOT EXISTS after ADD."),
+        ("ALTER TABLE t ADD v int", "Add IF NOT EXISTS after ADD (4.1 and later)."),
+        ("ALTER TYPE place RENAME nothing TO a", "Its fields: street, codes."),
+        ("DROP TYPE place", "Drop what uses it first."),
+        ("DROP TABLE base", "Drop them first: DROP MATERIALIZED VIEW."),
+        ("DROP TABLE seen", "Change its base table, or use the statements for materialized views."),
+        ("DROP TABLE nowhere", ""),
+    ],
+)
+def test_a_refusal_says_how_to_mend_it(text: str, mend: str) -> None:
+    """Where there is a way; what is simply not there has none."""
+    with pytest.raises(SchemaRefused) as refused:
+        after(text)
+    assert refused.value.mend == mend
