@@ -129,3 +129,72 @@ def test_a_removed_or_inserted_file_changes_every_later_link(texts: list[str], d
     before, after = chain_of(files), chain_of([*files[:at], *files[at + 1 :]])
     assert before[:at] == after[:at]
     assert not set(before[at:]) & set(after[at:])
+
+
+def test_each_migration_of_a_folder_carries_its_link() -> None:
+    """Over names and checksums from the first on: the value that the history keeps."""
+    value = ""
+    for one in folder():
+        value = next_link(value, str(one.file), one.checksum)
+        assert one.chain == value
+    assert migration("0001_pre_a.cql", "DROP TABLE a").chain == ""
+
+
+def test_a_link_stands_for_the_name_as_well() -> None:
+    """A file that was renamed, or two that changed places, break the chain though no text changed."""
+    text = "DROP TABLE a;"
+    (named,) = folder({"0001_pre_a.cql": text})
+    (otherwise,) = folder({"0001_post_a.cql": text})
+    assert named.checksum == otherwise.checksum
+    assert named.chain != otherwise.chain
+
+
+def test_checksums_and_links_are_what_any_tool_computes() -> None:
+    """SHA-256 in hexadecimal: of the text, and of the value before, the name and the checksum, a line each."""
+    assert checksum_of("a\n") == "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7"
+    assert next_link("", "0001_pre_a.cql", "c") == checksum_of("\n0001_pre_a.cql\nc\n")
+    assert next_link("v", "n", "c") == checksum_of("v\nn\nc\n")
+
+
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [
+        ("-- Why:   spaces around   ", "spaces around"),
+        ("--Why:none before", "none before"),
+        ("--\tWhy: a tab", "a tab"),
+        ("-- WHY: in capitals", "in capitals"),
+        ("-- Why:\n--   below\n--\n-- and on", "below  and on"),
+        ("-- A title that belongs to nothing\n-- Why: after it", "after it"),
+        ("-- Why: why: twice", "why: twice"),
+    ],
+)
+def test_a_part_is_read_however_it_is_set(head: str, why: str) -> None:
+    """Blanks at its ends are not part of it."""
+    assert head_of("a.cql", f"{head}\n-- Effect: e\n-- Undo: u\n").why == why
+
+
+@pytest.mark.parametrize(
+    ("names", "what", "mend"),
+    [
+        (
+            ["0002_pre_b.cql"],
+            "number 0001 is missing: 0002_pre_b.cql comes where it should stand",
+            "Numbers follow on each other from 0001. Put the missing file back, or number the new one anew.",
+        ),
+        (
+            ["0001_pre_a.cql", "0002_pre_b.cql", "0002_pre_c.cql"],
+            "number 0002 is there twice: 0002_pre_b.cql and 0002_pre_c.cql",
+            "Give the one that was applied nowhere yet the next free number.",
+        ),
+        (
+            ["0001_pre_a.cql", "0001_pre_b.cql", "0003_pre_c.cql"],
+            "number 0001 is there twice: 0001_pre_a.cql and 0001_pre_b.cql",
+            "Give the one that was applied nowhere yet the next free number.",
+        ),
+    ],
+)
+def test_a_folder_with_gaps_or_doubles_is_refused_with_the_way_out(names: list[str], what: str, mend: str) -> None:
+    """The first trouble is told, by file."""
+    with pytest.raises(BadMigration) as refused:
+        in_order(migration(name, "DROP TABLE a") for name in names)
+    assert (refused.value.what, refused.value.mend) == (what, mend)
