@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.catalog import SCHEMA
-from model.ddl import Index
+from model.ddl import Index, View
 from model.generations import GENERATIONS
 from model.migrating.baselines import Baseline, Since, changes_since, digests, fingerprint_of
 from model.schema import Schema
@@ -65,3 +65,85 @@ def test_each_change_is_told_by_its_object(live: Schema, change: tuple[Since, st
 def test_generations_have_fingerprints_of_their_own() -> None:
     """No two of them look the same."""
     assert len({fingerprint_of(digests(one.schema)) for one in GENERATIONS}) == len(GENERATIONS)
+
+
+KEY, UID = Column("k", "int", Kind.PARTITION), Column("uid", "int", Kind.CLUSTERING)
+NOTES = Table("notes", (KEY, UID, Column("n", "text"), Column("tags", "set<text>")))
+NEWEST_FIRST = View(
+    Table("by_uid", (replace(UID, kind=Kind.PARTITION), replace(KEY, kind=Kind.CLUSTERING))),
+    "notes",
+    "uid IS NOT NULL AND k IS NOT NULL",
+)
+WHOLE = Schema((UserType("size", (("bytes", "int"),)),), (NOTES,), (Index("By_n", "notes", "n"),), (NEWEST_FIRST,))
+
+
+def changed(live: Schema) -> list[tuple[str, str]]:
+    """What has changed since the small keyspace was adopted."""
+    baseline = replace(BASELINE, objects=digests(WHOLE))
+    return [(since.value, name) for since, name in changes_since(baseline, live)]
+
+
+@pytest.mark.parametrize(
+    ("column", "other"),
+    [
+        (UID, replace(UID, descending=True)),
+        (UID, replace(UID, type="bigint")),
+        (UID, replace(UID, kind=Kind.PARTITION)),
+        (NOTES.columns[2], replace(NOTES.columns[2], kind=Kind.STATIC)),
+        (NOTES.columns[2], replace(NOTES.columns[2], type="blob")),
+        (NOTES.columns[2], replace(NOTES.columns[2], spelling="m")),
+        (NOTES.columns[3], replace(NOTES.columns[3], type="frozen<set<text>>")),
+    ],
+    ids=["order", "key type", "key", "static", "type", "name", "frozen"],
+)
+def test_whatever_cql_cannot_change_back_shows(column: Column, other: Column) -> None:
+    """Order, key, kind, type and name of any column."""
+    columns = tuple(other if one is column else one for one in NOTES.columns)
+    assert changed(replace(WHOLE, tables=(replace(NOTES, columns=columns),))) == [
+        ("changed since adoption", "table notes")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("live", "found"),
+    [
+        (replace(WHOLE, views=()), [("gone since adoption", "view by_uid")]),
+        (
+            replace(WHOLE, views=(replace(NEWEST_FIRST, where="uid > 5 AND k IS NOT NULL"),)),
+            [("changed since adoption", "view by_uid")],
+        ),
+        (
+            replace(WHOLE, indexes=(Index("By_n", "notes", "n", "sai"),)),
+            [("changed since adoption", "index by_n")],
+        ),
+        (replace(WHOLE, types=(UserType("size", (("Bytes", "int"),)),)), []),
+        (replace(WHOLE, indexes=(Index("by_N", "NOTES", "N"),)), []),
+        (replace(WHOLE, types=(UserType("size", (("bytes", "bigint"),)),)), [("changed since adoption", "type size")]),
+        (
+            Schema((), (), (), ()),
+            [
+                ("gone since adoption", "index by_n"),
+                ("gone since adoption", "table notes"),
+                ("gone since adoption", "type size"),
+                ("gone since adoption", "view by_uid"),
+            ],
+        ),
+    ],
+    ids=["view gone", "view", "index class", "field in another case", "index in another case", "field type", "all"],
+)
+def test_types_indexes_and_views_count_as_tables_do(live: Schema, found: list[tuple[str, str]]) -> None:
+    """In the order of their names; a name in another case is the same to the server."""
+    assert changed(live) == found
+
+
+def test_a_server_spells_types_in_its_own_way() -> None:
+    """That is no change."""
+    spelled = replace(NOTES, columns=(*NOTES.columns[:2], Column("n", "varchar"), Column("tags", "set< text >")))
+    assert changed(replace(WHOLE, tables=(spelled,))) == []
+
+
+def test_a_fingerprint_is_short_enough_to_be_read_out() -> None:
+    """Sixteen digits, the same for the same keyspace on any machine."""
+    assert len(BASELINE.fingerprint) == 16
+    assert {len(one) for one in BASELINE.objects.values()} == {16}
+    assert fingerprint_of({}) == "e3b0c44298fc1c14"
