@@ -93,3 +93,45 @@ def test_an_index_is_found_whatever_it_is_called() -> None:
     """T23: the place is its own statement, also where the server chooses the name."""
     text = table(columns="k int, v uuid, PRIMARY KEY (k)") + "CREATE INDEX ON t (v);"
     assert [one.statement for one in findings(text, "T23")] == [1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "severity"),
+    [
+        ("uuid", "v", Severity.WARNING),
+        ("UUID", "v", Severity.WARNING),
+        ("uuid", "V", Severity.WARNING),
+        ("timestamp", '"v"', Severity.WARNING),
+        ("varint", "v", Severity.WARNING),
+        ("text", "v", Severity.NOTE),
+        ("int", "v", Severity.NOTE),
+        ("boolean", "v", None),
+        ("tinyint", "v", None),
+        ("set<uuid>", "values(v)", None),
+        ("map<uuid, int>", "keys(v)", None),
+        ("map<uuid, int>", "KEYS(v)", None),
+        ("frozen<set<uuid>>", "full(v)", None),
+    ],
+)
+def test_how_many_values_there_may_be_is_told_by_the_type(kind: str, target: str, severity: Severity | None) -> None:
+    """T23: of what is inside of a collection nothing is said."""
+    text = table(columns=f"k int PRIMARY KEY, v {kind}") + f"CREATE INDEX by_v ON t ({target});"
+    assert [one.severity for one in findings(text, "T23")] == ([severity] if severity else [])
+
+
+def test_why_many_values_hurt_is_said_as_surely_as_it_is_known() -> None:
+    """T23: an id is nearly unique; a text may be anything."""
+    text = table(columns="k int PRIMARY KEY, id uuid, name text")
+    text += "CREATE INDEX ON t (id); CREATE INDEX by_name ON T (name);"
+    assert [(one.subject, one.text) for one in findings(text, "T23")] == [
+        ("t_id_idx", "t_id_idx is on id of t, uuid: nearly every row has its own value"),
+        ("by_name", "by_name is on name of t, text: good only where many rows share few values"),
+    ]
+    assert [one.statement for one in findings(text, "T23")] == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["M", '"m"', '"M"'])
+def test_a_view_is_pointed_at_under_any_spelling(name: str) -> None:
+    """T22: at its own statement, not at the table's."""
+    text = table(columns=COLUMNS) + VIEW.replace("by_v", name)
+    assert [one.statement for one in findings(text, "T22")] == [1]
