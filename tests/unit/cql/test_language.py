@@ -560,3 +560,36 @@ def test_other_words_are_names_like_any(word: str) -> None:
     assert isinstance(made, CreateTable)
     assert made.name == Name(word, word)
     assert made.table.columns[1].name == word
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ('CREATE TYPE u (a int, "B" text)', {("field", "a"): "a", ("field", "B"): '"B"'}),
+        ("ALTER TYPE u ADD F int", {("field", "f"): "F"}),
+        ("ALTER TYPE u RENAME a TO b AND c TO d", {("field", "a"): "a", ("field", "c"): "c"}),
+        ("ALTER TABLE t RENAME A TO b", {("column", "a"): "A"}),
+        ("ALTER TABLE t ADD (a int, b int)", {("column", "a"): "a", ("column", "b"): "b"}),
+        ("ALTER TABLE t DROP (a, B)", {("column", "a"): "a", ("column", "b"): "B"}),
+        ("ALTER TABLE t ALTER a DROP MASKED", {("column", "a"): "a"}),
+        ("ALTER TABLE t WITH GC_grace_seconds = 0", {("option", "gc_grace_seconds"): "GC_grace_seconds"}),
+        (
+            "CREATE TABLE t (k int PRIMARY KEY) WITH compact storage",
+            {("column", "k"): "k", ("option", "compact storage"): "compact"},
+        ),
+        ("CREATE KEYSPACE k WITH replication = {}", {("option", "replication"): "replication"}),
+        ('CREATE INDEX ON t (values(M), "N")', {("column", "m"): "M", ("column", "N"): '"N"'}),
+        ("INSERT INTO t (A, b) VALUES (1, 2)", {("column", "a"): "A", ("column", "b"): "b"}),
+        ("INSERT INTO t JSON '{\"a\": 1}'", {("column", "a"): "'{\"a\": 1}'"}),
+        (
+            "UPDATE t USING TTL 5 SET a[1] = 2 WHERE K = 1 IF c = 3",
+            {("option", "ttl"): "TTL", ("column", "a"): "a", ("column", "k"): "K", ("column", "c"): "c"},
+        ),
+        ("DELETE a FROM t WHERE k = 1 AND a = 2", {("column", "a"): "a", ("column", "k"): "k"}),
+    ],
+)
+def test_each_part_is_placed_by_the_name_that_the_server_knows(text: str, places: dict[tuple[str, str], str]) -> None:
+    """Where it stands first; a finding of lint points there."""
+    (parsed,) = parse(text)
+    told = {part: text[span.start : span.end] for part, span in parsed.places.items() if part != ("key", "")}
+    assert told == places

@@ -1,11 +1,22 @@
 """A live keyspace as one file: in the order in which it can run, and without what a server lists but does not take."""
 
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from cql.export import live_file_text
 from cql.language.parser import parse
 from cql.replication import in_every_data_centre
 from model.ddl import CreateIndex, CreateKeyspace, CreateTable, CreateType, CreateView, Index, View
+from model.difference import differences
+from model.folding.fold import fold_all
+from model.generations import GENERATIONS, Generation
 from model.schema import Schema
 from model.table import Column, Kind, Table, UserType
+from tests.support.schemas import served
+from tests.support.statements import LITERALS, PLAIN, TEXTS
 
 NEVER_GIVEN = {"read_repair_chance": "0.0", "dclocal_read_repair_chance": "0.0"}
 MAIL = Table("mail", (Column("k", "int", Kind.PARTITION), Column("v", "frozen<pair>")), options=NEVER_GIVEN)
@@ -42,3 +53,31 @@ def test_options_that_no_server_takes_any_more_are_left_out() -> None:
 def test_an_empty_keyspace_is_one_statement() -> None:
     """A keyspace and nothing in it."""
     assert len(parse(live_file_text("mail", Schema((), ()), in_every_data_centre(1), "5.0"))) == 1
+
+
+def again(text: str) -> Schema:
+    """What the file would make on an empty server."""
+    return fold_all(parsed for parsed in parse(text) if not isinstance(parsed.statement, CreateKeyspace))
+
+
+@pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
+def test_the_file_makes_the_keyspace_again(generation: Generation) -> None:
+    """Of every generation of James, type by type and option by option."""
+    live = served(generation.schema)
+
+    made = again(live_file_text("mail", live, in_every_data_centre(3), "5.0.9"))
+
+    assert differences(live, made) == differences(made, live) == ()
+    assert [(one.name, one.compaction, one.options) for one in made.tables] == [
+        (one.name, one.compaction, one.options) for one in live.tables
+    ]
+
+
+@given(TEXTS, st.dictionaries(PLAIN.map(str.lower).filter(lambda one: one not in {"comment", "compaction"}), LITERALS))
+def test_any_comment_and_any_option_comes_back_as_it_was(comment: str, options: dict[str, str]) -> None:
+    """Quotes, line ends, semicolons, comments within a comment."""
+    table = replace(MAIL, comment=comment, options=options)
+
+    (made,) = again(live_file_text("mail", Schema(LIVE.types, (table,)), in_every_data_centre(3), "5.0.9")).tables
+
+    assert (made.comment, made.options) == (comment, options)
