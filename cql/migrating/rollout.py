@@ -18,10 +18,12 @@ from cql.migrating.scripts import Script
 from cql.render import parse_version
 from cql.replication import Replication
 from model.catalog import SCHEMA, CompactionChoice, compacted
-from model.errors import WrongUse
+from model.errors import BadMigration, WrongUse
 from model.generations import holds_mail, was_made_here
+from model.lint.options import refused_options
+from model.lint.servers import Release, exact_release
 from model.migrating.migrations import Migration, Phase
-from model.migrating.plan import MigrationPlan, Past, Wish, decide, declared_by
+from model.migrating.plan import MigrationPlan, Past, PlannedStatement, Way, Wish, decide, declared_by
 from model.schema import Schema
 
 
@@ -123,10 +125,27 @@ def plan_rollout(server: SchemaServer, past: Past, order: Order) -> Rollout:
         return _left_alone(server, order, live)
     wish = Wish(order.to, order.phase, takes_over=order.ours and was_made_here(live))
     plan = decide(order.keyspace, order.migrations, past, live, wish)
-    script = script_of(server, order)
+    script, release = script_of(server, order), exact_release(server.release_version)
     for one in plan.statements:
         script.shown(one.migration, one.position)  # what this server lacks is told before anything is run
+        _refuse_unknown(one, release)
     return Rollout(_creation(server, order), plan, _besides(server, order, plan, live) if order.ours else ())
+
+
+def _refuse_unknown(planned: PlannedStatement, release: Release | None) -> None:
+    """Tell of a class or an option that the server does not know while nothing is changed yet.
+
+    Raises:
+        BadMigration: the statement has one.
+    """
+    if release is None or planned.way is Way.RECORD:
+        return
+    refused = refused_options(planned.migration.statements[planned.position].statement, release)
+    if refused:
+        raise BadMigration(
+            f"{planned.place}: the server would refuse it: {'; '.join(text for text, _ in refused)}",
+            mend=" ".join([*filter(None, (near for _, near in refused)), "Nothing of this plan was run."]),
+        )
 
 
 def script_of(server: SchemaServer, order: Order) -> Script:

@@ -51,6 +51,12 @@ def unknown(subject: Subject) -> Iterator[Hit]:
             yield Hit(table, text, option, points=_point(option), statement=number, fix=fix)
 
 
+def refused_options(statement: Statement, release: Release) -> tuple[tuple[str, str], ...]:
+    """Classes and options of a statement that a server of that release would refuse: (what it is, what is near it)."""
+    _, options = _set_by(statement) or ("", {})
+    return tuple((text, fix) for _, text, fix in _unknown_options(options, release, named=True))
+
+
 def _point(option: str) -> tuple[tuple[str, str], ...]:
     """Options inside of a map stand where the map stands."""
     return (("option", option.partition(".")[0]),)

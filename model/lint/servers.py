@@ -4,11 +4,14 @@ Read from the servers' own classes (Cassandra 4.1 and 5.0: tests ask real ones) 
 own list of table options; what its compaction options mean is not checked). A name that is not here is refused there.
 """
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
 from model.errors import WrongUse
+
+_OWN_VERSION: Final = re.compile(r"(\d+\.\d+)(?:\.\d+)?(?:-.+)?")
 
 
 class Release(Enum):
@@ -53,6 +56,16 @@ def parse_release(text: str) -> Release:
     if not known:
         raise _unknown(text)
     return known[-1]
+
+
+def exact_release(version: str) -> Release | None:
+    """The release of a server by its own version, where every name that it takes is known here.
+
+    None for a later one, for ScyllaDB (which calls itself 3.0.8) and for other makers' (theirs have four numbers): what
+    is not known here may well be known there.
+    """
+    found = _OWN_VERSION.fullmatch(version)
+    return next((one for one in Release if found and one.value == found[1]), None)
 
 
 def _pair(release: Release) -> tuple[int, int]:

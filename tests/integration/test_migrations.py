@@ -217,7 +217,7 @@ def test_what_the_server_refuses_is_told_in_its_own_words_and_can_be_mended(
     mailmend: CommandLine, keyspace: str, tmp_path: Path
 ) -> None:
     """The statement stands as failed; the mended file goes on from there."""
-    wrong = {**SHOP, NAMES[2]: "ALTER TABLE orders WITH compaction = {'class': 'NoSuchStrategy'};\n"}
+    wrong = {**SHOP, NAMES[2]: "ALTER TABLE orders WITH compaction = {'class': 'com.example.NoSuchStrategy'};\n"}
     shop = ("--migrations", str(written(tmp_path / "shop", wrong)))
     refused = mailmend("schema", "apply", *shop)
     assert refused.code == 3, refused.err

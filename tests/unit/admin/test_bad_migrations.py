@@ -301,3 +301,71 @@ def test_limits_that_cannot_be_kept_are_refused(
     """Before any cluster is asked; a lease that ends before its statement would be none."""
     ended = mailmend("schema", "apply", *limits)
     assert (ended.code, said in ended.err, cluster.contacts) == (2, True, []), ended.err
+
+
+WINDOWS = "{'class': 'TimeWindowCompactionStrategy', 'compaction_window_unt': 'DAYS'}"
+
+
+@pytest.mark.parametrize(
+    "lacks",
+    [
+        ("compaction = {'class': 'NoSuchStrategy'}", "5.0.9", "Cassandra 5.0 has no compaction class NoSuchStrategy"),
+        (
+            "compaction = {'class': 'UnifiedCompactionStrategy'}",
+            "4.1.10",
+            "Cassandra 4.1 has no compaction class UnifiedCompactionStrategy",
+        ),
+        ("compaction = {'class': 'DateTieredCompactionStrategy'}", "5.0.9", "has no compaction class DateTiered"),
+        (f"compaction = {WINDOWS}", "5.0.9", "has no option compaction_window_unt"),
+        (f"compaction = {WINDOWS}", "4.0.14", "Did you mean compaction_window_unit?"),
+        ("gc_grace_second = 3600", "4.1.10", "Cassandra 4.1 has no table option gc_grace_second"),
+        ("read_repair_chance = 0.1", "4.0.14", "Cassandra 4.0 has no table option read_repair_chance"),
+        ("allow_auto_snapshot = false", "4.1.10", "Cassandra 4.1 has no table option allow_auto_snapshot"),
+        ("memtable = 'trie'", "4.0-rc1", "Cassandra 4.0 has no table option memtable"),
+        ("compression = {'sstable_compression': 'LZ4Compressor'}", "5.0.9", "takes no sstable_compression"),
+        ("read_repair = 'SOMETIMES'", "5.0.9", "read_repair has no value SOMETIMES"),
+    ],
+    ids=lambda one: f"{one[0]} on {one[1]}",
+)
+def test_a_class_or_an_option_that_this_server_lacks_is_told_before_anything_is_run(
+    cluster: MigrationCluster, mailmend: CommandLine, tmp_path: Path, lacks: tuple[str, str, str]
+) -> None:
+    """Whether a table is created with it or altered; the server would refuse it when half of the file is done."""
+    given, cluster.release_version, said = lacks
+    for number, statement in enumerate((f"{TABLE} WITH {given};", f"{TABLE};\nALTER TABLE a WITH {given};")):
+        folder = str(written(tmp_path / f"db{number}", {ORDERS: statement}))
+        for command in (("plan",), ("apply", "--dry-run"), ("apply",)):
+            ended = mailmend("schema", *command, "--migrations", folder, *NEW)
+            refused(ended, f"{ORDERS}, line {5 + number}: the server would refuse it: ", said, "Nothing of this plan")
+    assert (cluster.untouched, cluster.keyspaces) == (True, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "release"),
+    [
+        ("compaction = {'class': 'UnifiedCompactionStrategy'}", "5.0.9"),
+        ("compaction = {'class': 'com.example.OurOwnStrategy', 'mood': 'good'}", "5.0.9"),
+        ("allow_auto_snapshot = false AND cdc = true", "5.0-beta2"),
+        ("an_option_of_tomorrow = 1", "6.0.1"),
+        ("tombstone_gc = {'mode': 'repair'}", "3.0.8"),
+        ("nodesync = {'enabled': 'true'}", "4.0.0.6816"),
+    ],
+    ids=["known", "somebody's own class", "known since", "a later server", "scylla", "another maker's"],
+)
+def test_what_may_be_known_to_the_server_is_left_to_it(
+    cluster: MigrationCluster, mailmend: CommandLine, tmp_path: Path, given: str, release: str
+) -> None:
+    """Only where every name is known here is one refused for not being known."""
+    cluster.release_version = release
+    folder = str(written(tmp_path / "db", {ORDERS: f"{TABLE} WITH {given};"}))
+    assert mailmend("schema", "plan", "--migrations", folder, *NEW).code == 1
+
+
+@pytest.mark.parametrize("release", ["4.0.14", "4.1.10", "5.0.9", "5.1.0"])
+def test_our_own_tables_are_refused_by_no_server_that_we_serve(
+    cluster: MigrationCluster, mailmend: CommandLine, release: str
+) -> None:
+    """From the first Cassandra 4 on."""
+    cluster.release_version = release
+    for choice in ("twcs", "leveled"):
+        assert mailmend("schema", "plan", "--keyspace", "mail", "--compaction", choice).code == 1
