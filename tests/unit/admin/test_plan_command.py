@@ -222,13 +222,35 @@ def test_a_plan_from_the_migrations_mends_what_somebody_changed(
     losing = {one["owner"] for one in with_drops["plan"] if one["risk"] == "data loss"}
     assert losing == {"orders", "theirs"}
     assert all(one["estimate"] for one in with_drops["plan"] if one["owner"] == "orders" and one["risk"] != "none")
-    assert code_of(mailmend(*model, "--include-drops").out) == "\n".join(with_drops["statements"])
+    assert {one["estimate"] for one in with_drops["plan"] if one["owner"] == "theirs"} == {None}, "nobody told its size"
+    shown = mailmend(*model, "--include-drops").out
+    assert code_of(shown) == "\n".join(with_drops["statements"])
+    lines = shown.splitlines()
+    dropped = next(one for one in with_drops["plan"] if one["cql"] == "ALTER TABLE shop.orders DROP hint;")
+    assert lines[lines.index(dropped["cql"]) - 1] == (
+        f"-- risk: {', '.join(dropped['risks'])}. {dropped['why']} The table: {dropped['estimate']}."
+    )
 
     for statement in with_drops["statements"]:
         cluster.execute_ddl(statement.rstrip(";"))
     assert mailmend("schema", "verify", *shop).code == 0
     settled = mailmend(*model, "--include-drops", "--include-options")
     assert (settled.code, settled.out.startswith("-- shop is as the model says;")) == (0, True)
+
+
+def test_a_compaction_that_was_chosen_once_is_not_planned_away(
+    cluster: MigrationCluster, mailmend: CommandLine
+) -> None:
+    """The option's default says nothing about tables that are there; a choice that is typed does."""
+    assert mailmend("schema", "apply", "--keyspace", "mail", "--compaction", "leveled").code == 0
+    model = ("schema", "plan", "--from-model", "--include-options", "--keyspace", "mail")
+    assert not any("compaction" in one for one in mailmend(*model, "--json").json["statements"])
+    chosen = mailmend(*model, "--compaction", "twcs", "--json").json["statements"]
+    assert [one.split()[2] for one in chosen if "TimeWindowCompactionStrategy" in one] == [
+        "mail.imapUidTable",
+        "mail.messageIdTable",
+        "mail.messageV3",
+    ]
 
 
 def test_what_no_alter_can_do_is_for_a_person(
