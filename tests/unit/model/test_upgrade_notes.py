@@ -7,6 +7,7 @@ import pytest
 from model.ddl import AddColumns, Drop, Dropped, Name, SetOptions
 from model.difference import pairs_of
 from model.errors import WrongUse
+from model.folding.fold import fold
 from model.generations import JAMES_3_8, JAMES_3_9, NEWEST
 from model.migrating.upgrade_notes import (
     UPGRADE_NOTES,
@@ -113,3 +114,87 @@ def test_an_unknown_name_is_refused_with_those_that_there_are() -> None:
     """A misspelt name must not run another migration."""
     with pytest.raises(WrongUse, match="save-date"):
         optional_migration("save-data")
+
+
+def live_with(*tables: str) -> Schema:
+    """A keyspace that holds tables of these names."""
+    return Schema((), tuple(Table(name, (ID,)) for name in tables))
+
+
+@pytest.mark.parametrize(
+    ("note", "old", "successors"),
+    [
+        ("drop-default-max-quota", ("defaultmaxquota",), ("defaultmaxquota2",)),
+        ("drop-enqueued-mails-v3", ("enqueuedmailsv3",), ("enqueuedmailsv4",)),
+        ("drop-old-threads", ("threadtable", "threadlookuptable"), ("thread_2", "thread_lookup_3")),
+    ],
+)
+def test_every_successor_must_be_there_before_the_old_goes(
+    note: str, old: tuple[str, ...], successors: tuple[str, ...]
+) -> None:
+    """One of two is not enough; and what is gone is not dropped again."""
+    one = optional_migration(note)
+    for lacking in range(len(successors)):
+        assert one.due(live_with(*old, *successors[:lacking], *successors[lacking + 1 :])) == ()
+    dropped = [statement for statement in one.due(live_with(*old, *successors)) if isinstance(statement, Drop)]
+    assert tuple(drop.name.spelling.lower() for drop in dropped) == old
+    assert all(drop.if_exists and drop.what is Dropped.TABLE for drop in dropped)
+    assert one.due(live_with(*successors)) == ()
+
+
+def test_the_windows_of_the_queue_are_hours_and_those_of_its_marks_days() -> None:
+    """As James's own newer code creates them; the version of the table that is there counts."""
+    due = optional_migration("tune-queue-compaction").due(live_with("deletedmailsv2", "enqueuedmailsv4"))
+    windows = [(one.name.spelling, pairs_of(one.options["compaction"])) for one in due if isinstance(one, SetOptions)]
+    named = {"class": "TimeWindowCompactionStrategy", "compaction_window_size": "1"}
+    assert windows == [
+        ("deletedMailsV2", {**named, "compaction_window_unit": "DAYS"}),
+        ("enqueuedMailsV4", {**named, "compaction_window_unit": "HOURS"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "note"),
+    [
+        ("imapUidTable", "save_date", "save-date"),
+        ("IMAPUIDTABLE", "SAVE_DATE", "save-date"),
+        ("messageIdTable", "threadId", "thread-id"),
+        ("imapUidTable", "internalDate", "message-denormalization"),
+        ("attachmentV2", "message_id", "attachment-message-id"),
+        ("user", "delegated_users", "user-delegated-users"),
+        ("user", "authorized_users", "user-authorized-users"),
+        ("eventStore", "snapshot", "event-store-snapshot"),
+        ("blobs", "metadata", "blob-metadata"),
+        ("email_query_view_sent_at", "thread_id", "email-query-view-thread-id"),
+        ("custom_identity", "sort_order", "identity-sort-order"),
+        ("imapUidTable", "uid", None),
+        ("nowhere", "save_date", None),
+    ],
+)
+def test_who_misses_a_column_is_told_the_note_that_adds_it(table: str, column: str, note: str | None) -> None:
+    """Spelled by James or by the server."""
+    assert note_adding(table, column) == note
+
+
+@pytest.mark.parametrize("note", UPGRADE_NOTES, ids=lambda one: one.name)
+def test_a_note_that_was_followed_is_not_due_any_more(note: OptionalMigration) -> None:
+    """Whatever it asks for: carried out once on tables that lack all of it, nothing of it is left."""
+    named = {statement.name.spelling for statement in note.statements if hasattr(statement, "name")}
+    clustered = (ID, Column("at", "timestamp", Kind.CLUSTERING))
+    live = Schema((), tuple(Table(name.lower(), clustered) for name in sorted({*named, *note.after})))
+    due = note.due(live)
+    assert due
+    for statement in due:
+        live = fold(live, statement)
+    assert note.due(live) == ()
+    assert note not in due_migrations(live)
+
+
+def test_options_of_which_one_is_set_already_leave_the_other() -> None:
+    """Only what still changes something is run."""
+    note = replace(
+        optional_migration("tune-bloom-filters"),
+        statements=(SetOptions(Name("modseq"), {"gc_grace_seconds": "5", "bloom_filter_fp_chance": "0.01"}),),
+    )
+    live = Schema((), (Table("modseq", (ID,), options={"gc_grace_seconds": "5", "bloom_filter_fp_chance": "0.1"}),))
+    assert note.due(live) == (SetOptions(Name("modseq"), {"bloom_filter_fp_chance": "0.01"}),)
