@@ -245,3 +245,100 @@ def test_dropping_columns_that_james_left_behind_is_told_as_data_loss() -> None:
     dropping = [one for one in found if isinstance(one.statement, DropColumns)]
     assert {one.owner for one in dropping} == {"imapUidTable", "messageIdTable", "messageV3"}
     assert {one.assessment.worst for one in dropping} == {Risk.DATA_LOSS}
+
+
+def test_what_waits_for_a_change_by_hand_is_not_made_on_the_table_as_it_is() -> None:
+    """The index and the view would be others: they are named, and nothing of them is dropped or made."""
+    live = replace(
+        with_notes(OTHER_ORDER), indexes=(replace(BY_NOTE, target="number"),), views=(replace(BY_NUMBER, where="x"),)
+    )
+    found = ways(EXPECTED, live)
+    assert [one.statement for one in found] == [None, None, None]
+    assert [one.manual for one in found[1:]] == [
+        "by_note waits until notes is changed by hand; then plan again.",
+        "by_number waits until notes is changed by hand; then plan again.",
+    ]
+    assert [one.owner for one in found] == ["notes", "notes", "by_number"]
+    lacking = ways(EXPECTED, replace(live, indexes=(), views=()))
+    assert [one.manual for one in lacking] == [one.manual for one in found]
+
+
+def test_an_index_of_nobodys_goes_though_its_table_waits() -> None:
+    """It is not expected, whatever becomes of the table."""
+    live = replace(with_notes(OTHER_ORDER), indexes=(BY_NOTE, Index("by_more", "notes", "more")))
+    statement, by_hand = ways(EXPECTED, live)
+    assert statement.statement == Drop(Dropped.INDEX, Name("by_more"))
+    assert by_hand.owner == "notes"
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (replace(NOTE, type="blob"), "notes.n is or was blob (regular) and should be text (regular)"),
+        (replace(NOTE, kind=Kind.STATIC), "notes.n is or was text (static) and should be text (regular)"),
+        (replace(NOTE, type="set< int >"), "notes.n is or was set<int> (regular) and should be text (regular)"),
+    ],
+)
+def test_a_change_by_hand_tells_both_sides(found: Column, told: str) -> None:
+    """In one spelling, and the way around."""
+    (by_hand,) = ways(EXPECTED, with_notes(replace(NOTES, columns=(ID, NUMBER, found))))
+    assert by_hand.manual.startswith(told)
+    assert "add a column of another name, copy the cells" in by_hand.manual
+    assert by_hand.assessment.risks == (Risk.NONE,)
+
+
+def test_a_key_column_of_another_type_takes_another_table() -> None:
+    """No column can be added to a key."""
+    columns = (ID, replace(NUMBER, type="bigint"), NOTE)
+    (by_hand,) = ways(EXPECTED, with_notes(replace(NOTES, columns=columns)))
+    assert by_hand.manual.startswith("A table's key, order and counters are for ever")
+
+
+def test_a_column_of_a_table_that_can_be_rebuilt_is_rebuilt() -> None:
+    """The truth fills it again: no cell has to be copied."""
+    live = with_notes(replace(NOTES, columns=(ID, NUMBER, replace(NOTE, type="blob"))))
+    (by_hand,) = changes(Gap(EXPECTED, live, rebuildable=frozenset({"notes"})))
+    assert "mailmend repair messages" in by_hand.manual
+
+
+QUOTED = Table('"Notes"', (ID, NUMBER, Column('"N"', "text")))
+QUOTED_WHOLE = Schema(
+    (UserType('"Size"', (("bytes", "bigint"),)),),
+    (QUOTED,),
+    (Index('"ByN"', '"Notes"', '"N"'), Index("By_Number", '"Notes"', "number")),
+    (replace(BY_NUMBER, table=replace(BY_NUMBER.table, spelling='"By"', columns=BY_NUMBER.table.key), base='"Notes"'),),
+)
+
+
+def test_names_in_quotes_are_made_and_removed_under_their_own_case() -> None:
+    """From nothing to all of it, and back, nothing is left over and nothing is told twice."""
+    empty = Schema((), ())
+    there = ways(QUOTED_WHOLE, empty)
+    assert all(one.statement for one in there)
+    assert len(there) == 5
+    assert ways(QUOTED_WHOLE, QUOTED_WHOLE) == ()
+    back = statements(empty, QUOTED_WHOLE)
+    assert [one.name.spelling for one in back if isinstance(one, Drop)] == [
+        '"By"',
+        '"ByN"',
+        "By_Number",
+        '"Notes"',
+        '"Size"',
+    ]
+
+
+def test_what_is_lacking_is_told_under_any_spelling() -> None:
+    """The catalog spells as James does; the server in lower case."""
+    upper = replace(
+        EXPECTED,
+        tables=(replace(NOTES, spelling="Notes"),),
+        indexes=(replace(BY_NOTE, spelling="By_Note", table="Notes"),),
+        views=(replace(BY_NUMBER, table=replace(BY_NUMBER.table, spelling="By_Number"), base="Notes"),),
+    )
+    assert ways(upper, EXPECTED) == ()
+    lacking = statements(upper, replace(EXPECTED, indexes=(), views=()))
+    assert [type(one) for one in lacking] == [CreateIndex, CreateView]
+    waiting = ways(upper, replace(with_notes(OTHER_ORDER), indexes=(), views=()))
+    assert [one.statement for one in waiting] == [None, None, None]
+    otherwise = replace(with_notes(OTHER_ORDER), views=(replace(BY_NUMBER, where="number > 5"),))
+    assert [one.statement for one in ways(upper, otherwise)] == [None, None]
