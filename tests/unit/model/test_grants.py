@@ -168,3 +168,48 @@ def test_what_mends_a_role_makes_it_agree(needed: set[Grant], has: set[Grant]) -
     assert after == needed
     assert set(found.missing) <= set(found.to_grant)
     assert found.agrees == (needed == has)
+
+
+def test_what_is_to_be_granted_is_in_order() -> None:
+    """A script made twice is the same: by keyspace, table and permission."""
+    for role in ROLES.values():
+        found = grants_of(role, PLACES)
+        assert list(found) == sorted(set(found))
+        assert compared(reversed(found), Holding("r")).to_grant == found
+        assert compared(reversed(found), Holding("r")).missing == found
+
+
+def test_each_way_of_not_agreeing_counts_by_itself() -> None:
+    """Lacking, having too much, having it only through another."""
+    need, more = Grant(TABLE, "SELECT"), Grant(TABLE, "MODIFY")
+    exact = compared([need], Holding("r", held=(Held(need, "r"),)))
+    assert (exact.agrees, exact.missing, exact.superfluous, exact.to_grant) == (True, (), (), ())
+    assert not compared([need], Holding("r")).agrees
+    assert not compared([need], Holding("r", held=(Held(need, "r"), Held(more, "r")))).agrees
+    assert not compared([need], Holding("r", held=(Held(need, "r"), Held(need, "parent")))).agrees
+    assert not compared([need], Holding("r", held=(Held(more, "r"),))).agrees
+
+
+@pytest.mark.parametrize(
+    ("held", "covers"),
+    [
+        (Grant(TABLE, "SELECT"), True),
+        (Grant(TABLE, "MODIFY"), False),
+        (Grant(Resource("mail", "u"), "SELECT"), False),
+        (Grant(Resource("other", "t"), "SELECT"), False),
+        (Grant(Resource("other"), "SELECT"), False),
+        (Grant(Resource(other="ALL TABLES IN KEYSPACE other"), "SELECT"), False),
+    ],
+)
+def test_only_the_same_or_something_wider_covers(held: Grant, *, covers: bool) -> None:
+    """Another table, keyspace or permission does not."""
+    found = compared([Grant(TABLE, "SELECT")], Holding("r", held=(Held(held, "r"),)))
+    assert (found.missing == ()) is covers
+
+
+def test_a_need_on_a_keyspace_is_covered_by_all_keyspaces_and_by_no_table() -> None:
+    """CREATE is on the keyspace, not on what is in it."""
+    need = Grant(KEYSPACE, "CREATE")
+    for held, covers in ((EVERYTHING, True), (KEYSPACE, True), (TABLE, False), (WHOLE, False)):
+        found = compared([need], Holding("r", held=(Held(Grant(held, "CREATE"), "r"),)))
+        assert (found.missing == ()) is covers
