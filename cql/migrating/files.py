@@ -16,7 +16,8 @@ from cql.migrating.sending import tokens_between
 from model.ddl import Parsed, Write
 from model.errors import BadMigration, CqlSyntaxError
 from model.migrating.migrations import FileName, Migration, file_name, head_of, in_order, normalised
-from model.migrating.rules import NOT_IDEMPOTENT, REPEATED_OTHERWISE, refusal
+from model.migrating.rules import NOT_IDEMPOTENT, REPEATED_OTHERWISE, UNBOUND, refusal
+from model.names import name_of
 
 ENDING = ".cql"
 
@@ -78,7 +79,7 @@ def _statements(name: FileName, text: str) -> tuple[Parsed, ...]:
     if not statements:
         raise BadMigration(f"{name} holds no statement", mend="Write one, or remove it where it was applied nowhere.")
     for one in statements:
-        why = refusal(one.statement) or _repeated_otherwise(text, one)
+        why = refusal(one.statement) or _not_plain(text, one)
         if why:
             raise refused(str(name), text, one, why)
     return statements
@@ -103,14 +104,22 @@ def refused(name: str, text: str, parsed: Parsed, why: str) -> BadMigration:
     return BadMigration(f"{name}, line {line}: a migration may not hold `{first}`", mend=f"Reason: {why}.")
 
 
-def _repeated_otherwise(text: str, parsed: Parsed) -> str:
-    """Why a data statement would not leave the same rows when it is sent twice, or ""."""
-    if not isinstance(parsed.statement, Write) or parsed.statement.conditional:
+def _not_plain(text: str, parsed: Parsed) -> str:
+    """Why a data statement could not be sent as it stands, or would not leave the same rows when sent twice, or ""."""
+    if not isinstance(parsed.statement, Write):
         return ""
-    tokens = tokens_between(text, parsed)
-    called = {one.word for one, after in pairwise(tokens) if after.text == "("}
-    counts = any(after.text in ("+", "-") and _ends_a_term(one) for one, after in pairwise(tokens))
+    pairs = list(pairwise(tokens_between(text, parsed)))
+    if any(after.text == "?" or (after.text == ":" and not _ends_a_term(one)) for one, after in pairs):
+        return UNBOUND
+    called = {_function(one) for one, after in pairs if after.text == "("}
+    counts = any(after.text in ("+", "-") and _ends_a_term(one) for one, after in pairs)
     return NOT_IDEMPOTENT if counts or called & REPEATED_OTHERWISE else ""
+
+
+def _function(token: Token) -> str:
+    """The name of a function as both of its spellings have it; 5.0 knows `current_date` and `currentDate`."""
+    named = token.kind in (Kind.WORD, Kind.QUOTED)
+    return name_of(token.text).replace("_", "") if named else ""
 
 
 def _ends_a_term(token: Token) -> bool:

@@ -46,8 +46,11 @@ def refusal(statement: Statement, keyspace: str = "") -> str:
     return ""
 
 
-REPEATED_OTHERWISE = frozenset({"NOW", "UUID", "CURRENTTIMESTAMP", "CURRENTDATE", "CURRENTTIME", "CURRENTTIMEUUID"})
-"""Functions that give another value each time they are called."""
+REPEATED_OTHERWISE = frozenset({"now", "uuid", "currenttimestamp", "currentdate", "currenttime", "currenttimeuuid"})
+"""Functions that give another value each time they are called; 5.0 spells them with underscores as well."""
 
 NOT_IDEMPOTENT = "sent again after a crash, it would not leave the same rows: write plain values"
 """Why a data statement that counts, appends or calls the clock is refused."""
+
+UNBOUND = "nobody binds its values: write them out"
+"""Why a statement with bind marks is refused."""
