@@ -85,16 +85,27 @@ _CONNECTION: Final = (
 
 def connection_options(command: Callable[..., R]) -> Callable[..., R]:
     """Give a command the connection options; it receives them as one `connection: ConnectionSettings`."""
+    return connection_options_where(lambda _: True)(command)
 
-    @functools.wraps(command)
-    def with_connection(*args: Any, **options: Any) -> R:
-        own = {name: options.pop(name) for name in _NAMES}
-        return command(*args, connection=connection_of(own, click.get_current_context()), **options)
 
-    decorated: Callable[..., R] = with_connection
-    for option in reversed((*_CONNECTION, config_option)):
-        decorated = option(decorated)
-    return decorated
+def connection_options_where(
+    asks: Callable[[Mapping[str, Any]], bool],
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """The same for a command that asks a cluster only where its other options say so; else no password is needed."""
+
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(command)
+        def with_connection(*args: Any, **options: Any) -> R:
+            own = {name: options.pop(name) for name in _NAMES}
+            connection = connection_of(own, click.get_current_context(), asks=asks(options))
+            return command(*args, connection=connection, **options)
+
+        decorated: Callable[..., R] = with_connection
+        for option in reversed((*_CONNECTION, config_option)):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
 
 
 _NAMES: Final = (
@@ -113,8 +124,14 @@ _NAMES: Final = (
 )
 
 
-def connection_of(options: Mapping[str, Any], context: click.Context) -> ConnectionSettings:
-    """The connection that the options, the environment and the files name together."""
+def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: bool = True) -> ConnectionSettings:
+    """The connection that the options, the environment and the files name together.
+
+    Args:
+        options: those of `_NAMES`.
+        context: of the command.
+        asks: whether anything is connected to; where nothing is, no password is looked for.
+    """
     hosts, port = parse_hosts(tuple(options["host"] or ())), options["port"]
     local = None if hosts else local_instance()
     if local:
@@ -126,7 +143,7 @@ def connection_of(options: Mapping[str, Any], context: click.Context) -> Connect
         keyspace=options["keyspace"],
         ledger_keyspace=options["ledger_keyspace"],
         username=options["username"],
-        password=_password(options, context) or _typed_password(options["username"]),
+        password=(_password(options, context) or _typed_password(options["username"])) if asks else None,
         tls=_tls(options),
     )
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from admin.cli.options import connection_options, reason_of
+from admin.cli.options import connection_options_where, reason_of
 from admin.export.drawing import svg
 from admin.export.page import Page, page_text
 from admin.export.sources import declared, found
@@ -49,7 +49,7 @@ Exit codes: 0 fine, 1 --check found a file that is out of date, 2 wrong use, 4 (
 @click.option("--live", is_flag=True, help="Of the keyspace as it is, instead of the model.")
 @click.option("--check", is_flag=True, help="Write nothing; say which files are not up to date.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@connection_options
+@connection_options_where(lambda options: options["live"])
 def export(
     connection: ConnectionSettings, folder: Path, kinds: tuple[str, ...], *, live: bool, check: bool, as_json: bool
 ) -> int:

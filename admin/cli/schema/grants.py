@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from admin.cli.kinds import Named
-from admin.cli.options import connection_options
+from admin.cli.options import connection_options_where
 from admin.cli.schema.granted import Script, granting, possible, revoking, show_comparisons, show_scripts
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
@@ -43,7 +43,7 @@ does not let us ask."""
 @click.option("--all", "everything", is_flag=True, help="On tables that are not there too; asks no cluster.")
 @click.option("--check", is_flag=True, help="Compare with what the cluster grants, and print what would mend it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@connection_options
+@connection_options_where(lambda options: not options["everything"])
 def grants(
     connection: ConnectionSettings,
     roles: tuple[str, ...],

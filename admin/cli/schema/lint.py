@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from admin.cli.kinds import KEEP, Named
-from admin.cli.options import connection_options, reason_of
+from admin.cli.options import connection_options_where, reason_of
 from admin.lint.linting import LintOrder, LintReport, lint_files, lint_live
 from admin.lint.output import report_json, rule_json, rule_lines, show_report
 from admin.lint.sarif import sarif
@@ -135,7 +135,7 @@ In a file, right before the statement: -- lint: ignore T5: why it may stand""",
 )
 @click.option("--sarif", "sarif_file", type=_FILE, metavar="FILE", help="Write SARIF 2.1.0 there, too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@connection_options
+@connection_options_where(lambda options: options["live"])
 def lint(
     connection: ConnectionSettings,
     *,

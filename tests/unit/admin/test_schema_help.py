@@ -225,3 +225,29 @@ def test_who_names_a_keyspace_that_is_not_there_is_told_alike(
         assert (ended.code, ended.out) == (2, ""), command
         assert ended.err == f"mailmend: {UnknownKeyspace('shop')}\n", command
     assert (cluster.untouched, cluster.keyspaces) == (True, {})
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["lint a.cql", "lint --rules", "export --dir out", "export --dir - --only cql", "grants --all"],
+)
+def test_what_asks_no_cluster_asks_for_no_password(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    """A role in the environment or in a cqlshrc is no reason to stop a pipeline that only reads files."""
+    cluster = migration_cluster(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.cql").write_text("CREATE TABLE a (k int PRIMARY KEY);", encoding="utf-8")
+    nobody = command_line(tmp_path, None, MAILMEND_USERNAME="ann", MAILMEND_PASSWORD_FILE="/nowhere/at/all")
+    ended = nobody("schema", *command.split())
+    assert (ended.code, ended.err, cluster.contacts) == (0, "", [])
+
+
+@pytest.mark.parametrize("command", ["lint --live", "export --live --dir out", "grants", "verify"])
+def test_what_asks_a_cluster_needs_the_password_of_its_role(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    """Told before it is connected to, where nobody sits who could type it."""
+    cluster = migration_cluster(monkeypatch)
+    ended = command_line(tmp_path, None, MAILMEND_USERNAME="ann")("schema", *command.split())
+    assert (ended.code, cluster.contacts, "the password of 'ann' is not known" in ended.err) == (2, [], True)
