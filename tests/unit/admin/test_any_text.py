@@ -1,4 +1,4 @@
-"""Whatever stands in a file or on the command line: an exit code that scripts know, and a sentence, never a traceback."""
+"""Whatever stands in a file or on the command line: an exit code that scripts know, and a sentence; no traceback."""
 
 import string
 from collections.abc import Iterator
