@@ -6,7 +6,7 @@ import click
 
 from admin.cli.options import connection_options
 from admin.cli.schema.applied import Outcome, read_back, show_outcome, write_outcome
-from admin.cli.schema.migration_options import patience_of, patience_options, plan_options
+from admin.cli.schema.migration_options import patience_of, patience_options, plan_options, refuse_beside
 from admin.cli.schema.optional import apply_optional
 from admin.cli.schema.plan import sizes_for
 from admin.cli.schema.planned import order_of, rollout_json, show_rollout, statements_of
@@ -46,6 +46,8 @@ def apply(connection: ConnectionSettings, *, optional: str | None, dry_run: bool
     agree on the schema, and is written down before and after: type the same command again after any interruption. A
     keyspace that James made is left alone until `mailmend schema adopt`. Applying again changes nothing.
     """
+    if optional is not None:
+        refuse_beside("--optional")
     order, patience = order_of(connection, options), patience_of(options)
     with open_place(connection) as place:
         if optional is not None:

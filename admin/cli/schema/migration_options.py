@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from admin.cli.kinds import Duration, Named, duration_text
 from admin.migrating import Patience
@@ -123,3 +124,22 @@ def replication_of(options: Mapping[str, Any]) -> Replication | None:
     if factor is not None and named is not None:
         raise WrongUse("--replication-factor and --replication exclude each other", mend="Give one of them.")
     return named or (in_every_data_centre(factor) if factor else None)
+
+
+_NOT_BESIDE: Final = {
+    "--from-model": ("to", "phase", "complete"),
+    "--optional": ("migrations", "to", "phase", "complete"),
+}
+"""What says nothing beside an option that does something else than going through the migrations."""
+
+
+def refuse_beside(option: str) -> None:
+    """Refuse what was typed beside the option and would be passed over in silence; the settings file may hold it.
+
+    Raises:
+        WrongUse: something was.
+    """
+    context = click.get_current_context()
+    for name in _NOT_BESIDE[option]:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise WrongUse(f"--{name} says nothing beside {option}", mend="Leave one of them out.")

@@ -12,7 +12,7 @@ from admin.cli.schema.from_model import (
     refuse_without_model,
     show_model_plan,
 )
-from admin.cli.schema.migration_options import plan_options
+from admin.cli.schema.migration_options import plan_options, refuse_beside
 from admin.cli.schema.planned import Sizes, order_of, risky, rollout_json, show_rollout, statements_of
 from admin.migrating import history_of
 from admin.output import write_json
@@ -46,7 +46,9 @@ def plan(connection: ConnectionSettings, *, from_model: bool, as_json: bool, **o
     history holds.
     """
     order = order_of(connection, options)
-    if not from_model:
+    if from_model:
+        refuse_beside("--from-model")
+    else:
         refuse_without_model(options)
     with open_place(connection) as place:
         if from_model:

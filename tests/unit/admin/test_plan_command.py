@@ -280,6 +280,29 @@ def test_options_of_the_model_go_with_it(
     assert f"{option} goes with --from-model" in refused.err
 
 
+@pytest.mark.parametrize("beside", [("--to", "2"), ("--phase", "pre"), ("--complete",)], ids=" ".join)
+@pytest.mark.parametrize("command", [("plan", "--from-model"), ("apply", "--optional", "save-date")], ids=" ".join)
+def test_how_far_says_nothing_where_no_migrations_are_gone_through(
+    cluster: MigrationCluster, mailmend: CommandLine, command: tuple[str, ...], beside: tuple[str, ...]
+) -> None:
+    """It is refused rather than passed over: whoever typed it expects that it counts."""
+    refused = mailmend("schema", *command, *beside)
+    assert (refused.code, refused.out, cluster.contacts) == (2, "", [])
+    assert f"{beside[0]} says nothing beside {command[1]}" in refused.err
+
+
+def test_a_note_of_james_belongs_to_nobodys_folder(
+    cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Typed it is refused; in the settings file it stands for the migrations, and is no hindrance."""
+    note = ("schema", "apply", "--optional", "save-date", "--keyspace", "mail", "--dry-run")
+    assert "--migrations says nothing beside --optional" in mailmend(*note, *shop).err
+    cluster.keyspaces["mail"], cluster.replications["mail"] = served(AUGUST_2026.schema), ONE_COPY
+    file = tmp_path / "config.toml"
+    file.write_text(f'[schema.apply]\nmigrations = "{shop[1]}"\n', encoding="utf-8")
+    assert mailmend("--config", str(file), *note).code == 0
+
+
 def test_settings_of_a_command_stand_in_the_file(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...], tmp_path: Path
 ) -> None:
