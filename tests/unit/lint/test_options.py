@@ -256,7 +256,7 @@ def test_every_server_has_its_tables() -> None:
 )
 def test_only_what_is_near_is_offered(option: str, fix: str) -> None:
     """T11: nothing at all where a guess would mislead; then the rule's own words serve."""
-    (found,) = findings(table(**{option: 1}), "T11")
+    (found,) = findings(table(**{option: "1"}), "T11")
     assert found.fix == (fix or found.rule.fix)
 
 

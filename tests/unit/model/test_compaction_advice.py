@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -157,3 +158,82 @@ class TestRule:
 
         assert advice.choice is LEVELED
         assert advice.why[0] == "unified is out: this server does not know it."
+
+
+class TestTolerances:
+    """Up to where two figures count as equal, and the sentence that says so."""
+
+    @pytest.mark.parametrize(
+        ("name", "best", "bound"),
+        [
+            ("SSTables per read", 1.0, 1.2),
+            ("SSTables per read", 10.0, 11.1),
+            ("the 99th percentile of reading", 2.0, 3.0),
+            ("the 99th percentile of reading", 100.0, 125.5),
+            ("bytes on disk", 1000.0, 1100.0),
+            ("bytes on disk", 0.0, 0.0),
+        ],
+    )
+    def test_bounds_by_hand(self, name: str, best: float, bound: float) -> None:
+        """A share of the best, and something small for figures near zero; times waver most."""
+        (measure,) = (one for one in MEASURES if one.name == name)
+
+        assert measure.bound(best) == pytest.approx(bound)
+
+    def test_what_lies_on_the_bound_is_alike(self) -> None:
+        """And a hair above it is not."""
+        on, above = result(TWCS, mib=11), replace(result(TWCS), disk_bytes=11 * MIB + 1)
+
+        assert choose([on, result(UNIFIED, mib=10)], TWCS, ALL).too_small
+        assert choose([above, result(UNIFIED, mib=10)], TWCS, ALL).choice is UNIFIED
+
+    def test_each_step_is_told_with_its_figures(self) -> None:
+        """Alike, ahead, or alone: whoever reads it can follow."""
+        advice = choose([result(TWCS, 1, 9), result(UNIFIED, 1, 2), result(LEVELED, 1, 2)], LEVELED, ALL)
+
+        assert advice.why == (
+            "By SSTables per read they are alike: twcs 1.00, unified 1.00, leveled 1.00.",
+            (
+                "By the 99th percentile of reading unified and leveled are ahead, alike: "
+                "twcs 9.0 ms, unified 2.0 ms, leveled 2.0 ms."
+            ),
+            "By bytes on disk they are alike: unified 10.0 MiB, leveled 10.0 MiB.",
+            "The difference is too small to matter: leveled stays, as changing it rewrites every SSTable.",
+        )
+        assert (advice.choice, advice.change, advice.too_small) == (LEVELED, False, True)
+
+    @pytest.mark.parametrize("present", [None, TWCS])
+    def test_where_the_present_one_is_out_the_first_of_the_equals_is_named(
+        self, present: CompactionChoice | None
+    ) -> None:
+        """In the order in which the choices are declared; and it is said that it hardly matters."""
+        advice = choose([result(TWCS, 24), result(LEVELED), result(UNIFIED)], present, ALL)
+
+        assert advice.choice is next(one for one in CompactionChoice if one is not TWCS)
+        assert advice.why[-1] == "The difference between those is too small to matter; the first of them is named."
+        assert advice.too_small
+
+    def test_a_hundred_reads_have_a_99th_percentile(self) -> None:
+        """Ninety-nine have none: the slowest of all would stand for it."""
+        slow, quick = ReadCost(99, 1.0, 1, 1.0, 300.0), ReadCost(100, 1.0, 1, 1.0, 2.0)
+
+        assert replace(result(TWCS), mailbox=slow, message=quick).p99_ms == 2.0
+        assert replace(result(TWCS), mailbox=quick, message=quick).p99_ms == 4.0
+
+    def test_what_is_written_twice_as_much_is_not_worth_a_word(self) -> None:
+        """More than twice is; told against the least that any of them wrote, served or not."""
+        cheap = replace(result(LEVELED, 9), rewritten_bytes=10 * MIB)
+
+        twice, more = (
+            choose([replace(result(UNIFIED), rewritten_bytes=size), cheap], None, ALL)
+            for size in (20 * MIB, 20 * MIB + 1)
+        )
+
+        assert not any("paid for in writing" in why for why in twice.why)
+        assert "unified wrote 20 MiB again, leveled 10 MiB." in more.why[-1]
+
+    def test_one_alone_is_chosen_without_comparison(self) -> None:
+        """An older server that knows but one of those that were tried."""
+        advice = choose([result(TWCS)], None, frozenset({TWCS}))
+
+        assert (advice.choice, advice.why, advice.too_small, advice.change) == (TWCS, (), False, True)

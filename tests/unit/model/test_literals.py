@@ -1,0 +1,137 @@
+"""Literals of CQL: what is written reads back, whatever stands in it; options keep what is said of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.literals import map_literal, pairs_of, short_class, text_literal, text_of
+from model.names import name_of, spelled
+from model.options import COMPACT_STORAGE, compaction_from, compaction_option, options_of, with_options
+from model.table import Column, Compaction, Kind, Table
+
+TEXTS = st.text(st.sampled_from("ab'\"{}:, \n\\é"), max_size=12)
+VALUES = TEXTS.filter(bool)
+OWN = "org.apache.cassandra.db.compaction.LeveledCompactionStrategy"
+KEY = (Column("k", "int", Kind.PARTITION),)
+
+
+@given(TEXTS)
+def test_a_text_reads_back_as_it_was_written(text: str) -> None:
+    """Quotes inside it are doubled, and nothing else is."""
+    literal = text_literal(text)
+    assert text_of(literal) == text
+    assert literal.count("'") == 2 + 2 * text.count("'")
+
+
+@pytest.mark.parametrize(
+    ("literal", "text"),
+    [("5", "5"), ("true", "true"), ("''", ""), ("'", "'"), ("''''", "'"), ("'it''s'", "it's"), ("'a", "'a"), ("", "")],
+)
+def test_what_is_no_text_is_left_as_it_is(literal: str, text: str) -> None:
+    """Numbers and words have no quotes; half a literal is none."""
+    assert text_of(literal) == text
+
+
+@given(st.dictionaries(TEXTS.filter(lambda name: name != "class"), VALUES, max_size=4))
+def test_a_map_reads_back_as_it_was_written(pairs: dict[str, str]) -> None:
+    """In any order it is one literal: two schemas compare as text."""
+    literal = map_literal(pairs)
+    assert pairs_of(literal) == pairs
+    assert map_literal(dict(reversed(list(pairs.items())))) == literal
+
+
+@pytest.mark.parametrize(
+    ("literal", "pairs"),
+    [
+        ("{}", {}),
+        ("'class': 'x'", {}),
+        ("''", {}),
+        ("{'a': 1, 'b': true}", {"a": "1", "b": "true"}),
+        ("{'a' : 'x' ,\n 'b':0.5}", {"a": "x", "b": "0.5"}),
+        (f"{{'class': '{OWN}', 'name': '{OWN}'}}", {"class": "LeveledCompactionStrategy", "name": OWN}),
+        ("{'class': 'com.example.Own'}", {"class": "com.example.Own"}),
+        ("{'a''b': 'c''d'}", {"a'b": "c'd"}),
+        ("{'a': ''}", {"a": ""}),
+    ],
+)
+def test_a_map_is_read_however_it_is_set(literal: str, pairs: dict[str, str]) -> None:
+    """Bare numbers and words count as texts; Cassandra's own classes go by their short names, nobody else's."""
+    assert pairs_of(literal) == pairs
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [(OWN, "LeveledCompactionStrategy"), ("Own", "Own"), ("com.example.Own", "com.example.Own"), ("", "")],
+)
+def test_only_cassandras_own_classes_are_shortened(name: str, short: str) -> None:
+    """CQL takes those by either name."""
+    assert short_class(name) == short
+
+
+@given(st.builds(Compaction, st.from_regex(r"[A-Z][a-z]{1,8}", fullmatch=True), st.dictionaries(VALUES, VALUES)))
+def test_a_compaction_survives_the_way_through_its_literal(compaction: Compaction) -> None:
+    """Class and options."""
+    if "class" not in compaction.options:
+        assert compaction_from(compaction_option(compaction)["compaction"]) == compaction
+
+
+def test_a_compaction_without_a_class_is_none() -> None:
+    """Nor is one that nobody declared an option."""
+    assert compaction_from("{'enabled': 'true'}") is None
+    assert compaction_from("'class'") is None
+    assert compaction_option(None) == {}
+
+
+TABLE = Table(
+    "t", KEY, "it's", Compaction("LeveledCompactionStrategy"), {"gc_grace_seconds": "5", COMPACT_STORAGE: "true"}
+)
+
+
+def test_every_option_of_a_table_is_told_as_a_literal() -> None:
+    """The comment and the compaction among them, where there are any."""
+    assert options_of(TABLE) == {
+        "comment": "'it''s'",
+        "compaction": "{'class': 'LeveledCompactionStrategy'}",
+        "gc_grace_seconds": "5",
+        COMPACT_STORAGE: "true",
+    }
+    assert options_of(Table("t", KEY)) == {}
+
+
+@pytest.mark.parametrize(
+    ("literals", "changed"),
+    [
+        ({}, {}),
+        ({"comment": "'new'"}, {"comment": "'new'"}),
+        ({"gc_grace_seconds": "7"}, {"gc_grace_seconds": "7"}),
+        ({"cdc": "true"}, {"cdc": "true"}),
+        (
+            {"compaction": "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'T4'}"},
+            {"compaction": "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'T4'}"},
+        ),
+    ],
+)
+def test_options_are_set_over_those_that_were_there(literals: dict[str, str], changed: dict[str, str]) -> None:
+    """One by one; a map is replaced as a whole, and what is not named stays."""
+    assert options_of(with_options(TABLE, literals)) == {**options_of(TABLE), **changed}
+    assert options_of(with_options(with_options(TABLE, literals), literals)) == {**options_of(TABLE), **changed}
+
+
+def test_a_comment_can_be_taken_away() -> None:
+    """An empty one is none."""
+    assert "comment" not in options_of(with_options(TABLE, {"comment": "''"}))
+
+
+@given(st.text(st.sampled_from('aB"_ é1'), min_size=1, max_size=8))
+def test_any_name_survives_the_way_through_its_spelling(name: str) -> None:
+    """In quotes where it needs them, its own quotes doubled."""
+    assert name_of(spelled(name)) == name
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [('"', '"'), ('""""', '"'), ('"a""b"', 'a"b'), ('"A"', "A"), ("A", "a"), ('"A', '"a'), ("", "")],
+)
+def test_only_whole_quotes_keep_a_name_as_it_is(spelling: str, name: str) -> None:
+    """One quote alone is no spelling in quotes."""
+    assert name_of(spelling) == name
