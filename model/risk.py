@@ -36,6 +36,7 @@ from model.ddl import (
     Write,
 )
 from model.difference import compaction_option, pairs_of
+from model.literals import text_of
 from model.names import name_of
 from model.schema import Schema
 
@@ -242,7 +243,7 @@ def _lowers(option: str, *, endless: bool = False) -> Callable[[Any, Ground], bo
 def _seconds(literal: str) -> float:
     """The number that a literal is; one that is unknown is taken for endless, so that anything is below it."""
     try:
-        return float(literal)
+        return float(text_of(literal))
     except ValueError:
         return math.inf
 

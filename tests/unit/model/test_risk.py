@@ -33,7 +33,7 @@ from model.ddl import (
     View,
     Write,
 )
-from model.risk import HARMLESS, RULES, Risk, assess, columns_dropped_by
+from model.risk import HARMLESS, RULES, Risk, assess, columns_dropped_by, named
 from model.schema import Schema
 from model.table import Column, Compaction, Kind, Table, UserType
 
@@ -198,3 +198,82 @@ def test_a_new_time_window_is_a_rewrite_and_a_threshold_is_none() -> None:
     window = IMAP_UID.compaction.options["compaction_window_size"] if IMAP_UID.compaction else ""
     assert assess(options(truth, compaction=compaction % same.replace("28", window)), SCHEMA).worst is Risk.NONE
     assert assess(options(truth, compaction=compaction % ""), SCHEMA).worst is Risk.REWRITE
+
+
+def test_any_of_several_columns_may_have_been_dropped_once() -> None:
+    """Of that table: the same name in another, or in another keyspace, is another column."""
+    dropped = frozenset({("notes", "owner")})
+    both = AddColumns(NOTE, (Column("author", "text"), Column("OWNER", "text")))
+    assert assess(both, LIVE, dropped).worst is Risk.DATA_LOSS
+    assert assess(AddColumns(ABSENT, (Column("owner", "text"),)), LIVE, dropped).worst is Risk.NONE
+    assert assess(AddColumns(ABSENT, (Column("owner", "text"),)), LIVE).worst is Risk.NONE
+    once = Schema((), (replace(NOTES, dropped=(Column("owner", "text"),)),))
+    assert assess(AddColumns(ELSEWHERE, (Column("owner", "text"),)), once).worst is Risk.NONE
+
+
+def test_what_is_dropped_is_remembered_as_the_server_knows_it() -> None:
+    """In lower case, unless it is in quotes."""
+    dropped = columns_dropped_by(DropColumns(Name('"Notes"'), ("Owner", '"Owner"')))
+    assert dropped == {("Notes", "owner"), ("Notes", "Owner")}
+
+
+@pytest.mark.parametrize("said", ["true", "TRUE", "True"])
+def test_unsafe_expiration_is_read_in_any_case(said: str) -> None:
+    """As Cassandra reads it."""
+    compaction = f"{{'class': 'TimeWindowCompactionStrategy', 'unsafe_aggressive_sstable_expiration': '{said}'}}"
+    assert Risk.RESURRECTION in assess(options(compaction=compaction), LIVE).risks
+    assert Risk.RESURRECTION not in assess(options(compaction=compaction.replace(said, "false")), LIVE).risks
+
+
+def test_nothing_is_known_of_another_keyspace() -> None:
+    """So what might be lowered, replaced or turned off there counts as that, though a table of that name is here."""
+    assert assess(options(ELSEWHERE, gc_grace_seconds="864000"), LIVE).worst is Risk.RESURRECTION
+    assert assess(options(ELSEWHERE, read_repair="'BLOCKING'"), LIVE).worst is Risk.NONE
+    same = "{'class': 'SizeTieredCompactionStrategy', 'max_threshold': '32', 'min_threshold': '4'}"
+    assert assess(options(compaction=same), LIVE).worst is Risk.NONE
+    assert assess(options(ELSEWHERE, compaction=same), LIVE).worst is Risk.REWRITE
+
+
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [
+        (DropKeyspace("mail"), "mail"),
+        (Use("mail"), "mail"),
+        (CreateKeyspace("mail", {}), "mail"),
+        (Drop(Dropped.TABLE, ELSEWHERE), "other.notes"),
+        (CreateIndex(NOTE, Index("by_note", "notes", "note")), "by_note"),
+        (CreateIndex(NOTE, Index("", "notes", "note")), "the index on notes"),
+        (
+            Batch((Write(Change.INSERT, NOTE), Write(Change.DELETE, ELSEWHERE), Write(Change.UPDATE, NOTE))),
+            "notes, other.notes",
+        ),
+        (Other("GRANT SELECT"), "GRANT SELECT"),
+        (Truncate(NOTE), "notes"),
+    ],
+    ids=str,
+)
+def test_what_a_statement_is_about_is_told_for_people(statement: Statement, name: str) -> None:
+    """Each object once, with the keyspace where it is named."""
+    assert named(statement) == name
+
+
+@pytest.mark.parametrize(
+    ("seconds", "risks"),
+    [
+        ("86399", (Risk.DATA_LOSS,)),
+        ("86400", (Risk.NONE,)),
+        ("86401", (Risk.NONE,)),
+        ("0", (Risk.NONE,)),
+        ("'86399'", (Risk.DATA_LOSS,)),
+        ("'86400'", (Risk.NONE,)),
+    ],
+)
+def test_a_time_to_live_is_lowered_or_it_is_not(seconds: str, risks: tuple[Risk, ...]) -> None:
+    """To a second, in quotes or without; never is longer than anything."""
+    assert assess(options(default_time_to_live=seconds), LIVE).risks == risks
+
+
+def test_a_shorter_grace_is_dangerous_in_quotes_too() -> None:
+    """Servers take a number either way."""
+    assert assess(options(gc_grace_seconds="'0'"), LIVE).worst is Risk.RESURRECTION
+    assert assess(options(gc_grace_seconds="'864000'"), LIVE).worst is Risk.NONE
