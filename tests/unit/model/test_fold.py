@@ -590,3 +590,85 @@ def test_a_refusal_says_how_to_mend_it(text: str, mend: str) -> None:
     with pytest.raises(SchemaRefused) as refused:
         after(text)
     assert refused.value.mend == mend
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("CREATE INDEX ON base (v); CREATE INDEX ON base (w)", ["base_v_idx", "base_w_idx"]),
+        (
+            "CREATE CUSTOM INDEX ON base (v) USING 'a.B'; CREATE CUSTOM INDEX ON base (v) USING 'a.C'",
+            ["base_v_idx", "base_v_idx_1"],
+        ),
+        ("CREATE CUSTOM INDEX ON base (v, w) USING 'a.B'", ["base_idx"]),
+        ('CREATE INDEX ON "T" (v)', ['"T_v_idx"']),
+        ('ALTER TABLE base ADD "odd name" int; CREATE INDEX ON base ("odd name")', ["base_oddname_idx"]),
+        ("CREATE INDEX base_v_idx ON base (w); CREATE INDEX ON base (v)", ["base_v_idx", "base_v_idx_1"]),
+    ],
+)
+def test_an_index_without_a_name_gets_the_servers(text: str, names: list[str]) -> None:
+    """Of its table and its one column, the first that is free."""
+    assert [one.spelling for one in after(text).indexes[2:]] == names
+
+
+@pytest.mark.parametrize("using", ["'legacy_local_table'", "'LEGACY_LOCAL_TABLE'"])
+def test_the_built_in_index_is_one_whether_it_is_named_or_not(using: str) -> None:
+    """A server lists it without a class."""
+    (made,) = after(f"CREATE CUSTOM INDEX x ON base (v) USING {using}").indexes[2:]
+    assert made == after("CREATE INDEX x ON base (v)").indexes[2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE CUSTOM INDEX one ON base (v) USING 'sai'; CREATE CUSTOM INDEX two ON base (w) USING 'sai'",
+        "CREATE INDEX one ON base (v); CREATE CUSTOM INDEX two ON base (v) USING 'sai'",
+        "CREATE CUSTOM INDEX one ON t (keys(m)) USING 'sai'; CREATE CUSTOM INDEX two ON t (values(m)) USING 'sai'",
+        "CREATE INDEX one ON t (keys(m)); CREATE INDEX two ON t (entries(m)); CREATE INDEX three ON t (m)",
+        "CREATE TABLE n (k int, d int, PRIMARY KEY ((k, d))); CREATE INDEX ON n (k)",
+        "CREATE TABLE n (k int PRIMARY KEY, l frozen<list<int>>); CREATE INDEX ON n (full(l))",
+        "ALTER TABLE t WITH gc_grace_seconds = 0",
+        "ALTER TABLE base WITH gc_grace_seconds = 5",
+        "ALTER TABLE IF EXISTS t WITH comment = 'a'",
+        "ALTER TABLE counts WITH default_time_to_live = '0'",
+        "ALTER TABLE t WITH default_time_to_live = 5",
+        "ALTER MATERIALIZED VIEW seen WITH default_time_to_live = '0'",
+        "ALTER MATERIALIZED VIEW IF EXISTS seen WITH comment = 'a'",
+        "DROP TABLE IF EXISTS t",
+    ],
+)
+def test_what_a_server_takes_is_taken(text: str) -> None:
+    """The neighbours of what is refused."""
+    assert after(text) != BEFORE
+
+
+def test_the_id_of_a_table_is_no_option_of_it() -> None:
+    """CREATE TABLE may name one, to restore a table; the others are kept."""
+    made = after("CREATE TABLE n (k int PRIMARY KEY) WITH id = 5ac1a1ba-65d2-4a26-b4e6-8f0a3c0c0a01 AND cdc = true")
+    assert made.tables[-1].options == {"cdc": "true"}
+
+
+def test_options_of_a_view_are_the_views() -> None:
+    """Neither of its base, nor of another."""
+    changed = after("ALTER MATERIALIZED VIEW seen WITH gc_grace_seconds = 7")
+    assert [view.table.options for view in changed.views] == [{"gc_grace_seconds": "7"}]
+    assert changed.tables == BEFORE.tables
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ALTER TABLE shop.t WITH compaction = {'a': 'b'}", "ALTER TABLE WITH shop.t: its compaction names no class"),
+        (
+            "ALTER MATERIALIZED VIEW shop.seen WITH compaction = {'a': 'b'}",
+            "ALTER MATERIALIZED VIEW WITH shop.seen: its compaction names no class",
+        ),
+        ("ALTER TABLE nowhere WITH compaction = {'a': 'b'}", "ALTER TABLE WITH nowhere: its compaction names no class"),
+        ("ALTER TABLE base WITH gc_grace_seconds = '0'", "ALTER TABLE WITH base: materialized views are made of it"),
+    ],
+)
+def test_options_are_judged_before_whether_their_table_is_there(text: str, told: str) -> None:
+    """As servers do it, by the statement that it is."""
+    with pytest.raises(SchemaRefused) as refused:
+        after(text)
+    assert str(refused.value).startswith(told)
