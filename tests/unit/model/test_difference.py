@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from model.catalog import MAILBOX_BASE, SCHEMA
 from model.ddl import Index, View
-from model.difference import Aspect, Difference, differences, map_literal, option_text
+from model.difference import Aspect, Difference, differences, map_literal, option_says, option_text
 from model.schema import Schema
 from model.table import Column, Compaction, Kind, Table, UserType
 
@@ -227,3 +227,76 @@ def test_an_unexpected_type_is_told_with_its_fields() -> None:
     more = replace(EXPECTED, types=(*EXPECTED.types, UserType("size", (("bytes", "bigint"),))))
     (found,) = differences(EXPECTED, more)
     assert str(found) == "unexpected type: size (bytes bigint)"
+
+
+def test_what_is_unexpected_is_told_with_what_it_is() -> None:
+    """So that whoever reads it knows whether it is theirs."""
+    texts = [str(one) for one in differences(EXPECTED, INDEXED)]
+    assert texts == [
+        "unexpected index: noteTable.by_note (notetable (note) using StorageAttachedIndex)",
+        (
+            "unexpected view: by_uid (of notetable (mailboxid, uid) key ((uid), mailboxid, mailboxid ASC) "
+            "where uid is not null and mailboxid is not null)"
+        ),
+    ]
+    plain = replace(EXPECTED, indexes=(Index("by_note", "noteTable", "note"),))
+    assert [str(one) for one in differences(EXPECTED, plain)] == [
+        "unexpected index: noteTable.by_note (notetable (note))"
+    ]
+    typed = replace(EXPECTED, types=(*EXPECTED.types, UserType("Size", (("Bytes", "varchar"),))))
+    assert [str(one) for one in differences(EXPECTED, typed)] == ["unexpected type: Size (bytes text)"]
+
+
+def test_a_field_is_the_same_however_its_type_is_spelled() -> None:
+    """Aliases and spaces say nothing; another order of fields does."""
+    pair = UserType("pair", (("a", "varchar"), ("b", "map<int, text>")))
+    told = UserType("PAIR", (("A", "text"), ("B", "map<int,varchar>")))
+    assert differences(Schema((pair,), ()), Schema((told,), ())) == ()
+    turned = UserType("pair", told.fields[::-1])
+    assert aspects(Schema((pair,), ()), Schema((turned,), ())) == [(Aspect.DIFFERENT_TYPE, "pair", "")]
+
+
+def test_the_columns_of_a_view_are_told_in_one_order() -> None:
+    """A server lists them by name."""
+    more = replace(BY_UID, table=BY_UID.table.with_columns((*BY_UID.table.columns, VALUE, Column("a", "int"))))
+    turned = replace(more, table=more.table.with_columns((*BY_UID.table.columns, Column("a", "int"), VALUE)))
+    assert differences(replace(EXPECTED, views=(more,)), replace(EXPECTED, views=(turned,))) == ()
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "agree"),
+    [
+        ("5", "5", True),
+        ("5", "'5'", True),
+        ("5", "5.0", True),
+        ("0.01", "0.010", True),
+        ("'99p'", "'99PERCENTILE'", True),
+        ("'99.0p'", "'99percentile'", True),
+        ("'99p'", "'95p'", False),
+        ("'99p'", "99", False),
+        ("'NONE'", "'none'", False),
+        ("true", "false", False),
+        ("true", "", False),
+        ("'a'", "a", True),
+        ("'1'", "'x'", False),
+        ("{}", "{'a': 'b'}", True),
+        ("{'a': 'b'}", "{}", False),
+        ("{'a': 'b'}", "{'a': 'b', 'c': 'd'}", True),
+        ("{'a': 'b', 'c': 'd'}", "{'a': 'b'}", False),
+        ("{'a': 'b'}", "'a'", False),
+    ],
+)
+def test_an_option_says_what_is_expected_of_it_or_more(expected: str, found: str, *, agree: bool) -> None:
+    """Numbers by value, percentiles by either name, maps by the pairs that are declared."""
+    assert option_says(expected, found) is agree
+
+
+@pytest.mark.parametrize(
+    ("option", "untold"),
+    [("cdc", "false"), ("allow_auto_snapshot", "true"), ("incremental_backups", "true"), ("memtable", "'default'")],
+)
+def test_a_default_that_a_server_does_not_write_down_is_there_all_the_same(option: str, untold: str) -> None:
+    """Declared as the default it agrees with nothing; declared otherwise it does not."""
+    same, other = (replace(TABLE, options={**TABLE.options, option: literal}) for literal in (untold, "'other'"))
+    assert differences(Schema(EXPECTED.types, (same,)), EXPECTED) == ()
+    assert aspects(Schema(EXPECTED.types, (other,)), EXPECTED) == [(Aspect.DIFFERENT_OPTION, "noteTable", option)]
