@@ -96,7 +96,7 @@ def rewritten_collections(subject: Subject) -> Iterator[Hit]:
         if table is None or write.change is not Change.INSERT:
             continue
         for column in _collections(table):
-            if column.name in {name_of(name) for name in write.columns}:
+            if column.name in write.columns:
                 seen.add((table.name, column.name))
                 at = points or (("column", column.name),)
                 yield Hit(table.spelling, _whole(column), column.spelling, points=at, statement=number)
@@ -136,10 +136,9 @@ def _partitions_differ(subject: Subject, writes: Sequence[Write]) -> bool:
 
 
 def _key(table: Table, write: Write) -> tuple[str, ...] | None:
-    given = {name_of(name): value for name, value in write.values.items()}
-    if any(column.name not in given for column in table.partition):
+    if any(column.name not in write.values for column in table.partition):
         return None
-    return tuple(given[column.name] for column in table.partition)
+    return tuple(write.values[column.name] for column in table.partition)
 
 
 def mixed_writes(subject: Subject) -> Iterator[Hit]:

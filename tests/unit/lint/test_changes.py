@@ -142,3 +142,73 @@ def test_plain_writes_beside_conditional_ones_are_found_once_a_table() -> None:
     assert [one.statement for one in findings(text, "K1")] == [2]
     assert findings(PLAIN + "INSERT INTO p (k, c) VALUES (1, 1) IF NOT EXISTS;", "K1") == ()
     assert findings(PLAIN + "INSERT INTO p (k, c) VALUES (1, 1);", "K1") == ()
+
+
+FLAGGED = table(
+    "w", "k int, at timestamp, seen boolean, PRIMARY KEY (k, at)", comment="'x'", compaction=windows()
+)  # fmt: skip
+"""Time windows over rows with a flag."""
+
+
+def test_an_update_says_more_than_a_flag_looks_like() -> None:
+    """T5: the note about the column goes where a statement shows what is done."""
+    found = findings(FLAGGED + "UPDATE w SET seen = true WHERE k = 1 AND at = 2;", "T5")
+    assert [(one.severity, one.text) for one in found] == [(Severity.WARNING, "this updates w, which has time windows")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "statement", "wanted"),
+    [
+        ("T4", "BEGIN BATCH INSERT INTO w (k, at) VALUES (1, 2); DELETE FROM w WHERE k = 1; APPLY BATCH;", "w"),
+        ("T5", "BEGIN BATCH UPDATE w SET seen = true WHERE k = 1 AND at = 2; APPLY BATCH;", "w"),
+        ("K1", "UPDATE w SET seen = true WHERE k = 1 AND at = 2 IF seen = false; DELETE FROM w WHERE k = 1;", "w"),
+    ],
+)
+def test_a_write_is_pointed_at_by_its_table(rule: str, statement: str, wanted: str) -> None:
+    """Also where it is one of several in a batch."""
+    text = FLAGGED + statement
+    assert pointed_at(text, findings(text, rule)) == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("rule", "known"),
+    [
+        ("T4", {"deleted": frozenset({"w"})}),
+        ("T6", {"stamped": frozenset({"w"})}),
+    ],
+)
+def test_what_is_only_known_is_pointed_at_where_the_windows_are_declared(
+    rule: str, known: dict[str, frozenset[str]]
+) -> None:
+    """T4, T6: no statement here does it, the compaction makes it matter."""
+    assert pointed_at(FLAGGED, findings(FLAGGED, rule, **known)) == ["compaction"]
+
+
+def test_names_of_columns_are_compared_as_the_server_knows_them() -> None:
+    """T14, T17: in any case, unless they are in quotes."""
+    tags = table(columns='k int, "Tags" set<text>, kinds set<text>, PRIMARY KEY (k)')
+    text = tags + 'INSERT INTO t (K, "Tags", KINDS) VALUES (1, {}, {});'
+    found = findings(text, "T14")
+    assert [(one.subject, one.statement) for one in found] == [('"Tags"', 1), ("kinds", 1)]
+    batch = f"{PLAIN}BEGIN BATCH INSERT INTO p (K, C) VALUES (1, 1); INSERT INTO P (k, c) VALUES (2, 1); APPLY BATCH;"
+    assert len(findings(batch, "T17")) == 1
+    quoted = table('"Q"', '"K" int PRIMARY KEY, k int')
+    for key, differ in (('"K"', True), ("k", False)):
+        writes = f'DELETE FROM "Q" WHERE {key} = 1; DELETE FROM "Q" WHERE {key} = 2;'
+        assert bool(findings(f"{quoted}BEGIN BATCH {writes} APPLY BATCH;", "T17")) is differ
+
+
+def test_what_is_written_whole_is_told_once() -> None:
+    """T14: by its statement, though it is known besides; in a batch at its write."""
+    text = table(columns="k int PRIMARY KEY, tags set<text>")
+    text += "BEGIN BATCH INSERT INTO t (k, tags) VALUES (1, {'a'}); APPLY BATCH;"
+    (found,) = findings(text, "T14", rewritten=frozenset({("t", "tags")}))
+    assert (found.statement, pointed_at(text, [found])) == (1, ["t"])
+
+
+def test_a_batch_is_told_by_its_kind_and_its_tables() -> None:
+    """T17: each table once, in the order of the writes."""
+    tables = PLAIN + table("named", "name text PRIMARY KEY")
+    writes = "INSERT INTO named (name) VALUES ('a'); DELETE FROM p WHERE k = 1; DELETE FROM p WHERE k = 2;"
+    (found,) = findings(f"{tables}BEGIN BATCH {writes} APPLY BATCH;", "T17")
+    assert (found.table, found.text) == ("named, p", "a logged batch writes to more than one partition")
