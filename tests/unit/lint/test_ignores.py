@@ -126,3 +126,66 @@ def test_an_unknown_rule_is_refused_wherever_rules_are_named() -> None:
     with pytest.raises(WrongUse, match="there is no rule 'X'"):
         rules_named([], ["x"])
     assert [rule.id for rule in rules_named(["t5", "T1"], ["T5"])] == ["T1"]
+
+
+@pytest.mark.parametrize(
+    ("note", "rules"),
+    [
+        ("lint: ignore T5: why", ["T5"]),
+        ("lint: ignore T5, T6: why", ["T5", "T6"]),
+        ("lint: ignore T5 T6,K1 : why", ["T5", "T6", "K1"]),
+        ("lint:ignore   T24   :why", ["T24"]),
+        ("  lint: ignore T5: why: because  ", ["T5"]),
+    ],
+)
+def test_a_note_names_one_rule_or_several(note: str, rules: list[str]) -> None:
+    """With commas or blanks between them; the first colon after them begins the reason."""
+    (placed,) = statements_of({"a.cql": f"-- {note}\n{table()}"})
+    assert [one.rule for one in notes_of(placed)] == rules
+    assert {one.reason for one in notes_of(placed)} <= {"why", "why: because"}
+
+
+@pytest.mark.parametrize("rule", ["T0", "T100", "X5", "t5", "T05", "5", ""])
+def test_the_id_of_a_rule_has_one_form(rule: str) -> None:
+    """A letter and a number from 1 to 99."""
+    with pytest.raises(WrongUse) as refused:
+        parse_ignore(rule, "t", REASON)
+    assert str(refused.value) == (f"an ignore names {rule!r} as its rule\nList the rules: mailmend schema lint --rules")
+
+
+def test_a_refused_ignore_says_how_to_write_it() -> None:
+    """Each of its parts."""
+    with pytest.raises(WrongUse, match="the ignore of T5 names 5 as its table") as refused:
+        parse_ignore("T5", 5, REASON)
+    assert refused.value.mend == 'Write it like table = "mytable".'
+    with pytest.raises(WrongUse, match="the ignore of T5 gives no reason") as refused:
+        parse_ignore("T5", "t", "")
+    assert refused.value.mend == "Say why it may stand, for whoever asks next."
+
+
+def test_names_in_quotes_are_covered_under_their_own_case() -> None:
+    """By a note before their statement, and by settings."""
+    text = "-- lint: ignore T8: near\n" + table('"A"', gc_grace_seconds=1) + table("a", gc_grace_seconds=1)
+    assert reasoned(text) == [("T8", '"A"', "near", True), ("T8", "a", None, False)]
+    assert reasoned(text, Ignore("T8", '"A"', "far"), Ignore("T8", "A", "small")) == [
+        ("T8", '"A"', "near", True),
+        ("T8", "a", "small", False),
+    ]
+
+
+def test_a_note_covers_what_is_pointed_at_elsewhere_only_for_its_own_table() -> None:
+    """An ALTER creates nothing: a note before it covers what stands in it."""
+    text = table("a") + f"-- lint: ignore T8: {REASON}\nALTER TABLE a WITH gc_grace_seconds = 1;"
+    assert reasoned(text) == [("T8", "a", REASON, True)]
+    later = text + "ALTER TABLE a WITH gc_grace_seconds = 2;"
+    assert reasoned(later) == [("T8", "a", None, False)]
+
+
+def test_what_covers_something_is_not_told_as_idle() -> None:
+    """One finding is enough, whatever else there is."""
+    text = table("a", gc_grace_seconds=1) + table("b", gc_grace_seconds=1, compaction=windows())
+    found = lint(subject_of(text))
+    assert unused_among((Ignore("T8", "b", REASON), Ignore("T1", "b", REASON)), found) == ()
+    assert unused_among((Ignore("T8", "c", REASON),), found) == (Ignore("T8", "c", REASON),)
+    noted = subject_of(f"-- lint: ignore T8, T2: {REASON}\n{text}")
+    assert [one.rule for one in unused_notes(notes_among(noted.statements), lint(noted))] == ["T2"]

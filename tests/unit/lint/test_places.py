@@ -1,6 +1,9 @@
 """Where findings point, in which order they come, and which statements belong to which keyspace."""
 
+import pytest
+
 from cql.lint_sources import statements_of
+from model.errors import WrongUse
 from model.lint.finding import Hit
 from model.lint.history import subjects_of
 from model.lint.placing import defining, spot_of
@@ -119,3 +122,44 @@ def test_rules_are_named_and_in_order() -> None:
         assert rule.reason.endswith(".")
         assert rule.fix.endswith(".")
         assert rule.reference.startswith("https://cassandra.apache.org/doc/")
+
+
+def test_a_finding_carries_its_rules_words_unless_it_has_its_own() -> None:
+    """Severity and fix alike."""
+    text = table("a", compaction=windows(), default_time_to_live=60)
+    found = {one.rule.id: one for one in lint(subject_of(text))}
+    assert found["T7"].severity is found["T7"].rule.severity
+    assert found["T7"].fix == found["T7"].rule.fix
+    assert found["T2"].severity is not found["T2"].rule.severity
+    assert found["T2"].fix.startswith("Choose windows of about")
+    assert all(one.keyspace == "ks" for one in found.values())
+
+
+def test_findings_of_one_place_come_by_table_and_rule() -> None:
+    """Small letters or large: T2 before T13, a before B; what no text says comes last."""
+    schema = Schema(
+        (),
+        tuple(
+            Table(name, (Column("k", "int", Kind.PARTITION),), compaction=Compaction("TimeWindowCompactionStrategy"))
+            for name in ("b", '"A"', "c")
+        ),
+    )
+    told = [(one.table, one.rule.id) for one in lint(Subject(schema, "ks"))]
+    rules = ["T1", "T3", "T7", "T13"]
+    assert told == [(name, rule) for name in ('"A"', "b", "c") for rule in rules]
+
+
+@pytest.mark.parametrize("name", ["Mixed", '"Mixed"', "MIXED"])
+def test_a_table_is_pointed_at_under_any_spelling(name: str) -> None:
+    """At the last statement that says what is found."""
+    text = table(name) + f"ALTER TABLE {name} WITH gc_grace_seconds = 5;"
+    (found,) = (one for one in lint(subject_of(text)) if one.rule.id == "T8")
+    assert (found.statement, found.file) == (1, FILE)
+
+
+def test_the_first_unknown_rule_is_told_whatever_the_order() -> None:
+    """By name, so that two runs say the same."""
+    for wanted in (["Z1", "A1"], ["A1", "Z1"]):
+        with pytest.raises(WrongUse, match="there is no rule 'A1'") as refused:
+            rules_named(wanted)
+        assert refused.value.mend == "List the rules: mailmend schema lint --rules"
