@@ -21,6 +21,7 @@ from model.catalog import (
 from model.catalog_beside import EVENT_STORE, SCHEMA_VERSION
 from model.history_tables import HISTORY_TABLES
 from model.ledger_tables import LEDGER_TABLES, REPAIR_LAG, REPAIR_LEASE
+from model.names import spelled
 from model.projections import Family
 from model.table import Table
 
@@ -58,8 +59,8 @@ class Resource:
         if self.other:
             return self.other
         if self.table:
-            return f"TABLE {self.keyspace}.{self.table}"
-        return f"KEYSPACE {self.keyspace}" if self.keyspace else "ALL KEYSPACES"
+            return f"TABLE {spelled(self.keyspace)}.{spelled(self.table)}"
+        return f"KEYSPACE {spelled(self.keyspace)}" if self.keyspace else "ALL KEYSPACES"
 
     @property
     def enclosing(self) -> tuple["Resource", ...]:

@@ -65,22 +65,25 @@ def test_a_permission_is_a_word() -> None:
 @pytest.mark.parametrize(
     ("text", "resource"),
     [
-        ("<table mail.imapuidtable>", "TABLE mail.imapuidtable"),
-        ("<keyspace mail>", "KEYSPACE mail"),
-        ("<all tables in mail>", "ALL TABLES IN KEYSPACE mail"),
-        ("<all keyspaces>", "ALL KEYSPACES"),
-        ("<all roles>", "ALL ROLES"),
-        ("<role ann>", "ROLE ann"),
-        ("<all functions>", "ALL FUNCTIONS"),
+        ("<table mail.imapuidtable>", Resource("mail", "imapuidtable")),
+        ("<table Mail.Odd>", Resource("Mail", "Odd")),
+        ("<keyspace mail>", Resource("mail")),
+        ("<all tables in mail>", Resource(other="ALL TABLES IN KEYSPACE mail")),
+        ("<all keyspaces>", Resource()),
+        ("<all roles>", Resource(other="ALL ROLES")),
+        ("<role Ann>", Resource(other="ROLE Ann")),
+        ("<all functions>", Resource(other="ALL FUNCTIONS")),
+        ("<function mail.f(int)>", Resource(other="FUNCTION mail.f(int)")),
     ],
 )
-def test_resources_are_read_as_servers_list_them(text: str, resource: str) -> None:
-    """What is no table is kept too: a role that may alter roles has too much."""
+def test_resources_are_read_as_servers_list_them(text: str, resource: Resource) -> None:
+    """As the same values as what is compared with them; what is no table is kept too, for it may be too much."""
     server = Server(roles=[{"super": False}], permissions=[listed(text)])
 
     holding = holding_of(server, "r")
 
-    assert [str(held.grant.on) for held in holding.held] == [resource]
+    assert [held.grant.on for held in holding.held] == [resource]
+    assert grant_cql(holding.held[0].grant, "r") == f"GRANT SELECT ON {resource} TO r;"
 
 
 def test_what_is_inherited_keeps_its_source_and_a_superuser_is_told() -> None:
@@ -110,3 +113,35 @@ def test_who_may_not_ask_is_told_who_may() -> None:
         holding_of(Server(fails=AccessDenied("You are not authorized to view ann's permissions")), "r")
     with pytest.raises(WrongUse, match="nobody logs in"):
         holding_of(Server(fails=AccessDenied("You have to be logged in and not anonymous to do this")), "r")
+
+
+def test_what_a_role_holds_is_told_in_one_order() -> None:
+    """Whatever the order in which a server lists it: reports of two days can be compared."""
+    rows = [
+        listed("<table mail.b>", "SELECT"),
+        listed("<keyspace mail>", "MODIFY"),
+        listed("<table mail.a>", "SELECT", "z"),
+        listed("<table mail.a>", "SELECT", "a"),
+    ]
+
+    one, other = (holding_of(Server([{"super": False}], listing), "r") for listing in (rows, rows[::-1]))
+
+    assert one == other
+    assert len(one.held) == len(rows)
+    assert not one.superuser
+
+
+def test_a_refusal_keeps_the_servers_own_words() -> None:
+    """With who may ask, and how to log in."""
+    with pytest.raises(AccessDenied, match="not authorized to view ann") as refused:
+        holding_of(Server(fails=AccessDenied("You are not authorized to view ann's permissions")), "r")
+    assert "--username" in refused.value.mend
+    with pytest.raises(WrongUse) as nobody:
+        holding_of(Server(fails=AccessDenied("You have to be logged in and not anonymous")), "r")
+    assert "AllowAllAuthenticator" in nobody.value.mend
+
+
+def test_names_with_capitals_are_in_quotes() -> None:
+    """Without them another table would lose the permission, or none."""
+    assert revoke_cql(Grant(Resource("Mail", "Odd"), "SELECT"), "r") == 'REVOKE SELECT ON TABLE "Mail"."Odd" FROM r;'
+    assert grant_cql(Grant(Resource("Mail"), "SELECT"), "r") == 'GRANT SELECT ON KEYSPACE "Mail" TO r;'
