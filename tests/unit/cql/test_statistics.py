@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cql.statistics import MIB, NodeAnswer, TableFigures, read_statistics
+import pytest
+
+from cql.statistics import MIB, VIEWS, NodeAnswer, TableFigures, View, read_statistics
 from model.errors import AccessDenied, CannotReach, MailmendError, SchemaMismatch
 from model.table import Row
 
@@ -101,3 +103,53 @@ def test_a_setting_that_is_no_number_is_not_read() -> None:
     nodes = Nodes({"system_views.settings": ([{"name": "max_hint_window_in_ms", "value": "null"}], [])})
 
     assert read_statistics(nodes, MAIL, []).hint_window_seconds is None
+
+
+@pytest.mark.parametrize("view_of", VIEWS, ids=lambda one: one.table)
+def test_each_figure_comes_from_its_own_table(view_of: View) -> None:
+    """Two nodes tell 3 and 5: what lies on disks is added, what is slow or large is that of the worst."""
+    place = f"system_views.{view_of.table}"
+    rows = ([view(view_of.column, 3)], [view(view_of.column, 5), view(view_of.column, 9, table="other")])
+
+    figures = read_statistics(Nodes({place: rows}), MAIL, ["imapuidtable"]).tables["imapuidtable"]
+
+    told = 8 * MIB if view_of.figure == "disk_bytes" else 5 * (MIB if "bytes" in view_of.figure else 1)
+    assert getattr(figures, view_of.figure) == told
+    others = [one.figure for one in VIEWS if one is not view_of]
+    assert [getattr(figures, name) for name in others] == [None] * len(others)
+
+
+def test_a_figure_that_a_node_leaves_open_is_not_counted() -> None:
+    """A latency of a table that nobody read."""
+    rows = ([{**view("p99th_ms", 0), "p99th_ms": None}], [view("p99th_ms", 4)])
+
+    found = read_statistics(Nodes({"system_views.local_read_latency": rows}), MAIL, ["imapuidtable"])
+
+    assert found.tables["imapuidtable"].local_read_p99_ms == 4
+
+
+def test_a_table_without_partitions_has_no_mean() -> None:
+    """Estimates of an empty table, or of one that was never flushed."""
+    nothing: Sequence[Sequence[Row]] = ([{"mean_partition_size": 0, "partitions_count": 0}], [])
+
+    found = read_statistics(Nodes({"system.size_estimates": nothing}), MAIL, ["imapuidtable"]).tables["imapuidtable"]
+
+    assert (found.partitions, found.mean_partition_bytes) == (0, None)
+
+
+def test_the_longest_hint_window_of_any_node_counts() -> None:
+    """Deleted rows must be remembered until the last hint was delivered."""
+    name = "max_hint_window_in_ms"
+    rows = ([{"name": name, "value": "3600000"}], [{"name": name, "value": "10800000"}])
+
+    assert read_statistics(Nodes({"system_views.settings": rows}), MAIL, []).hint_window_seconds == 10_800
+
+
+def test_the_same_trouble_on_every_node_is_one_note() -> None:
+    """Of each table one; the nodes that were heard are counted all the same."""
+    denied = {"system_views.disk_usage": AccessDenied("no"), "system_views.settings": AccessDenied("no")}
+
+    found = read_statistics(Nodes({}, denied), MAIL, ["imapuidtable"])
+
+    assert [note.split()[0] for note in found.notes] == list(denied)
+    assert (found.nodes_up, found.nodes_heard) == (2, 2)
