@@ -1,5 +1,7 @@
 """Rules about writes: each with what it finds, and with what is just not found."""
 
+from typing import Any
+
 import pytest
 
 from model.lint.finding import Severity
@@ -177,9 +179,7 @@ def test_a_write_is_pointed_at_by_its_table(rule: str, statement: str, wanted: s
         ("T6", {"stamped": frozenset({"w"})}),
     ],
 )
-def test_what_is_only_known_is_pointed_at_where_the_windows_are_declared(
-    rule: str, known: dict[str, frozenset[str]]
-) -> None:
+def test_what_is_only_known_is_pointed_at_where_the_windows_are_declared(rule: str, known: dict[str, Any]) -> None:
     """T4, T6: no statement here does it, the compaction makes it matter."""
     assert pointed_at(FLAGGED, findings(FLAGGED, rule, **known)) == ["compaction"]
 
