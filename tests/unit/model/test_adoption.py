@@ -108,3 +108,28 @@ def test_what_was_adopted_stays_adopted_whatever_became_of_it() -> None:
     for live in (served(SCHEMA), OTHER):
         assert decide_adoption(live, BASELINE, history).standing is Standing.ADOPTED
     assert decide_adoption(served(SCHEMA), None, (entry(State.BASELINE),)).standing is Standing.ADOPTABLE
+
+
+def test_a_table_that_is_missing_beside_one_of_another_shape_is_no_half_made_keyspace() -> None:
+    """Waiting for James to finish would not mend it: the shape is told."""
+    live = without_tables(served(JAMES_3_9.schema), "firstunseen")
+    live = with_columns(live, "modseq", (Column("mailboxid", "timeuuid", Kind.PARTITION), Column("nextmodseq", "int")))
+    found = decide_adoption(live, None)
+    assert found.standing is Standing.UNKNOWN
+    assert {one.owner for one in found.against} == {"modseq", "firstUnseen"}
+
+
+def test_a_type_that_is_missing_makes_it_half_made() -> None:
+    """James creates its types first of all."""
+    found = decide_adoption(replace(served(JAMES_3_9.schema), types=()), None)
+    assert found.standing is Standing.HALF_MADE
+    assert {one.aspect for one in found.against} == {Aspect.MISSING_TYPE}
+
+
+def test_a_missing_column_that_no_note_adds_stands_against_it() -> None:
+    """One that every James has written from the first: rows without it are nobody's."""
+    schema = served(JAMES_3_9.schema)
+    lacking = [one for one in columns_of(schema, "imapuidtable") if one.name not in {"modseq", "save_date"}]
+    found = decide_adoption(with_columns(schema, "imapuidtable", lacking), None)
+    assert found.standing is Standing.UNKNOWN
+    assert [one.subject for one in found.against] == ["modSeq"]

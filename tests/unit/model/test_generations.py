@@ -19,7 +19,7 @@ from model.generations import (
     was_made_here,
 )
 from model.schema import Schema
-from model.table import Column, Compaction, UserType
+from model.table import Canonical, Column, Compaction, UserType
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
 JMAP = ("message_fast_view_projection", "email_query_view_received_at")
@@ -154,3 +154,31 @@ def test_an_index_of_somebody_else_is_noted_in_james_and_wrong_in_ours() -> None
     assert adopted.agrees
     assert {note.aspect for note in adopted.notes} >= {Aspect.UNEXPECTED_INDEX, Aspect.UNEXPECTED_TYPE}
     assert [one.aspect for one in made.drift] == [Aspect.UNEXPECTED_INDEX]
+
+
+def test_what_each_generation_lacks_of_the_newest() -> None:
+    """Column by column, and table by table: nothing else is forgiven as not there yet."""
+    lacking = {
+        generation.name: {
+            f"{table.name}.{column.name}"
+            for table in SCHEMA.tables
+            for column in table.columns
+            if column.name not in (generation.schema.table(table.name) or ())
+        }
+        for generation in GENERATIONS
+    }
+    assert lacking[NEWEST.name] == lacking[AUGUST_2026.name] == set()
+    assert lacking[JAMES_3_9.name] == {"blobs.metadata"}
+    assert {name.partition(".")[0] for name in lacking[JAMES_3_8.name] - lacking[JAMES_3_9.name]} == {
+        "thread_2",
+        "thread_lookup_3",
+    }
+
+
+def test_every_table_of_every_generation_says_what_it_is_for() -> None:
+    """Those of older ones too: reports and exports show it."""
+    for generation in GENERATIONS:
+        assert [table.spelling for table in generation.schema.tables if not table.comment] == []
+        for table in generation.schema.tables:
+            if "flaguser" in table:
+                assert table.column("flaguser").canonical is Canonical.FLAG

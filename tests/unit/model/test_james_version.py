@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import ExitCode, UnsafeRequest, WrongUse
-from model.generations import GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation
+from model.generations import AUGUST_2026, GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation
 from model.migrating.james_version import SUPPORTED, VersionStep, decide_version
 
 
@@ -48,3 +48,42 @@ def test_a_version_that_skips_james_own_work_says_so() -> None:
     assert decide_version((), JAMES_3_9, 12).caution == ""
     assert "8 to 9" in decide_version((), JAMES_3_8, 9).caution
     assert decide_version((15,), JAMES_3_9, 15).caution == ""
+
+
+@pytest.mark.parametrize(
+    ("generation", "known"),
+    [(JAMES_3_8, (8, 12)), (JAMES_3_9, (12, 15)), (AUGUST_2026, (12, 15)), (NEWEST, (12, 16))],
+    ids=lambda one: one.name if isinstance(one, Generation) else "",
+)
+def test_each_james_refuses_to_start_above_its_own(generation: Generation, known: tuple[int, int]) -> None:
+    """So no version above it is ever written; nor one below what it can read."""
+    assert SUPPORTED[generation.name] == known
+    with pytest.raises(WrongUse) as refused:
+        decide_version((), generation, known[1] + 1)
+    assert refused.value.mend == "Ask James itself: GET /cassandra/version/latest of its webadmin."
+
+
+def test_a_version_that_nobody_would_read_is_refused_with_the_way_out() -> None:
+    """The greatest counts, whatever else stands there."""
+    with pytest.raises(UnsafeRequest, match="schema version 14 stands there") as refused:
+        decide_version((12, 14, 13), JAMES_3_9, 13)
+    assert refused.value.mend == (
+        "Leave it. A version that was written by mistake goes with its row: DELETE FROM schemaversion."
+    )
+    assert decide_version((12, 14, 13), JAMES_3_9, 14) == VersionStep(14, 14, 14)
+
+
+@pytest.mark.parametrize(
+    ("step", "caution", "changes"),
+    [
+        (VersionStep(None, 8, 8), False, True),
+        (VersionStep(None, 8, 9), True, True),
+        (VersionStep(8, 8, 8), False, False),
+        (VersionStep(8, 8, 10), True, True),
+    ],
+)
+def test_a_step_claims_what_lies_between(step: VersionStep, *, caution: bool, changes: bool) -> None:
+    """The row itself may be new though it claims nothing."""
+    assert (bool(step.caution), step.changes) == (caution, changes)
+    for number in range(step.assumed, step.after):
+        assert f"{number} to {number + 1}" in step.caution
