@@ -20,6 +20,9 @@ from model.migrating.history import State
 from model.migrating.migrations import Migration
 from model.operations import RemoveIf
 
+_ADOPTED = "adopted as "
+"""How the note begins by which the entries of an adoption are told from those of a keyspace that we made ourselves."""
+
 
 def baselines_of(history: History) -> Baselines:
     """The baseline of the keyspace that the history is of."""
@@ -69,7 +72,7 @@ def adopt(server: SchemaServer, history: History, leasing: Leasing, migrations: 
         known = {entry.number for entry in history.entries()}
         left = [one for one in migrations if one.number not in known]
         generation = adoption.recognition.generation.name
-        history.baseline(left, history.clock.new_uuid(), f"adopted as {generation}")
+        history.baseline(left, history.clock.new_uuid(), f"{_ADOPTED}{generation}")
         baseline = Baseline(
             generation,
             digests(live_schema(server, keyspace)),
@@ -101,7 +104,7 @@ def forget(history: History, leasing: Leasing) -> Baseline | None:
         held.check()
         if baseline is not None:
             baselines.remove(baseline)
-        for one in () if applied else entries:
+        for one in () if applied else (one for one in entries if one.note.startswith(_ADOPTED)):
             history.rows.attempt(RemoveIf(SCHEMA_MIGRATION, (keyspace, one.number), {"claim": one.claim}))
         return baseline
 

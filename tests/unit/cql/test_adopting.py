@@ -16,13 +16,13 @@ from model.catalog import SCHEMA
 from model.catalog_beside import SCHEMA_VERSION
 from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, SchemaMismatch, UnknownKeyspace, UnsafeRequest
 from model.generations import JAMES_3_8, NEWEST
-from model.history_tables import SCHEMA_BASELINE
+from model.history_tables import SCHEMA_BASELINE, SCHEMA_MIGRATION
 from model.migrating.adoption import Standing
 from model.migrating.baselines import digests, fingerprint_of
 from model.migrating.history import State
-from model.operations import PutIfAbsent, Scan
+from model.operations import PutIfAbsent, Read, Scan
 from model.schema import Schema
-from repair.leases import Leases
+from repair.leases import TTL_SECONDS, Leases
 from tests.support.clock import VirtualClock
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served, without_tables
@@ -233,3 +233,51 @@ def test_where_there_is_no_table_of_versions_none_is_written() -> None:
     """The mail keyspace gets no table for it."""
     with pytest.raises(SchemaMismatch, match="schemaversion"):
         version_step(without_tables(JAMES, "schemaversion"), KEYSPACE, MemoryTables(VirtualClock().micros), NEWEST, 12)
+
+
+def test_forgetting_what_was_never_adopted_keeps_what_was_there_before_the_history() -> None:
+    """A keyspace of our own making has a baseline of another kind: it is no adoption."""
+    scene = Scene(served(SCHEMA, made_here=True))
+    scene.history.baseline(MIGRATIONS, scene.clock.new_uuid(), "there before the history began")
+    assert forget(scene.history, scene.leases) is None
+    assert scene.states() == [State.BASELINE] * len(MIGRATIONS)
+
+
+def test_without_a_ledger_a_keyspace_can_be_looked_at() -> None:
+    """Nobody has adopted anything there yet."""
+    adoption, baseline = look_at(SchemaTwin(mail=JAMES), KEYSPACE, None)
+    assert (adoption.standing, baseline) == (Standing.ADOPTABLE, None)
+
+
+def test_a_half_written_adoption_is_seen_as_what_is_left_to_do(scene: Scene) -> None:
+    """Entries that are there already are not written a second time; the moment is that of the baseline."""
+    scene.history.baseline(MIGRATIONS[:1], scene.clock.new_uuid(), "adopted as 3.8.1")
+    first, *_ = scene.history.entries()
+    scene.clock.advance(5)
+
+    scene.adopt()
+
+    assert scene.history.entries()[0] == first
+    assert len(scene.history.entries()) == len(MIGRATIONS)
+    assert round(scene.opened.adopted_at.timestamp() * 1_000) == scene.clock.micros() // 1_000
+
+
+@pytest.mark.parametrize("ending", ["adopt", "forget"])
+def test_whoever_was_paused_until_the_lease_ran_out_writes_nothing(scene: Scene, ending: str) -> None:
+    """Another may be at work by then."""
+    if ending == "forget":
+        scene.adopt()
+    before = scene.states()
+    alive = scene.rows.surround
+
+    def paused(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        answer = alive(operation, carry_out)
+        if isinstance(operation, Read) and operation.table is SCHEMA_MIGRATION:
+            scene.clock.advance(TTL_SECONDS + 1)
+        return answer
+
+    scene.rows.surround = paused
+    with pytest.raises(LeaseLost):
+        scene.adopt() if ending == "adopt" else forget(scene.history, scene.leases)
+    scene.rows.surround = alive
+    assert scene.states() == before
