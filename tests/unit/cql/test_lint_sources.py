@@ -22,11 +22,12 @@ class ServerTwin(SchemaTwin):
     def __init__(self, settings: Mapping[str, str | None] | None, release_version: str = "5.0.9") -> None:
         super().__init__(release_version, mail=served(SCHEMA))
         self.settings = settings
+        self.scylla = False
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
         """The rows of one of the server's own tables."""
         if "scylla_local" in text:
-            return []
+            return [{"table_name": "scylla_local"}] if self.scylla else []
         if "system_views" not in text:
             return super().query(text, values)
         if self.settings is None:
@@ -83,3 +84,11 @@ def test_a_keyspace_or_a_server_that_is_not_known_is_refused() -> None:
         live_subject(ServerTwin(None), "nowhere", Knowledge(), None, None)
     with pytest.raises(WrongUse, match="is no server"):
         live_subject(ServerTwin(None, "2.1.22"), "mail", Knowledge(), None, None)
+
+
+def test_scylla_is_known_by_a_table_of_its_own() -> None:
+    """It calls itself an old Cassandra."""
+    server = ServerTwin(None, "3.0.8")
+    server.scylla = True
+    assert release_of(server) is Release.SCYLLA
+    assert live_subject(server, "mail", Knowledge(), None, None).release is Release.SCYLLA
