@@ -169,6 +169,7 @@ def test_the_version_of_james_is_written_only_when_asked_for(cluster: MigrationC
 
     shown = mailmend("schema", "adopt", "--write-schema-version", "15", "--dry-run")
     assert "James's schema version: before 13; 15 would be written." in shown.out
+    assert "James will take its own data migrations (13 to 14, 14 to 15) for done and never run them." in shown.out
     assert "Undo: cqlsh" not in shown.out
     assert cluster.untouched
 

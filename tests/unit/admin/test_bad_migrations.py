@@ -291,7 +291,10 @@ def test_a_wrong_option_is_refused_before_any_cluster_is_asked(
         (("--statement-timeout", "0"), "no time at all"),
         (("--agreement-timeout", "soon"), "is not a duration"),
         (("--lease", "2h"), "longer than 1h"),
-        (("--lease", "30s", "--statement-timeout", "1m"), "does not surely outlive a statement of 60 s"),
+        (
+            ("--lease", "30s", "--statement-timeout", "1m"),
+            "does not surely outlive a statement of 60 s\nGive a longer --lease, or a shorter --statement-timeout.",
+        ),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, tuple) else "said",
 )

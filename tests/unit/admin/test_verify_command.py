@@ -1,5 +1,6 @@
 """What `mailmend schema verify` says: every drift with what mends it, history included; and JSON for scripts."""
 
+import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from admin.cli.schema.verified import Verified, show_verified, verified_json
 from model.ddl import Index
-from model.generations import JAMES_3_8
+from model.generations import JAMES_3_8, NEWEST
 from model.migrating.baselines import Baseline, digests
 from model.migrating.history import State
 from model.migrating.plan import Past, declared_by
@@ -145,3 +146,45 @@ def test_a_keyspace_of_james_that_was_not_adopted_is_told_how(capsys: pytest.Cap
     """With the command."""
     show_verified(Verified("mail", None, verify_ours(served(JAMES_3_8.schema), (), None)))
     assert "mailmend schema adopt --keyspace mail" in capsys.readouterr().out
+
+
+def test_a_script_reads_what_is_wrong_with_the_history_under_the_names_of_any_drift() -> None:
+    """The table's fields are there, and empty; the file is the subject."""
+    verified = Verified("shop", Path("db"), verify_migrations(LIVE, MIGRATIONS[:3], Record(Past(HISTORY))))
+    *_, drift = verified_json(verified)["drift"]
+    assert drift == {
+        "aspect": "missing migration",
+        "table": "",
+        "subject": "0004_pre_places.cql",
+        "expected": "",
+        "found": "",
+        "why": "it was applied on 2026-09-01 by alice@ops pid 7, and is not in the folder",
+        "mend": "Put the file back (from version control), or name the folder that holds it with --migrations.",
+    }
+
+
+def test_what_was_never_applied_is_counted_and_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every file of the folder would stand there."""
+    show_verified(Verified("shop", Path("db"), verify_migrations(Schema((), ()), MIGRATIONS, Record(Past()))))
+    told = capsys.readouterr().out
+    assert "shop: 0 migrations applied, 4 pending." in told
+    assert "Pending:" not in told
+
+
+@pytest.mark.parametrize("made_here", [True, False])
+def test_who_made_a_mail_keyspace_is_said(capsys: pytest.CaptureFixture[str], *, made_here: bool) -> None:
+    """Ours needs no adoption, so none is offered."""
+    live = served(NEWEST.schema, made_here=made_here)
+    show_verified(Verified("mail", None, verify_ours(live, (), None)))
+    told = capsys.readouterr().out
+    assert told.startswith(f"mail: generation {NEWEST.name}, {'' if made_here else 'not '}made by mailmend.")
+    assert ("mailmend schema adopt --keyspace mail" in told) is not made_here
+
+
+def test_a_folder_with_odd_signs_can_be_typed_as_it_is_told() -> None:
+    """Quoted for a shell."""
+    verified = Verified(
+        "shop", Path("our db's"), verify_migrations(without_tables(LIVE, "places"), MIGRATIONS, Record(Past(HISTORY)))
+    )
+    (drift,) = verified_json(verified)["drift"]
+    assert shlex.split(drift["mend"].split(" | ")[0])[4:] == ["--migrations", "our db's", "--keyspace", "shop"]
