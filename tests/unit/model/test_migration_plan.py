@@ -330,3 +330,35 @@ def test_only_numbers_of_the_folder_can_be_wished_for(to: int) -> None:
         decide("shop", FOLDER, Past(), EMPTY, Wish(to=to))
     assert decide("shop", FOLDER, Past(), EMPTY, Wish(to=1)).reached == FOLDER[:1]
     assert decide("shop", FOLDER, Past(), EMPTY, Wish(to=4)).reached == FOLDER
+
+
+@pytest.mark.parametrize(
+    "cql",
+    [
+        (
+            "CREATE MATERIALIZED VIEW totals AS SELECT * FROM orders WHERE id IS NOT NULL AND total IS NOT NULL "
+            "PRIMARY KEY (total, id)"
+        ),
+        "CREATE INDEX ON orders (tags)",
+        "CREATE INDEX by_tag ON orders (KEYS(tags))",
+        "ALTER TABLE orders WITH comment = 'what was ordered'",
+        "ALTER TABLE orders ADD IF NOT EXISTS (total int, note text)",
+        "ALTER TABLE orders DROP IF EXISTS (total, nothing)",
+    ],
+    ids=["view", "index without a name", "index of keys", "comment", "partly there", "partly gone"],
+)
+def test_whatever_was_interrupted_goes_on_where_it_was(cql: str) -> None:
+    """Begun and there, it is written down; begun and not there, it is run again: nobody has to edit a file."""
+    # Given a keyspace, and a migration whose only statement was begun
+    live = after("CREATE TABLE orders (id uuid PRIMARY KEY, total int, tags map<text, int>)")
+    (one,) = folder({"0001_pre_a.cql": f"{cql};"})
+    running = replace(applied([one])[0], state=State.RUNNING, done=0)
+    begun = StatementEntry(1, 0, checksum_of(one.cql(0)), Step.BEGUN, UUID(int=1), running.started_at, one.cql(0))
+    past = Past((running,), (begun,))
+
+    # Then what the server did tells the rest
+    done = fold(live, one.statements[0].statement)
+    for held, way in ((live, Way.AGAIN), (done, Way.RECORD)):
+        plan = decide("shop", (one,), past, held, Wish())
+        assert [planned.way for planned in plan.statements] == [way]
+        assert plan.expected == done

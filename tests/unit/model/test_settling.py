@@ -125,6 +125,7 @@ def test_options_that_were_changed_since_do_not_make_it_another_table() -> None:
     """Tuning goes on while a migration waits to be resumed."""
     live = fold(Schema((), ()), statement(f"{TABLE} WITH comment = 'tuned' AND gc_grace_seconds = 1"))
     assert effect_of(statement(TABLE), live) is Effect.THERE
+    assert effect_of(statement(f"{TABLE} WITH gc_grace_seconds = 7"), live) is Effect.THERE
     leveled = fold(live, statement("ALTER TABLE t WITH compaction = {'class': 'LeveledCompactionStrategy'}"))
     assert effect_of(statement(f"{TABLE} WITH compaction = {UNIFIED}"), leveled) is Effect.THERE
 

@@ -16,7 +16,7 @@ from model.migrating.migrations import Migration, checksum_of
 from model.migrating.plan import Past, declared_by
 from model.migrating.verification import Record, expected_after, verify_migrations, verify_ours
 from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.table import Column, Kind, Table, UserType
 from tests.support.migrating import SHOP, applied, folder
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
@@ -177,3 +177,45 @@ def test_expected_is_the_fold_of_what_was_applied_and_of_nothing_else() -> None:
     for count in range(len(MIGRATIONS) + 1):
         past = Past(tuple(entry_of(one) for one in MIGRATIONS[:count]))
         assert expected_after(MIGRATIONS, past) == declared_by(MIGRATIONS[:count])
+
+
+@pytest.mark.parametrize("state", [Step.BEGUN, Step.FAILED])
+def test_a_statement_that_is_not_known_to_be_done_is_not_expected(state: Step) -> None:
+    """If it took effect all the same, that is told as unexpected: the next apply settles it."""
+    running = replace(HISTORY[1], state=State.RUNNING, done=0, ended_at=None)
+    past = Past((HISTORY[0], running), (begun(2, 0, state),))
+    assert expected_after(MIGRATIONS, past) == declared_by(MIGRATIONS[:1])
+
+
+def test_statements_of_migrations_that_the_history_lacks_count_for_nothing() -> None:
+    """A row left over of one that was never begun changes no expectation."""
+    past = Past(HISTORY[:1], (begun(2, 0, Step.DONE),))
+    assert expected_after(MIGRATIONS, past) == declared_by(MIGRATIONS[:1])
+
+
+def test_each_thing_that_is_wrong_is_enough() -> None:
+    """The tables, the files, the history: one after the other, and each alone."""
+    assert verify_migrations(LIVE, MIGRATIONS, WHOLE).agrees
+    drifted = verify_migrations(without_tables(LIVE, "places"), MIGRATIONS, WHOLE)
+    assert (bool(drifted.against.drift), drifted.tampering, drifted.running) == (True, (), ())
+    forged = Record(Past((*HISTORY[:-1], replace(HISTORY[-1], chain="0" * 64))))
+    tampered = verify_migrations(LIVE, MIGRATIONS, forged)
+    assert (tampered.against.drift, [one.kind for one in tampered.tampering]) == ((), [Tampering.FORGED])
+    open_end = Record(Past((*HISTORY[:-1], replace(HISTORY[-1], state=State.RUNNING))))
+    running = verify_migrations(declared_by(MIGRATIONS[:-1]), MIGRATIONS, open_end)
+    assert (running.against.drift, running.tampering, len(running.running)) == ((), (), 1)
+    assert [one.agrees for one in (drifted, tampered, running)] == [False, False, False]
+
+
+def test_options_and_types_of_an_older_keyspace_are_noted_and_its_columns_are_not() -> None:
+    """What a baseline stands for may have been tuned; its tables are still those of the migrations."""
+    older = Record(Past(applied(MIGRATIONS, State.BASELINE)))
+    tuned = replace(LIVE, types=(*LIVE.types, UserType("size", (("bytes", "int"),))))
+    found = verify_migrations(tuned, MIGRATIONS, older)
+    assert found.agrees
+    assert [one.aspect for one in found.against.notes] == [Aspect.UNEXPECTED_TYPE]
+    more = with_columns(LIVE, "orders", (*columns_of(LIVE, "orders"), Column("hint", "text")))
+    assert [one.aspect for one in verify_migrations(more, MIGRATIONS, older).against.drift] == [
+        Aspect.UNEXPECTED_COLUMN
+    ]
+    assert not verify_migrations(tuned, MIGRATIONS, WHOLE).agrees
