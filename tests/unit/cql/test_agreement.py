@@ -83,3 +83,44 @@ def test_a_node_that_is_down_counts_only_where_all_are_required() -> None:
     with pytest.raises(SchemaDisagreement, match="not every node is up, before it: b") as refused:
         Agreement(nodes, clock, seconds=1, require_all=True).wait("before it")
     assert "leave out --require-all-nodes" in refused.value.mend
+
+
+def test_the_last_look_is_taken_when_the_time_is_up() -> None:
+    """Nodes that agree just then are in time; the look after it is not taken any more."""
+    apart, together = {"a": NEW, "b": OLD}, {"a": NEW, "b": NEW}
+    looks = round(1 / POLL_SECONDS)
+    in_time, late = (Nodes(*[apart] * count, together) for count in (looks, looks + 1))
+
+    assert Agreement(in_time, VirtualClock(), seconds=1).wait("before it").agreed
+    with pytest.raises(SchemaDisagreement):
+        Agreement(late, VirtualClock(), seconds=1).wait("before it")
+    assert late.looked == looks + 1
+
+
+def test_without_any_patience_there_is_one_look() -> None:
+    """Zero seconds are a look, not a wait."""
+    nodes, clock = Nodes({"a": NEW, "b": OLD}), VirtualClock()
+    with pytest.raises(SchemaDisagreement, match="within 0 s"):
+        Agreement(nodes, clock, seconds=0).wait("before it")
+    assert (nodes.looked, clock.slept) == (1, [])
+
+
+def test_a_node_that_is_down_is_waited_for_where_all_are_required() -> None:
+    """It may be starting; a disagreement of the others is told before its absence is."""
+    nodes, clock = Nodes({"a": NEW}, down=["b"]), VirtualClock()
+
+    def back(seconds: float) -> None:
+        clock.advance(seconds)
+        nodes.down = []
+
+    clock.sleep = back  # type: ignore[method-assign]
+    assert Agreement(nodes, clock, require_all=True).wait("before it").down == ()
+
+    apart = Nodes({"a": NEW, "b": OLD}, down=["c"])
+    with pytest.raises(SchemaDisagreement, match=r"did not agree .* c is down"):
+        Agreement(apart, VirtualClock(), seconds=1, require_all=True).wait("before it")
+
+
+def test_nodes_of_which_none_is_up_do_not_agree() -> None:
+    """Silence is no consent."""
+    assert not NodeVersions({}, ("a",)).agreed

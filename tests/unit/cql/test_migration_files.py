@@ -148,6 +148,7 @@ def test_what_no_migration_may_hold_is_refused_with_the_reason(tmp_path: Path, s
         "INSERT INTO a (k, b) VALUES (-1, 'now() + uuid()')",
         "INSERT INTO a (k) VALUES (1) IF NOT EXISTS",
         "INSERT INTO a (now, uuid) VALUES (1, 2)",
+        "CREATE TABLE now (k int PRIMARY KEY)",
         "INSERT INTO a (k, m) VALUES (1, {'?': 1, f(2): 'b', [3]: ':c'})",
         "INSERT INTO a (k, at) VALUES (1, to_timestamp('2026-01-01'))",
         "UPDATE a USING TTL 60 SET b = -1 WHERE k = 1",

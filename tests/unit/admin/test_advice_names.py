@@ -1,0 +1,229 @@
+"""The names that scripts read advice by, all of them, and what a person sees where something was not told."""
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from rich.console import Console
+
+from admin.advice.advising import Advised, MessageTables
+from admin.advice.output import advised_json, answer_lines, next_lines, show_advised
+from admin.advice.sampling import NAMES, Sample, SampledMessage
+from admin.advice.traffic_figures import GivenTraffic, traffic_figures
+from cql.language.parser import parse
+from cql.statistics import MIB, Statistics, TableFigures
+from cql.traffic import MessageTraffic, QueueTraffic
+from model.advice import DAY, QueueSettings, advise_queue
+from model.catalog import IMAP_UID, MESSAGE_ID, CompactionChoice
+from model.compaction_advice import ReadCost, TrialResult, choose
+from model.ddl import SetOptions
+from model.schema import Schema
+from model.table import Column, Kind, Table
+from model.traffic import Rates
+
+QUEUE, MARKS = (Table(name, (Column("q", "text", Kind.PARTITION),)) for name in ("enqueuedMailsV4", "deletedMailsV2"))
+CELLS = tuple(UUID(int=1) if name == "mailboxid" else None for name in NAMES)
+SAMPLE = Sample([SampledMessage(CELLS, 0, DAY * 90_000_000), SampledMessage(CELLS, 5, None)], 1, 3)
+RESULTS = tuple(
+    TrialResult(choice, ReadCost(7, cost, 9, 1.25, 2.5, 6), ReadCost(8, cost, 9, 0.5, 0.75, 8), 3 * MIB, 5 * MIB)
+    for choice, cost in zip(CompactionChoice, (8.0, 2.0, 5.0), strict=True)
+)
+FIGURES = TableFigures(12_345, 678, 9 * MIB, 2 * MIB, 1.5, 3.0, 40, 17)
+UNTRIED = MessageTables("SizeTieredCompactionStrategy", None, MessageTraffic(None, None), None)
+TRIED = replace(
+    UNTRIED, sample=SAMPLE, results=RESULTS, advice=choose(RESULTS, None, frozenset(CompactionChoice)), window_days=30
+)
+
+
+def advised(messages: MessageTables = TRIED, *tables: Table, **statistics: TableFigures) -> Advised:
+    """Advice on a keyspace of these tables."""
+    heard = Statistics(statistics, nodes_up=3, nodes_heard=2)
+    queue = QueueTraffic("spool", Rates(5, 30, 10 * DAY, 240), QueueSettings(3_600, 1), 60, 100)
+    traffic = traffic_figures(GivenTraffic(), queue, messages.traffic, heard, {"dc1": "3"})
+    live = Schema((), tables or (IMAP_UID, MESSAGE_ID, QUEUE, MARKS))
+    return Advised("mail", "5.0.9", live, traffic, queue.settings, advise_queue(traffic), messages, heard, ("a note",))
+
+
+def document(of: Advised) -> Any:
+    """What a script reads."""
+    return json.loads(json.dumps(advised_json(of)))
+
+
+def page(of: Advised) -> str:
+    """What a person reads."""
+    shown = io.StringIO()
+    show_advised(of, Console(file=shown, width=200))
+    return shown.getvalue()
+
+
+class TestNames:
+    """A contract: names are added, never changed."""
+
+    def test_the_whole_of_it(self) -> None:
+        """From the outermost names inwards."""
+        told = document(advised(imapuidtable=FIGURES))
+
+        assert list(told) == [
+            "keyspace",
+            "release",
+            "messages",
+            "queue",
+            "traffic",
+            "statistics",
+            "notes",
+            "next",
+            "exit",
+        ]
+        assert (told["keyspace"], told["release"], told["notes"], told["exit"]) == ("mail", "5.0.9", ["a note"], 0)
+        assert set(told["messages"]) == {
+            *("strategy", "present", "choice", "change", "too_small", "why", "window_days", "history_days"),
+            *("changes_per_message", "rows", "mailboxes", "passed_over", "trial"),
+        }
+        assert set(told["queue"]) == {
+            *("slice_seconds", "buckets", "ttl_seconds", "window_seconds", "gc_grace_seconds", "mark_ttl_seconds"),
+            *("mark_window_seconds", "mark_bloom_chance", "slack_seconds", "reasons"),
+        }
+        assert set(told["traffic"]) == {
+            *("mails_per_second", "peak_per_second", "longest_stay_seconds", "row_bytes", "nodes", "copies"),
+            "hint_window_seconds",
+        }
+        assert all(set(one) == {"value", "source", "how"} for one in told["traffic"].values())
+        assert all(set(one) == {"setting", "value", "why"} for one in told["queue"]["reasons"])
+
+    def test_a_trial_is_told_by_choice_and_kind_of_read(self) -> None:
+        """Counts as counts, times in milliseconds, sizes in bytes."""
+        messages = document(advised())["messages"]
+
+        assert (messages["strategy"], messages["present"]) == ("SizeTieredCompactionStrategy", None)
+        assert (messages["choice"], messages["change"], messages["too_small"]) == ("unified", True, False)
+        assert (messages["rows"], messages["mailboxes"], messages["passed_over"]) == (2, 1, 3)
+        assert list(messages["trial"]) == [choice.value for choice in CompactionChoice]
+        assert messages["trial"]["unified"] == {
+            "mailbox": {
+                "reads": 7,
+                "sstables_mean": 2.0,
+                "sstables_max": 9,
+                "p50_ms": 1.25,
+                "p99_ms": 2.5,
+                "traced": 6,
+            },
+            "message": {
+                "reads": 8,
+                "sstables_mean": 2.0,
+                "sstables_max": 9,
+                "p50_ms": 0.5,
+                "p99_ms": 0.75,
+                "traced": 8,
+            },
+            "sstables_per_read": RESULTS[1].sstables,
+            "disk_bytes": 3 * MIB,
+            "rewritten_bytes": 5 * MIB,
+        }
+
+    def test_without_a_trial_the_names_stay(self) -> None:
+        """A script need not ask whether they are there."""
+        messages, tried = (document(advised(one))["messages"] for one in (UNTRIED, TRIED))
+
+        assert set(messages) == set(tried)
+        assert [messages[name] for name in ("choice", "change", "too_small", "window_days", "history_days")] == [
+            None
+        ] * 5
+        assert (messages["why"], messages["rows"], messages["mailboxes"], messages["trial"]) == ([], 0, 0, {})
+
+    def test_history_and_changes_are_those_of_all_messages(self) -> None:
+        """Not of the sample."""
+        measured = replace(TRIED, traffic=MessageTraffic(Rates(1, 2, 365 * DAY, 9), 1.5))
+
+        told = document(advised(measured))["messages"]
+
+        assert (told["history_days"], told["changes_per_message"], told["window_days"]) == (365, 1.5, 30)
+
+    def test_statistics_are_told_table_by_table(self) -> None:
+        """Null where no node told it."""
+        told = document(advised(TRIED, imapuidtable=FIGURES, messagev3=TableFigures()))["statistics"]
+
+        assert (told["nodes_up"], told["nodes_heard"]) == (3, 2)
+        assert told["tables"]["imapuidtable"] == {
+            "partitions": 12_345,
+            "mean_partition_bytes": 678,
+            "disk_bytes": 9 * MIB,
+            "max_partition_bytes": 2 * MIB,
+            "local_read_p99_ms": 1.5,
+            "coordinator_read_p99_ms": 3.0,
+            "rows_per_read_p99": 40,
+            "tombstones_per_read_p99": 17,
+        }
+        assert set(told["tables"]["messagev3"].values()) == {None}
+
+
+class TestPage:
+    """What a person sees."""
+
+    def test_a_figure_that_nobody_told_is_said_to_be_untold(self) -> None:
+        """Zero is a figure."""
+        untold = page(advised(TRIED, imapuidtable=replace(FIGURES, partitions=None, disk_bytes=0)))
+
+        row = next(line for line in untold.splitlines() if line.strip().startswith("imapuidtable"))
+        for words in ("not told", "678 B", "0 MiB", "2 MiB", "1.50 ms", "17"):
+            assert words in row
+        assert "12,345" in page(advised(TRIED, imapuidtable=FIGURES))
+
+    def test_without_statistics_there_is_no_table_of_them(self) -> None:
+        """Nor without a trial one of that."""
+        assert "tell of the tables" not in page(advised())
+        assert "Trial:" not in page(advised(UNTRIED))
+
+    def test_the_trial_says_of_what_it_was_made(self) -> None:
+        """How many messages, of how many mailboxes, how many of them changed, over how many days."""
+        assert "Trial: 2 messages of 1 mailboxes, 1 of them changed later, 90 days" in page(advised())
+
+    def test_where_everything_was_told_nothing_is_said_to_be_assumed(self) -> None:
+        """And what was not is named with the words of the table below."""
+        *_, last = answer_lines(advised())
+        assert last.startswith("Assumed, not measured: longest stay, bytes of a row, hint window")
+
+    def test_square_brackets_of_others_are_text(self) -> None:
+        """A note may hold what looks like markup."""
+        assert "[bold]odd[/bold]" in page(replace(advised(), notes=("[bold]odd[/bold]",)))
+
+
+class TestNext:
+    """What to type."""
+
+    @pytest.mark.parametrize("messages", [TRIED, UNTRIED])
+    def test_every_statement_is_cql_on_a_table_that_is_there(self, messages: MessageTables) -> None:
+        """As our own parser reads it."""
+        of = advised(messages)
+        altered = []
+        for line in next_lines(of):
+            if line.startswith("ALTER"):
+                (parsed,) = parse(line)
+                assert isinstance(parsed.statement, SetOptions)
+                altered.append(parsed.statement.name)
+        assert all(name.keyspace == "mail" and of.live.table(name.spelling) for name in altered)
+        queue = ["enqueuedmailsv4", "deletedmailsv2"]
+        assert [name.spelling for name in altered] == (
+            ["imapuidtable", "messageidtable", *queue] if messages is TRIED else queue
+        )
+
+    def test_tables_that_are_not_there_are_not_altered(self) -> None:
+        """A keyspace without a queue gets no line of its own for it."""
+        lines = list(next_lines(advised(UNTRIED, MESSAGE_ID)))
+
+        assert lines == ["mailmend schema plan --from-model --include-options --keyspace mail"]
+
+    def test_rows_and_marks_have_windows_and_grace_of_their_own(self) -> None:
+        """Each as advised, in James's settings and in the tables."""
+        of = advised(UNTRIED)
+        lines = list(next_lines(of))
+
+        assert f"rabbitmq.properties: mailqueue.view.sliceWindow={of.queue.slice_seconds}s" in lines
+        assert f"rabbitmq.properties: mailqueue.view.bucketCount={of.queue.buckets}" in lines
+        rows, marks = [line for line in lines if line.startswith("ALTER")]
+        for line in (rows, marks):
+            assert f"gc_grace_seconds = {of.queue.gc_grace_seconds}" in line
+        assert "bloom_filter" not in rows
+        assert f"bloom_filter_fp_chance = {of.queue.mark_bloom_chance}" in marks
