@@ -125,3 +125,77 @@ def test_a_statement_that_took_effect_cannot_be_left_out() -> None:
     begun = [StatementEntry(1, 2, checksum_of(FOLDER[0].cql(2)), Step.DONE, UUID(int=9), at, "")]
     shorter = migration("0001_pre_orders.cql", "CREATE TYPE place (street text, town text);")
     assert [one.kind for one in history_drift(in_order([shorter]), history, begun)] == [Tampering.EDITED]
+
+
+LABELS = "0002_pre_labels.cql"
+
+
+def told(files: Mapping[str, str], history: tuple[Migration, ...] = FOLDER) -> tuple[str, str]:
+    """What is said of the only thing that is otherwise, and how to mend it."""
+    (found,) = history_drift(folder(files), applied(history))
+    return str(found), found.mend
+
+
+def test_an_edit_is_told_with_both_checksums_and_the_day() -> None:
+    """Whoever looks into version control finds the text that was applied."""
+    now = {**SHOP, LABELS: SHOP[LABELS] + "\n"}
+    edited, applied_then = folder(now)[1].checksum[:12], FOLDER[1].checksum[:12]
+    assert told(now) == (
+        f"edited migration: {LABELS}: its checksum is {edited}, {applied_then} was applied on 2026-09-01",
+        "Put the text back that was applied (from version control); what has to change goes into a new migration.",
+    )
+
+
+def test_each_other_way_of_being_otherwise_is_told_with_its_way_back() -> None:
+    """By file, with the name that the history has."""
+    renamed = {name.replace("_pre_labels", "_post_labels"): cql for name, cql in SHOP.items()}
+    assert told(renamed) == (
+        f"renamed migration: 0002_post_labels.cql: it was applied under the name {LABELS}",
+        f"Rename it back: {LABELS}",
+    )
+    assert told(dict(list(SHOP.items())[:3])) == (
+        (
+            "missing migration: 0004_pre_places.cql: it was applied on 2026-09-01 by alice@ops pid 7, "
+            "and is not in the folder"
+        ),
+        "Put the file back (from version control), or name the folder that holds it with --migrations.",
+    )
+    replaced = {name.replace("_pre_labels", "_pre_other"): cql for name, cql in SHOP.items()}
+    replaced["0002_pre_other.cql"] = "DROP TABLE other;"
+    assert told(replaced) == (
+        f"replaced migration: 0002_pre_other.cql: {LABELS} was applied under this number, with another text",
+        f"Put {LABELS} back (from version control), and give this one the next free number.",
+    )
+    moved = {"0001_pre_first.cql": "DROP TABLE first;", "0002_pre_orders.cql": SHOP["0001_pre_orders.cql"]}
+    assert told(moved, FOLDER[:1]) == (
+        "moved migration: 0002_pre_orders.cql: it was applied as number 0001",
+        "Rename it back: 0001_pre_orders.cql",
+    )
+
+
+def test_a_ledger_that_was_written_into_is_told_from_the_first_broken_link_on() -> None:
+    """One entry tells it: all after it follow from a wrong value."""
+    history = [replace(one, checksum="0" * 64) if one.number == 2 else one for one in applied(FOLDER)]
+    found = history_drift(FOLDER, history)
+    assert [(one.kind, one.number) for one in found] == [(Tampering.EDITED, 2), (Tampering.FORGED, 2)]
+    assert "schema_migration of the ledger keyspace" in found[-1].mend
+    assert history_drift(FOLDER, list(reversed(applied(FOLDER)))) == ()
+
+
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_an_entry_that_was_taken_out_of_the_ledger_is_told(gone: int) -> None:
+    """The file was not applied, it seems, and the chain of the others does not follow."""
+    found = history_drift(FOLDER, [one for one in applied(FOLDER) if one.number != gone])
+    assert [(one.kind, one.number) for one in found] == [(Tampering.INSERTED, gone), (Tampering.FORGED, gone + 1)]
+    assert found[0].mend == "Give it the next free number, after all that was applied."
+
+
+def test_only_what_runs_may_be_edited_and_only_its_own_statements_count() -> None:
+    """What is over stays as it is; statements of another migration say nothing of this one."""
+    at = datetime(2026, 9, 1, tzinfo=UTC)
+    edited = in_order([migration("0001_pre_orders.cql", "DROP TABLE nothing;")])
+    of_another = StatementEntry(2, 0, "0" * 64, Step.DONE, UUID(int=9), at, "")
+    running = replace(applied(FOLDER)[0], state=State.RUNNING)
+    assert history_drift(edited, [running], [of_another]) == ()
+    for state in (State.APPLIED, State.BASELINE):
+        assert [one.kind for one in history_drift(edited, [replace(running, state=state)])] == [Tampering.EDITED]
