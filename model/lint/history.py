@@ -53,6 +53,8 @@ class _Keyspace:
         self.statements.append(placed)
         if isinstance(statement, CreateKeyspace | AlterKeyspace):
             self._replicate(number, statement)
+        if isinstance(statement, DropKeyspace):
+            self.replication, self.replication_at = None, None
         try:
             self.schema = fold(self.schema, statement)
         except SchemaRefused as error:

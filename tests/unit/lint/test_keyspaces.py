@@ -135,3 +135,25 @@ def test_a_view_is_pointed_at_under_any_spelling(name: str) -> None:
     """T22: at its own statement, not at the table's."""
     text = table(columns=COLUMNS) + VIEW.replace("by_v", name)
     assert [one.statement for one in findings(text, "T22")] == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        (f"CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {SIMPLE};", 0),
+        (f"CREATE KEYSPACE ks WITH replication = {BY_TOPOLOGY}; CREATE KEYSPACE ks WITH replication = {SIMPLE};", 1),
+        (
+            (
+                f"CREATE KEYSPACE ks WITH replication = {BY_TOPOLOGY}; DROP KEYSPACE ks;"
+                f"CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {SIMPLE};"
+            ),
+            2,
+        ),
+        (f"CREATE KEYSPACE ks WITH replication = {SIMPLE}; DROP KEYSPACE ks;", None),
+        (f"CREATE KEYSPACE ks WITH replication = {SIMPLE}; USE other; DROP KEYSPACE ks;", None),
+    ],
+    ids=["first", "again", "after a drop", "dropped", "dropped from elsewhere"],
+)
+def test_what_was_dropped_has_no_replication(text: str, at: int | None) -> None:
+    """T16: the statement is told whose word holds in the end, if any does."""
+    assert [one.statement for one in findings(text, "T16")] == ([] if at is None else [at])
