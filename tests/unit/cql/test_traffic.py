@@ -212,6 +212,11 @@ def born(*days_ago: float) -> list[Row]:
     ]
 
 
+def of_a_week(count: int) -> list[Row]:
+    """So many messages, the first of them born in the first hour of the last seven days."""
+    return born(6.999, *[0.0] * (count - 1))
+
+
 MESSAGES = Schema((), MAIL_TABLES)
 
 
@@ -232,7 +237,7 @@ class TestMessages:
 
     def test_a_sample_stands_for_all(self) -> None:
         """As many times as the estimate is larger than it; never for fewer than were seen."""
-        rows = born(*[0.001] * IDS_MAX)
+        rows = of_a_week(IDS_MAX)
 
         assert self._rates(rows, partitions=10 * IDS_MAX).mean == pytest.approx(10 * IDS_MAX / (7 * 86_400))
         for too_small in (None, 5):
@@ -241,7 +246,7 @@ class TestMessages:
     def test_ids_without_a_time_make_the_others_count_for_less(self) -> None:
         """Of 20,000 one half says when it was born: of a million half a million do."""
         half = IDS_MAX // 2
-        rows = [*born(*[0.001] * half), *({"messageid": uuid4()} for _ in range(half))]
+        rows = [*of_a_week(half), *({"messageid": uuid4()} for _ in range(half))]
 
         assert self._rates(rows, partitions=1_000_000).mean == pytest.approx(500_000 / (7 * 86_400))
         assert self._rates([{"messageid": uuid4()}], partitions=5) is None
