@@ -100,6 +100,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("ALTER TABLE t RENAME nothing TO w", "it has no column nothing"),
     ("ALTER TABLE t RENAME c TO d", "the index by_c is on c"),
     ("ALTER TABLE base RENAME k TO x AND c TO x", "is named twice"),
+    ("ALTER TABLE nowhere WITH comment = 'a'", "ALTER TABLE WITH nowhere: there is no such table"),
     ("ALTER TABLE t WITH id = 5", "the id of a table cannot be changed"),
     ("ALTER TABLE base WITH gc_grace_seconds = 0", "gc_grace_seconds cannot be 0"),
     ("ALTER TABLE t DROP COMPACT STORAGE", "it has no compact storage"),

@@ -7,11 +7,23 @@ import pytest
 from hypothesis import given, settings
 
 from cql.language.parser import parse
-from model.ddl import RenameColumns, RenameFields, SetOptions, Statement, Write
+from model.ddl import (
+    AddColumns,
+    AddField,
+    CreateTable,
+    CreateType,
+    Name,
+    RenameColumns,
+    RenameFields,
+    SetOptions,
+    Statement,
+    Write,
+)
 from model.errors import SchemaRefused
 from model.folding.fold import fold, fold_all
 from model.migrating.settling import Effect, effect_of
 from model.schema import Schema
+from model.table import Column, Kind, Table, UserType
 from tests.support.ddl_stories import stories
 from tests.support.linting import UNIFIED
 from tests.support.migrating import folder
@@ -214,3 +226,16 @@ def test_whoever_was_killed_after_any_statement_finds_out_what_it_left(story: li
             if after != schema:
                 assert effect_of(sent, after) in ({Effect.THERE, Effect.OTHERWISE} if turned else {Effect.THERE})
             schema = after
+
+
+def test_a_server_spells_types_and_names_in_its_own_way() -> None:
+    """What was sent is there all the same."""
+    sent = Column("Tags", "map<varchar,int>")
+    told = Table("t", (Column("k", "int", Kind.PARTITION), Column("tags", "map<text, int>")))
+    size, told_size = UserType("Size", (("Tags", "map<varchar,int>"),)), UserType("size", (("tags", "map<text, int>"),))
+    live = Schema((told_size,), (told,))
+    name = Name("T")
+    assert effect_of(AddColumns(name, (sent,)), live) is Effect.THERE
+    assert effect_of(CreateTable(name, Table("T", (told.columns[0], sent))), live) is Effect.THERE
+    assert effect_of(CreateType(Name("Size"), size), live) is Effect.THERE
+    assert effect_of(AddField(Name("SIZE"), *size.fields[0]), live) is Effect.THERE
