@@ -342,3 +342,9 @@ def test_what_is_lacking_is_told_under_any_spelling() -> None:
     assert [one.statement for one in waiting] == [None, None, None]
     otherwise = replace(with_notes(OTHER_ORDER), views=(replace(BY_NUMBER, where="number > 5"),))
     assert [one.statement for one in ways(upper, otherwise)] == [None, None]
+
+
+def test_a_type_in_a_key_that_is_as_it_should_be_needs_nobody() -> None:
+    """Only what differs is for a person."""
+    keyed = replace(NOTES, columns=(Column("id", "frozen<size>", Kind.PARTITION), NUMBER, NOTE))
+    assert ways(Schema((SIZE,), (keyed,)), Schema((SIZE,), (keyed,))) == ()

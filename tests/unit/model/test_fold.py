@@ -673,3 +673,48 @@ def test_options_are_judged_before_whether_their_table_is_there(text: str, told:
     with pytest.raises(SchemaRefused) as refused:
         after(text)
     assert str(refused.value).startswith(told)
+
+
+SOME = "CREATE MATERIALIZED VIEW {} AS SELECT {} FROM {} WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k)"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (SOME.format('"odd name"', "v", "base"), "a name has at most 48 letters"),
+        (SOME.format("n" * 49, "v", "base"), "a name has at most 48 letters"),
+        (f"ALTER TABLE w WITH gc_grace_seconds = '0'; {SOME.format('m', 'v', 'w')}", "of its base is 0"),
+        (SOME.format("m", "s", "t"), "s is static, which no view can hold"),
+    ],
+)
+def test_what_no_view_can_be(text: str, reason: str) -> None:
+    """By its name, its base, its columns."""
+    schema = after("CREATE TABLE w (k int, c int, v text, PRIMARY KEY (k, c))")
+    with pytest.raises(SchemaRefused) as refused:
+        after(text, schema)
+    assert reason in str(refused.value)
+
+
+def test_a_view_may_leave_out_what_it_cannot_hold() -> None:
+    """A static column that is not selected stands in nobody's way."""
+    view = after(SOME.format("n" * 48, "v", "t")).view("n" * 48)
+    assert view is not None
+    assert view.table.names == ("c", "k", "v")
+
+
+def test_a_view_masks_what_its_base_masks() -> None:
+    """Or it would show what the table hides."""
+    made = after(
+        f"CREATE TABLE n (k int, c int, v text MASKED WITH DEFAULT, PRIMARY KEY (k, c)); {SOME.format('m', 'v', 'n')}"
+    )
+    view, base = made.view("m"), made.table("n")
+    assert view is not None
+    assert base is not None
+    assert view.table.column("v").mask == base.column("v").mask != ""
+
+
+def test_of_two_views_that_differ_in_case_one_is_dropped() -> None:
+    """The one that is named."""
+    both = after(f"{SOME.format('m', 'v', 'base')}; {SOME.format(chr(34) + 'M' + chr(34), 'v', 'base')}")
+    assert [view.table.name for view in after("DROP MATERIALIZED VIEW M", both).views] == ["seen", "M"]
+    assert [view.table.name for view in after('DROP MATERIALIZED VIEW "M"', both).views] == ["seen", "m"]
