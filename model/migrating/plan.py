@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
-from model.ddl import CreateIndex, CreateTable, CreateType, CreateView, Statement
+from model.ddl import CreateIndex, CreateTable, CreateType, CreateView, Drop, SetOptions, Statement, Write
+from model.difference import Aspect, differences
 from model.errors import BadMigration, HistoryMismatch, SchemaRefused, WrongUse
-from model.folding.fold import fold
+from model.folding.fold import fold, fold_all
 from model.migrating.history import Entry, StatementEntry, Step, history_drift
 from model.migrating.migrations import Migration, Phase
 from model.migrating.rules import refusal
@@ -168,13 +169,42 @@ def _dropped_once(live: Schema) -> DroppedColumns:
 
 
 def _standing(migrations: Sequence[Migration], live: Schema) -> tuple[Migration, ...]:
-    """The migrations, from the first on, all of whose statements have left their effect."""
-    found: list[Migration] = []
-    for one in migrations:
-        if any(effect_of(parsed.statement, live) is not Effect.THERE for parsed in one.statements):
+    """The longest beginning of the folder that has made what is there; it ends before what may not have run."""
+    schema, standing = Schema((), ()), 0
+    for number, one in enumerate(migrations, start=1):
+        if any(_may_not_have_run(parsed.statement, live) for parsed in one.statements):
             break
-        found.append(one)
-    return tuple(found)
+        schema = fold_all(one.statements, schema)
+        if _holds(live, schema):
+            standing = number
+    return tuple(migrations[:standing])
+
+
+def _may_not_have_run(statement: Statement, live: Schema) -> bool:
+    """Whether the columns and keys that are there do not tell: rows, options, what should be gone."""
+    match statement:
+        case Write():
+            return True
+        case SetOptions() | Drop():
+            return effect_of(statement, live) is not Effect.THERE
+        case _:
+            return False
+
+
+_BESIDE = frozenset(
+    {
+        Aspect.DIFFERENT_OPTION,
+        Aspect.UNEXPECTED_TABLE,
+        Aspect.UNEXPECTED_TYPE,
+        Aspect.UNEXPECTED_INDEX,
+        Aspect.UNEXPECTED_VIEW,
+    }
+)
+"""In what a keyspace may be otherwise than migrations have made it, and have been made by them all the same."""
+
+
+def _holds(live: Schema, made: Schema) -> bool:
+    return all(one.aspect in _BESIDE for one in differences(made, live))
 
 
 def _due(pending: Sequence[Migration], wish: Wish) -> tuple[list[Migration], str]:

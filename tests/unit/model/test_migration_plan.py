@@ -196,6 +196,34 @@ def test_what_an_older_mailmend_made_is_taken_over(
     assert plan.expected == after(there + "".join(one for one in (ONE, UNO, TWO) if one not in there))
 
 
+GROWN = folder(
+    {
+        "0001_pre_one.cql": f"{ONE} {UNO}",
+        "0002_pre_more.cql": "ALTER TABLE one ADD v text;",
+        "0003_post_less.cql": "DROP TABLE uno;",
+        "0004_pre_rows.cql": "INSERT INTO one (k, v) VALUES (1, 'x');",
+        "0005_pre_two.cql": TWO,
+    }
+)
+"""Migrations that change what earlier ones made, then write a row."""
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_a_keyspace_that_later_migrations_changed_is_taken_over_as_it_is(count: int) -> None:
+    """As far as it tells; rows are written once more, and what follows is looked at one by one."""
+    plan = decide("shop", GROWN, Past(), declared_by(GROWN[:count]), Wish(takes_over=True))
+    assert plan.baseline == GROWN[: min(count, 3)]
+    assert plan.expected == declared_by(GROWN)
+    assert [one.way for one in plan.statements][-1] is (Way.RECORD if count == 5 else Way.RUN)
+
+
+def test_options_that_were_not_set_are_set_when_a_keyspace_is_taken_over() -> None:
+    """That its columns are right does not tell that its options are."""
+    slow = folder({"0001_pre_one.cql": ONE, "0002_pre_slow.cql": "ALTER TABLE one WITH gc_grace_seconds = 5;"})
+    assert decide("shop", slow, Past(), declared_by(slow[:1]), Wish(takes_over=True)).due == slow[1:]
+    assert decide("shop", slow, Past(), declared_by(slow), Wish(takes_over=True)).baseline == slow
+
+
 def test_nothing_is_taken_over_once_there_is_a_history() -> None:
     """What stands there unasked then is somebody's: the server would refuse to create it again."""
     past = Past(applied(PAIR[:1]))
