@@ -7,7 +7,7 @@ from typing import Final
 from cql.statistics import Statistics
 from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic
 from model.advice import DAY, HOUR, Figure, Source, Traffic, span
-from model.traffic import Rates
+from model.traffic import RECENT_SECONDS, Rates
 
 MAILS_PER_SECOND: Final = 1.0
 PEAK_TIMES: Final = 5
@@ -78,8 +78,15 @@ def _measured(queue: QueueTraffic | None, messages: MessageTraffic) -> tuple[Rat
     if queue is not None and queue.rates is not None:
         return queue.rates, f"{queue.rates.looked_at:,} slices of queue {queue.queue!r}"
     if messages.rates is not None:
-        return messages.rates, f"births of {messages.rates.looked_at:,} messages; the newest 7 days"
+        return messages.rates, f"births of {messages.rates.looked_at:,} messages; {_stretch(messages.rates)}"
     return None
+
+
+def _stretch(rates: Rates) -> str:
+    """What the mean was taken over: a young keyspace has no week behind it."""
+    if rates.history_seconds < RECENT_SECONDS:
+        return f"all {span(max(HOUR, round(rates.history_seconds)))} that they span"
+    return f"the newest {span(RECENT_SECONDS)}"
 
 
 def _stay(given: GivenTraffic, queue: QueueTraffic | None) -> Figure:

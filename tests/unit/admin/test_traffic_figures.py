@@ -61,6 +61,15 @@ def test_without_a_queue_the_births_of_messages_count() -> None:
     assert "20,000 messages" in traffic.mails_per_second.how
 
 
+@pytest.mark.parametrize(
+    ("history", "told"), [(400 * DAY, "the newest 7 d"), (2 * DAY, "all 2 d that they span"), (5, "all 1 h")]
+)
+def test_a_young_keyspace_has_no_week_behind_it(history: float, told: str) -> None:
+    """What the mean was taken over is said."""
+    young = MessageTraffic(Rates(mean=2, peak=9, history_seconds=history, looked_at=100), None)
+    assert told in figures_of(messages=young).mails_per_second.how
+
+
 def test_where_nothing_can_be_measured_it_is_assumed_and_said_so() -> None:
     """With the option that mends it."""
     traffic = figures_of()
