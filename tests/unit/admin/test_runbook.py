@@ -43,7 +43,7 @@ def test_a_page_knows_its_title_sections_commands_and_placeholders() -> None:
 
 
 def test_the_first_pages_are_there() -> None:
-    """The questions of issue 3."""
+    """The questions that drift in messages raises."""
     assert {page.name for page in pages()} >= {
         "content-is-lost",
         "flags-differ",
