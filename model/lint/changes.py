@@ -1,6 +1,6 @@
 """Rules about writes: what deletes, updates, timestamps, whole collections and batches do to the tables they meet."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from model.ddl import Batch, Change, Write
@@ -16,18 +16,10 @@ _MARKERS: Final = ("?", ":")
 
 def deletes(subject: Subject) -> Iterator[Hit]:
     """T4: each DELETE; where none stands there, what is known of the table."""
-    seen = set()
-    for number, write, points, table in _to_windows(subject):
-        if write.change is Change.DELETE:
-            seen.add(table.name)
-            yield Hit(
-                table.spelling,
-                f"this deletes from {table.spelling}, which has time windows",
-                points=points,
-                statement=number,
-            )
-    for table in subject.time_windowed():
-        if table.name in subject.knowledge.deleted - seen:
+    met = _met(subject, lambda write: write.change is Change.DELETE)
+    yield from _told(met, "this deletes from {}, which has time windows")
+    for table in _not_met(subject, met):
+        if table.name in subject.knowledge.deleted:
             yield Hit(
                 table.spelling, f"rows of {table.spelling} are deleted one by one", points=(("option", "compaction"),)
             )
@@ -35,19 +27,10 @@ def deletes(subject: Subject) -> Iterator[Hit]:
 
 def updates(subject: Subject) -> Iterator[Hit]:
     """T5: each UPDATE; where none stands there, what is known of the table, or what its columns look like."""
-    seen = set()
-    for number, write, points, table in _to_windows(subject):
-        if write.change is Change.UPDATE:
-            seen.add(table.name)
-            yield Hit(
-                table.spelling,
-                f"this updates {table.spelling}, which has time windows",
-                points=points,
-                statement=number,
-            )
-    for table in subject.time_windowed():
-        if table.name not in seen:
-            yield from _changed_later(table, known=table.name in subject.knowledge.updated)
+    met = _met(subject, lambda write: write.change is Change.UPDATE)
+    yield from _told(met, "this updates {}, which has time windows")
+    for table in _not_met(subject, met):
+        yield from _changed_later(table, known=table.name in subject.knowledge.updated)
 
 
 def _changed_later(table: Table, *, known: bool) -> Iterator[Hit]:
@@ -65,27 +48,37 @@ def _changed_later(table: Table, *, known: bool) -> Iterator[Hit]:
 
 def timestamps(subject: Subject) -> Iterator[Hit]:
     """T6: each USING TIMESTAMP; where none stands there, what is known of the table."""
-    seen = set()
-    for number, write, points, table in _to_windows(subject):
-        if write.timestamp is not None:
-            seen.add(table.name)
-            yield Hit(
-                table.spelling,
-                f"this writes to {table.spelling} with a timestamp of its own",
-                points=(("option", "timestamp"), *points),
-                statement=number,
-            )
-    for table in subject.time_windowed():
-        if table.name in subject.knowledge.stamped - seen:
+    met = _met(subject, lambda write: write.timestamp is not None)
+    yield from _told(met, "this writes to {} with a timestamp of its own", ("option", "timestamp"))
+    for table in _not_met(subject, met):
+        if table.name in subject.knowledge.stamped:
             text = f"rows of {table.spelling} are written with timestamps of the writer's choice"
             yield Hit(table.spelling, text, points=(("option", "compaction"),))
 
 
-def _to_windows(subject: Subject) -> Iterator[tuple[int, Write, tuple[Wanted, ...], Table]]:
-    for number, write, points in subject.writes():
-        table = subject.table_of(write)
-        if table is not None and strategy_of(table) == TWCS:
-            yield number, write, points, table
+_Met = tuple[int, tuple[Wanted, ...], Table]
+"""A write that a rule is about, to a table with time windows: its statement's number, where it stands, the table."""
+
+
+def _met(subject: Subject, concerns: Callable[[Write], bool]) -> list[_Met]:
+    """The writes to time windows that a rule is about."""
+    tables = ((number, write, points, subject.table_of(write)) for number, write, points in subject.writes())
+    return [
+        (number, points, table)
+        for number, write, points, table in tables
+        if table is not None and strategy_of(table) == TWCS and concerns(write)
+    ]
+
+
+def _told(met: Sequence[_Met], text: str, *first: Wanted) -> Iterator[Hit]:
+    for number, points, table in met:
+        yield Hit(table.spelling, text.format(table.spelling), points=(*first, *points), statement=number)
+
+
+def _not_met(subject: Subject, met: Sequence[_Met]) -> Iterator[Table]:
+    """The tables with time windows of which no statement tells: there, only what is known beside can."""
+    told = {table.name for _, _, table in met}
+    return (table for table in subject.time_windowed() if table.name not in told)
 
 
 def rewritten_collections(subject: Subject) -> Iterator[Hit]:
