@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cql.generated import write_or_check
 from cql.language.options import literal
 from cql.language.stream import checked
 from cql.language.tables import column_mask
@@ -162,14 +163,8 @@ def _refuse_too_new(table: Table, compaction: Compaction, server: ServerVersion)
 
 def main(arguments: list[str]) -> int:
     """Write the file, or with --check say whether it is up to date."""
-    wanted = schema_file_text()
-    if arguments == ["--check"]:
-        current = SCHEMA_FILE.read_text(encoding="utf-8") if SCHEMA_FILE.exists() else ""
-        if current != wanted:
-            sys.stderr.write(f"{SCHEMA_FILE.name} is not what the catalog says: python -m cql.render writes it anew\n")
-        return int(current != wanted)
-    SCHEMA_FILE.write_text(wanted, encoding="utf-8")
-    return 0
+    otherwise = "is not what the catalog says: python -m cql.render writes it anew"
+    return write_or_check(arguments, SCHEMA_FILE, schema_file_text(), otherwise)
 
 
 if __name__ == "__main__":

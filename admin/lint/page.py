@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from cql.generated import write_or_check
 from model.catalog_ignores import CATALOG_IGNORES
 from model.lint.finding import Rule
 from model.lint.rules import RULES
@@ -74,14 +75,8 @@ def _ignored() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or with --check say whether it is up to date."""
-    wanted = page_text()
-    if arguments == ["--check"]:
-        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        if current != wanted:
-            sys.stderr.write(f"{PAGE.name} is not what the rules say: python -m admin.lint.page writes it anew\n")
-        return int(current != wanted)
-    PAGE.write_text(wanted, encoding="utf-8")
-    return 0
+    otherwise = "is not what the rules say: python -m admin.lint.page writes it anew"
+    return write_or_check(arguments, PAGE, page_text(), otherwise)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,23 @@
+"""Files that are generated and kept in the repository: written anew, or checked to be up to date."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def write_or_check(arguments: Sequence[str], file: Path, wanted: str, otherwise: str) -> int:
+    """Write the file; with `--check` as the only argument say whether it is up to date, and exit 1 where it is not.
+
+    Args:
+        arguments: the command's.
+        file: where the text is kept.
+        wanted: what it should hold.
+        otherwise: what is said behind the file's name when it holds something else.
+    """
+    if list(arguments) != ["--check"]:
+        file.write_text(wanted, encoding="utf-8")
+        return 0
+    current = file.read_text(encoding="utf-8") if file.exists() else ""
+    if current != wanted:
+        sys.stderr.write(f"{file.name} {otherwise}\n")
+    return int(current != wanted)
