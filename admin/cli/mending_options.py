@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from admin.cli.kinds import DELAY, SPARK_SETTING
+from admin.cli.options import with_options
 from model.operations import Level
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS
 
@@ -79,20 +80,14 @@ _WRITING: Final = (
 
 def scanning_options(command: C) -> C:
     """`--engine`, `--master`, `--spark-conf`, `--rows-per-second`, `--level` and `--torn`."""
-    return _with(command, _SCANNING)
+    return with_options(command, _SCANNING)
 
 
 def timing_options(command: C) -> C:
     """`--delay` and `--clock-skew`."""
-    return _with(command, _TIMING)
+    return with_options(command, _TIMING)
 
 
 def writing_options(command: C) -> C:
     """`--margin` and `--no-writers`."""
-    return _with(command, _WRITING)
-
-
-def _with(command: C, options: tuple[Callable[[C], C], ...]) -> C:
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options(command, _WRITING)

@@ -32,6 +32,7 @@ from model.errors import BadSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound=Callable[..., Any])
 
 _SETTINGS_FILE: Final = "mailmend.settings_file"
 
@@ -83,6 +84,13 @@ _CONNECTION: Final = (
 )
 
 
+def with_options(command: C, options: Sequence[Callable[[Any], Any]]) -> C:
+    """Give a command these options; its help lists them in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def connection_options(command: Callable[..., R]) -> Callable[..., R]:
     """Give a command the connection options; it receives them as one `connection: ConnectionSettings`."""
     return connection_options_where(lambda _: True)(command)
@@ -100,10 +108,7 @@ def connection_options_where(
             connection = connection_of(own, click.get_current_context(), asks=asks(options))
             return command(*args, connection=connection, **options)
 
-        decorated: Callable[..., R] = with_connection
-        for option in reversed((*_CONNECTION, config_option)):
-            decorated = option(decorated)
-        return decorated
+        return with_options(with_connection, (*_CONNECTION, config_option))
 
     return decorate
 

@@ -2,7 +2,6 @@
 
 from cql.introspect import live_schema
 from cql.language.text import ddl_cql
-from cql.migrating.migrator import Applier
 from cql.migrating.rollout import Means, lease_name
 from cql.migrating.scripts import Script
 from cql.render import parse_version
@@ -23,16 +22,7 @@ def run_optional(means: Means, keyspace: str, migration: OptionalMigration) -> t
     means.agreement.wait("before anything was changed")
     history = means.open_history()
     with means.leasing().held(lease_name(keyspace), f"schema apply --optional {migration.name}") as held:
-        applier = Applier(
-            means.server,
-            history,
-            held,
-            means.agreement,
-            means.clock,
-            Script(keyspace, server),
-            means.telling,
-            means.statement_seconds,
-        )
+        applier = means.applier(history, held, Script(keyspace, server))
         for statement in migration.due(live_schema(means.server, keyspace)):
             applier.send(ddl_cql(statement, keyspace, server), migration.name)
         return tuple(applier.done.statements)

@@ -13,7 +13,7 @@ from cql.introspect import SchemaServer, keyspace_exists, live_schema
 from cql.migrating.agreement import Agreement, NodeVersions
 from cql.migrating.history import History
 from cql.migrating.migrator import STATEMENT_SECONDS, Applier, Done, Telling
-from cql.migrating.ports import Clock, Leasing
+from cql.migrating.ports import Clock, Held, Leasing
 from cql.migrating.scripts import Script
 from cql.render import parse_version
 from cql.replication import Replication
@@ -93,6 +93,12 @@ class Means:
     open_history: Callable[[], History]
     leasing: Callable[[], Leasing]
     statement_seconds: float = STATEMENT_SECONDS
+
+    def applier(self, history: History, held: Held, script: Script) -> Applier:
+        """Who carries out what is due, for as long as the lease is held."""
+        return Applier(
+            self.server, history, held, self.agreement, self.clock, script, self.telling, self.statement_seconds
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +211,7 @@ def roll_out(means: Means, order: Order) -> Rolled:
     with means.leasing().held(lease_name(order.keyspace), "schema apply") as held:
         past = past_of(history)
         plan = plan_rollout(means.server, past, order)
-        applier = Applier(
-            means.server,
-            history,
-            held,
-            means.agreement,
-            means.clock,
-            script_of(means.server, order),
-            means.telling,
-            means.statement_seconds,
-        )
+        applier = means.applier(history, held, script_of(means.server, order))
         _carry_out(applier, plan, past)
     return Rolled(plan, applier.done, means.agreement.look())
 

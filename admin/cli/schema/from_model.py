@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
+from admin.cli.options import with_options
 from admin.cli.schema.planned import Sizes
 from admin.migrating import history_of
 from admin.wiring import Place
@@ -40,9 +41,7 @@ _ONLY_WITH_IT: Final = ("include_options", "include_drops", "newest")
 
 def model_options(command: C) -> C:
     """What `--from-model` proposes."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return with_options(command, _OPTIONS)
 
 
 def refuse_without_model(options: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from admin.cli.kinds import Duration, Named, duration_text
+from admin.cli.options import with_options
 from admin.migrating import Patience
 from cql.replication import COPIES_MAX, Replication, in_every_data_centre, parse_replication
 from model.catalog import CompactionChoice
@@ -91,16 +92,12 @@ def folder_option(command: C) -> C:
 
 def plan_options(command: C) -> C:
     """Which migrations, how far, and what creates the keyspace and the big tables."""
-    for option in reversed((_FOLDER, *_HOW_FAR, *_CREATION)):
-        command = option(command)
-    return command
+    return with_options(command, (_FOLDER, *_HOW_FAR, *_CREATION))
 
 
 def patience_options(command: C) -> C:
     """How long things may take."""
-    for option in reversed(_PATIENCE):
-        command = option(command)
-    return command
+    return with_options(command, _PATIENCE)
 
 
 def patience_of(options: Mapping[str, Any]) -> Patience:
