@@ -7,16 +7,10 @@ import pytest
 
 from repair.leases import Leases
 from tests.support.commands import CommandLine, command_line
-from tests.support.migrating import SHOP, written
-from tests.support.migration_cluster import MigrationCluster, migration_cluster
+from tests.support.migrating import SHOP
+from tests.support.migration_cluster import MigrationCluster
 
 NAMES = list(SHOP)
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
-    """In place of any that a command would connect to."""
-    return migration_cluster(monkeypatch)
 
 
 @pytest.fixture
@@ -24,12 +18,6 @@ def mailmend(tmp_path: Path) -> CommandLine:
     """A shell for the shop."""
     once = {f"MAILMEND_SCHEMA_{command}_REPLICATION_FACTOR": "1" for command in ("PLAN", "APPLY")}
     return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop", **once)
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> tuple[str, str]:
-    """The shop's migrations, as an option."""
-    return "--migrations", str(written(tmp_path / "shop"))
 
 
 def test_a_plan_can_be_piped_into_cqlsh(

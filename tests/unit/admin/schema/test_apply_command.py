@@ -7,33 +7,15 @@ import pytest
 
 from model.generations import AUGUST_2026
 from repair.leases import Leases
-from tests.support.commands import CommandLine, command_line
+from tests.support.commands import CommandLine
 from tests.support.migrating import SHOP, written
-from tests.support.migration_cluster import MigrationCluster, migration_cluster
+from tests.support.migration_cluster import MigrationCluster
 from tests.support.migration_twin import OLD_VERSION
 from tests.support.schema_twin import ONE_COPY
 from tests.support.schemas import served, without_tables
 
 ORDERS, LABELS, TOTALS, PLACES = SHOP
 NEW = ("--replication-factor", "1")
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
-    """An empty cluster."""
-    return migration_cluster(monkeypatch)
-
-
-@pytest.fixture
-def mailmend(tmp_path: Path) -> CommandLine:
-    """A shell for the shop."""
-    return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop")
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> tuple[str, ...]:
-    """The shop's migrations."""
-    return "--migrations", str(written(tmp_path / "shop"))
 
 
 def of_the_shop(cluster: MigrationCluster) -> list[str]:

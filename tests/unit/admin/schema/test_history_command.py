@@ -6,7 +6,7 @@ import pytest
 
 from model.errors import AccessDenied
 from repair.leases import TTL_SECONDS
-from tests.support.commands import CommandLine, command_line
+from tests.support.commands import CommandLine
 from tests.support.migrating import SHOP, folder, written
 from tests.support.migration_cluster import MigrationCluster, migration_cluster
 
@@ -20,12 +20,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
     monkeypatch.setattr("admin.migrating.owner_name", lambda: "carol@ops pid 7")
     monkeypatch.setattr("admin.migrating.version", lambda _: "1.2.3")
     return migration_cluster(monkeypatch)
-
-
-@pytest.fixture
-def mailmend(tmp_path: Path) -> CommandLine:
-    """A shell for the shop."""
-    return command_line(tmp_path, None, MAILMEND_HOST="10.0.0.1", MAILMEND_KEYSPACE="shop")
 
 
 @pytest.fixture

@@ -7,17 +7,11 @@ import pytest
 
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.migrating import HEAD, SHOP, written
-from tests.support.migration_cluster import MigrationCluster, migration_cluster
+from tests.support.migration_cluster import MigrationCluster
 
 ORDERS, LABELS, TOTALS, PLACES = SHOP
 TABLE = "CREATE TABLE a (k int PRIMARY KEY, v text)"
 NEW = ("--replication-factor", "1")
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> MigrationCluster:
-    """An empty cluster."""
-    return migration_cluster(monkeypatch)
 
 
 @pytest.fixture
