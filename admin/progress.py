@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from repair.clock import MICROS
+from model.instants import MICROS
 from repair.findings import Progress as ProgressPort
 from repair.ports import Clock
 

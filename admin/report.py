@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from admin.output import MEANINGS, exit_meaning
 from admin.samples import SAMPLES_MAX, Samples
 from model.errors import WrongUse
-from repair.clock import MICROS
+from model.instants import MICROS
 from repair.decide import Verdict
 from repair.findings import Summary
 

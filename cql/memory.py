@@ -15,6 +15,7 @@ from typing import Any, assert_never
 from cql.cells import NEVER, Partition, StoredRow, in_clustering_order
 from cql.statements import Operation
 from model.errors import MailmendError
+from model.instants import MICROS
 from model.operations import (
     Applied,
     Change,
@@ -34,8 +35,6 @@ from model.table import Key, Row, Table
 
 Surround = Callable[[Operation, Callable[[], Any]], Any]
 """Wrapped around every operation: gets it and what carries it out; may fail before, after, or instead."""
-
-_MICROS = 1_000_000
 
 
 def token_of(partition_key: Key) -> int:
@@ -202,7 +201,7 @@ class MemoryTables:
         return self._seconds() + seconds if seconds else None
 
     def _seconds(self) -> int:
-        return self._micros() // _MICROS
+        return self._micros() // MICROS
 
 
 def _equal(one: Any, other: Any) -> bool:

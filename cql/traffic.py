@@ -14,6 +14,7 @@ from typing import Any, Final
 from cql.introspect import SchemaServer
 from model.advice import QueueSettings
 from model.errors import AccessDenied
+from model.instants import MICROS
 from model.schema import Schema
 from model.table import Row, identifier
 from model.traffic import (
@@ -40,8 +41,6 @@ IDS_MAX: Final = 20_000
 MAILBOXES_MAX: Final = 10_000
 SLICE_SECONDS_DEFAULT: Final = 3_600
 """James's own, where neither a configuration nor two slices say otherwise."""
-
-_MICROS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ def queue_traffic(reading: Reading, keyspace: str, live: Schema, now_micros: int
     """
     if live.table(ENQUEUED) is None:
         return None
-    name, now = identifier(keyspace, "keyspace name"), now_micros // _MICROS
+    name, now = identifier(keyspace, "keyspace name"), now_micros // MICROS
     counts = _mails_by_partition(reading, name)
     mails = Counter[tuple[str, int]]()
     for (of_queue, start, _), count in counts.items():

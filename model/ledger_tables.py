@@ -7,12 +7,13 @@ up; a lease is one conditional row that lives as long as its heartbeat; the hist
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from hashlib import blake2b
 from uuid import UUID
 
 from model.history_tables import HISTORY_TABLES
 from model.ids import RunId, micros_of
+from model.instants import instant_of
 from model.table import Column, Compaction, Kind, Table
 
 _P, _C = Kind.PARTITION, Kind.CLUSTERING
@@ -102,12 +103,12 @@ LEDGER_TABLES = (REPAIR_RUN, REPAIR_FINDING, REPAIR_LAG, REPAIR_LEASE, *HISTORY_
 
 def day_of(run: RunId | UUID) -> str:
     """The UTC day in a version-1 UUID, as the tables spell it: 2026-08-30."""
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros_of(run))).date().isoformat()
+    return instant_of(micros_of(run)).date().isoformat()
 
 
 def days_back(now_micros: int, keep: timedelta = KEEP) -> tuple[str, ...]:
     """The days that may still hold something, newest first; tomorrow too, for a writer whose clock runs ahead."""
-    today = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now_micros)).date()
+    today = instant_of(now_micros).date()
     return tuple((today - timedelta(days=back)).isoformat() for back in range(-1, keep.days + 2))
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from model.advice import DAY, HOUR
 from model.ids import micros_of
+from model.instants import MICROS
 
 RECENT_SECONDS: Final = 7 * DAY
 """The stretch before the newest message whose mean counts as the present traffic: all days of a week.
@@ -21,7 +22,6 @@ Of a keyspace that is younger, the hours since its first message.
 """
 
 _EARLIEST_MICROS: Final = 788_918_400_000_000  # 1995: an id that says earlier was not made by a mail server
-_MICROS: Final = 1_000_000
 _VERSION_WITH_TIME: Final = 1
 
 
@@ -44,7 +44,7 @@ class Rates:
 def births_of(ids: Iterable[UUID], now_micros: int) -> list[int]:
     """When the messages of those ids were born, in microseconds; ids without a believable time are left out."""
     born = (micros_of(one) for one in ids if one.version == _VERSION_WITH_TIME)
-    return [at for at in born if _EARLIEST_MICROS <= at <= now_micros + DAY * _MICROS]
+    return [at for at in born if _EARLIEST_MICROS <= at <= now_micros + DAY * MICROS]
 
 
 def rates_of_births(births: Sequence[int], total: float) -> Rates | None:
@@ -52,14 +52,14 @@ def rates_of_births(births: Sequence[int], total: float) -> Rates | None:
     if not births:
         return None
     newest, oldest = max(births), min(births)
-    recent = [at for at in births if newest - at < RECENT_SECONDS * _MICROS]
-    hours = Counter((newest - at) // (HOUR * _MICROS) for at in recent)
-    lived = ((newest - oldest) // (HOUR * _MICROS) + 1) * HOUR
+    recent = [at for at in births if newest - at < RECENT_SECONDS * MICROS]
+    hours = Counter((newest - at) // (HOUR * MICROS) for at in recent)
+    lived = ((newest - oldest) // (HOUR * MICROS) + 1) * HOUR
     share = total / len(births)
     return Rates(
         mean=share * len(recent) / min(RECENT_SECONDS, lived),
         peak=share * max(hours.values()) / HOUR,
-        history_seconds=(newest - oldest) / _MICROS,
+        history_seconds=(newest - oldest) / MICROS,
         looked_at=len(births),
     )
 

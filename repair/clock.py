@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from model.errors import ClocksDiffer, UnsafeRequest
+from model.instants import MICROS
 from repair.ports import Clock, NodeClocks
-
-MICROS = 1_000_000
-"""Microseconds in a second."""
 
 MARGIN_SECONDS = 30.0
 """What T lies before the scan, unless `--margin` says otherwise."""

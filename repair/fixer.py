@@ -10,9 +10,9 @@ from dataclasses import replace
 from itertools import islice
 
 from model.errors import CannotReach, MailmendError
+from model.instants import MICROS
 from model.projections import Family
 from repair.breaker import Breaker
-from repair.clock import MICROS
 from repair.decide import Verdict
 from repair.findings import Errand, Outcome, Suspect
 from repair.fixes import Fix, Sight, rule

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from model.ids import micros_of
+from model.instants import MICROS
 from model.operations import Change, Conditional, Put, PutIfAbsent, Remove, RemoveIf, Seen, Write
 from model.projections import Content, Counts, Family, Filter, Mirror, Projection, Union
 from model.table import Key, Row, Table, rows_agree
@@ -17,7 +18,7 @@ from repair.decide import MENDABLE, Verdict
 from repair.findings import Errand, Outcome, Suspect
 from repair.recheck import Look, Moment, judge, verdict_of
 
-DAY_MICROS = 24 * 3600 * 1_000_000
+DAY_MICROS = 24 * 3600 * MICROS
 """How old a truth row must be before it is quarantined, and content before it is collected."""
 
 BY_POLICY = frozenset({Verdict.LOST_CONTENT, Verdict.LEAK})

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from model.instants import MICROS
 from model.table import Key
-from repair.clock import MICROS
 from repair.decide import Verdict
 from repair.findings import Detection, Errand, Outcome, Progress, Summary, Survey, Suspect, counts_of, merged, told
 from repair.fixer import Fixer

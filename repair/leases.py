@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, MailmendError
+from model.instants import instant_of
 from model.ledger_tables import REPAIR_LEASE
 from model.operations import Applied, ChangeIf, Level, PutIfAbsent, Read, RemoveIf
 from model.table import Row
@@ -68,7 +69,7 @@ class Held:
         """
         if self.lost is not None:
             raise LeaseLost(f"the lease {self.lease.name!r} was lost: {self.lost.what}", mend=_MEND_LOST) from self.lost
-        left = self.lease.expires_at - _instant(self.clock.micros()) - _SLACK
+        left = self.lease.expires_at - instant_of(self.clock.micros()) - _SLACK
         if left < timedelta(seconds=seconds):
             raise LeaseLost(
                 f"the lease {self.lease.name!r} has {left.total_seconds():.1f} s left, {seconds:g} s are needed",
@@ -101,7 +102,7 @@ class Leases:
             LeaseHeld: another holds it; the message says who, since when and until when.
         """
         now = self.clock.micros()
-        lease = Lease(name, self.clock.new_uuid(), self.owner, purpose, _instant(now), self._expiry(now))
+        lease = Lease(name, self.clock.new_uuid(), self.owner, purpose, instant_of(now), self._expiry(now))
         answer = self._taken(PutIfAbsent(REPAIR_LEASE, _row_of(lease), ttl_seconds=self.ttl_seconds), lease)
         if not answer.applied:
             raise _held(name, answer.current)
@@ -187,7 +188,7 @@ class Leases:
             return Applied(ours, None if standing is None else _row_of(standing))
 
     def _expiry(self, now: int) -> datetime:
-        return _instant(now) + timedelta(seconds=self.ttl_seconds)
+        return instant_of(now) + timedelta(seconds=self.ttl_seconds)
 
 
 def beat_once(leases: Leases, held: Held) -> bool:
@@ -197,7 +198,7 @@ def beat_once(leases: Leases, held: Held) -> bool:
     except LeaseLost as lost:
         held.lost = lost
     except MailmendError as error:
-        if held.lease.expires_at <= _instant(leases.clock.micros()):
+        if held.lease.expires_at <= instant_of(leases.clock.micros()):
             held.lost = error
     return held.lost is None
 
@@ -231,8 +232,3 @@ def _row_of(lease: Lease) -> dict[str, object]:
 
 def _lease_of(row: Row) -> Lease:
     return Lease(row["name"], row["claim"], row["owner"], row["purpose"], row["acquiredat"], row["expiresat"])
-
-
-def _instant(micros: int) -> datetime:
-    """The instant in whole milliseconds, as a timestamp column keeps it."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=micros // 1000)

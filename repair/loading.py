@@ -11,8 +11,8 @@ from uuid import UUID
 
 from model.errors import UnsafeRequest
 from model.ids import MailboxId
+from model.instants import MICROS
 from model.messages import Mail
-from repair.clock import MICROS
 from repair.findings import Progress
 from repair.load_journal import Folder, LoadJournal, message_id_of
 from repair.mail_files import OCTETS_MAX, FolderKind, Found, Refused, mail_in

@@ -11,9 +11,9 @@ from uuid import UUID
 from model.catalog import MAILBOX, MAILBOX_PATH
 from model.errors import DoubtfulWrite, MailmendError
 from model.ids import MailboxId
+from model.instants import MICROS
 from model.operations import Level, Put, PutIfAbsent, Read, Seen
 from model.table import Row
-from repair.clock import MICROS
 from repair.ports import Clock, Tables
 from repair.retries import Retries
 

@@ -6,7 +6,7 @@ pure; `Pace` holds the number and does the waiting.
 
 from dataclasses import dataclass, field
 
-from repair.clock import MICROS
+from model.instants import MICROS
 from repair.ports import Clock
 
 BURST_SECONDS = 0.25

@@ -9,8 +9,9 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from model.errors import CannotReach, MailmendError, came_of_interruption
+from model.instants import MICROS
 from model.projections import Counts
-from repair.clock import MICROS, read_clocks, take_as_of
+from repair.clock import read_clocks, take_as_of
 from repair.decide import Verdict
 from repair.findings import Detection, Errand, Outcome, Summary
 from repair.leases import Held

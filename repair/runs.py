@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from itertools import chain
 from typing import Any
@@ -23,6 +23,7 @@ from uuid import UUID
 
 from model.errors import MailmendError, UnknownRun
 from model.ids import RunId
+from model.instants import instant_of
 from model.ledger_tables import FINDING_BUCKETS, KEEP, REPAIR_FINDING, REPAIR_RUN, bucket_of, day_of, days_back
 from model.operations import Put, Read, Seen
 from model.table import Key, Row
@@ -99,7 +100,7 @@ class Ledger:
             command=command,
             state=RunState.RUNNING,
             as_of=as_of,
-            started_at=_instant(self.clock.micros()),
+            started_at=instant_of(self.clock.micros()),
             owner=owner,
             options=without_secrets(options),
             undoes=undoes,
@@ -109,7 +110,7 @@ class Ledger:
 
     def finish(self, run: Run, summary: Mapping[str, Any], state: RunState = RunState.DONE) -> Run:
         """Close a run with its sums."""
-        closed = replace(run, state=state, ended_at=_instant(self.clock.micros()), summary=summary)
+        closed = replace(run, state=state, ended_at=instant_of(self.clock.micros()), summary=summary)
         self._keep_run(closed)
         return closed
 
@@ -239,8 +240,3 @@ def _run_of(row: Row) -> Run:
         summary=json.loads(row["summary"]),
         undoes=row.get("undoes"),
     )
-
-
-def _instant(micros: int) -> datetime:
-    """The instant in whole milliseconds, as a timestamp column keeps it."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=micros // 1000)

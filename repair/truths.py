@@ -12,10 +12,11 @@ from enum import Enum
 from typing import Protocol
 
 from model.errors import CannotReach, DoubtfulWrite
+from model.instants import MICROS
 from model.messages import Place
 from model.operations import Change, Conditional, Level, Put, Read, Remove, Seen
 from model.table import Row, Table
-from repair.clock import MICROS, SKEW_SECONDS
+from repair.clock import SKEW_SECONDS
 from repair.ports import Clock, Tables
 from repair.retries import FOREVER, Retries
 from repair.truth_rows import change_between, guarded_change, guarded_removal, insert_of, stamp_after, stamp_between

@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 from model.errors import CannotReach, ExitCode, MailmendError, WrongUse
 from model.ids import RunId
+from model.instants import MICROS
 from model.projections import Counts, Family
 from repair.breaker import Breaker
-from repair.clock import MICROS, SKEW_SECONDS
+from repair.clock import SKEW_SECONDS
 from repair.decide import MENDABLE, Verdict
 from repair.findings import Errand, Outcome, Progress, Summary
 from repair.fixer import BATCH_SUSPECTS

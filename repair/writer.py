@@ -15,11 +15,12 @@ from model.catalog import MESSAGE_COUNTER, MESSAGES, MODSEQ
 from model.errors import CannotReach, Contended, MailmendError, Unjournalled, UnknownMessage
 from model.flags import FlagsChange
 from model.ids import MailboxId, MessageId, ModSeq, Uid
+from model.instants import MICROS
 from model.messages import Mail, Place, Stored
 from model.operations import Level, Put, Read, Seen
 from model.projections import Content, Family
 from model.table import Row
-from repair.clock import MICROS, SKEW_SECONDS, STAMP_AGE_SECONDS
+from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
 from repair.ports import Blobs, Clock, Tables
 from repair.projecting import Lags, Projector, Trail
 from repair.retries import JAMES, Retries, RetryPolicy

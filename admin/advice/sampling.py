@@ -12,6 +12,7 @@ from uuid import UUID
 from model.catalog import MESSAGE_ID
 from model.errors import MailmendError
 from model.ids import micros_of
+from model.instants import MICROS
 from model.operations import Level, Read, Scan, Seen
 from model.schema import Schema
 from model.table import Table
@@ -22,12 +23,11 @@ SCANNED_PER_ROW: Final = 20
 """How many keys are looked at for each row wanted, before the search for mailboxes that fit is given up."""
 
 MAILBOXES_AT_ONCE: Final = 8
-_MICROS: Final = 1_000_000
 _1995: Final = 788_918_400_000_000
 _RESTORED: Final = 10
 """Births spread over ten times as long as the writes: then those wrote a copy, not the mail as it came."""
 
-_SETTLED: Final = 1 * _MICROS
+_SETTLED: Final = 1 * MICROS
 """A cell written later than that after the row's first was written by a change, not by the addition itself."""
 
 NAMES: Final = MESSAGE_ID.names
@@ -79,7 +79,7 @@ class Sample:
     def history_seconds(self) -> float:
         """From the first write to the last."""
         times = [at for one in self.messages for at in (one.added_at, one.changed_at) if at is not None]
-        return (max(times) - min(times)) / _MICROS if times else 0.0
+        return (max(times) - min(times)) / MICROS if times else 0.0
 
 
 def draw_sample(mail: Tables, live: Schema, rows: int, progress: Progress) -> Sample:
@@ -133,7 +133,7 @@ def with_history(sample: Sample) -> Sample:
     born = [(message, micros_of(message.cells[_MESSAGE])) for message in sample.messages]
     believable = [(one, at) for one, at in born if one.cells[_MESSAGE].version == 1 and _1995 <= at <= one.added_at]
     births = [at for _, at in believable]
-    if not births or (max(births) - min(births)) / _MICROS < _RESTORED * max(1.0, sample.history_seconds):
+    if not births or (max(births) - min(births)) / MICROS < _RESTORED * max(1.0, sample.history_seconds):
         return sample
     reborn = [replace(message, added_at=at, changed_at=None) for message, at in believable]
     return replace(sample, messages=reborn, by_birth=True)

@@ -17,8 +17,8 @@ from cql.replication import Replication
 from cql.statements import render
 from model.catalog import CompactionChoice
 from model.compaction_advice import ReadCost, TrialResult
+from model.instants import MICROS
 from model.operations import Read
-from repair.clock import MICROS
 from repair.findings import Progress
 from repair.ports import Clock
 

@@ -5,7 +5,6 @@ the baseline is written last and taken away first, so a keyspace counts as adopt
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 
 from cql.introspect import SchemaServer, live_schema
 from cql.migrating.baselines import Baselines
@@ -14,6 +13,7 @@ from cql.migrating.ports import Leasing
 from cql.migrating.rollout import lease_name
 from model.errors import UnsafeRequest
 from model.history_tables import SCHEMA_MIGRATION
+from model.instants import instant_of
 from model.migrating.adoption import Adoption, Standing, decide_adoption
 from model.migrating.baselines import Baseline, digests
 from model.migrating.history import State
@@ -77,7 +77,7 @@ def adopt(server: SchemaServer, history: History, leasing: Leasing, migrations: 
             generation,
             digests(live_schema(server, keyspace)),
             tuple(str(one.file) for one in migrations),
-            _instant(history.clock.micros()),
+            instant_of(history.clock.micros()),
             history.owner,
             history.version,
         )
@@ -107,8 +107,3 @@ def forget(history: History, leasing: Leasing) -> Baseline | None:
         for one in () if applied else (one for one in entries if one.note.startswith(_ADOPTED)):
             history.rows.attempt(RemoveIf(SCHEMA_MIGRATION, (keyspace, one.number), {"claim": one.claim}))
         return baseline
-
-
-def _instant(micros: int) -> datetime:
-    """The instant in whole milliseconds, as a timestamp column keeps it."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=micros // 1000)

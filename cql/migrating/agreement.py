@@ -12,12 +12,11 @@ from uuid import UUID
 
 from cql.migrating.ports import Clock, Nodes
 from model.errors import SchemaDisagreement
+from model.instants import MICROS
 
 POLL_SECONDS = 0.2
 WAIT_SECONDS = 30.0
 """How long the nodes may take to agree."""
-
-_MICROS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class Agreement:
         Raises:
             SchemaDisagreement: they do not agree in time; the message names the nodes and their versions.
         """
-        end = self.clock.micros() + round(self.seconds * _MICROS)
+        end = self.clock.micros() + round(self.seconds * MICROS)
         seen = self.look()
         while not self._enough(seen):
             if self.clock.micros() >= end:

@@ -6,7 +6,7 @@ applier that was believed dead and comes back cannot write over its successor: i
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from cql.migrating.ports import Clock, Rows
 from model.errors import DoubtfulWrite, LeaseLost
 from model.history_tables import SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK
 from model.ids import micros_of
+from model.instants import instant_of
 from model.migrating.history import Entry, State, StatementEntry, Step, Unlock
 from model.migrating.migrations import FileName, Migration, Phase, checksum_of
 from model.operations import Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read
@@ -50,10 +51,7 @@ class History:
     def unlocks(self) -> tuple[Unlock, ...]:
         """The leases that were ended by force, newest first."""
         seen = self.rows.read(Read(SCHEMA_UNLOCK, (self.keyspace,)))
-        return tuple(
-            Unlock(_instant(micros_of(one.row["at"])), *(one.row[name] for name in ("holder", "unlockedby", "reason")))
-            for one in seen
-        )
+        return tuple(_unlock(one.row) for one in seen)
 
     def begin(self, migration: Migration, claim: UUID, standing: Entry | None) -> Entry:
         """Write down that the migration is running, and that we run it.
@@ -160,7 +158,7 @@ class History:
         at = self.clock.new_uuid()
         row = {"keyspacename": self.keyspace, "at": at, "holder": holder, "unlockedby": self.owner, "reason": reason}
         self.rows.write(Put(SCHEMA_UNLOCK, row))
-        return Unlock(_instant(micros_of(at)), holder, self.owner, reason)
+        return Unlock(instant_of(micros_of(at)), holder, self.owner, reason)
 
     def _settle(self, entry: StatementEntry, state: Step, error: str) -> StatementEntry:
         settled = replace(entry, state=state, ended_at=self._now(), error=error)
@@ -219,7 +217,11 @@ class History:
         }
 
     def _now(self) -> datetime:
-        return _instant(self.clock.micros())
+        return instant_of(self.clock.micros())
+
+
+def _unlock(row: Row) -> Unlock:
+    return Unlock(instant_of(micros_of(row["at"])), row["holder"], row["unlockedby"], row["reason"])
 
 
 def _entry(row: Row) -> Entry:
@@ -251,8 +253,3 @@ def _statement(row: Row) -> StatementEntry:
         row["endedat"],
         row["error"] or "",
     )
-
-
-def _instant(micros: int) -> datetime:
-    """The instant in whole milliseconds, as a timestamp column keeps it."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=micros // 1000)

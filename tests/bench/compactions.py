@@ -20,8 +20,9 @@ from cql.session import CassandraCluster, Keyspace
 from model.advice import MIB
 from model.catalog import CompactionChoice
 from model.compaction_advice import choose
+from model.instants import MICROS
 from model.operations import Write
-from repair.clock import MICROS, SystemClock
+from repair.clock import SystemClock
 from tests.support.histories import histories
 from tests.support.keyspaces import MAIL, created
 

@@ -24,11 +24,12 @@ from model.catalog import IMAP_UID, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MES
 from model.errors import MailmendError
 from model.flags import Flags, FlagsChange, FlagsMode, flags_of, parse_flags
 from model.ids import MailboxId, MessageId
+from model.instants import MICROS
 from model.messages import Mail, Place
 from model.operations import Count, Put, Scan, Write
 from model.table import Key, Row, Table
 from repair.blobs import MemoryBlobs
-from repair.clock import MICROS, SystemClock, Timing
+from repair.clock import SystemClock, Timing
 from repair.counters import CounterMender
 from repair.decide import MENDABLE, Verdict
 from repair.findings import Outcome, Summary, Suspect

@@ -34,11 +34,12 @@ from model.catalog import IMAP_UID, MESSAGES
 from model.errors import MailmendError, UnknownMessage
 from model.flags import FlagsMode
 from model.ids import MailboxId
+from model.instants import MICROS
 from model.messages import Place, Stored
 from model.operations import Conditional, RemoveIf, Scan
 from model.table import Row
 from repair.blobs import MemoryBlobs
-from repair.clock import MICROS, SystemClock, Timing
+from repair.clock import SystemClock, Timing
 from repair.decide import Verdict
 from repair.findings import Summary, Suspect
 from repair.lag_mending import mend_lags

@@ -10,10 +10,10 @@ from cql.introspect import live_schema
 from cql.session import CassandraCluster, connect
 from model.binding import bind
 from model.catalog import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.instants import MICROS
 from model.operations import Change
 from model.projections import Family
 from model.table import Row
-from repair.clock import MICROS
 from repair.decide import Verdict
 from repair.findings import Outcome, Suspect
 from repair.undo import UndoMeans, UndoOrder, undo

@@ -16,10 +16,10 @@ from uuid import UUID
 from cql.memory import MemoryTables
 from cql.statements import Operation
 from model.catalog import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID
+from model.instants import MICROS
 from model.operations import ChangeIf, PutIfAbsent, Read, RemoveIf, Scan, Write
 from model.projections import Condition, Family, Filter, Mirror
 from model.table import Table
-from repair.clock import MICROS
 from repair.decide import Verdict
 from repair.findings import Outcome
 from repair.runs import Ledger

@@ -14,10 +14,10 @@ from cql.statements import Operation
 from model.catalog import FIRST_UNSEEN
 from model.errors import MailmendError
 from model.ids import RunId
+from model.instants import MICROS
 from model.messages import Place
 from model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, Remove, RemoveIf, Write
 from model.table import Row, Table
-from repair.clock import MICROS
 from repair.decide import MENDABLE, Verdict
 from repair.findings import Errand, Outcome, Suspect
 from repair.fixer import Fixer

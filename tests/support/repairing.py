@@ -11,10 +11,10 @@ from cql.statements import Operation
 from model.catalog import APPLICABLE_FLAG, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import TimedOut
 from model.ids import RunId
+from model.instants import MICROS
 from model.operations import Change, Put, Read, Remove, Scan, Seen
 from model.projections import Family
 from model.table import Key, Row, Table
-from repair.clock import MICROS
 from repair.decide import MENDABLE, Verdict
 from repair.findings import Errand, Outcome, Suspect
 from repair.fixer import Fixer

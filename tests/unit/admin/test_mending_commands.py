@@ -11,8 +11,8 @@ import pytest
 from cql.statements import Operation
 from model.catalog import IMAP_UID, MAILBOX, MAILBOX_COUNTERS, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from model.errors import ExitCode, TimedOut
+from model.instants import MICROS
 from model.operations import Change, Count, Put, Read, Remove, Scan
-from repair.clock import MICROS
 from tests.support.clock import START
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from model.errors import ClocksDiffer, UnsafeRequest
 from model.ids import micros_of
-from repair.clock import MICROS, ClockReading, SystemClock, Timing, as_of, take_as_of
+from model.instants import MICROS
+from repair.clock import ClockReading, SystemClock, Timing, as_of, take_as_of
 from tests.support.clock import START, VirtualClock, uuid_at
 
 seconds = st.floats(0, 1000, allow_nan=False)

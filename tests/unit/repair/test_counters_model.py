@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from cql.memory import MemoryTables
 from cql.statements import Operation
 from model.catalog import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.instants import MICROS
 from model.operations import Count, Put, Read, Remove
-from repair.clock import MICROS, Timing
+from repair.clock import Timing
 from repair.counters import CounterMender
 from repair.decide import Verdict
 from repair.findings import Suspect

@@ -18,8 +18,8 @@ from model.catalog import (
     MESSAGES,
     PATHS,
 )
+from model.instants import MICROS
 from model.operations import Change, Put, Read
-from repair.clock import MICROS
 from repair.decide import Verdict
 from repair.findings import Suspect
 from repair.fixer import BATCH_SUSPECTS, Fixer

@@ -12,8 +12,8 @@ from model.catalog import (
     MESSAGE_ID,
     MESSAGE_V3,
 )
+from model.instants import MICROS
 from model.operations import RemoveIf
-from repair.clock import MICROS
 from repair.decide import Verdict
 from repair.findings import Suspect
 from tests.support.clock import START

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from cql.memory import MemoryTables
 from model.catalog import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.errors import CannotReach, DoubtfulWrite, TimedOut, Unjournalled
+from model.instants import MICROS
 from model.ledger_tables import REPAIR_LAG
 from model.operations import Count, Put, Read, Remove, Scan
 from repair.blobs import MemoryBlobs
-from repair.clock import MICROS, Timing
+from repair.clock import Timing
 from repair.decide import Verdict
 from repair.findings import Outcome, Suspect, merged
 from repair.images import suspect_from

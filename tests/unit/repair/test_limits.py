@@ -9,7 +9,7 @@ import pytest
 from model.catalog import FAMILIES, MESSAGES, PATHS
 from model.errors import ExitCode, FixLimit
 from model.ids import RunId
-from repair.clock import MICROS
+from model.instants import MICROS
 from repair.decide import Verdict
 from repair.findings import Detection, Errand, Outcome, Progress, Suspect, counts_of
 from repair.limits import due_beyond, stop_at_limit

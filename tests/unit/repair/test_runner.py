@@ -9,9 +9,10 @@ import pytest
 from cql.memory import MemoryTables
 from model.catalog import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import ClocksDiffer, ExitCode, FixLimit, LeaseHeld, UnsafeRequest
+from model.instants import MICROS
 from model.operations import Count, Put
 from model.table import Row
-from repair.clock import MICROS, Timing
+from repair.clock import Timing
 from repair.counters import CounterMender
 from repair.decide import Verdict
 from repair.findings import Outcome

@@ -14,9 +14,9 @@ from cql.memory import MemoryTables
 from cql.statements import Operation
 from model.errors import NotEnoughReplicas, UnknownRun
 from model.ids import RunId
+from model.instants import MICROS
 from model.ledger_tables import REPAIR_FINDING
 from model.operations import Put, Seen
-from repair.clock import MICROS
 from repair.decide import Verdict
 from repair.findings import Outcome, Suspect
 from repair.runs import Ledger, RunState, without_secrets

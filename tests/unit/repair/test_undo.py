@@ -7,8 +7,8 @@ import pytest
 from model.catalog import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import ExitCode, UnknownRun, WrongUse
 from model.ids import RunId
+from model.instants import MICROS
 from model.table import Key, Row, Table
-from repair.clock import MICROS
 from repair.decide import Verdict
 from repair.findings import Outcome, Summary, Suspect
 from repair.undo import UndoMeans, UndoOrder, undo

@@ -24,9 +24,9 @@ from model.catalog import (
 from model.errors import AccessDenied, CannotReach, Contended, DoubtfulWrite, MailmendError, TimedOut, UnknownMessage
 from model.flags import FlagsChange, FlagsMode, parse_flags
 from model.ids import MessageId, ModSeq, Uid
+from model.instants import MICROS
 from model.messages import Attachment, Place, Stored
 from model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen
-from repair.clock import MICROS
 from repair.truths import StampSource
 from repair.writer import WriterSettings
 from tests.support.clock import START
