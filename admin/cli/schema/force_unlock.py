@@ -5,7 +5,7 @@ import click
 from admin.asking import someone_is_there
 from admin.cli.options import connection_options
 from admin.migrating import standing_lease, unlock
-from admin.output import stdout_console, write_json
+from admin.output import stderr_console, stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
 from model.errors import UnsafeRequest
@@ -44,6 +44,8 @@ def force_unlock(connection: ConnectionSettings, *, reason: str, yes: bool, as_j
         write_json({"keyspace": connection.keyspace, "ended": ended.holder if ended else None, "exit": 0})
     elif ended:
         stdout_console().print(f"Ended the lease of {ended.holder}.", soft_wrap=True, markup=False)
+        where = f"mailmend schema plan --keyspace {connection.keyspace}"
+        stderr_console().print(f"Next: {where} says where it stopped; schema apply goes on from there.", soft_wrap=True)
     else:
         stdout_console().print("Nobody holds the lease.")
 

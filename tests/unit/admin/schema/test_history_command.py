@@ -206,7 +206,9 @@ def test_a_person_is_told_whose_lease_was_ended(
     mailmend("schema", "apply", *shop, "--to", "1")
     cluster.held_by("dave@db pid 9")
     unlock = ("schema", "force-unlock", "--reason", "gone", "--yes")
-    assert mailmend(*unlock).out == "Ended the lease of dave@db pid 9, since 2026-08-29 10:40:00 UTC.\n"
+    ended = mailmend(*unlock)
+    assert ended.out == "Ended the lease of dave@db pid 9, since 2026-08-29 10:40:00 UTC.\n"
+    assert ended.err.startswith("Next: mailmend schema plan --keyspace shop ")
     cluster.forget()
     assert mailmend(*unlock).out == "Nobody holds the lease.\n"
     assert mailmend(*unlock, "--json").json == {"keyspace": "shop", "ended": None, "exit": 0}
