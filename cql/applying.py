@@ -1,4 +1,4 @@
-"""Creating and verifying schemas on a live cluster: planned as statements first, then carried out, then read back.
+"""What is missing on a live cluster, planned as statements; and our own keyspace, the ledger, created.
 
 A keyspace that James made is respected: nothing is created there unless it is asked for, and nothing is ever altered
 (DESIGN section 4 "Schema"). What would be created is told all the same.
@@ -38,15 +38,6 @@ class ApplyPlan:
     withheld: tuple[Step, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What was created, what was withheld, and what the keyspace was taken for when it was read back."""
-
-    created: tuple[str, ...]
-    withheld: tuple[str, ...]
-    recognition: Recognition
-
-
 def plan_apply(
     server: SchemaServer,
     keyspace: str,
@@ -55,7 +46,7 @@ def plan_apply(
     *,
     complete: bool = False,
 ) -> ApplyPlan:
-    """What `apply_schema` would do; reads only.
+    """What creates the mail tables that are missing; reads only.
 
     Args:
         server: the cluster.
@@ -74,35 +65,6 @@ def plan_apply(
     wanted = Schema(SCHEMA.types, compacted(SCHEMA.tables, compaction))
     create = () if keyspace_exists(server, keyspace) else (keyspace_step(keyspace, replication),)
     return ApplyPlan((*create, *creations(keyspace, wanted, live, version)))
-
-
-def apply_schema(
-    server: SchemaServer,
-    keyspace: str,
-    replication: Replication = ONE_COPY,
-    compaction: CompactionChoice = CompactionChoice.TWCS,
-    *,
-    complete: bool = False,
-) -> Applied:
-    """Create whatever is missing, and read the result back. Applying again creates nothing.
-
-    Raises:
-        WrongUse: the server is too old for the compaction.
-    """
-    plan = plan_apply(server, keyspace, replication, compaction, complete=complete)
-    created = _carry_out(server, plan.steps)
-    withheld = tuple(step.creates for step in plan.withheld)
-    return Applied(created, withheld, recognise(live_schema(server, keyspace)))
-
-
-def verify_schema(server: SchemaServer, keyspace: str) -> Recognition:
-    """Which generation the keyspace is, and what is wrong with it; reads only.
-
-    Raises:
-        UnknownKeyspace: there is none of that name.
-    """
-    server.replication_of(keyspace)
-    return recognise(live_schema(server, keyspace))
 
 
 def ensure_ledger(

@@ -99,7 +99,7 @@ def lint_live(server: SchemaServer, order: LintOrder) -> LintReport:
         UnknownKeyspace: there is none of that name.
     """
     subject = live_subject(server, order.keyspace, order.knowledge, order.release, order.hint_window)
-    return _report((subject,), order, {})
+    return lint_schema(subject, order)
 
 
 def lint_schema(subject: Subject, order: LintOrder) -> LintReport:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from model.ddl import Batch, Parsed, Statement, Write
 from model.lint.servers import Release
-from model.literals import pairs_of, short_class, text_of
+from model.literals import short_class, text_of
 from model.names import name_of
 from model.schema import Schema
 from model.table import Table
@@ -193,11 +193,6 @@ def _span(seconds: int) -> timedelta:
 def option_text(table: Table, option: str) -> str:
     """An option without its quotes; "" where it is missing."""
     return text_of(table.options.get(option, ""))
-
-
-def option_pairs(table: Table, option: str) -> dict[str, str]:
-    """An option that is a map."""
-    return pairs_of(table.options.get(option, ""))
 
 
 def words(duration: timedelta) -> str:

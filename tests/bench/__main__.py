@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cql.applying import apply_schema
 from cql.session import CassandraCluster, Contact, connect
 from spark_repair.session import SparkSettings, session_for_a_command
 from tests.bench import mending, population, scanning, schema, writing
+from tests.support.applying import apply_schema
 from tests.support.keyspaces import dropped
 from tests.support.servers import one_node
 

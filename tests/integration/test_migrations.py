@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cql.applying import apply_schema, ensure_ledger
+from cql.applying import ensure_ledger
 from cql.introspect import keyspace_exists, live_schema
 from cql.migrating.agreement import Agreement
 from cql.migrating.history import History
@@ -23,6 +23,7 @@ from model.operations import Applied, Conditional, Read, Seen, Write
 from model.table import Row
 from repair.clock import SystemClock
 from repair.leases import Leases
+from tests.support.applying import apply_schema
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import dropped
 from tests.support.migrating import SHOP, folder, written

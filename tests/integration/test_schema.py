@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from admin.cli import run
-from cql.applying import Step, apply_schema, ensure_ledger, plan_apply, verify_schema
+from cql.applying import Step, ensure_ledger, plan_apply
 from cql.contact import Contact
 from cql.introspect import keyspace_exists, live_schema
 from cql.replication import in_every_data_centre, parse_replication
@@ -18,6 +18,7 @@ from model.errors import SchemaMismatch, UnknownKeyspace, WrongUse
 from model.generations import AUGUST_2026, JAMES_3_8, JAMES_3_9, NEWEST
 from model.ledger_tables import LEDGER_TABLES
 from model.operations import Level, Read, Scan
+from tests.support.applying import apply_schema, verify_schema
 from tests.support.james import SCHEMA_FILE, james_families, james_rows, james_schema, load_james
 from tests.support.servers import CassandraServer
 
