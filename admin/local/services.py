@@ -40,10 +40,9 @@ class Site:
     folder: Path
     ports: Mapping[str, int]
 
-    @property
-    def console(self) -> Path:
-        """What the last of its processes prints."""
-        return self.folder / "console.log"
+    def console(self, launch: str) -> Path:
+        """What the process of that name prints."""
+        return self.folder / f"{launch}.console.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class Launch:
     """One process of a server, which has to stay the process that is started: a script must `exec`.
 
     Attributes:
-        name: such as `server`; unique in its service.
+        name: such as `server`; unique in its service. Its output goes to `Site.console(name)`.
         command: the words; nothing secret, as everybody may read them.
         mark: what stands in the command line of this process, from its start, and in that of no other server.
         environment: the whole environment of the process.
