@@ -106,7 +106,9 @@ class MemoryTables:
         keys = sorted((token_of(key), key) for key in self._tables[scan.table.name])
         within = [scan.under] if scan.under else [key for token, key in keys if after < token <= up_to]
         rows = [seen.row for key in within for seen in self._read(scan.table, key, times=False)]
-        return [{name: row[name] for name in scan.columns} for row in rows]
+        start, end = len(scan.under), len(scan.under) + len(scan.after)
+        behind = [row for row in rows if not scan.after or scan.table.key_of(row)[start:end] > scan.after]
+        return [{name: row[name] for name in scan.columns} for row in behind[: scan.limit]]
 
     def _write(self, write: Write) -> None:
         match write:

@@ -273,6 +273,14 @@ class Keyspace:
         applied: Applied = self._one(write)
         return applied
 
+    def knows(self, operation: Operation) -> bool:
+        """Whether an operation of that shape was prepared: else its first launch asks the server, and waits."""
+        return shape_of(operation) in self._shapes
+
+    def launch(self, operation: Operation) -> "Flight":
+        """Send the request and return at once."""
+        return Flight(self, *self._launch(operation))
+
     def _one(self, operation: Operation) -> Any:
         answer = self._land(*self._launch(operation))
         if isinstance(answer, MailmendError):
@@ -349,6 +357,49 @@ class Keyspace:
         failure = failure_of(trouble_of(error), _said(error), ready.purpose, self.name, ready.table.spelling)
         failure.__cause__ = error
         return failure
+
+
+class Flight:
+    """A request under way, for who does not want to wait for it: `cql.awaited`.
+
+    A read in pages lands once for each page; nothing here blocks but `land` where an answer has more pages than one.
+    """
+
+    def __init__(self, keyspace: Keyspace, ready: _Ready | None, future: Any) -> None:
+        self._keyspace, self._ready, self._future = keyspace, ready, future
+
+    def tell(self, landed: Callable[[], None]) -> None:
+        """Call back, in the driver's own thread, as soon as it has landed: well or not."""
+        if self._ready is None:
+            landed()
+            return
+        self._future.clear_callbacks()
+        self._future.add_callbacks(lambda *_: landed(), lambda *_: landed())
+
+    @property
+    def in_pages(self) -> bool:
+        """Whether what landed is not all of the answer."""
+        return self._ready is not None and bool(self._future.has_more_pages)
+
+    def land(self) -> Any:
+        """What the request answered, or the error that it met."""
+        return self._keyspace._land(self._ready, self._future)  # noqa: SLF001 - one door, two classes
+
+    def page(self) -> list[Row]:
+        """The rows of the page that landed.
+
+        Raises:
+            MailmendError: what the request met instead.
+        """
+        if self._ready is None:
+            raise self._future
+        with told(self._ready.purpose, self._keyspace.name, self._ready.table.spelling):
+            return list(map(self._ready.answer, self._future.result().current_rows))
+
+    def go_on(self) -> None:
+        """Ask for the next page; `tell` again."""
+        self._future.clear_callbacks()
+        self._future.start_fetching_next_page()
 
 
 def _level(operation: Operation) -> int:

@@ -47,8 +47,8 @@ def shape_of(operation: Operation) -> Hashable:  # noqa: PLR0911 - one for each 
             return (ChangeIf, id(table), len(key), *expected, "=", *assign, "+", *add, "-", *take, ttl is None)
         case RemoveIf(table, key, expected):
             return (RemoveIf, id(table), len(key), *expected)
-        case Scan(table, columns, level, tokens, under):
-            return (Scan, id(table), columns, level, tokens is None, len(under))
+        case Scan(table, columns, level, tokens, under, after, limit):
+            return (Scan, id(table), columns, level, tokens is None, len(under), len(after), limit is None)
         case _:
             assert_never(operation)
 
@@ -73,8 +73,8 @@ def values_of(operation: Operation, unset: object) -> tuple[Any, ...]:  # noqa: 
             return (*_given(ttl), *assign.values(), *add.values(), *take.values(), *key, *expected.values())
         case RemoveIf(_, key, expected):
             return (*key, *expected.values())
-        case Scan(_, _, _, tokens, under):
-            return under or tokens or ()
+        case Scan(_, _, _, tokens, under, after, limit):
+            return (*(under or tokens or ()), *after, *_given(limit))
         case _:
             assert_never(operation)
 
@@ -94,7 +94,8 @@ def render(keyspace: str, operation: Operation, *, collection_times: bool = Fals
     match operation:
         case Read() | Scan():
             selected = _render_selection(selection_of(operation, collection_times=collection_times))
-            return f"SELECT {selected} FROM {name}{_render_restriction(operation)}"
+            limit = " LIMIT ?" if isinstance(operation, Scan) and operation.limit is not None else ""
+            return f"SELECT {selected} FROM {name}{_render_restriction(operation)}{limit}"
         case Put(_, row, at, _, ttl):
             return f"INSERT INTO {name} {_render_row(operation.table, row)}{_using(ttl=ttl, at=at)}"
         case Change(table, key, assign, add, take, at):
@@ -141,8 +142,8 @@ def _render_restriction(read: Read | Scan) -> str:
     match read:
         case Read(table, key):
             return f" WHERE {_render_key(table, key)}"
-        case Scan(table, under=under) if under:
-            return f" WHERE {_render_key(table, under)}"
+        case Scan(table, under=under, after=after) if under:
+            return f" WHERE {_render_key(table, under)}{_render_after(table, len(under), len(after))}"
         case Scan(tokens=None):
             return ""
         case Scan(table):
@@ -154,6 +155,13 @@ def _render_key(table: Table, key: tuple[Any, ...]) -> str:
     if not len(table.partition) <= len(key) <= len(table.key):
         raise ValueError(f"{table.spelling} has no key of {len(key)} values")
     return " AND ".join(f"{_plain(column)} = ?" for column in table.key[: len(key)])
+
+
+def _render_after(table: Table, fixed: int, width: int) -> str:
+    columns = [_plain(column) for column in table.key[fixed : fixed + width]]
+    if len(columns) != width:
+        raise ValueError(f"{table.spelling} has no key of {fixed + width} values")
+    return f" AND ({', '.join(columns)}) > ({', '.join('?' * width)})" if columns else ""
 
 
 def _render_row(table: Table, row: Row) -> str:

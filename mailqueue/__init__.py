@@ -1,1 +1,1 @@
-"""The distributed mail queue: to come; the package holds its place in the house and in the layers."""
+"""The distributed mail queue: RabbitMQ carries it, Cassandra lists it, an object store holds its bytes."""

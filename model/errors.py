@@ -247,6 +247,54 @@ class Contended(MailmendError):
     """Others kept changing the same row, round after round, until the limit was reached."""
 
 
+class BrokerUnreachable(CannotReach):
+    """The message broker does not answer, or not to these credentials."""
+
+
+class PublishFailed(MailmendError):
+    """The broker refused a message, or its confirm did not come in time (then it may still be there).
+
+    Args:
+        doubtful: whether the broker may hold the message all the same.
+    """
+
+    def __init__(self, what: str, *, mend: str = "", doubtful: bool = False) -> None:
+        super().__init__(what, mend=mend)
+        self.doubtful = doubtful
+
+
+class TopologyMismatch(WrongUse):
+    """A queue or exchange of that name is there with other arguments, and nothing may be published past it."""
+
+
+class BlobsUnreachable(CannotReach):
+    """The blob store does not answer, or not to these credentials."""
+
+
+class BlobMissing(MailmendError):
+    """The blob store holds nothing under an id."""
+
+    def __init__(self, blob_id: str, *, mend: str = "") -> None:
+        super().__init__(f"the blob {blob_id} is missing", mend=mend)
+        self.blob_id = blob_id
+
+
+class BadPayload(MailmendError):
+    """A message of the broker, or a row, that no mail can be made of; the message says which field."""
+
+
+class ConfigurationRefused(WrongUse):
+    """A queue configuration that would lose sight of mails: the message says why and what would be allowed."""
+
+
+class UnknownQueue(WrongUse):
+    """No such queue is known."""
+
+
+class Delayed(WrongUse):
+    """A delay was asked for where it cannot be kept: the keyspace has no table for delayed mails."""
+
+
 def came_of_interruption(error: BaseException | None) -> bool:
     """Whether a person stopped it: what fails while letting go after Ctrl-C (Spark's own, say) is still the Ctrl-C."""
     while error is not None:

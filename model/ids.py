@@ -18,6 +18,15 @@ ModSeq = NewType("ModSeq", int)
 RunId = NewType("RunId", UUID)
 """One run of a check or repair: a version-1 UUID, so that its day is known from its name."""
 
+EnqueueId = NewType("EnqueueId", UUID)
+"""One passage of one mail through one queue: a random UUID, as James draws them."""
+
+QueueName = NewType("QueueName", str)
+"""A mail queue's name, as `queue_name` lets it through."""
+
+BlobId = NewType("BlobId", str)
+"""What a blob store keeps bytes under."""
+
 _UUID_EPOCH_100NS = 0x01B21DD213814000  # 1582-10-15 to 1970-01-01 in units of 100 ns (RFC 9562)
 
 

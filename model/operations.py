@@ -54,7 +54,8 @@ class Read:
 class Scan:
     """Every row of a table (page by page), or of one token range: (after, up to].
 
-    Or of one partition, in clustering order: `under` is its key, or any longer prefix of the primary key.
+    Or of one partition, in clustering order: `under` is its key, or any longer prefix of the primary key; `after` then
+    names the clustering values that the rows must come after, none of them descending.
     """
 
     table: Table
@@ -62,6 +63,8 @@ class Scan:
     level: Level = Level.LOCAL_QUORUM
     tokens: tuple[int, int] | None = None
     under: Key = ()
+    after: Key = ()
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

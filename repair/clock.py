@@ -6,6 +6,8 @@ time from taking a stamp to the commit of the write that carries it. Then whatev
 wins over the repair. The law stands here and nowhere else; everything below the class is pure but for its last step.
 """
 
+import asyncio
+import random
 import time
 import uuid
 from collections.abc import Sequence
@@ -40,6 +42,22 @@ class SystemClock:
     def new_uuid(self) -> UUID:
         """A version-1 UUID of now."""
         return uuid.uuid1()
+
+
+class LoopClock(SystemClock):
+    """This machine's clock, and its chance, for code that runs in an event loop. Implements `mailqueue.ports.Clock`."""
+
+    async def pause(self, seconds: float) -> None:
+        """Let time pass, and others work."""
+        await asyncio.sleep(max(0.0, seconds))
+
+    def random_uuid(self) -> UUID:
+        """A UUID that nobody can guess or draw again."""
+        return uuid.uuid4()
+
+    def chance(self) -> float:
+        """A number from 0 up to, and without, 1."""
+        return random.random()  # noqa: S311 - decides how often to tidy up, guards nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,64 @@
+"""Slices and buckets of a queue's time series: which partition of enqueuedMailsV4 a mail belongs to.
+
+Compatible with James to the byte: a slice is named by its start, `floor(epoch seconds / window) * window`; the bucket
+is the remainder, without its sign, of Java's hash of the mail's name. Source: facts on James's queue, ADR-31.
+Instants are datetimes in UTC, windows are timedeltas of whole seconds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+SECOND: Final = timedelta(seconds=1)
+_WORD: Final = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class Slicing:
+    """How a queue is cut: the length of a slice, and the number of buckets in it."""
+
+    window: timedelta
+    buckets: int
+
+    def partition_of(self, at: datetime, name: str) -> tuple[datetime, int]:
+        """Slice and bucket of a mail of that name, enqueued then."""
+        return slice_of(at, self.window), bucket_of(name, self.buckets)
+
+    def partitions_between(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, int]]:
+        """Every slice and bucket from the slice `start` up to, and without, `end`."""
+        for slice_start in slices_between(start, end, self.window):
+            for bucket in range(self.buckets):
+                yield slice_start, bucket
+
+    def partitions_from(self, start: datetime, now: datetime) -> Iterator[tuple[datetime, int]]:
+        """Every slice and bucket from the slice `start` up to the one that `now` lies in."""
+        return self.partitions_between(start, slice_of(now, self.window) + self.window)
+
+
+def slice_of(at: datetime, window: timedelta) -> datetime:
+    """The start of the slice that an instant lies in."""
+    seconds, step = (at - EPOCH) // SECOND, window // SECOND
+    return EPOCH + timedelta(seconds=seconds // step * step)
+
+
+def slices_between(start: datetime, end: datetime, window: timedelta) -> Iterator[datetime]:
+    """The starts of the slices from `start`, in steps of the window, before `end`."""
+    while start < end:
+        yield start
+        start += window
+
+
+def bucket_of(name: str, buckets: int) -> int:
+    """The bucket of a mail of that name."""
+    return abs(java_hash(name)) % buckets
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode(): over UTF-16 units, in 32 bits with a sign."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        hashed = (31 * hashed + (high << 8 | low)) % _WORD
+    return hashed - _WORD if hashed >= _WORD // 2 else hashed
