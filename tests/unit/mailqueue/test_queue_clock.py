@@ -1,0 +1,61 @@
+"""The queue tests' clock: without it behaving, none of them means anything."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from tests.support.queue_clock import VirtualLoopClock
+
+
+def test_pauses_end_in_the_order_of_their_ends() -> None:
+    """A long pause does not let a short one oversleep, whichever began first."""
+    clock, woken = VirtualLoopClock(), []
+
+    async def sleeper(seconds: float) -> None:
+        begun = clock.micros()
+        await clock.pause(seconds)
+        woken.append((seconds, clock.micros() - begun))
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for seconds in (60.0, 1.0, 5.0):
+                tasks.create_task(sleeper(seconds))
+
+    asyncio.run(story())
+    assert woken == [(1.0, 1_000_000), (5.0, 5_000_000), (60.0, 60_000_000)]
+
+
+def test_a_cancelled_pause_holds_nobody_up() -> None:
+    """What was cancelled is forgotten: the next pause moves the hand all by itself."""
+    clock = VirtualLoopClock()
+
+    async def story() -> None:
+        begun = clock.micros()
+        short = asyncio.create_task(clock.pause(1))
+        await asyncio.sleep(0)
+        short.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await short
+        await clock.pause(10)
+        assert clock.micros() - begun == 10_000_000
+
+    asyncio.run(story())
+
+
+def test_one_seed_gives_one_run() -> None:
+    """Chance and UUIDs are those of the seed; what a test puts first comes first."""
+    one, other = VirtualLoopClock(seed=7), VirtualLoopClock(seed=7)
+    other.chances.append(0.0)
+    assert one.random_uuid() == other.random_uuid()
+    assert other.chance() == 0.0
+    assert one.chance() == other.chance()
+
+
+def test_the_hand_can_be_put_anywhere() -> None:
+    """Forward and back."""
+    clock = VirtualLoopClock()
+    start = clock.now
+    clock.turn_to(start + timedelta(hours=2))
+    clock.turn_to(start - timedelta(hours=1))
+    assert clock.now == start - timedelta(hours=1)
