@@ -168,10 +168,10 @@ class UnknownKeyspace(WrongUse):
 class SchemaMismatch(WrongUse):
     """The live tables lack something that the work needs."""
 
-    def __init__(self, keyspace: str, missing: tuple[str, ...]) -> None:
+    def __init__(self, keyspace: str, missing: tuple[str, ...], *, mend: str = "") -> None:
         super().__init__(
             f"keyspace {keyspace!r} lacks {', '.join(missing)}",
-            mend=f"See what differs with: mailmend schema verify --keyspace {keyspace}",
+            mend=mend or f"See what differs with: mailmend schema verify --keyspace {keyspace}",
         )
         self.keyspace = keyspace
         self.missing = missing

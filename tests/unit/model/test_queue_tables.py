@@ -1,0 +1,94 @@
+"""Which of the queue's tables a live keyspace has: James's four must be there, each of ours may be missing."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
+from model.errors import SchemaMismatch
+from model.queue_tables import OwnTables, queue_tables_of, time_to_live
+from model.schema import Schema
+from model.table import Column, Kind, Table
+from tests.support.schemas import served
+
+_P = Kind.PARTITION
+
+LIVE = served(Schema((), QUEUE_TABLES))
+
+
+def live(*tables: Table) -> Schema:
+    """A keyspace of these tables, as a server tells them."""
+    return served(Schema((), tables))
+
+
+def expiring(table: Table, seconds: int) -> Table:
+    """The table with another time to live."""
+    return replace(table, options={**table.options, "default_time_to_live": str(seconds)})
+
+
+def test_all_seven_are_found_with_their_times_to_live() -> None:
+    """As `schema apply` makes them."""
+    found = queue_tables_of(LIVE, "mail")
+    assert (found.due, found.tallies, found.state) == (True, True, True)
+    assert found.row_ttl_seconds == time_to_live(ENQUEUED_MAILS)
+    assert found.mark_ttl_seconds == time_to_live(DELETED_MAILS)
+    assert found.marks_outlive_rows
+
+
+@given(due=st.booleans(), tallies=st.booleans(), state=st.booleans())
+def test_each_of_ours_is_told_by_itself(*, due: bool, tallies: bool, state: bool) -> None:
+    """Any of them may be missing; the others count all the same."""
+    there = [table for table, kept in zip(OWN_QUEUE_TABLES, (due, tallies, state), strict=True) if kept]
+    found = queue_tables_of(live(*JAMES_QUEUE_TABLES, *there), "mail")
+    assert (found.due, found.tallies, found.state) == (due, tallies, state)
+
+
+@pytest.mark.parametrize("gone", JAMES_QUEUE_TABLES, ids=lambda table: table.spelling)
+def test_one_of_james_s_that_is_missing_is_named_with_the_command_that_makes_it(gone: Table) -> None:
+    """Nothing can be listed, or known to be deleted, without it."""
+    with pytest.raises(SchemaMismatch) as refused:
+        queue_tables_of(live(*(table for table in QUEUE_TABLES if table is not gone)), "mail")
+    assert refused.value.missing == (gone.spelling,)
+    assert "mailmend schema apply --keyspace mail" in str(refused.value)
+
+
+@pytest.mark.parametrize("table", QUEUE_TABLES, ids=lambda table: table.spelling)
+def test_another_key_is_another_table(table: Table) -> None:
+    """Whoever has such a table of these names is told by which key it is known here."""
+    other = table.with_columns((Column("somethingElse", "text", _P), *table.columns[1:]))
+    with pytest.raises(SchemaMismatch, match=f"{table.spelling} with the key \\(queueName") as refused:
+        queue_tables_of(live(*(other if one is table else one for one in QUEUE_TABLES)), "mail")
+    assert "mailmend schema verify --keyspace mail" in str(refused.value)
+
+
+@given(st.data())
+def test_a_column_that_is_missing_or_of_another_type_is_named(drawn: st.DataObject) -> None:
+    """A value that is bound as the wrong type would fail in the middle of the work."""
+    table = drawn.draw(st.sampled_from([one for one in QUEUE_TABLES if one.regular]))
+    column = drawn.draw(st.sampled_from(table.regular))
+    instead = drawn.draw(st.sampled_from([(), (replace(column, type="inet"),)]))
+    columns = (*(one for one in table.columns if one is not column), *instead)
+    changed = (table.with_columns(columns) if one is table else one for one in QUEUE_TABLES)
+    with pytest.raises(SchemaMismatch) as refused:
+        queue_tables_of(live(*changed), "mail")
+    assert refused.value.missing == (f"{table.spelling}.{column.spelling} of type {column.type}",)
+
+
+def test_somebody_s_own_column_stands_in_nobody_s_way() -> None:
+    """It is neither read nor written."""
+    wider = ENQUEUED_MAILS.with_columns((*ENQUEUED_MAILS.columns, Column("noted", "text")))
+    assert queue_tables_of(live(wider, *QUEUE_TABLES[1:]), "mail").due
+
+
+@pytest.mark.parametrize(
+    ("rows", "marks", "safe"),
+    [(0, 0, True), (60, 0, True), (60, 61, True), (60, 60, False), (61, 60, False), (0, 60, False)],
+)
+def test_marks_must_outlive_the_rows_that_they_hide(rows: int, marks: int, *, safe: bool) -> None:
+    """James's tables never expire; a time to live that somebody set on the marks alone brings mails back."""
+    tables = expiring(ENQUEUED_MAILS, rows), expiring(DELETED_MAILS, marks), *JAMES_QUEUE_TABLES[2:]
+    found = queue_tables_of(live(*tables), "mail")
+    assert found == OwnTables(due=False, tallies=False, state=False, row_ttl_seconds=rows, mark_ttl_seconds=marks)
+    assert found.marks_outlive_rows is safe
