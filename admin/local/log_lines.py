@@ -1,9 +1,11 @@
-"""What a node's logs say about why it did not start."""
+"""What a server's logs say about why it did not start."""
 
+import re
 from pathlib import Path
 from typing import Final
 
 _TAIL_BYTES: Final = 1 << 18
+_COMPLAINT: Final = re.compile(r"\bERROR\b|\[error\]|\bError:|\bException\b")
 
 
 def last_error(system_log: str, console: str) -> str:
@@ -14,6 +16,17 @@ def last_error(system_log: str, console: str) -> str:
             return " ".join([_message(lines[number]), *_exception(lines[number + 1 : number + 2])])
     printed = [line.strip() for line in console.splitlines() if line.strip() and not line.startswith("\tat ")]
     return printed[-1] if printed else "it printed nothing"
+
+
+def why_ended(log: str, printed: str) -> str:
+    """The first complaint among what a server of any kind printed and logged; else the last line that it printed.
+
+    The first, as what follows it is often only its consequence.
+    """
+    lines = [line.strip() for line in [*printed.splitlines(), *log.splitlines()] if line.strip()]
+    complaints = (line for line in lines if _COMPLAINT.search(line))
+    said = [line.strip() for line in printed.splitlines() if line.strip()]
+    return next(complaints, said[-1] if said else "it printed nothing")
 
 
 def tail(path: Path) -> str:

@@ -29,8 +29,18 @@ def free_port(hosts: Sequence[str], seed: int, besides: Collection[int] = ()) ->
     raise LocalServerError(f"no port between {_FIRST} and {_LAST} is free on {', '.join(hosts)}")
 
 
-def require_free(host: str, port: int) -> None:
+def is_free(host: str, port: int) -> bool:
+    """Whether a server can listen there."""
+    return _failure(host, port) is None
+
+
+def require_free(host: str, port: int, *, mend: str = "Choose another one with --port, or end that program.") -> None:
     """Make sure that a server can listen there.
+
+    Args:
+        host: a loopback address.
+        port: the one wanted.
+        mend: what to do when another program has it.
 
     Raises:
         LocalServerError: another program has the port, or the address does not exist on this machine.
@@ -41,7 +51,7 @@ def require_free(host: str, port: int) -> None:
         case errno.EADDRINUSE:
             raise LocalServerError(
                 f"port {port} on {host} is taken by another program",
-                mend="Choose another one with --port, or end that program.",
+                mend=mend,
             )
         case errno.EADDRNOTAVAIL:
             raise LocalServerError(

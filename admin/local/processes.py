@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -64,11 +64,26 @@ def look(pid: int) -> Seen | None:
     return replace(seen, command=child.command, zombie=False) if seen and child else seen
 
 
-def launch(command: Sequence[str], folder: Path, console: Path) -> ProcessId:
-    """Start a server of its own session, so that no Ctrl-C meant for us reaches it; its output goes to a file."""
+def launch(
+    command: Sequence[str], folder: Path, console: Path, environment: Mapping[str, str] | None = None
+) -> ProcessId:
+    """Start a server of its own session, so that no Ctrl-C meant for us reaches it; its output goes to a file.
+
+    Args:
+        command: its words.
+        folder: where it starts.
+        console: the file for its output; overwritten.
+        environment: the whole of its environment; ours when not given.
+    """
     with console.open("wb") as output:
         child = subprocess.Popen(  # noqa: S603 (our own command line)
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
         )
     _children[child.pid] = _Child(child, " ".join(command))
     seen = look(child.pid)
