@@ -5,12 +5,14 @@ common with the others (ports that stay, processes written down beside the data,
 `service_runs`. Which kinds there are is in `service_kinds`.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from admin.local.clock import Clock, SystemClock
+from admin.local.layout import cache_home
 from admin.local.progress import Progress, Silent
 from admin.local.status import NodeState
 
@@ -31,6 +33,14 @@ class Machine:
     cache: Path
     progress: Progress = field(default_factory=Silent)
     clock: Clock = field(default_factory=SystemClock)
+
+    @classmethod
+    def of_this_user(
+        cls, environment: Mapping[str, str] | None = None, *, progress: Progress | None = None
+    ) -> "Machine":
+        """This machine as the user's environment tells it; that of this process when not given."""
+        environment = os.environ if environment is None else environment
+        return cls(environment, cache_home(environment, Path.home()), progress or Silent())
 
 
 @dataclass(frozen=True, slots=True)
