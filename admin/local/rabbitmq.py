@@ -1,0 +1,170 @@
+"""RabbitMQ on this machine: one node, 127.0.0.1 only, little memory, with its management.
+
+It has an epmd of its own, the program by which Erlang's nodes find each other, so that it meets no other Erlang here.
+Both stay the processes that are started: the script ends in `exec`, as it is told that it may read from its input.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from admin.local import rabbitmq_parts, rabbitmq_probe
+from admin.local.rabbitmq_parts import Installation, installation_in
+from admin.local.services import HOST, Launch, Machine, Site
+
+MEMORY_MIB: Final = 512
+NODE: Final = "rabbit@localhost"
+_PLUGINS: Final = ("rabbitmq_management",)
+_COOKIE_BYTES: Final = 24
+_ERLANG: Final = "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The PEM files of a listener that speaks TLS; clients that show a certificate of the authority are let in.
+
+    Attributes:
+        asks_clients: whether those that show none are refused.
+    """
+
+    authority: Path
+    certificate: Path
+    key: Path
+    asks_clients: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RabbitMq:
+    """One node of RabbitMQ."""
+
+    tls: Tls | None = None
+
+    @property
+    def name(self) -> str:
+        """What a person types."""
+        return "rabbitmq"
+
+    @property
+    def title(self) -> str:
+        """Its name; the version is that of what was found."""
+        return "RabbitMQ"
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """For clients, for the management, and two between Erlang's own programs."""
+        secure = {"amqps": 5671} if self.tls else {}
+        return {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369, **secure}
+
+    def fetch(self, machine: Machine) -> Path:
+        """The folder of the RabbitMQ that is to run.
+
+        Raises:
+            LocalServerError: there is none and none can be fetched.
+        """
+        return rabbitmq_parts.find_or_fetch(machine)
+
+    def write_files(self, parts: Path, site: Site) -> None:  # noqa: ARG002 (a service of another kind needs its parts)
+        """Its configuration, its plugins, and at first the secret that Erlang's programs share."""
+        _conf(site).write_text(conf_of(site.ports, self.tls), encoding="utf-8")
+        _plugins(site).write_text(f"[{','.join(_PLUGINS)}].\n", encoding="ascii")
+        cookie, fresh = site.folder / ".erlang.cookie", site.folder / "cookie.new"
+        if not cookie.exists():
+            fresh.write_text(secrets.token_hex(_COOKIE_BYTES), encoding="ascii")
+            fresh.chmod(0o400)  # Erlang refuses one that others may read
+            fresh.replace(cookie)
+
+    def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:
+        """Erlang's port mapper, then the node."""
+        installation = installation_in(parts)
+        assert installation is not None
+        settings = environment_of(installation, site, environment.get("PATH", os.defpath))
+        epmd = shutil.which("epmd", path=settings["PATH"]) or "epmd"
+        listens = ("-port", str(site.ports["epmd"]), "-address", HOST)
+        conf = str(_conf(site))
+        # Erlang keeps words that it does not know; by this one the process is told from others.
+        server = (str(installation.server), "-noinput", "-mailmend", conf)
+        return (
+            Launch("epmd", (epmd, *listens, "-relaxed_command_check"), " ".join(listens), settings),
+            Launch("server", server, conf, settings),
+        )
+
+    def answers(self, site: Site) -> bool:
+        """Whether clients and management are both let in: the one opens before the other."""
+        plain = rabbitmq_probe.speaks_amqp(HOST, site.ports["amqp"])
+        secure = self.tls is None or rabbitmq_probe.speaks_amqp(HOST, site.ports["amqps"], tls=True)
+        return plain and secure and rabbitmq_probe.api_answers(HOST, site.ports["management"])
+
+    def contacts(self, site: Site) -> Mapping[str, str]:
+        """Its addresses; the user is guest, the password too, on this machine only."""
+        schemes = {"amqp": "amqp", "amqps": "amqps", "management": "http"}
+        return {name: f"{schemes[name]}://{HOST}:{port}" for name, port in site.ports.items() if name in schemes}
+
+    def log(self, site: Site) -> Path:
+        """What the node logs."""
+        return site.folder / "log" / f"{NODE}.log"
+
+
+def conf_of(ports: Mapping[str, int], tls: Tls | None) -> str:
+    """The text of rabbitmq.conf."""
+    settings: dict[str, object] = {
+        "listeners.tcp.1": f"{HOST}:{ports['amqp']}",
+        "management.tcp.ip": HOST,
+        "management.tcp.port": ports["management"],
+        "vm_memory_high_watermark.absolute": f"{MEMORY_MIB}MB",
+        "disk_free_limit.absolute": "200MB",
+        "collect_statistics_interval": 1000,  # counts in the HTTP API are a second old, not five
+        "log.file.rotation.size": 20 << 20,
+        "log.file.rotation.count": 2,
+        **(_tls_settings(ports, tls) if tls else {}),
+    }
+    return "".join(f"{name} = {value}\n" for name, value in settings.items())
+
+
+def environment_of(installation: Installation, site: Site, path: str) -> dict[str, str]:
+    """The whole environment of its processes: nothing that somebody set for another RabbitMQ reaches this one."""
+    folder = site.folder
+    programs = [str(installation.programs)] if installation.programs else []
+    return {
+        "HOME": str(folder),
+        "PATH": os.pathsep.join([*programs, path]),
+        "LANG": "C.UTF-8",
+        "ERL_EPMD_ADDRESS": HOST,
+        "ERL_EPMD_PORT": str(site.ports["epmd"]),
+        "ERL_MAX_PORTS": "4096",
+        "RABBITMQ_ALLOW_INPUT": "true",
+        "RABBITMQ_CONFIG_FILE": str(_conf(site)),
+        "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
+        "RABBITMQ_DIST_PORT": str(site.ports["erlang"]),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(_plugins(site)),
+        "RABBITMQ_GENERATED_CONFIG_DIR": str(folder / "generated"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+        "RABBITMQ_NODENAME": NODE,
+        "RABBITMQ_NODE_IP_ADDRESS": HOST,
+        "RABBITMQ_NODE_PORT": str(site.ports["amqp"]),
+        "RABBITMQ_PLUGINS_DIR": str(installation.plugins),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": _ERLANG,
+    }
+
+
+def _tls_settings(ports: Mapping[str, int], tls: Tls) -> dict[str, object]:
+    return {
+        "listeners.ssl.1": f"{HOST}:{ports['amqps']}",
+        "ssl_options.cacertfile": tls.authority,
+        "ssl_options.certfile": tls.certificate,
+        "ssl_options.keyfile": tls.key,
+        "ssl_options.verify": "verify_peer",
+        "ssl_options.fail_if_no_peer_cert": str(tls.asks_clients).lower(),
+    }
+
+
+def _conf(site: Site) -> Path:
+    return site.folder / "rabbitmq.conf"
+
+
+def _plugins(site: Site) -> Path:
+    return site.folder / "enabled_plugins"

