@@ -29,7 +29,7 @@ class Machine:
         cache: the user's cache folder of mailmend: what is fetched once belongs in a folder of it.
     """
 
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     cache: Path
     progress: Progress = field(default_factory=Silent)
     clock: Clock = field(default_factory=SystemClock)
@@ -69,7 +69,7 @@ class Launch:
     name: str
     command: tuple[str, ...]
     mark: str
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
 
 
 class Service(Protocol):
