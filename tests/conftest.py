@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from admin.local import Wishes
+from tests.support.brokers import Broker, one_rabbitmq
 from tests.support.guarded import GuardedNode, guarded_node
 from tests.support.servers import CassandraServer, ThreeNodes, local_node, one_node, three_local_nodes
 from tests.support.spark import spark
@@ -16,14 +17,19 @@ __all__ = ["spark"]
 settings.register_profile("mailmend", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mailmend")
 
-_NEED_CASSANDRA = {"cassandra", "cassandra41", "guarded", "three_nodes", "throwaway"}
+_NEEDS = {
+    "cassandra": {"cassandra", "cassandra41", "guarded", "three_nodes", "throwaway"},
+    "broker": {"rabbitmq"},
+}
+"""Every marker of a server, and the fixtures that start one."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server, so that `-m "not cassandra"` leaves it out."""
+    """Mark what needs a server, so that `-m "not cassandra and not broker"` leaves it out."""
     for item in items:
-        if _NEED_CASSANDRA & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.cassandra)
+        for marker, fixtures in _NEEDS.items():
+            if fixtures & set(getattr(item, "fixturenames", ())):
+                item.add_marker(getattr(pytest.mark, marker))
 
 
 @pytest.fixture(scope="session")
@@ -58,3 +64,17 @@ def three_nodes(_ring: ThreeNodes) -> ThreeNodes:
     """Three real nodes, all of them running when the test begins, whatever the test before has done to them."""
     _ring.start_all()
     return _ring
+
+
+@pytest.fixture(scope="session")
+def rabbitmq() -> Iterator[Broker]:
+    """A real RabbitMQ that tests share: `host`, `port`, `management_port`, and `vhost()` for one of one's own."""
+    with one_rabbitmq() as broker:
+        yield broker
+
+
+@pytest.fixture
+def vhost(rabbitmq: Broker) -> Iterator[str]:
+    """The name of a virtual host of the test's own, empty."""
+    with rabbitmq.vhost() as name:
+        yield name

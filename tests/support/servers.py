@@ -20,8 +20,10 @@ from uuid import uuid4
 import pytest
 
 from admin.local import LOCAL_DC, LocalCluster, Wishes, local_cluster
+from admin.local.clock import SystemClock
 from admin.local.ports import free_port
-from admin.local.processes import ProcessId, look
+from admin.local.processes import ProcessId, kill, look, wait_end
+from admin.local.service_state import read_service_state
 from admin.local.settings import hosts_of
 from model.errors import JavaMissing, LocalServerError
 
@@ -37,6 +39,7 @@ _VIEWS = {"materialized_views_enabled": True}
 # The first compiler only: a node of a short life is up for half of the processor time.
 _SHORT_LIFE = ("-XX:TieredStopAtLevel=1",)
 _DOCKER_SECONDS_MAX = 20
+_KILL_SECONDS_MAX = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +118,26 @@ def three_local_nodes(yaml: Mapping[str, Any] | None = None) -> Iterator[ThreeNo
 @contextmanager
 def throwaway_cluster() -> Iterator[LocalCluster]:
     """A cluster in a folder that goes away with it; what killed test runs have left is removed first."""
+    with throwaway_folder() as folder:
+        yield local_cluster(folder / "cluster")
+
+
+@contextmanager
+def throwaway_folder() -> Iterator[Path]:
+    """A folder that goes away with the servers in it; what killed test runs have left is removed first."""
     sweep(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     own = look(os.getpid())
     assert own is not None
     folder.joinpath(_OWNER).write_text(json.dumps(asdict(own.id)), encoding="utf-8")
     try:
-        yield local_cluster(folder / "cluster")
+        yield folder
     finally:
         _remove(folder)
 
 
 def sweep(parent: Path) -> None:
-    """End and remove the clusters of test runs that are gone."""
+    """End and remove the servers of test runs that are gone."""
     for folder in parent.glob(f"{_PREFIX}*"):
         if _is_abandoned(folder):
             _remove(folder)
@@ -178,7 +188,15 @@ def _remove(folder: Path) -> None:
     cluster = local_cluster(folder / "cluster")
     for node in cluster.status().nodes:
         cluster.kill(node.number)
+    for state in folder.glob("*/*/service.json"):
+        _kill_service(state)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _kill_service(state: Path) -> None:
+    for _, started in read_service_state(state).last_first:
+        kill(started.process, started.mark)
+        wait_end(started.process, started.mark, SystemClock(), _KILL_SECONDS_MAX)
 
 
 @contextmanager

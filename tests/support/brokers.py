@@ -1,0 +1,157 @@
+"""A real RabbitMQ for tests: found, started, ended; one fixture, whatever stands behind it.
+
+`MAILMEND_TEST_RABBITMQ=host:port:management_port` names one that runs already; else Docker is used where it answers;
+else a node is started from the same code as `mailmend local up --with rabbitmq`, with free ports and a folder of its
+own. A test that kills, wipes or encrypts has a node of its own: `throwaway_rabbitmq()`.
+"""
+
+import http.client
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from admin.local.clock import SystemClock
+from admin.local.rabbitmq import RabbitMq, Tls
+from admin.local.rabbitmq_probe import GUEST, api_answers, basic, speaks_amqp
+from admin.local.service_runs import ServiceRun
+from admin.local.services import HOST, Machine
+from model.errors import LocalServerError
+from tests.support.servers import docker_answers, throwaway_folder, unavailable
+
+GIVEN = "MAILMEND_TEST_RABBITMQ"
+_IMAGE = "rabbitmq:4-management"
+_AMQP_PORT, _MANAGEMENT_PORT = 5672, 15672
+_READY_SECONDS_MAX = 120
+_POLL_SECONDS = 0.2
+_HTTP_SECONDS_MAX = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker that a test may use together with others: whoever needs queues takes a virtual host of its own."""
+
+    host: str
+    port: int
+    management_port: int
+    user: str = GUEST[0]
+    password: str = field(default=GUEST[1], repr=False)
+
+    @contextmanager
+    def vhost(self) -> Iterator[str]:
+        """A new virtual host, removed with all that is in it after the block; its name."""
+        name = f"t_{uuid4().hex[:12]}"
+        self.api("PUT", f"vhosts/{name}")
+        self.api("PUT", f"permissions/{name}/{self.user}", {"configure": ".*", "write": ".*", "read": ".*"})
+        try:
+            yield name
+        finally:
+            self.api("DELETE", f"vhosts/{name}")
+
+    def url(self, vhost: str = "/") -> str:
+        """What an AMQP library takes."""
+        return f"amqp://{self.user}:{self.password}@{self.host}:{self.port}/{quote(vhost, safe='')}"
+
+    def api(self, method: str, path: str, body: object | None = None) -> Any:
+        """Ask the HTTP API, with a path below `/api/`; what it answers, None when nothing."""
+        connection = http.client.HTTPConnection(self.host, self.management_port, timeout=_HTTP_SECONDS_MAX)
+        headers = {"Authorization": basic(self.user, self.password), "Content-Type": "application/json"}
+        try:
+            connection.request(method, f"/api/{path}", None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        finally:
+            connection.close()
+        assert answer.status < http.client.BAD_REQUEST, f"{method} {path}: {answer.status} {content!r}"
+        return json.loads(content) if content else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnBroker(Broker):
+    """A broker that a test has for itself: it may be killed, started and wiped, and keeps its ports over all of it."""
+
+    run: ServiceRun
+    secure_port: int | None = None
+
+    def start(self) -> None:
+        """Start it with what it had stored, and wait until it answers."""
+        self.run.up()
+
+    def stop(self) -> None:
+        """Let it end in its own time."""
+        self.run.down()
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self.run.kill()
+
+    def wipe(self) -> None:
+        """Forget all that it stored, virtual hosts and queues too; it must not run."""
+        self.run.wipe()
+
+
+@contextmanager
+def one_rabbitmq() -> Iterator[Broker]:
+    """The broker that most tests share."""
+    if given := os.environ.get(GIVEN):
+        host, port, management_port = given.rsplit(":", 2)
+        yield Broker(host, int(port), int(management_port))
+    elif docker_answers():
+        with _container() as broker:
+            yield broker
+    else:
+        with throwaway_rabbitmq() as own:
+            yield own
+
+
+@contextmanager
+def throwaway_rabbitmq(tls: Tls | None = None) -> Iterator[OwnBroker]:
+    """A node of our own, that runs and stores nothing yet; ended with the block.
+
+    Args:
+        tls: the certificates of a listener on `secure_port`, beside the plain one.
+    """
+    with throwaway_folder() as folder:
+        service = folder / "services" / "rabbitmq"
+        run = ServiceRun(RabbitMq(tls), Machine.of_this_user(), service, folder / "lock", usual_ports=False)
+        try:
+            run.up()
+        except LocalServerError as error:
+            if not any(words in str(error) for words in _NOT_HERE):
+                raise
+            unavailable(error)
+        ports = run.site.ports
+        yield OwnBroker(HOST, ports["amqp"], ports["management"], run=run, secure_port=ports.get("amqps"))
+
+
+_NOT_HERE = ("could not be fetched", "cannot be verified", "cannot be kept")
+"""What an error says where this machine cannot have a RabbitMQ: no apt-get, no network, no patchelf."""
+
+
+@contextmanager
+def _container() -> Iterator[Broker]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - only where Docker answers
+
+        container = DockerContainer(_IMAGE).with_exposed_ports(_AMQP_PORT, _MANAGEMENT_PORT).start()
+    try:
+        host = container.get_container_host_ip()
+        port, management_port = (int(container.get_exposed_port(port)) for port in (_AMQP_PORT, _MANAGEMENT_PORT))
+        _wait_for(host, port, management_port)
+        yield Broker(host, port, management_port)
+    finally:
+        container.stop()
+
+
+def _wait_for(host: str, port: int, management_port: int) -> None:
+    clock = SystemClock()
+    deadline = clock.monotonic() + _READY_SECONDS_MAX
+    while not (speaks_amqp(host, port) and api_answers(host, management_port)):
+        assert clock.monotonic() < deadline, f"RabbitMQ does not answer on {host}:{port}"
+        clock.pause(_POLL_SECONDS)
