@@ -1,0 +1,89 @@
+"""One way to name and to forget blobs, over whatever keeps bytes under a name.
+
+What keeps them (memory, files, S3, Cassandra) says nothing about ids; what names them says nothing about where. So the
+rule that a deduplicated blob is never deleted with a mail stands here, once.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Protocol
+
+from mailqueue.ports import BlobKind, Clock, StoredBlob
+from model.blob_ids import BlobNaming, checked, is_deduplicated
+from model.errors import BlobsUnreachable
+from model.ids import BlobId
+
+
+class BlobStore(Protocol):
+    """What keeps bytes under any id. Every method may raise `BlobsUnreachable`."""
+
+    async def keep(self, blob_id: BlobId, content: bytes) -> None:
+        """Keep the bytes durably, all or nothing, in place of what is there."""
+        ...
+
+    async def get(self, blob_id: BlobId) -> bytes:
+        """The bytes; `BlobMissing` where there are none."""
+        ...
+
+    async def remove(self, blob_id: BlobId) -> None:
+        """Forget the bytes, whoever may refer to them; none there is fine."""
+        ...
+
+    async def exists(self, blob_id: BlobId) -> bool:
+        """Whether there are bytes."""
+        ...
+
+    def scan(self) -> AsyncIterator[StoredBlob]:
+        """Everything that is kept, page by page, in the store's own order."""
+        ...
+
+
+class NamedBlobs:
+    """Blobs in a store, named as James names them. Implements `mailqueue.ports.Blobs`.
+
+    Attributes:
+        store: for whoever knows every reference, and may `remove` what is deduplicated.
+    """
+
+    def __init__(self, store: BlobStore, clock: Clock, naming: BlobNaming | None = None) -> None:
+        self.store = store
+        self._clock = clock
+        self._naming = naming or BlobNaming()
+
+    async def put(self, data: bytes, kind: BlobKind) -> BlobId:  # noqa: ARG002 - one place for headers and bodies
+        """Keep the bytes durably and return their id; the same bytes again are simply put again.
+
+        Asking first whether they are there would take as long as putting a mail, and a collector may come between.
+        """
+        blob_id = self._naming.name(data, self._clock.micros(), self._clock.random_uuid())
+        keeping = asyncio.ensure_future(self.store.keep(blob_id, data))
+        try:
+            await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._undo(keeping, blob_id))
+            raise
+        return blob_id
+
+    async def get(self, blob_id: BlobId) -> bytes:
+        """The bytes under the id."""
+        return await self.store.get(checked(blob_id))
+
+    async def delete(self, blob_id: BlobId) -> None:
+        """Forget the bytes, unless others may refer to them."""
+        if not is_deduplicated(checked(blob_id)):
+            await self.store.remove(blob_id)
+
+    async def exists(self, blob_id: BlobId) -> bool:
+        """Whether there are bytes under the id."""
+        return await self.store.exists(checked(blob_id))
+
+    def scan(self) -> AsyncIterator[StoredBlob]:
+        """Every blob."""
+        return self.store.scan()
+
+    async def _undo(self, keeping: "asyncio.Future[None]", blob_id: BlobId) -> None:
+        """Nobody will hear of the id: its blob must not stay."""
+        with suppress(BlobsUnreachable):
+            await keeping
+            await self.delete(blob_id)

@@ -1,0 +1,99 @@
+"""The ids of blobs as James makes them: family, generation, and a random UUID or the hash of what is named.
+
+A store that draws them at random may delete each blob with its mail; one that makes them of the bytes keeps the same
+bytes once, and only a collector that knows every reference may delete. Which is which shows in the id, and where it
+does not, the id counts as made of bytes: a blob that is left is a leak, one that is deleted too early is lost mail.
+Source: facts on James's blob ids; `HashBlobId`, `GenerationAwareBlobId` and `MinIOGenerationAwareBlobId` of James.
+"""
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Final
+from uuid import UUID
+
+from model.errors import BadPayload, WrongUse
+from model.ids import BlobId
+
+ID_BYTES_MAX: Final = 240
+"""James's ids have 42 to 60 bytes; a file's name, every byte that is unsafe in it spelled as three, has at most 255."""
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# The family and generation may be missing; a store for MinIO writes slashes, and two more into what follows.
+_RANDOM: Final = re.compile(rf"(?:\d+_\d+_|\d+/\d+/)?({_UUID})|\d+/\d+/([0-9a-f])/([0-9a-f])/([0-9a-f-]{{34}})")
+_SPELLING: Final = re.compile(r"[!-~]+")
+_DOTS: Final = re.compile(r"(?:^|/)\.{1,2}(?:/|$)")
+
+
+class BlobsMode(Enum):
+    """What `put` makes ids of."""
+
+    RANDOM = "random"
+    DEDUPLICATED = "deduplicated"
+
+
+class HashSpelling(Enum):
+    """How a hash is spelled in an id: both are read, one of them is written."""
+
+    BASE64URL = "base64url"  # James's default after 3.8
+    BASE64 = "base64"  # James 3.8: its `/` makes folders of it
+
+
+@dataclass(frozen=True, slots=True)
+class BlobNaming:
+    """How blobs are named; the defaults are James's, and the mode is the one in which nothing is left behind.
+
+    Attributes:
+        family: James's `deduplication.gc.generation.family`.
+        generation: James's `deduplication.gc.generation.duration`.
+    """
+
+    mode: BlobsMode = BlobsMode.RANDOM
+    spelling: HashSpelling = HashSpelling.BASE64URL
+    family: int = 1
+    generation: timedelta = timedelta(days=30)
+
+    def __post_init__(self) -> None:
+        if self.family < 1 or self.generation < timedelta(seconds=1):
+            raise WrongUse(
+                f"blobs cannot be named in family {self.family} with generations of {self.generation}",
+                mend="A family is 1 or more, a generation lasts at least a second; James's defaults are 1 and 30 days.",
+            )
+
+    def name(self, content: bytes, micros: int, chance: UUID) -> BlobId:
+        """The id under which the content is to be kept, at that time (microseconds since 1970)."""
+        generation = micros * _MICROSECOND // self.generation
+        tail = (
+            str(chance) if self.mode is BlobsMode.RANDOM else spelled(hashlib.sha256(content).digest(), self.spelling)
+        )
+        return BlobId(f"{self.family}_{generation}_{tail}")
+
+
+def spelled(digest: bytes, spelling: HashSpelling) -> str:
+    """A hash as James spells it, with its padding."""
+    encode = base64.urlsafe_b64encode if spelling is HashSpelling.BASE64URL else base64.standard_b64encode
+    return encode(digest).decode("ascii")
+
+
+def is_deduplicated(blob_id: BlobId) -> bool:
+    """Whether others may refer to the same blob: all but the ids that end in a UUID."""
+    found = _RANDOM.fullmatch(blob_id)
+    return found is None or (found[1] is None and not re.fullmatch(_UUID, f"{found[2]}{found[3]}{found[4]}"))
+
+
+def checked(text: str) -> BlobId:
+    """The text as the id of a blob.
+
+    Raises:
+        BadPayload: no store made it, and none is asked for it.
+    """
+    if not _SPELLING.fullmatch(text) or len(text) > ID_BYTES_MAX or _DOTS.search(text):
+        raise BadPayload(
+            f"{text[:ID_BYTES_MAX]!r} is not the id of a blob",
+            mend=f"An id is 1 to {ID_BYTES_MAX} visible ASCII characters, none of its parts is '.' or '..'.",
+        )
+    return BlobId(text)
