@@ -1,0 +1,110 @@
+"""Attributes of a mail for Python callers: James's AttributeValue as JSON text, and back.
+
+Each value says what kind it is of: `{"serializer": "IntSerializer", "value": 5}`. Kinds of James's own that Python has
+nothing for stay what they are: their parsed JSON.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from model.errors import BadPayload, WrongUse
+from model.fields import object_in
+from model.james_json import json_text
+from model.mails import PRIORITIES, PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Mail
+
+_INT: Final = range(-(2**31), 2**31)
+_LONG: Final = range(-(2**63), 2**63)
+
+
+def attribute(value: Any) -> str:
+    """The JSON text of a text, whole number, flag, bytes, or a list or mapping of them.
+
+    Raises:
+        WrongUse: James has no kind for it.
+    """
+    return json_text(_told(value))
+
+
+def attribute_value(text: str) -> Any:
+    """What the JSON text of an attribute holds.
+
+    Raises:
+        BadPayload: it is none.
+    """
+    return _value_of(object_in(text, "the attribute"))
+
+
+def priority_of(mail: Mail) -> int:
+    """The mail's priority, 0 to 9; the normal one where it says none that can be read."""
+    text = mail.attributes.get(PRIORITY_ATTRIBUTE)
+    if text is None:
+        return PRIORITY_NORMAL
+    try:
+        value = attribute_value(text)
+    except BadPayload:
+        return PRIORITY_NORMAL
+    return value if isinstance(value, int) and value in PRIORITIES else PRIORITY_NORMAL
+
+
+def with_priority(mail: Mail, priority: int) -> Mail:
+    """The same mail with that priority.
+
+    Raises:
+        WrongUse: it is not one from 0 to 9.
+    """
+    if priority not in PRIORITIES:
+        raise WrongUse(
+            f"{priority} is not a priority", mend="Priorities go from 0, the last, to 9, the first; 5 is normal."
+        )
+    return replace(mail, attributes={**mail.attributes, PRIORITY_ATTRIBUTE: attribute(int(priority))})
+
+
+def _told(value: Any) -> Mapping[str, Any]:  # noqa: PLR0911 - one for each kind
+    match value:
+        case bool():
+            return _kind("BooleanSerializer", value)
+        case int() if value in _INT:
+            return _kind("IntSerializer", value)
+        case int() if value in _LONG:
+            return _kind("LongSerializer", value)
+        case str():
+            return _kind("StringSerializer", value)
+        case bytes():
+            return _kind("BytesSerializer", b64encode(value).decode())
+        case list() | tuple():
+            return _kind("CollectionSerializer", [_told(part) for part in value])
+        case Mapping():
+            return _kind("MapSerializer", {str(name): _told(part) for name, part in value.items()})
+        case _:
+            raise WrongUse(f"James has no attribute of the kind {type(value).__name__}")
+
+
+def _kind(serializer: str, value: Any) -> Mapping[str, Any]:
+    return {"serializer": serializer, "value": value}
+
+
+def _value_of(told: Any) -> Any:  # noqa: PLR0911 - one for each kind
+    match told:
+        case {"serializer": "BooleanSerializer", "value": bool(value)}:
+            return value
+        case {"serializer": "IntSerializer" | "LongSerializer", "value": int(value)} if not isinstance(value, bool):
+            return value
+        case {"serializer": "StringSerializer", "value": str(value)}:
+            return value
+        case {"serializer": "BytesSerializer", "value": str(value)}:
+            return _bytes_in(value)
+        case {"serializer": "CollectionSerializer", "value": list(value)}:
+            return [_value_of(part) for part in value]
+        case {"serializer": "MapSerializer", "value": dict(value)}:
+            return {name: _value_of(part) for name, part in value.items()}
+        case _:
+            return told
+
+
+def _bytes_in(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise BadPayload("the attribute is not base64") from None

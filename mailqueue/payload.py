@@ -1,0 +1,133 @@
+"""The body of a message: James's JSON of a mail, to the byte.
+
+Reading takes what any James may have written: fields that are missing or null where it has a default, whole seconds,
+ISO instants, fields that are not known here. Golden files that James 3.8.1 wrote are read and written by the tests.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from model.errors import BadPayload
+from model.fields import (
+    filled_text_of,
+    in_millis,
+    instant_of,
+    mapping_of,
+    object_in,
+    optional,
+    refuse,
+    text_of,
+    texts_of,
+    uuid_of,
+)
+from model.ids import BlobId, EnqueueId
+from model.james_json import json_text, seconds_of
+from model.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
+from model.slices import EPOCH
+
+BODY_BYTES_MAX: Final = 128 * 2**20
+"""No broker takes messages that big unless told to; such a body is not even looked into."""
+
+STATE_DEFAULT: Final = "root"
+HOST_DEFAULT: Final = ("127.0.0.1", "localhost")
+"""James's own, where a mail says nothing."""
+
+_NULL_SENDERS: Final = frozenset({"", "<>"})
+
+
+def payload_of(queued: QueuedMail) -> bytes:
+    """The mail as the body of a message, as James writes it; `last_updated` is cut to milliseconds.
+
+    Raises:
+        BadPayload: a text in it holds half a surrogate pair.
+    """
+    mail, updated = queued.mail, queued.mail.last_updated
+    fields = {
+        "enqueueId": str(queued.enqueue_id),
+        "recipients": mail.recipients,
+        "name": mail.name,
+        "sender": mail.sender,
+        "state": mail.state,
+        "errorMessage": mail.error_message,
+        "lastUpdated": None if updated is None else seconds_of(in_millis(updated) - EPOCH),
+        "attributes": mail.attributes,
+        "remoteAddr": mail.remote_addr,
+        "remoteHost": mail.remote_host,
+        "perRecipientHeaders": _by_recipient(mail.recipient_headers),
+        "headerBlobId": queued.blobs.header,
+        "bodyBlobId": queued.blobs.body,
+    }
+    try:
+        return json_text(fields).encode()
+    except UnicodeEncodeError:
+        raise BadPayload(f"the mail {queued.enqueue_id} holds half a surrogate pair") from None
+
+
+def queued_of(body: bytes) -> QueuedMail:
+    """The mail that the body of a message tells of.
+
+    Raises:
+        BadPayload: it tells of none; the message names the field.
+    """
+    if len(body) > BODY_BYTES_MAX:
+        refuse("the message's body", f"has more than {BODY_BYTES_MAX:,} bytes")
+    fields = object_in(body, "the message's body")
+    enqueue_id = EnqueueId(uuid_of(fields.get("enqueueId"), "enqueueId"))
+    return QueuedMail(enqueue_id, _mail_of(fields), blobs_of(fields.get("headerBlobId"), fields.get("bodyBlobId")))
+
+
+def blobs_of(header: Any, body: Any) -> MailBlobs:
+    """Where the mail's bytes are; ids of any form.
+
+    Raises:
+        BadPayload: one of them is no id.
+    """
+    return MailBlobs(BlobId(filled_text_of(header, "headerBlobId")), BlobId(filled_text_of(body, "bodyBlobId")))
+
+
+def sender_of(value: Any) -> str | None:
+    """The sender; None for the null sender, however it is told.
+
+    Raises:
+        BadPayload: it is no text.
+    """
+    sender: str | None = optional(text_of, value, "sender")
+    return None if sender in _NULL_SENDERS else sender
+
+
+def _mail_of(fields: Mapping[str, Any]) -> Mail:
+    def text_or(field: str, default: str | None) -> Any:
+        return optional(text_of, fields.get(field), field, default)
+
+    addr, host = HOST_DEFAULT
+    return Mail(
+        name=text_of(fields.get("name"), "name"),
+        recipients=texts_of(fields.get("recipients"), "recipients"),
+        sender=sender_of(fields.get("sender")),
+        state=text_or("state", STATE_DEFAULT),
+        error_message=text_or("errorMessage", None),
+        remote_addr=text_or("remoteAddr", addr),
+        remote_host=text_or("remoteHost", host),
+        last_updated=optional(instant_of, fields.get("lastUpdated"), "lastUpdated"),
+        attributes={
+            name: text_of(value, f"attributes[{name}]")
+            for name, value in mapping_of(fields.get("attributes"), "attributes").items()
+        },
+        recipient_headers=tuple(_headers_in(fields.get("perRecipientHeaders"))),
+    )
+
+
+def _by_recipient(headers: Iterable[RecipientHeader]) -> Mapping[str, Mapping[str, Mapping[str, list[str]]]]:
+    """By recipient, then by name; both in the order in which they first come."""
+    found: dict[str, dict[str, dict[str, list[str]]]] = {}
+    for one in headers:
+        found.setdefault(one.recipient, {"header": {}})["header"].setdefault(one.name, []).append(one.value)
+    return found
+
+
+def _headers_in(value: Any) -> Iterable[RecipientHeader]:
+    for place, (recipient, told) in enumerate(mapping_of(value, "perRecipientHeaders").items()):
+        field = f"perRecipientHeaders[{place}]"
+        for name, values in mapping_of(mapping_of(told, field).get("header"), f"{field}.header").items():
+            for text in texts_of(values, f"{field}.header[{name}]"):
+                yield RecipientHeader(recipient, name, text)
