@@ -1,4 +1,7 @@
-"""`mailmend local`: a real Cassandra on this machine, for a first try, for development, for a test of one's own."""
+"""`mailmend local`: a real Cassandra on this machine, for a first try, for development, for a test of one's own.
+
+With it, where wished, the other servers of a mail queue.
+"""
 
 import sys
 from collections.abc import Callable
@@ -8,14 +11,25 @@ from typing import Final
 import click
 
 from admin.cli.kinds import PORT, Named
-from admin.local import ClusterState, ClusterStatus, LocalCluster, NodeState, Wishes, local_cluster
+from admin.local import (
+    ClusterState,
+    ClusterStatus,
+    LocalServers,
+    LocalStatus,
+    NodeState,
+    Wishes,
+    local_servers,
+)
 from admin.local.progress import progress_for
 from admin.local.releases import RELEASES
+from admin.local.service_kinds import known_names, parse_names
+from admin.local.services import ServiceStatus
 from admin.local.settings import HEAP_MIB_DEFAULT, NATIVE_PORT_DEFAULT, NODES_MAX, heap_mib
 from admin.output import rows_grid, stdout_console, write_json
 from model.errors import ExitCode
 
 _HEAP: Final = Named("size", heap_mib)
+_NAMES: Final = Named("names", parse_names)
 _LINES: Final = tuple(release.line for release in RELEASES)
 
 _dir_option = click.option(
@@ -28,9 +42,20 @@ _dir_option = click.option(
 _json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 
 
-@click.group()
+_EPILOG: Final = """\b
+Examples:
+  mailmend local up                      one node of Cassandra
+  mailmend local up --with rabbitmq      and a broker
+  mailmend local status --json           how they are, for a script
+  mailmend local down                    stop all of them; the data stay"""
+
+
+@click.group(epilog=_EPILOG)
 def local() -> None:
-    """A real Cassandra on this machine: 127.0.0.1 only, little memory, its jars fetched once and then used offline."""
+    """A real Cassandra on this machine, and RabbitMQ beside it where wished: 127.0.0.1 only, little memory.
+
+    What they are made of is fetched once and then used offline.
+    """
 
 
 @local.command()
@@ -40,36 +65,51 @@ def local() -> None:
 @click.option("--port", type=PORT, metavar="PORT", help=f"The port for CQL. [default: {NATIVE_PORT_DEFAULT}]")
 @click.option("--heap", type=_HEAP, metavar="SIZE", help=f"Memory of a node. [default: {HEAP_MIB_DEFAULT}m]")
 @click.option("--version", "line", type=click.Choice(_LINES), help=f"Which Cassandra. [default: {_LINES[0]}]")
+@click.option(
+    "--with",
+    "names",
+    type=_NAMES,
+    default=(),
+    metavar="NAMES",
+    help=f"Servers to start beside it, with commas: {known_names()}. RabbitMQ's user is guest, its password too.",
+)
 @_dir_option
 @_json_option
 def up(
-    nodes: int | None, port: int | None, heap: int | None, line: str | None, folder: Path | None, *, as_json: bool
+    *,
+    nodes: int | None,
+    port: int | None,
+    heap: int | None,
+    line: str | None,
+    names: tuple[str, ...],
+    folder: Path | None,
+    as_json: bool,
 ) -> None:
     """Start it and wait until it answers; what runs already is left running.
 
     Data and settings of an earlier start are found again. Exit code 4: it could not be started.
     """
-    cluster = _cluster(folder)
-    _show(cluster.up(Wishes(version=line, nodes=nodes, native_port=port, heap_mib=heap)), as_json=as_json)
+    wishes = Wishes(version=line, nodes=nodes, native_port=port, heap_mib=heap)
+    _show(_servers(folder).up(wishes, names), as_json=as_json)
 
 
 @local.command()
 @_dir_option
 @_json_option
 def down(folder: Path | None, *, as_json: bool) -> None:
-    """Drain and stop it; its data stay. Only processes that `local up` started are touched."""
-    _show(_cluster(folder).down(), as_json=as_json)
+    """Stop it and all beside it; the data stay. Only processes that `local up` started are touched."""
+    _show(_servers(folder).down(), as_json=as_json)
 
 
 @local.command()
 @_dir_option
 @_json_option
 def status(folder: Path | None, *, as_json: bool) -> int:
-    """Say how it is.
+    """Say how it is, and every server beside it that was started.
 
-    Exit codes: 0 every node answers, 3 some do, 4 none does.
+    Exit codes: 0 every node answers, 3 some do, 4 none does. A server beside them counts as a node until it is stopped.
     """
-    found = _cluster(folder).status()
+    found = _servers(folder).status()
     _show(found, as_json=as_json)
     return exit_code(found)
 
@@ -78,10 +118,10 @@ def status(folder: Path | None, *, as_json: bool) -> int:
 @_dir_option
 @_json_option
 def clean(folder: Path | None, *, as_json: bool) -> None:
-    """Remove the data of a stopped cluster; refused while any node runs. The fetched jars stay."""
-    cluster = _cluster(folder)
-    removed = cluster.clean()
-    where = cluster.layout.root
+    """Remove the data of stopped servers; refused while any of them runs. What was fetched stays."""
+    servers = _servers(folder)
+    removed = servers.clean()
+    where = servers.cluster.layout.root
     _print(
         {"removed": removed, "folder": str(where)},
         lambda: f"Removed the data in {where}" if removed else f"There was nothing in {where}",
@@ -89,7 +129,7 @@ def clean(folder: Path | None, *, as_json: bool) -> None:
     )
 
 
-def exit_code(found: ClusterStatus) -> int:
+def exit_code(found: ClusterStatus | LocalStatus) -> int:
     """What `local status` exits with."""
     match found.state:
         case ClusterState.UP:
@@ -114,25 +154,48 @@ def summary_line(found: ClusterStatus) -> str:
             return "It is down. Start it: mailmend local up"
 
 
-def _cluster(folder: Path | None) -> LocalCluster:
-    return local_cluster(folder, progress=progress_for(sys.stderr))
+def service_line(found: ServiceStatus) -> str:
+    """The state of a server beside the cluster in a sentence."""
+    match found.state:
+        case NodeState.UP:
+            return f"{found.title} is up: " + ", ".join(f"{name} {where}" for name, where in found.contacts.items())
+        case NodeState.SILENT:
+            return f"{found.title} runs and does not answer yet; its log: {found.log}"
+        case NodeState.DEAD:
+            again = f"mailmend local up --with {found.name}"
+            return f"{found.title} was started and is gone; its log: {found.log}. Start it: {again}"
+        case NodeState.STOPPED:
+            return f"{found.title} is stopped. Start it: mailmend local up --with {found.name}"
 
 
-def _show(found: ClusterStatus, *, as_json: bool) -> None:
-    if found.nodes and not as_json:
-        columns = ("node", "address", "state", "pid")
-        rows = [
-            (str(node.number), f"{node.host}:{node.port}", node.state.value, str(node.pid or ""))
-            for node in found.nodes
-        ]
-        stdout_console().print(rows_grid(f"Local cluster in {found.folder}", columns, rows))
-    _print(found.as_json(), lambda: _with_dead(found), as_json=as_json)
+def _servers(folder: Path | None) -> LocalServers:
+    return local_servers(folder, progress=progress_for(sys.stderr))
 
 
-def _with_dead(found: ClusterStatus) -> str:
-    dead = [node for node in found.nodes if node.state is NodeState.DEAD]
-    gone = "".join(f"Node {node.number} was started and is gone; its log: {node.log}\n" for node in dead)
-    return gone + summary_line(found)
+def _show(found: LocalStatus, *, as_json: bool) -> None:
+    if rows := _rows(found):
+        columns = ("server", "address", "state", "pid")
+        if not as_json:
+            stdout_console().print(rows_grid(f"Local servers in {found.cluster.folder}", columns, rows))
+    _print(found.as_json(), lambda: "\n".join(_sentences(found)), as_json=as_json)
+
+
+def _rows(found: LocalStatus) -> list[tuple[str, ...]]:
+    nodes = [
+        (f"Cassandra {node.number}", f"{node.host}:{node.port}", node.state.value, str(node.pid or ""))
+        for node in found.cluster.nodes
+    ]
+    services = [
+        (service.title, " ".join(service.contacts.values()), service.state.value, " ".join(map(str, service.pids)))
+        for service in found.services
+    ]
+    return [*nodes, *services]
+
+
+def _sentences(found: LocalStatus) -> list[str]:
+    dead = [node for node in found.cluster.nodes if node.state is NodeState.DEAD]
+    gone = [f"Node {node.number} was started and is gone; its log: {node.log}" for node in dead]
+    return [*gone, summary_line(found.cluster), *map(service_line, found.services)]
 
 
 def _print(document: dict[str, object], sentence: Callable[[], str], *, as_json: bool) -> None:

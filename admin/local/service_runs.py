@@ -44,6 +44,11 @@ class ServiceRun:
     ready_seconds_max: float = READY_SECONDS_MAX
 
     @property
+    def exists(self) -> bool:
+        """Whether it was ever started here, and not cleaned away."""
+        return self._state_file.exists()
+
+    @property
     def site(self) -> Site:
         """Where it is; without ports before the first start."""
         return Site(self.folder, self._state().ports)
@@ -99,10 +104,10 @@ class ServiceRun:
         """
         with self._locked():
             self.refuse_running()
-            if not self._state_file.exists():
-                return False
-            shutil.rmtree(self.folder, ignore_errors=True)
-            return True
+            existed = self.exists
+            if existed:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            return existed
 
     def status(self) -> ServiceStatus:
         """How it is now."""
