@@ -127,6 +127,29 @@ def instant_of(value: Any, field: str) -> datetime:
     return EPOCH + timedelta(milliseconds=math.floor(Decimal(value) * 1000))
 
 
+def whole_number_of(value: Any, field: str, allowed: range) -> int:
+    """A whole number of the range.
+
+    Raises:
+        BadPayload: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        refuse(field, "is missing" if value is None else "is not a whole number")
+    if value not in allowed:
+        refuse(field, f"is not between {allowed.start} and {allowed.stop - 1}")
+    return value
+
+
+def whole_seconds_of(value: Any, field: str, allowed: range) -> timedelta:
+    """A length of time in seconds, told whole or with a fraction of zeros.
+
+    Raises:
+        BadPayload: it is none, or not one of the range.
+    """
+    whole = int(value) if isinstance(value, Decimal) and value in allowed else value
+    return timedelta(seconds=whole_number_of(whole, field, allowed))
+
+
 def in_millis(at: datetime) -> datetime:
     """The instant without what is finer than a millisecond: what Cassandra's timestamps and James's dates keep."""
     return at.replace(microsecond=at.microsecond // 1000 * 1000)

@@ -1,0 +1,93 @@
+"""The queue's configuration where James keeps it: events in eventStore, each appended where nobody else's stands.
+
+Several processes, James's among them, may start at once with different wishes. Each appends on what it has read by a
+conditional write; whoever comes second reads again, and its wish is judged against the winner's.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mailqueue.ports import Tables
+from model.catalog_beside import EVENT_STORE
+from model.errors import Contended, DoubtfulWrite
+from model.operations import Level, PutIfAbsent, Read
+from model.queue_config import AGGREGATE, DEFAULT, ConfigurationEvent, QueueConfiguration, change, event_json, event_of
+
+ROUNDS_MAX: Final = 20
+"""How often others may be faster in a row; each of them starts a process with another wish."""
+
+EVENTS: Final = EVENT_STORE.with_columns(column for column in EVENT_STORE.columns if column.name != "snapshot")
+"""Without its static column: older generations lack it, and James writes it for other aggregates than this one."""
+
+Wish = Callable[[QueueConfiguration], QueueConfiguration]
+
+
+class Configurations:
+    """The configurations of one keyspace; every queue in it is cut the same way."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def current(self) -> QueueConfiguration | None:
+        """The configuration that counts; None where none was ever set.
+
+        Raises:
+            BadPayload: an event cannot be read; the message names it.
+        """
+        return _last(await self.history())
+
+    async def history(self) -> list[ConfigurationEvent]:
+        """Every configuration that was set, the oldest first.
+
+        Raises:
+            BadPayload: an event cannot be read; the message names it.
+        """
+        return await self._events(Level.QUORUM)
+
+    async def require(self, wanted: QueueConfiguration | None = None) -> QueueConfiguration:
+        """Make the wanted configuration the one that counts, where it is not; called by each process that starts.
+
+        Args:
+            wanted: None for what is stored, or James's defaults where nothing is.
+
+        Raises:
+            ConfigurationRefused: the change would lose sight of mails; nothing was written.
+            BadPayload: an event cannot be read; nothing was written.
+            Contended: others kept changing it.
+        """
+        return await self.alter(lambda current: wanted or current)
+
+    async def alter(self, wish: Wish) -> QueueConfiguration:
+        """Change what counts, whatever it is when the change takes place; the same stays as it is, without an event.
+
+        Args:
+            wish: from the configuration that counts (James's defaults where none was set) to the wanted one.
+
+        Raises:
+            ConfigurationRefused, BadPayload, Contended: as of `require`.
+        """
+        for _ in range(ROUNDS_MAX):
+            events = await self._events(Level.SERIAL)
+            current = _last(events)
+            agreed = change(current, wish(current or DEFAULT))
+            if agreed == current or await self._appended(events, agreed):
+                return agreed
+        raise Contended("others kept changing the queue's configuration", mend="Run the same again.")
+
+    async def _events(self, level: Level) -> list[ConfigurationEvent]:
+        """SERIAL finishes what a conditional write has left open."""
+        seen = await self._tables.read(Read(EVENTS, (AGGREGATE,), level))
+        return [event_of(one.row["eventid"], one.row["event"]) for one in seen]
+
+    async def _appended(self, events: Sequence[ConfigurationEvent], agreed: QueueConfiguration) -> bool:
+        """Whether the event stands; where the answer was lost, the next round reads it."""
+        event_id = events[-1].event_id + 1 if events else 0
+        row = {"aggregateid": AGGREGATE, "eventid": event_id, "event": event_json(event_id, agreed)}
+        try:
+            return (await self._tables.attempt(PutIfAbsent(EVENTS, row))).applied
+        except DoubtfulWrite:
+            return False
+
+
+def _last(events: Sequence[ConfigurationEvent]) -> QueueConfiguration | None:
+    return events[-1].configuration if events else None
