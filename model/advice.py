@@ -128,27 +128,62 @@ class QueueAdvice:
     reasons: tuple[Advice, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """How long the rows of a queue live, and the marks that hide them, in windows of which length; times in seconds.
+
+    Attributes:
+        slack_seconds: how much longer rows live than any mail stays, and marks than rows.
+        mark_bloom_chance: of a bloom filter of the marks being wrong.
+    """
+
+    slack_seconds: int
+    ttl_seconds: int
+    window_seconds: int
+    mark_ttl_seconds: int
+    mark_window_seconds: int
+    mark_bloom_chance: float
+
+
+def lifetimes(stay_seconds: int, slice_seconds: int) -> Lifetimes:
+    """How long rows and marks must live where no mail stays longer, in windows of whole slices.
+
+    The advice and the catalog both ask here, so they cannot disagree.
+    """
+    slack = _slack(stay_seconds)
+    ttl, window = windows_over(stay_seconds + slack, slice_seconds)
+    mark_ttl, mark_window = windows_over(ttl + slack, slice_seconds)
+    chance = _bloom_chance(_sstables(mark_ttl, mark_window))
+    return Lifetimes(slack, ttl, window, mark_ttl, mark_window, chance)
+
+
+def gc_grace_for(hint_window_seconds: float) -> int:
+    """How long tombstones of tables in which everything expires are kept, in seconds."""
+    return max(GC_GRACE_SECONDS_MIN, math.ceil(hint_window_seconds))
+
+
 def advise_queue(traffic: Traffic, now: QueueSettings | None = None) -> QueueAdvice:
     """What the queue's tables should be set to for that traffic, with what they are set to now as a bound."""
     stay = math.ceil(traffic.longest_stay_seconds.value)
-    slack = max(SLACK_SECONDS_MIN, stay // 2)
-    rate = traffic.mails_per_second.value
-    slice_seconds = _slice_for(rate, stay + slack, now)
-    ttl, window = windows_over(stay + slack, slice_seconds)
-    mark_ttl, mark_window = windows_over(ttl + slack, slice_seconds)
+    slice_seconds = _slice_for(traffic.mails_per_second.value, stay + _slack(stay), now)
+    lives = lifetimes(stay, slice_seconds)
     bare = QueueAdvice(
         slice_seconds=slice_seconds,
         buckets=_buckets_for(traffic, slice_seconds, now),
-        slack_seconds=slack,
-        ttl_seconds=ttl,
-        window_seconds=window,
-        mark_ttl_seconds=mark_ttl,
-        mark_window_seconds=mark_window,
-        gc_grace_seconds=max(GC_GRACE_SECONDS_MIN, math.ceil(traffic.hint_window_seconds.value)),
-        mark_bloom_chance=_bloom_chance(_sstables(mark_ttl, mark_window)),
+        slack_seconds=lives.slack_seconds,
+        ttl_seconds=lives.ttl_seconds,
+        window_seconds=lives.window_seconds,
+        mark_ttl_seconds=lives.mark_ttl_seconds,
+        mark_window_seconds=lives.mark_window_seconds,
+        gc_grace_seconds=gc_grace_for(traffic.hint_window_seconds.value),
+        mark_bloom_chance=lives.mark_bloom_chance,
         reasons=(),
     )
     return _with_reasons(bare, traffic, now)
+
+
+def _slack(stay_seconds: int) -> int:
+    return max(SLACK_SECONDS_MIN, stay_seconds // 2)
 
 
 def windows_over(seconds: int, slice_seconds: int) -> tuple[int, int]:

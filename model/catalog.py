@@ -1,8 +1,8 @@
 """Every message table of Apache James and every projection, declared once.
 
 Names keep James's spelling here and nowhere else. Source: James's own schema, newest generation (JAMES-4225,
-September 2026); what older generations have besides or instead stands in `model.generations`. The tables that mailmend
-creates but never touches afterwards stand in `model.catalog_beside`.
+September 2026); what older generations have besides or instead stands in `model.generations`. The mail queue's tables
+stand in `model.catalog_queue`, those that mailmend creates but never touches afterwards in `model.catalog_beside`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,6 +10,7 @@ from dataclasses import replace
 from enum import Enum
 
 from model.catalog_beside import BESIDE_TABLES, BLOOM_1_PERCENT, LZ4_8_KIB, SIZE_TIERED, cached
+from model.catalog_queue import QUEUE_TABLES
 from model.projections import Condition, Content, Counts, Family, Filter, Mirror, Union
 from model.schema import Schema
 from model.table import Canonical, Column, Compaction, Kind, Table, UserType
@@ -180,11 +181,11 @@ MAIL_TABLES = (
     MAILBOX,
     MAILBOX_PATH,
 )
-"""What mailmend reads or writes."""
+"""The messages and their mailboxes: what is checked, repaired and written."""
 
 MAIL_TYPES = (ATTACHMENTS, MAILBOX_BASE)
 
-SCHEMA = Schema(MAIL_TYPES, MAIL_TABLES + BESIDE_TABLES)
+SCHEMA = Schema(MAIL_TYPES, MAIL_TABLES + BESIDE_TABLES + QUEUE_TABLES)
 """Everything that `schema apply` creates."""
 
 

@@ -1,13 +1,38 @@
 """The tables of the distributed mail queue: James's four, byte-compatible, and three of our own beside them.
 
-Ours carry a time to live, because without one TimeWindowCompactionStrategy gives nothing back (DESIGN section 4
-"TimeWindowCompactionStrategy"); the reckoning is `model.advice`'s. Source: facts on James's queue, ADR-31, ADR-32.
+Where mailmend makes them they carry a time to live, because without one TimeWindowCompactionStrategy gives nothing
+back (DESIGN section 4 "TimeWindowCompactionStrategy"); James's own never expire. The reckoning is `model.advice`'s.
+Source: facts on James's queue, ADR-31, ADR-32, docs/adr/0016.
 """
 
-from model.catalog_beside import SIZE_TIERED, cached
-from model.table import Column, Compaction, Kind, Table
+from collections.abc import Mapping
+from typing import Final
+
+from model.advice import DAY, HOUR, gc_grace_for, lifetimes, window_compaction
+from model.catalog_beside import LEVELED, SIZE_TIERED, cached
+from model.table import Column, Kind, Table
 
 _P, _C = Kind.PARTITION, Kind.CLUSTERING
+
+LONGEST_STAY_SECONDS: Final = 7 * DAY
+"""How long a mail may stay and none of its rows has to be renewed; what stays longer is, by the sweep."""
+
+SLICE_SECONDS: Final = HOUR
+"""James's own slice window, of which the time windows are a multiple; shorter ones divide it."""
+
+HINT_WINDOW_SECONDS: Final = 3 * HOUR
+"""Cassandra's own default."""
+
+LIVES: Final = lifetimes(LONGEST_STAY_SECONDS, SLICE_SECONDS)
+"""How long rows and marks live where mailmend makes the tables; `mailmend schema advise` reckons them anew."""
+
+_GRACE: Final = {"gc_grace_seconds": str(gc_grace_for(HINT_WINDOW_SECONDS))}
+
+
+def _expiring(seconds: int) -> Mapping[str, str]:
+    """Options of a table whose SSTables drop whole: all expires, and no read writes old cells into a new window."""
+    return {"default_time_to_live": str(seconds), **_GRACE, "read_repair": "'NONE'"}
+
 
 _MAIL = (
     Column("enqueuedTime", "timestamp"),
@@ -36,15 +61,15 @@ ENQUEUED_MAILS = Table(
         *_MAIL,
     ),
     comment="Every mail enqueued, by slice of time and bucket; never changed, gone with its slice",
-    compaction=Compaction(
-        "TimeWindowCompactionStrategy", {"compaction_window_unit": "HOURS", "compaction_window_size": "1"}
-    ),
+    compaction=window_compaction(LIVES.window_seconds),
+    options=_expiring(LIVES.ttl_seconds),
 )
 DELETED_MAILS = Table(
     "deletedMailsV2",
     (Column("queueName", "text", _P), Column("enqueueId", "uuid", _P)),
-    comment="Marks: mails that are no longer in their queue",
-    compaction=Compaction("TimeWindowCompactionStrategy"),
+    comment="Marks: mails that are no longer in their queue; each outlives the row that it hides",
+    compaction=window_compaction(LIVES.mark_window_seconds),
+    options={**_expiring(LIVES.mark_ttl_seconds), "bloom_filter_fp_chance": str(LIVES.mark_bloom_chance)},
 )
 BROWSE_START = Table(
     "browseStart",
@@ -72,6 +97,8 @@ DUE_MAILS = Table(
         *_MAIL,
     ),
     comment="Mails that are not to be delivered before their time; each moves to enqueuedMailsV4 when it is due",
+    compaction=LEVELED,
+    options=_GRACE,
 )
 SLICE_TALLIES = Table(
     "sliceTallies",
@@ -85,6 +112,8 @@ SLICE_TALLIES = Table(
         Column("isForeign", "boolean"),
     ),
     comment="How many mails of each slice each process has enqueued and marked: sums that may be written twice",
+    compaction=window_compaction(LIVES.mark_window_seconds),
+    options=_expiring(LIVES.mark_ttl_seconds),
 )
 QUEUE_STATE = Table(
     "queueState",

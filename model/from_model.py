@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from model.catalog import MAIL_TABLES, CompactionChoice, compacted
 from model.changes import Gap, Include
-from model.generations import NEWEST, REBUILDABLE, chosen_compaction, recognise
+from model.generations import NEWEST, REBUILDABLE, chosen_compaction, declared, recognise
 from model.schema import Schema
 
 _MAIL = frozenset(table.name for table in MAIL_TABLES)
@@ -26,8 +26,9 @@ def gap_to_catalog(
         choice: how the big message tables should be compacted; None leaves those of ours as they were created.
     """
     recognition = recognise(live)
-    schema = NEWEST.schema if newest else recognition.generation.schema
-    wanted = [table for table in schema.tables if recognition.made_here or newest or _asked_for(table.name, live)]
+    whole = recognition.made_here or newest
+    schema = declared(NEWEST if newest else recognition.generation, live, made_here=whole)
+    wanted = [table for table in schema.tables if whole or _asked_for(table.name, live)]
     tables = compacted(wanted, choice or chosen_compaction(live))
     known = Schema(schema.types, tables)
     others = tuple(table for table in live.tables if known.table(table.name) is None)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from model.catalog import IMAP_UID, MAIL_TABLES, MESSAGE_COMPACTIONS, MESSAGES, SCHEMA, CompactionChoice, compacted
 from model.catalog_beside import BESIDE_TABLES
+from model.catalog_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
 from model.difference import Aspect, Difference, differences
 from model.schema import Schema
 from model.table import Canonical, Column, Kind, Table
@@ -19,7 +20,7 @@ _P, _C = Kind.PARTITION, Kind.CLUSTERING
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One state of James's schema: its name for people, and all that it declares."""
+    """One state of James's schema: its name for people, and all that James declares."""
 
     name: str
     schema: Schema = field(repr=False)
@@ -93,11 +94,13 @@ _OLD_THREADS = (
 REBUILDABLE = frozenset(one.table.spelling for one in MESSAGES.projections if one is not MESSAGES.content)
 """Tables that a repair can fill again from the truth."""
 
-NEWEST = Generation("September 2026 (JAMES-4225)", SCHEMA)
+NEWEST = Generation(
+    "September 2026 (JAMES-4225)", _instead(SCHEMA, frozenset(table.name for table in OWN_QUEUE_TABLES), ())
+)
 AUGUST_2026 = Generation(
     "August 2026",
     _with(
-        SCHEMA,
+        NEWEST.schema,
         {
             "imapuidtable": (FLAG_USER,),
             "messageidtable": (FLAG_USER,),
@@ -111,7 +114,8 @@ JAMES_3_8 = Generation("3.8.1", _instead(JAMES_3_9.schema, frozenset({"thread_2"
 GENERATIONS = (NEWEST, AUGUST_2026, JAMES_3_9, JAMES_3_8)
 """Newest first: a keyspace that fits several equally well counts as the newest of them."""
 
-_BESIDE = frozenset(table.spelling for table in (*BESIDE_TABLES, *_OLD_THREADS))
+_BESIDE = frozenset(table.spelling for table in (*BESIDE_TABLES, *JAMES_QUEUE_TABLES, *_OLD_THREADS))
+_OF_THE_QUEUE = frozenset(table.name for table in QUEUE_TABLES)
 _LEFT_BEHIND = frozenset(
     (table.spelling, column.name) for one in GENERATIONS for table in one.schema.tables for column in table.columns
 )
@@ -160,15 +164,24 @@ def holds_mail(live: Schema) -> bool:
 def was_made_here(live: Schema) -> bool:
     """Whether every table of the catalog that is there carries the catalog's own comment; James's are worded otherwise.
 
-    An apply that was interrupted is thereby told apart from a keyspace of James that lacks some tables.
+    An apply that was interrupted is thereby told apart from a keyspace of James that lacks some tables. The queue's
+    tables tell nothing: James makes its own in a keyspace of ours, and a keyspace of James may have been given ours.
     """
-    pairs = [(table, live.table(table.name)) for table in SCHEMA.tables]
+    tables = [table for table in SCHEMA.tables if table.name not in _OF_THE_QUEUE]
+    pairs = [(table, live.table(table.name)) for table in tables]
     return all(found is None or found.comment == table.comment for table, found in pairs)
 
 
+def declared(generation: Generation, live: Schema, *, made_here: bool) -> Schema:
+    """All that a keyspace of that generation should hold: in one of James's, of our own tables those that are there."""
+    ours = (table for table in OWN_QUEUE_TABLES if made_here or live.table(table.name) is not None)
+    return Schema(generation.schema.types, (*generation.schema.tables, *ours))
+
+
 def _judged(generation: Generation, live: Schema, *, made_here: bool) -> Recognition:
-    tables = compacted(generation.schema.tables, chosen_compaction(live))
-    drift, notes = judge(Schema(generation.schema.types, tables), live, made_here=made_here)
+    wanted = declared(generation, live, made_here=made_here)
+    tables = compacted(wanted.tables, chosen_compaction(live))
+    drift, notes = judge(Schema(wanted.types, tables), live, made_here=made_here)
     return Recognition(generation, made_here, drift, notes)
 
 

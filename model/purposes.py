@@ -62,6 +62,20 @@ _ANYWHERE: Final[Mapping[str, str]] = {
     "claim": "token of the lease that it was done under",
     "toolversion": "version of mailmend",
     "generation": "what the keyspace was recognised as",
+    "queuename": "the queue",
+    "timerangestart": "start of the slice of time that it was enqueued in",
+    "enqueueid": "the mail's own number in the queue",
+    "enqueuedtime": "when it was enqueued",
+    "headerblobid": "blob id of the header",
+    "bodyblobid": "blob id of the body",
+    "attributes": "values that mailets keep with it, as JSON",
+    "errormessage": "what went wrong the last time",
+    "sender": "envelope sender; null where there is none",
+    "recipients": "envelope recipients",
+    "remotehost": "name of the machine that it came from",
+    "remoteaddr": "address of the machine that it came from",
+    "lastupdated": "when it was changed the last time",
+    "perrecipientspecificheaders": "headers for single recipients: recipient, name, value",
 }
 
 _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
@@ -102,6 +116,34 @@ _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "schemaversion": {"key": "when the version was reached", "value": "the version"},
     "blobs": {"id": "the blob", "position": "number of chunks", "metadata": "what was stored with it"},
+    "enqueuedmailsv4": {
+        "bucketid": "spreads a slice over partitions, by the mail's name",
+        "name": "name of the mail",
+        "state": "the processor that it goes to next",
+    },
+    "browsestart": {"browsestart": "start of the first slice that may hold a mail without a mark"},
+    "contentstart": {"contentstart": "start of the first slice that may hold rows"},
+    "duemails": {
+        "dueslice": "start of the slice of time that it is due in",
+        "bucketid": "spreads a slice over partitions, by the mail's name",
+        "dueat": "before it the mail is not delivered",
+        "attempts": "how often it was tried",
+        "name": "name of the mail",
+        "state": "the processor that it goes to next",
+    },
+    "slicetallies": {
+        "timerangestart": "start of the slice",
+        "writer": "the process that counts",
+        "enqueued": "mails that it has put into the slice",
+        "marked": "mails of the slice that it has marked",
+        "settled": "whether it counts nothing at the moment",
+        "isforeign": "whether it saw a mail there that somebody else enqueued",
+    },
+    "queuestate": {
+        "furtheststart": "the furthest browse start that was seen",
+        "duestart": "start of the first slice that may hold mails that are not due",
+        "sweptat": "when the last sweep ended",
+    },
     "blobparts": {"id": "the blob", "chunknumber": "place of the chunk", "data": "the bytes"},
     "repair_run": {
         "run": "the run; its time is when it began",
@@ -177,6 +219,10 @@ _BY_STRATEGY: Final[Mapping[str, str]] = {
     LEVELED.strategy: "rows are read much more often than they change: few SSTables for each read",
     "UnifiedCompactionStrategy": "few SSTables for each read, under late updates too (Cassandra 5.0 and later)",
 }
+_BY_TABLE: Final[Mapping[str, str]] = {
+    "duemails": "each mail leaves at a time of its own, so nothing expires together; here tombstones soon meet "
+    "what they delete",
+}
 _DEFAULT_WHY: Final = "nothing is asked of it, so the server's own default serves"
 
 
@@ -192,7 +238,7 @@ def why_compacted(table: Table) -> str:
         return _DEFAULT_WHY
     if _same(table.compaction, TWCS_MESSAGES):
         return _MESSAGES_WHY
-    return _BY_STRATEGY.get(table.compaction.strategy, "not known to mailmend")
+    return _BY_TABLE.get(table.name) or _BY_STRATEGY.get(table.compaction.strategy, "not known to mailmend")
 
 
 def _same(one: Compaction, other: Compaction) -> bool:

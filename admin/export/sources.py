@@ -7,6 +7,7 @@ from admin.export.page import Page, Section
 from model.binding import bind
 from model.catalog import FAMILIES, MAIL_TABLES, SCHEMA
 from model.catalog_beside import BESIDE_TABLES
+from model.catalog_queue import QUEUE_TABLES
 from model.generations import GENERATIONS, recognise
 from model.ledger_tables import LEDGER_TABLES
 from model.names import name_of
@@ -19,6 +20,11 @@ _ABOUT_BESIDE = "Created so that James can take the keyspace over; never read or
 _ABOUT_LEDGER = (
     "Our own keyspace: runs with their before-images, lags, leases and the history of schemas. Whatever is not needed "
     "for ever expires by itself."
+)
+_ABOUT_QUEUE = (
+    "The distributed mail queue. Four tables are James's own, column for column; dueMails, sliceTallies and queueState "
+    "are ours, and James neither lists nor touches them. Where mailmend makes them, what was enqueued expires by "
+    "itself, and the sweep renews what stays."
 )
 _ABOUT_OTHERS = "Not known to mailmend: neither read nor written."
 
@@ -46,7 +52,11 @@ _SERVER_DEFAULTS = {
 
 _KNOWN = {
     table.name: table
-    for table in (*LEDGER_TABLES, *(one for generation in reversed(GENERATIONS) for one in generation.schema.tables))
+    for table in (
+        *LEDGER_TABLES,
+        *(one for generation in reversed(GENERATIONS) for one in generation.schema.tables),
+        *QUEUE_TABLES,
+    )
 }
 """Every table that mailmend knows, the newest form of each."""
 
@@ -56,6 +66,7 @@ def declared(keyspace: str, made: str, drawing: str = "") -> Page:
     sections = (
         Section("Mail", _ABOUT_MAIL, MAIL_TABLES),
         Section("Beside the mail", _ABOUT_BESIDE, BESIDE_TABLES),
+        Section("Queue", _ABOUT_QUEUE, QUEUE_TABLES),
         Section("Ledger", _ABOUT_LEDGER, LEDGER_TABLES),
     )
     return Page(f"The schema of {keyspace}", made, FAMILIES, SCHEMA.types, sections, drawing)
@@ -67,12 +78,13 @@ def found(keyspace: str, live: Schema, ledger: Schema, made: str, drawing: str =
     Raises:
         SchemaMismatch: it holds mail, and lacks a table that nothing follows without.
     """
-    mail = {table.name for table in MAIL_TABLES}
+    mail, queue = ({table.name for table in tables} for tables in (MAIL_TABLES, QUEUE_TABLES))
     tables = [_told(table) for table in live.tables]
     known = [table for table in tables if table.name in _KNOWN]
     sections = (
         Section("Mail", _ABOUT_MAIL, tuple(table for table in known if table.name in mail)),
-        Section("Beside the mail", _ABOUT_BESIDE, tuple(table for table in known if table.name not in mail)),
+        Section("Beside the mail", _ABOUT_BESIDE, tuple(table for table in known if table.name not in mail | queue)),
+        Section("Queue", _ABOUT_QUEUE, tuple(table for table in known if table.name in queue)),
         Section("Other tables", _ABOUT_OTHERS, tuple(table for table in tables if table.name not in _KNOWN)),
         Section("Ledger", _ABOUT_LEDGER, tuple(_told(table) for table in ledger.tables)),
     )

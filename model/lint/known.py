@@ -1,13 +1,22 @@
 """What is known of tables beside their schema: what changes, what is deleted, what follows from what.
 
-Of the tables of mail from the catalog's own declarations; of the queue's, which it does not hold, by their names (facts
-of James); of our ledger from what `repair` writes there.
+Of the tables of mail from the catalog's own declarations; of the queue's from what `mailqueue` and James do there; of
+our ledger from what `repair` writes there.
 """
 
 from dataclasses import replace
 from typing import Final
 
 from model.catalog import FAMILIES, MESSAGES
+from model.catalog_queue import (
+    BROWSE_START,
+    CONTENT_START,
+    DELETED_MAILS,
+    DUE_MAILS,
+    ENQUEUED_MAILS,
+    QUEUE_STATE,
+    SLICE_TALLIES,
+)
 from model.ledger_tables import REPAIR_FINDING, REPAIR_LAG, REPAIR_RUN
 from model.lint.subject import Knowledge
 from model.projections import Family
@@ -19,8 +28,23 @@ def _names(*tables: Table) -> frozenset[str]:
     return frozenset(table.name for table in tables)
 
 
-_MARKS: Final = ("deletedmailsv2", "enqueuedmailsv4")
+_MARKS: Final = (DELETED_MAILS.name, ENQUEUED_MAILS.name)
 """The marks of the queue, and the table whose rows they hide."""
+
+_QUEUE: Final = Knowledge(
+    marks=(_MARKS,),
+    updated=_names(BROWSE_START, CONTENT_START),
+    deleted=frozenset(_MARKS),
+    conditional=_names(BROWSE_START, CONTENT_START),
+)
+"""James's four: slices are deleted by partition, marks by James alone, starts move."""
+
+_BESIDE_QUEUE: Final = Knowledge(
+    updated=_names(SLICE_TALLIES, QUEUE_STATE),
+    deleted=_names(DUE_MAILS, SLICE_TALLIES),
+    conditional=_names(QUEUE_STATE),
+)
+"""Ours: a mail that is due moves away, tallies grow as their slice is read, and go with it."""
 
 _LEDGER: Final = Knowledge(
     updated=_names(REPAIR_RUN, REPAIR_FINDING), deleted=_names(REPAIR_LAG), stamped=_names(REPAIR_FINDING)
@@ -35,7 +59,9 @@ def known_of(schema: Schema) -> Knowledge:
         if schema.table(family.truth.name) is not None and schema.table(family.mirror.table.name) is not None:
             known = known.with_facts_of(_of_family(family))
     if all(schema.table(name) is not None for name in _MARKS):
-        known = known.with_facts_of(Knowledge(marks=(_MARKS,), deleted=frozenset(_MARKS)))
+        known = known.with_facts_of(_QUEUE)
+    if schema.table(SLICE_TALLIES.name) is not None:
+        known = known.with_facts_of(_BESIDE_QUEUE)
     if schema.table(REPAIR_RUN.name) is not None:
         known = known.with_facts_of(_LEDGER)
     return known

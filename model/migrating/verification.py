@@ -12,7 +12,7 @@ from model.ddl import Statement
 from model.difference import Aspect, Difference, differences
 from model.errors import SchemaRefused
 from model.folding.fold import fold
-from model.generations import Recognition, recognise
+from model.generations import Recognition, declared, recognise
 from model.migrating.baselines import Baseline, Since, changes_since
 from model.migrating.history import Entry, HistoryDrift, State, Step, history_drift
 from model.migrating.migrations import Migration
@@ -82,7 +82,8 @@ def verify_ours(live: Schema, migrations: Sequence[Migration], record: Record | 
         record: what the ledger holds; None where there is no ledger.
     """
     found = recognise(live)
-    against = Comparison(found.generation.schema, found.drift, found.notes, found)
+    expected = declared(found.generation, live, made_here=found.made_here)
+    against = Comparison(expected, found.drift, found.notes, found)
     return _verified(against, live, migrations, record)
 
 

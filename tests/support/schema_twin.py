@@ -10,9 +10,11 @@ from typing import Any
 from uuid import UUID
 
 from cql.introspect import SchemaServer
+from model.catalog import SCHEMA
 from model.errors import MailmendError, UnknownKeyspace
 from model.generations import GENERATIONS
 from model.ledger_tables import LEDGER_TABLES
+from model.literals import text_of
 from model.schema import Schema
 from model.table import Column, Kind, Row, Table, UserType
 from tests.support.schemas import served, served_table
@@ -108,7 +110,11 @@ def _declared_type(name: str) -> UserType:
 def _declared_table(name: str, text: str) -> Table:
     """The declared table of that name that has exactly the text's columns: which generation's is told by them."""
     named = [word for word in _COLUMN.findall(text) if word not in {"PRIMARY", "AND"}]
-    known = (*LEDGER_TABLES, *(table for generation in GENERATIONS for table in generation.schema.tables))
+    known = (
+        *LEDGER_TABLES,
+        *SCHEMA.tables,
+        *(table for generation in GENERATIONS for table in generation.schema.tables),
+    )
     declared = next(
         one for one in known if [column.spelling for column in one.columns] == named and one.name == name.lower()
     )
@@ -172,4 +178,6 @@ def _value(literal: str) -> Any:
     """An option as the driver gives it."""
     if literal.startswith("{"):
         return dict(re.findall(r"'([^']+)': '([^']+)'", literal))
+    if literal.startswith("'"):
+        return text_of(literal)
     return float(literal) if "." in literal else int(literal)

@@ -8,6 +8,7 @@ import cql
 from admin.lint.linting import LintOrder, lint_files, lint_schema
 from model.catalog import SCHEMA, CompactionChoice, compacted
 from model.catalog_ignores import CATALOG_IGNORES
+from model.catalog_queue import QUEUE_TABLES
 from model.errors import ExitCode
 from model.history_tables import HISTORY_TABLES
 from model.ledger_tables import LEDGER_TABLES
@@ -45,7 +46,9 @@ def test_other_compactions_need_fewer_reasons(choice: CompactionChoice) -> None:
     schema = Schema(SCHEMA.types, compacted(SCHEMA.tables, choice))
     report = lint_schema(subject_of(schema), ORDER)
     assert report.open == ()
-    assert {one.rule.id for one in report.ignored} == {"T8", "T14", "T15", "T20", "T21"}
+    queue = {table.spelling for table in QUEUE_TABLES}
+    left = {one.rule.id for one in report.ignored if one.table not in queue}
+    assert left == {"T8", "T14", "T15", "T20", "T21"}
 
 
 @pytest.mark.parametrize("path", [CQL / "schema.cql", CQL / "migrations"], ids=["schema.cql", "migrations"])

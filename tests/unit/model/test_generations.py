@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from model.catalog import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
+from model.catalog_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, SLICE_TALLIES
 from model.ddl import Index
 from model.difference import Aspect
 from model.generations import (
@@ -18,6 +19,7 @@ from model.generations import (
     recognise,
     was_made_here,
 )
+from model.migrating.upgrade_notes import due_migrations
 from model.schema import Schema
 from model.table import Canonical, Column, Compaction, UserType
 from tests.support.schemas import columns_of, served, with_columns, without_tables
@@ -162,6 +164,7 @@ def test_what_each_generation_lacks_of_the_newest() -> None:
         generation.name: {
             f"{table.name}.{column.name}"
             for table in SCHEMA.tables
+            if table not in OWN_QUEUE_TABLES
             for column in table.columns
             if column.name not in (generation.schema.table(table.name) or ())
         }
@@ -182,3 +185,59 @@ def test_every_table_of_every_generation_says_what_it_is_for() -> None:
         for table in generation.schema.tables:
             if "flaguser" in table:
                 assert table.column("flaguser").canonical is Canonical.FLAG
+
+
+def test_a_james_without_a_distributed_queue_lacks_nothing() -> None:
+    """Its four tables come with one of James's modules: they are noted. Ours are not even asked for."""
+    names = [table.name for table in JAMES_QUEUE_TABLES]
+    found = recognise(without_tables(served(JAMES_3_9.schema), *names))
+    assert found.agrees
+    assert [(one.aspect, one.owner) for one in found.notes] == [
+        (Aspect.MISSING_TABLE, table.spelling) for table in JAMES_QUEUE_TABLES
+    ]
+
+
+def test_our_own_queue_tables_in_a_keyspace_of_james_are_held_to_their_form() -> None:
+    """As few of them as there are; it stays a keyspace of James."""
+    (tallies,) = served(Schema((), (SLICE_TALLIES,)), made_here=True).tables
+    live = served(JAMES_3_9.schema)
+    whole = recognise(replace(live, tables=(*live.tables, tallies)))
+    assert (whole.agrees, whole.notes, whole.made_here) == (True, (), False)
+    torn = tallies.with_columns(column for column in tallies.columns if column.name != "settled")
+    found = recognise(replace(live, tables=(*live.tables, torn)))
+    assert [str(one) for one in found.drift] == ["missing column: sliceTallies.settled (boolean)"]
+
+
+def test_what_james_set_its_queue_tables_to_is_noted_not_wrong() -> None:
+    """It lets nothing expire; that is the operator's to change."""
+    hourly = Compaction("TimeWindowCompactionStrategy", {"compaction_window_unit": "HOURS"})
+    names = {table.name for table in JAMES_QUEUE_TABLES}
+    live = served(JAMES_3_9.schema)
+    tables = (replace(one, compaction=hourly, options={}) if one.name in names else one for one in live.tables)
+    found = recognise(replace(live, tables=tuple(tables)))
+    assert found.agrees
+    told = {(one.owner, one.subject) for one in found.notes}
+    assert ("enqueuedMailsV4", "default_time_to_live") in told
+    assert {one.aspect for one in found.notes} == {Aspect.DIFFERENT_OPTION}
+
+
+def test_the_queue_s_table_of_an_older_james_is_noted() -> None:
+    """James before 3.7 listed mails in enqueuedMailsV3, which an upgrade leaves behind; a note says when to drop it."""
+    live = served(JAMES_3_8.schema)
+    (newer,) = (one for one in live.tables if one.name == "enqueuedmailsv4")
+    left = replace(live, tables=(*live.tables, replace(newer, spelling="enqueuedmailsv3")))
+    found = recognise(left)
+    assert found.agrees
+    assert [str(note) for note in found.notes] == ["unexpected table: enqueuedmailsv3"]
+    assert "drop-enqueued-mails-v3" in {one.name for one in due_migrations(left)}
+
+
+def test_a_james_that_made_its_queue_in_a_keyspace_of_ours_leaves_it_ours() -> None:
+    """Its comments are its own, and so are its options."""
+    ours = served(SCHEMA, made_here=True)
+    names = {table.name for table in JAMES_QUEUE_TABLES}
+    theirs = tuple(replace(one, comment="James's", options={}) if one.name in names else one for one in ours.tables)
+    found = recognise(replace(ours, tables=theirs))
+    assert found.made_here
+    assert found.agrees
+    assert not recognise(without_tables(ours, "duemails")).agrees, "ours belong to what `schema apply` makes"
