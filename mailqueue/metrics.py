@@ -1,14 +1,19 @@
-"""What the queue counts, for whoever watches it; the one door to Prometheus's own library.
+"""What the queue counts and what a look at it shows, for whoever watches it; the one door to Prometheus's library.
 
 The queue adds to `Counts` and knows nothing of Prometheus. `PrometheusCounts` keeps them in a registry of its own, so
 that two queues' services in one process, and tests, do not meet in the library's global one.
 """
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
+from mailqueue.health import QueueFigures, Trouble, judged
+from mailqueue.ports import Depth
 from model.ids import QueueName
 
 
@@ -79,3 +84,84 @@ class PrometheusCounts:
     def text(self) -> str:
         """Everything in the registry, in Prometheus's text form."""
         return generate_latest(self._registry).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast mails come and go, between two looks; in mails per second."""
+
+    enqueued: float
+    marked: float
+
+
+def gauges_text(looks: Iterable[tuple[QueueFigures, Pace | None]]) -> str:
+    """What looks at queues showed, in Prometheus's text form; what was not looked at or is not there is left out."""
+    registry, found = CollectorRegistry(), list(looks)
+    for name, meaning, of_figures in _GAUGES:
+        _gauge(registry, name, meaning, ((one.queue, of_figures(one)) for one, _ in found))
+    for name, meaning, of_pace in _RATES:
+        _gauge(registry, name, meaning, ((one.queue, of_pace(pace) if pace else None) for one, pace in found))
+    _troubles(registry, (one for one, _ in found))
+    return generate_latest(registry).decode()
+
+
+def _gauge(
+    registry: CollectorRegistry, name: str, meaning: str, values: Iterable[tuple[QueueName, float | None]]
+) -> None:
+    known = [(queue, value) for queue, value in values if value is not None]
+    if known:
+        gauge = Gauge(f"mailmend_queue_{name}", meaning, ("queue",), registry=registry)
+        for queue, value in known:
+            gauge.labels(queue=queue).set(value)
+
+
+def _troubles(registry: CollectorRegistry, looks: Iterable[QueueFigures]) -> None:
+    """Every trouble of every queue, 1 or 0, so that an alert does not wait for a series that is not there yet."""
+    gauge = Gauge("mailmend_queue_trouble", "Whether this is wrong", ("queue", "trouble"), registry=registry)
+    for figures in looks:
+        present = {reason.trouble for reason in judged(figures)}
+        for trouble in Trouble:
+            gauge.labels(queue=figures.queue, trouble=trouble.value).set(trouble in present)
+
+
+def _of_depth(value: Callable[[Depth], int | None]) -> Callable[[QueueFigures], float | None]:
+    return lambda figures: None if figures.depth is None else value(figures.depth)
+
+
+def _age(figures: QueueFigures, since: datetime | None) -> float | None:
+    return None if since is None else (figures.at - since).total_seconds()
+
+
+def _lag(figures: QueueFigures) -> float | None:
+    """How much was browsed past and not yet cleaned."""
+    browse, content = figures.browse_start, figures.content_start
+    return max(timedelta(), browse - content).total_seconds() if browse and content else None
+
+
+def _epoch(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()
+
+
+_GAUGES: Final[tuple[tuple[str, str, Callable[[QueueFigures], float | None]], ...]] = (
+    ("mails", "Mails that wait", lambda figures: figures.mails),
+    ("delayed_mails", "Mails that are not due yet", lambda figures: figures.delayed),
+    ("size_exact", "Whether the two numbers are counts (1) or estimates (0)", lambda figures: figures.exact),
+    ("oldest_age_seconds", "Age of the mail that has waited longest", lambda figures: _age(figures, figures.oldest_at)),
+    (
+        "browse_start_age_seconds",
+        "Age of the browse start: what every listing reads",
+        lambda figures: _age(figures, figures.browse_start),
+    ),
+    ("content_start_lag_seconds", "Slices before the browse start that are not swept yet, as time", _lag),
+    ("last_sweep_timestamp_seconds", "End of the last sweep", lambda figures: _epoch(figures.swept_at)),
+    ("last_sweep_age_seconds", "Time since the last sweep", lambda figures: _age(figures, figures.swept_at)),
+    ("broker_ready", "Messages that wait in the broker", _of_depth(lambda depth: depth.ready)),
+    ("broker_unacked", "Messages in consumers' hands", _of_depth(lambda depth: depth.unacked)),
+    ("broker_consumers", "Consumers", _of_depth(lambda depth: depth.consumers)),
+    ("broker_dead_letters", "Messages in the dead letter queue", _of_depth(lambda depth: depth.dead)),
+    ("looked_at_timestamp_seconds", "When this was looked at", lambda figures: _epoch(figures.at)),
+)
+_RATES: Final[tuple[tuple[str, str, Callable[[Pace], float]], ...]] = (
+    ("enqueued_per_second", "Mails that came, between two looks", lambda pace: pace.enqueued),
+    ("marked_per_second", "Mails that left, between two looks", lambda pace: pace.marked),
+)

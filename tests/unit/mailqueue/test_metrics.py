@@ -1,8 +1,12 @@
 """What the queue counts reaches Prometheus under names that do not meet."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from mailqueue.metrics import Count, NoCounts, PrometheusCounts
+from mailqueue.health import QueueFigures
+from mailqueue.metrics import Count, NoCounts, Pace, PrometheusCounts, gauges_text
+from mailqueue.ports import Depth
 from model.ids import QueueName
 
 SPOOL, OUTGOING = QueueName("spool"), QueueName("outgoing")
@@ -38,3 +42,57 @@ def test_every_kind_has_its_own_word_and_says_what_it_means() -> None:
 def test_nobody_watching_costs_nothing(count: Count) -> None:
     """Counting into nothing takes every kind."""
     NoCounts().add(count, SPOOL, 5)
+
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+LOOK = QueueFigures(
+    SPOOL,
+    NOW,
+    mails=3,
+    delayed=1,
+    exact=False,
+    oldest_at=NOW - timedelta(minutes=5),
+    browse_start=NOW - timedelta(hours=2),
+    content_start=NOW - timedelta(hours=5),
+    swept_at=NOW - timedelta(minutes=1),
+    depth=Depth(ready=2, unacked=1, consumers=0, dead=4),
+)
+
+
+def test_a_look_becomes_gauges() -> None:
+    """Depth, age of the oldest, browse start, lag of the content start, last sweep, broker, rates."""
+    lines = gauges_text([(LOOK, Pace(enqueued=1.5, marked=0.5))]).splitlines()
+
+    for expected in (
+        'mailmend_queue_mails{queue="spool"} 3.0',
+        'mailmend_queue_delayed_mails{queue="spool"} 1.0',
+        'mailmend_queue_size_exact{queue="spool"} 0.0',
+        'mailmend_queue_oldest_age_seconds{queue="spool"} 300.0',
+        'mailmend_queue_browse_start_age_seconds{queue="spool"} 7200.0',
+        'mailmend_queue_content_start_lag_seconds{queue="spool"} 10800.0',
+        'mailmend_queue_last_sweep_age_seconds{queue="spool"} 60.0',
+        'mailmend_queue_broker_unacked{queue="spool"} 1.0',
+        'mailmend_queue_broker_dead_letters{queue="spool"} 4.0',
+        'mailmend_queue_enqueued_per_second{queue="spool"} 1.5',
+        'mailmend_queue_marked_per_second{queue="spool"} 0.5',
+        'mailmend_queue_trouble{queue="spool",trouble="no_consumer"} 1.0',
+        'mailmend_queue_trouble{queue="spool",trouble="moved_back"} 0.0',
+    ):
+        assert expected in lines
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    """No zero that nobody measured: an empty queue has no oldest mail, a broker that was not asked no consumers."""
+    text = gauges_text([(QueueFigures(OUTGOING, NOW), None)])
+
+    for absent in ("oldest_age", "browse_start_age", "content_start_lag", "last_sweep", "broker_", "per_second"):
+        assert absent not in text
+    assert 'mailmend_queue_mails{queue="outgoing"} 0.0' in text
+
+
+def test_queues_stand_side_by_side() -> None:
+    """One file for all of them, each metric declared once."""
+    text = gauges_text([(LOOK, None), (QueueFigures(OUTGOING, NOW, mails=9), None)])
+
+    assert text.count("# TYPE mailmend_queue_mails gauge") == 1
+    assert 'mailmend_queue_mails{queue="outgoing"} 9.0' in text

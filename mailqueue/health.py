@@ -1,0 +1,159 @@
+"""Whether a queue is well: what one look at it showed, judged by rules that stand here and nowhere else. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Final
+
+from mailqueue.ports import Depth
+from model.ids import QueueName
+
+BROWSE_START_AGE_MAX: Final = timedelta(days=7)
+"""As James's own health check has it: beyond that, one stuck mail makes every listing read a week of slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """What one look at a queue showed.
+
+    Attributes:
+        at: when, in UTC.
+        exact: whether `mails` and `delayed` are counts, not estimates.
+        oldest_at: when the mail that has waited longest was enqueued; None where none waits.
+        furthest_start: the latest browse start that was ever seen; None where that is not kept.
+        swept_at: the end of the last sweep; None where there was none, or that is not kept.
+        remembers: whether the keyspace has the table that keeps the last two.
+        row_ttl: after so long a row expires unless it is renewed; None: never.
+        slack: how much longer rows live than any mail is meant to stay; None likewise.
+        depth: the broker's side; None where it was not asked.
+    """
+
+    queue: QueueName
+    at: datetime
+    mails: int = 0
+    delayed: int = 0
+    exact: bool = True
+    oldest_at: datetime | None = None
+    browse_start: datetime | None = None
+    content_start: datetime | None = None
+    furthest_start: datetime | None = None
+    swept_at: datetime | None = None
+    remembers: bool = True
+    row_ttl: timedelta | None = None
+    slack: timedelta | None = None
+    depth: Depth | None = None
+
+
+class Trouble(Enum):
+    """What may be wrong with a queue."""
+
+    BROWSE_START_OLD = "browse_start_old"
+    MOVED_BACK = "moved_back"
+    NOT_SWEPT = "not_swept"
+    STAYS_TOO_LONG = "stays_too_long"
+    DEAD_LETTERS = "dead_letters"
+    NO_CONSUMER = "no_consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that is wrong: what, in a sentence, and what to do about it."""
+
+    trouble: Trouble
+    what: str
+    mend: str
+
+
+def judged(figures: QueueFigures) -> tuple[Reason, ...]:
+    """Everything that is wrong; nothing: the queue is well."""
+    found = (rule(figures) for rule in _RULES)
+    return tuple(reason for reason in found if reason)
+
+
+def _browse_start_old(figures: QueueFigures) -> Reason | None:
+    start = figures.browse_start
+    if start is None or figures.at - start <= BROWSE_START_AGE_MAX:
+        return None
+    return Reason(
+        Trouble.BROWSE_START_OLD,
+        f"the browse start is {days(figures.at - start)} old, so every listing reads all slices since then",
+        "mailmend runbook show browse-start-is-stuck",
+    )
+
+
+def _moved_back(figures: QueueFigures) -> Reason | None:
+    start, furthest = figures.browse_start, figures.furthest_start
+    if start is None or furthest is None or start >= furthest:
+        return None
+    return Reason(
+        Trouble.MOVED_BACK,
+        f"somebody moved the browse start back by {days(furthest - start)}: James does so without looking",
+        f"mailmend queue sweep --queue {figures.queue}",
+    )
+
+
+def _not_swept(figures: QueueFigures) -> Reason | None:
+    """Half the slack is what is left, when a sweep first renews a mail, until it would expire."""
+    if not figures.remembers or figures.slack is None or figures.browse_start is None:
+        return None
+    since = figures.swept_at or figures.browse_start
+    if figures.at - since <= figures.slack / 2:
+        return None
+    told = "nothing was ever swept" if figures.swept_at is None else f"the last sweep is {days(figures.at - since)} ago"
+    return Reason(
+        Trouble.NOT_SWEPT,
+        f"{told}; a mail that waits is renewed by the sweep only, and would expire",
+        f"mailmend queue sweep --queue {figures.queue}",
+    )
+
+
+def _stays_too_long(figures: QueueFigures) -> Reason | None:
+    if figures.row_ttl is None or figures.slack is None or figures.oldest_at is None:
+        return None
+    stay, age = figures.row_ttl - figures.slack, figures.at - figures.oldest_at
+    if age <= stay:
+        return None
+    return Reason(
+        Trouble.STAYS_TOO_LONG,
+        f"a mail has waited for {days(age)}; the tables are made for {days(stay)} at most",
+        "mailmend runbook show queue-does-not-drain",
+    )
+
+
+def _dead_letters(figures: QueueFigures) -> Reason | None:
+    if figures.depth is None or not figures.depth.dead:
+        return None
+    return Reason(
+        Trouble.DEAD_LETTERS,
+        f"{figures.depth.dead:,} dead letters: mails that were rejected or could not be delivered",
+        "mailmend runbook show queue-does-not-drain",
+    )
+
+
+def _no_consumer(figures: QueueFigures) -> Reason | None:
+    if figures.depth is None or figures.depth.consumers or not figures.depth.ready:
+        return None
+    return Reason(
+        Trouble.NO_CONSUMER,
+        f"{figures.depth.ready:,} messages wait, and nobody takes any",
+        "Start what consumes the queue (James's spooler, or your service).",
+    )
+
+
+_RULES: Final[tuple[Callable[[QueueFigures], Reason | None], ...]] = (
+    _browse_start_old,
+    _moved_back,
+    _not_swept,
+    _stays_too_long,
+    _dead_letters,
+    _no_consumer,
+)
+
+
+def days(span: timedelta) -> str:
+    """A length of time as people say it: in days, hours or minutes."""
+    for unit, word in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "min")):
+        if span >= unit:
+            return f"{span / unit:.1f}".removesuffix(".0") + f" {word}"
+    return f"{span.total_seconds():.0f} s"

@@ -1,0 +1,265 @@
+"""What broker, tables and blobs say of one queue, held against each other: pure; `reconcile_looks` does the looking.
+
+The broker cannot be searched, so its side is numbers, unless a drain has named every message. Traffic goes on while one
+looks: a mail may be placed and not yet published, or marked and not yet acked. So numbers are called lacking or surplus
+only as far as they surely are, and every id that is named was there before the look began.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Final
+
+from mailqueue.ports import Depth, StoredBlob
+from model.errors import UnsafeRequest
+from model.ids import EnqueueId, QueueName
+from model.mails import Listed
+
+IDS_MAX: Final = 1_000_000
+"""How many ids of mails or blobs are held in memory at once, about 100 bytes each; more is refused."""
+
+DRAIN_MAX: Final = 50_000
+"""How many messages a drain holds unacked at once: AMQP counts what is in hand in 16 bits."""
+
+SETTLING: Final = timedelta(minutes=1)
+"""How long a mail may be between its row and its message; a younger one is not yet called lost."""
+
+
+class Finding(Enum):
+    """What a comparison may find; each is one mail, blob or message."""
+
+    BROKEN_ROW = "broken_row"
+    BLOB_MISSING = "blob_missing"
+    ORPHAN_BLOB = "orphan_blob"
+    LACKS_MESSAGE = "lacks_message"
+    ONLY_IN_BROKER = "only_in_broker"
+    BAD_MESSAGE = "bad_message"
+    DEAD_LETTER = "dead_letter"
+
+
+MEANINGS: Final[Mapping[Finding, str]] = {
+    Finding.BROKEN_ROW: "a row that no mail can be read from",
+    Finding.BLOB_MISSING: "waits, but its bytes are gone",
+    Finding.ORPHAN_BLOB: "a blob that nothing refers to",
+    Finding.LACKS_MESSAGE: "waits, but the broker will not deliver it",
+    Finding.ONLY_IN_BROKER: "a message whose mail has neither row nor mark",
+    Finding.BAD_MESSAGE: "a message that no mail can be read from",
+    Finding.DEAD_LETTER: "was rejected, or could not be delivered",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRow:
+    """A row that cannot be read, by its key."""
+
+    slice_start: datetime
+    bucket: int
+    enqueue_id: EnqueueId
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TablesSide:
+    """What the live slices hold, and what is not due yet.
+
+    Attributes:
+        live: rows without a mark, by id, from the browse start on.
+        marked: rows that are marked and wait for the sweep: no finding.
+        delayed: mails that are not due; they have no message on purpose.
+    """
+
+    live: Mapping[EnqueueId, Listed]
+    marked: frozenset[EnqueueId] = frozenset()
+    delayed: frozenset[EnqueueId] = frozenset()
+    broken: tuple[BrokenRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BlobsSide:
+    """What the store of blobs holds, held against who refers to it.
+
+    Attributes:
+        missing: live mails whose header or body is gone.
+        orphans: blobs of random id, old enough, that nothing in the keyspace refers to.
+        unsure: why none of them may be removed all the same; None: they may.
+    """
+
+    missing: frozenset[EnqueueId] = frozenset()
+    orphans: tuple[StoredBlob, ...] = ()
+    unsure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Every message of the broker, named.
+
+    Attributes:
+        began_at: in UTC; a mail enqueued later than `SETTLING` before it is not called lost.
+        ids: of the mails that the messages tell of.
+        bad: messages that no mail could be read from.
+        marked: of `ids`, those that are marked: their messages will be dropped.
+        dead: mails of the dead letters. James leaves their rows as they are, so they look as if they waited.
+    """
+
+    began_at: datetime
+    ids: frozenset[EnqueueId]
+    bad: int = 0
+    marked: frozenset[EnqueueId] = frozenset()
+    dead: frozenset[EnqueueId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """The three sides of a queue, compared.
+
+    Attributes:
+        lacking: how many live mails surely have no message; None where the broker does not tell what is in hand.
+        surplus: how many messages surely belong to no row; None likewise.
+        without_message: exactly which mails lack theirs; known after a drain only.
+        only_in_broker: exactly which messages have neither row nor mark; known after a drain only.
+    """
+
+    queue: QueueName
+    at: datetime
+    tables: TablesSide
+    depth: Depth | None = None
+    blobs: BlobsSide | None = None
+    drained: Drained | None = None
+    lacking: int | None = None
+    surplus: int | None = None
+    without_message: tuple[EnqueueId, ...] = ()
+    only_in_broker: tuple[EnqueueId, ...] = ()
+    counts: Mapping[Finding, int] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found."""
+        return not any(self.counts.values())
+
+
+def compared(
+    queue: QueueName,
+    at: datetime,
+    tables: TablesSide,
+    *,
+    depth: Depth | None = None,
+    blobs: BlobsSide | None = None,
+    drained: Drained | None = None,
+) -> Reconciled:
+    """Hold the sides against each other."""
+    without, only = _named(tables, drained)
+    lacking = len(without) if drained else _lacking(tables, depth, at)
+    surplus = len(only) if drained else _surplus(tables, depth)
+    counts = {
+        Finding.BROKEN_ROW: len(tables.broken),
+        Finding.BLOB_MISSING: len(blobs.missing) if blobs else 0,
+        Finding.ORPHAN_BLOB: len(blobs.orphans) if blobs else 0,
+        Finding.LACKS_MESSAGE: lacking or 0,
+        Finding.ONLY_IN_BROKER: surplus if drained and surplus else 0,
+        Finding.BAD_MESSAGE: drained.bad if drained else 0,
+        Finding.DEAD_LETTER: depth.dead if depth else 0,
+    }
+    return Reconciled(queue, at, tables, depth, blobs, drained, lacking, surplus, without, only, counts)
+
+
+def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId, ...], tuple[EnqueueId, ...]]:
+    """Who lacks a message, and which messages have nobody; empty without a drain."""
+    if drained is None:
+        return (), ()
+    settled = [one for one in tables.live.values() if one.enqueued_at <= drained.began_at - SETTLING]
+    told_of = drained.ids | drained.dead
+    without = (one.queued.enqueue_id for one in settled if one.queued.enqueue_id not in told_of)
+    broken = {one.enqueue_id for one in tables.broken}
+    known = tables.live.keys() | tables.marked | tables.delayed | drained.marked | broken
+    return tuple(without), tuple(sorted(drained.ids - known))
+
+
+def _lacking(tables: TablesSide, depth: Depth | None, at: datetime) -> int | None:
+    """At least so many: each message, and each dead letter, could belong to one of the live mails, none to two."""
+    if depth is None or depth.unacked is None:
+        return None
+    settled = sum(one.enqueued_at <= at - SETTLING for one in tables.live.values())
+    return max(0, settled - depth.ready - depth.unacked - depth.dead)
+
+
+def _surplus(tables: TablesSide, depth: Depth | None) -> int | None:
+    """Messages beyond one for each row, marked ones too: copies, or of mails whose rows are swept. No finding."""
+    if depth is None or depth.unacked is None:
+        return None
+    return max(0, depth.ready + depth.unacked - len(tables.live) - len(tables.marked) - len(tables.delayed))
+
+
+def refuse_drain(queue: QueueName, depth: Depth, *, forced: bool) -> None:
+    """A drain takes every message in hand and gives it back; where that does harm it is refused.
+
+    Raises:
+        UnsafeRequest: it would.
+    """
+    if depth.ready > DRAIN_MAX:
+        raise UnsafeRequest(
+            f"{depth.ready:,} messages wait in {queue}, and a drain can hold {DRAIN_MAX:,} in hand at once",
+            mend="Leave --drain out: the counts are told without it.",
+        )
+    if forced:
+        return
+    if depth.delivery_limit is not None:
+        raise UnsafeRequest(
+            f"the broker sends a message of {queue} to the dead letter queue after {depth.delivery_limit} returns, "
+            "and a drain returns every message once",
+            mend="Leave --drain out; or say --force where no message has been returned that often.",
+        )
+    if depth.consumers:
+        raise UnsafeRequest(
+            f"{depth.consumers} consumers take from {queue}: what is in their hands would be called lost",
+            mend="Pause them first (James: stop the spooler), or say --force.",
+        )
+
+
+def refuse_too_many(held: int, what: str, limit: int = IDS_MAX) -> None:
+    """A guard around what is held in memory.
+
+    Raises:
+        UnsafeRequest: more would be held than the limit allows.
+    """
+    if held > limit:
+        raise UnsafeRequest(
+            f"there are more than {limit:,} {what}, and so many ids are held in memory at most",
+            mend="Allow more with --ids-max (about 100 bytes each).",
+        )
+
+
+def republishable(found: Reconciled, older_than: timedelta) -> frozenset[EnqueueId] | None:
+    """Whom `--republish` publishes again: exactly those that lack their message; None: every live mail of that age.
+
+    The second is the answer without a drain, where messages surely lack and nobody knows whose. Nobody (an empty set)
+    where none surely lacks: every copy of a message that is there may be delivered beside it.
+    """
+    if found.drained is not None:
+        edge = found.at - older_than
+        return frozenset(one for one in found.without_message if found.tables.live[one].enqueued_at <= edge)
+    return None if found.lacking else frozenset()
+
+
+def removable(blobs: BlobsSide) -> tuple[StoredBlob, ...]:
+    """The orphans that `--remove-orphan-blobs` removes: all or none."""
+    return () if blobs.unsure else blobs.orphans
+
+
+def why_unsure(depths: Mapping[QueueName, Depth], known: Collection[EnqueueId], messages: int) -> str | None:
+    """Why a blob that no row refers to may be needed all the same: a message or a dead letter may refer to it.
+
+    Args:
+        depths: of every queue of the keyspace, for the store is one for all.
+        known: ids of mails that have a row, marked or not, in any of them.
+        messages: that wait or are in hand, in all of them together.
+    """
+    dead = {name: depth.dead for name, depth in depths.items() if depth.dead}
+    if dead:
+        told = ", ".join(f"{name} {count:,}" for name, count in dead.items())
+        return f"dead letters may refer to them ({told})"
+    if any(depth.unacked is None for depth in depths.values()):
+        return "the broker does not tell what is in consumers' hands (--broker-management)"
+    if messages > len(known):
+        return f"{messages - len(known):,} messages have no row, and may refer to them"
+    return None

@@ -1,0 +1,96 @@
+"""When a queue is unwell: each rule at its edge, and none of them where there is nothing to know."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mailqueue.health import BROWSE_START_AGE_MAX, QueueFigures, Trouble, days, judged
+from mailqueue.ports import Depth
+from model.ids import QueueName
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+HOUR, DAY, MOMENT = timedelta(hours=1), timedelta(days=1), timedelta(microseconds=1)
+WELL = QueueFigures(
+    QueueName("spool"),
+    NOW,
+    mails=3,
+    oldest_at=NOW - HOUR,
+    browse_start=NOW - HOUR,
+    content_start=NOW - HOUR,
+    furthest_start=NOW - HOUR,
+    swept_at=NOW - HOUR,
+    row_ttl=8 * DAY,
+    slack=3 * DAY,
+    depth=Depth(ready=3, unacked=0, consumers=1, dead=0),
+)
+
+
+def troubles(figures: QueueFigures) -> list[Trouble]:
+    """What is wrong, by name."""
+    return [reason.trouble for reason in judged(figures)]
+
+
+def test_a_queue_that_works_is_well() -> None:
+    """Nothing is said of it."""
+    assert judged(WELL) == ()
+
+
+def test_where_little_is_known_nothing_is_made_up() -> None:
+    """A keyspace of James without our tables, a broker that was not asked."""
+    assert judged(QueueFigures(QueueName("spool"), NOW, remembers=False)) == ()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "fine", "wrong"),
+    [
+        (
+            Trouble.BROWSE_START_OLD,
+            {"browse_start": NOW - BROWSE_START_AGE_MAX, "furthest_start": None},
+            {"browse_start": NOW - BROWSE_START_AGE_MAX - MOMENT, "furthest_start": None},
+        ),
+        (Trouble.MOVED_BACK, {"furthest_start": NOW - HOUR}, {"furthest_start": NOW - HOUR + MOMENT}),
+        (Trouble.NOT_SWEPT, {"swept_at": NOW - 1.5 * DAY}, {"swept_at": NOW - 1.5 * DAY - MOMENT}),
+        (Trouble.STAYS_TOO_LONG, {"oldest_at": NOW - 5 * DAY}, {"oldest_at": NOW - 5 * DAY - MOMENT}),
+        (Trouble.DEAD_LETTERS, {"depth": Depth(3, 0, 1, 0)}, {"depth": Depth(3, 0, 1, 1)}),
+        (Trouble.NO_CONSUMER, {"depth": Depth(0, 0, 0, 0)}, {"depth": Depth(1, 0, 0, 0)}),
+    ],
+)
+def test_each_rule_at_its_edge(trouble: Trouble, fine: dict[str, object], wrong: dict[str, object]) -> None:
+    """Up to the edge it is well, beyond it exactly this is said, with the next command."""
+    assert judged(replace(WELL, **fine)) == ()  # type: ignore[arg-type]
+    (reason,) = judged(replace(WELL, **wrong))  # type: ignore[arg-type]
+    assert reason.trouble is trouble
+    assert reason.what
+    assert reason.mend
+
+
+def test_a_queue_that_was_never_swept_counts_from_its_browse_start() -> None:
+    """A young one is fine, one that is older than half the slack is not."""
+    young = replace(WELL, swept_at=None, browse_start=NOW - DAY, furthest_start=None)
+    old = replace(young, browse_start=NOW - 2 * DAY)
+
+    assert (troubles(young), troubles(old)) == ([], [Trouble.NOT_SWEPT])
+    assert "nothing was ever swept" in judged(old)[0].what
+
+
+def test_without_a_time_to_live_nothing_expires() -> None:
+    """James's own tables: no sweep is urgent, no mail too old for its table."""
+    ours = replace(WELL, row_ttl=None, slack=None, swept_at=NOW - 90 * DAY, oldest_at=NOW - 90 * DAY)
+
+    assert judged(ours) == ()
+
+
+@pytest.mark.parametrize(
+    ("span", "said"),
+    [
+        (timedelta(seconds=59), "59 s"),
+        (timedelta(minutes=90), "1.5 h"),
+        (timedelta(minutes=5), "5 min"),
+        (9.25 * DAY, "9.2 d"),
+        (10 * DAY, "10 d"),
+    ],
+)
+def test_a_length_of_time_is_said_in_its_largest_unit(span: timedelta, said: str) -> None:
+    """As a person would."""
+    assert days(span) == said

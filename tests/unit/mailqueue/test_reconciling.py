@@ -1,0 +1,231 @@
+"""Three sides held against each other: what is surely lost, what only looks so, and what may be touched."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailqueue.ports import Depth, StoredBlob
+from mailqueue.reconciling import (
+    DRAIN_MAX,
+    MEANINGS,
+    SETTLING,
+    BlobsSide,
+    BrokenRow,
+    Drained,
+    Finding,
+    Reconciled,
+    TablesSide,
+    compared,
+    refuse_drain,
+    refuse_too_many,
+    removable,
+    republishable,
+    why_unsure,
+)
+from model.errors import UnsafeRequest
+from model.ids import BlobId, EnqueueId, QueueName
+from model.mails import Listed, Mail, MailBlobs, QueuedMail
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SPOOL = QueueName("spool")
+BLOBS = MailBlobs(BlobId("1_1_header"), BlobId("1_1_body"))
+
+
+def mail_id(number: int) -> EnqueueId:
+    """An enqueue id of that number."""
+    return EnqueueId(UUID(int=number))
+
+
+def ids(*numbers: int) -> frozenset[EnqueueId]:
+    """Several of them."""
+    return frozenset(mail_id(number) for number in numbers)
+
+
+def listed(number: int, age: timedelta = 2 * HOUR) -> Listed:
+    """A mail that waits."""
+    return Listed(QueuedMail(mail_id(number), Mail(str(number), ("b@c",)), BLOBS), NOW - age, slice_start=NOW - age)
+
+
+def tables(*live: int, marked: Collection[EnqueueId] = (), delayed: Collection[EnqueueId] = ()) -> TablesSide:
+    """What the tables hold."""
+    return TablesSide({mail_id(one): listed(one) for one in live}, frozenset(marked), frozenset(delayed))
+
+
+def depth(ready: int, unacked: int | None = 0, consumers: int = 0, dead: int = 0, limit: int | None = None) -> Depth:
+    """What the broker counts."""
+    return Depth(ready, unacked, consumers, dead, limit)
+
+
+def drained(*numbers: int, dead: Collection[EnqueueId] = (), marked: Collection[EnqueueId] = ()) -> Drained:
+    """Every message named."""
+    return Drained(NOW, ids(*numbers), marked=frozenset(marked), dead=frozenset(dead))
+
+
+def test_three_sides_that_agree_are_clean() -> None:
+    """Marked rows that wait for their sweep and delayed mails are no finding."""
+    found = compared(
+        SPOOL, NOW, tables(1, 2, marked=ids(3), delayed=ids(4)), depth=depth(1, unacked=1), blobs=BlobsSide()
+    )
+
+    assert (found.clean, found.lacking, found.surplus) == (True, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("broker", "lacking"),
+    [
+        (depth(0), 3),
+        (depth(2), 1),
+        (depth(1, unacked=1), 1),
+        (depth(1, dead=1), 1),
+        (depth(9), 0),
+        (depth(0, unacked=None), None),
+    ],
+)
+def test_only_what_surely_lacks_is_called_lacking(broker: Depth, lacking: int | None) -> None:
+    """Any message, in hand or rejected, might be that of any live mail; where that is not told, nothing is claimed."""
+    found = compared(SPOOL, NOW, tables(1, 2, 3), depth=broker)
+
+    assert found.lacking == lacking
+    assert found.counts[Finding.LACKS_MESSAGE] == (lacking or 0)
+
+
+def test_a_mail_between_row_and_publish_is_not_called_lost() -> None:
+    """Traffic goes on while one looks."""
+    young = TablesSide({mail_id(1): listed(1, age=SETTLING / 2)})
+
+    assert compared(SPOOL, NOW, young, depth=depth(0)).clean
+    assert compared(SPOOL, NOW, young, drained=drained()).clean
+
+
+def test_a_drain_names_who_lacks_what() -> None:
+    """One only in the table, one only in the broker; a marked one and a rejected one are neither."""
+    found = compared(
+        SPOOL,
+        NOW,
+        tables(1, 2, 5, marked=ids(3)),
+        drained=drained(1, 3, 7, 8, dead=ids(5), marked=ids(8)),
+    )
+
+    assert (found.without_message, found.only_in_broker) == ((mail_id(2),), (mail_id(7),))
+    assert found.counts[Finding.LACKS_MESSAGE] == found.counts[Finding.ONLY_IN_BROKER] == 1
+
+
+def test_copies_of_messages_are_no_finding() -> None:
+    """A republish leaves them, and the marks drop them."""
+    assert compared(SPOOL, NOW, tables(1), depth=depth(5)).clean
+
+
+def test_every_finding_is_counted_and_has_a_meaning() -> None:
+    """One of each."""
+    side = TablesSide({mail_id(1): listed(1)}, broken=(BrokenRow(NOW, 0, mail_id(2), "no name"),))
+    orphan = StoredBlob(BlobId("1_1_x"), 10, NOW - HOUR)
+    found = compared(
+        SPOOL,
+        NOW,
+        side,
+        depth=depth(1, dead=1),
+        blobs=BlobsSide(ids(1), (orphan,)),
+        drained=Drained(NOW, ids(9), bad=1),
+    )
+
+    assert dict(found.counts) == dict.fromkeys(Finding, 1)
+    assert set(MEANINGS) == set(Finding)
+
+
+@given(
+    live=st.frozensets(st.integers(1, 12)),
+    messages=st.frozensets(st.integers(1, 12)),
+    marked=st.frozensets(st.integers(1, 12)),
+)
+def test_numbers_never_claim_more_than_names_show(
+    live: frozenset[int], messages: frozenset[int], marked: frozenset[int]
+) -> None:
+    """Whatever is where: what is surely lacking or surplus by count is no more than a drain would name."""
+    side = tables(*(live - marked), marked=ids(*marked))
+    counted = compared(SPOOL, NOW, side, depth=depth(len(messages)))
+    named = compared(SPOOL, NOW, side, depth=depth(len(messages)), drained=drained(*messages))
+
+    assert counted.lacking is not None
+    assert counted.lacking <= len(named.without_message)
+    assert counted.surplus is not None
+    assert counted.surplus <= len(named.only_in_broker)
+
+
+class TestMending:
+    """What may be done about it."""
+
+    def found(self, side: TablesSide, broker: Depth | None = None, names: Drained | None = None) -> Reconciled:
+        """A comparison."""
+        return compared(SPOOL, NOW, side, depth=broker, drained=names)
+
+    def test_after_a_drain_exactly_those_are_republished_that_lack_a_message(self) -> None:
+        """And of them only those of the age that was asked for."""
+        found = self.found(tables(1, 2), names=drained(1))
+
+        assert republishable(found, HOUR) == ids(2)
+        assert republishable(found, 3 * HOUR) == frozenset()
+
+    def test_without_a_drain_all_or_none(self) -> None:
+        """None where no message surely lacks: a copy could be delivered beside the first."""
+        assert republishable(self.found(tables(1, 2), depth(1)), HOUR) is None
+        assert republishable(self.found(tables(1, 2), depth(2)), HOUR) == frozenset()
+        assert republishable(self.found(tables(1, 2), depth(0, unacked=None)), HOUR) == frozenset()
+
+    def test_orphans_are_removed_all_or_none(self) -> None:
+        """Not while anything unseen may refer to them."""
+        orphan = StoredBlob(BlobId("1_1_x"), 10, NOW - HOUR)
+
+        assert removable(BlobsSide(orphans=(orphan,))) == (orphan,)
+        assert removable(BlobsSide(orphans=(orphan,), unsure="dead letters")) == ()
+
+    @pytest.mark.parametrize(
+        ("depths", "known", "reason"),
+        [
+            ({SPOOL: depth(2)}, ids(1, 2), None),
+            ({SPOOL: depth(2, dead=1)}, ids(1, 2), "dead letters may refer to them (spool 1)"),
+            ({SPOOL: depth(2, unacked=None)}, ids(1, 2), "--broker-management"),
+            ({SPOOL: depth(3)}, ids(1, 2), "1 messages have no row"),
+        ],
+    )
+    def test_blobs_stay_while_something_unseen_may_refer_to_them(
+        self, depths: dict[QueueName, Depth], known: frozenset[EnqueueId], reason: str | None
+    ) -> None:
+        """A dead letter, a message in a hand that is not told of, a message without a row."""
+        messages = sum(one.ready + (one.unacked or 0) for one in depths.values())
+        said = why_unsure(depths, known, messages)
+
+        assert said is None if reason is None else reason in str(said)
+
+
+class TestGuards:
+    """What is refused, and how to go on."""
+
+    @pytest.mark.parametrize(
+        ("broker", "said"),
+        [
+            (depth(1, limit=20), "after 20 returns"),
+            (depth(1, consumers=2), "2 consumers"),
+        ],
+    )
+    def test_a_drain_that_may_harm_needs_force(self, broker: Depth, said: str) -> None:
+        """The message says why."""
+        with pytest.raises(UnsafeRequest, match=said):
+            refuse_drain(SPOOL, broker, forced=False)
+        refuse_drain(SPOOL, broker, forced=True)
+
+    def test_a_drain_of_more_than_can_be_held_is_refused_even_by_force(self) -> None:
+        """With both numbers."""
+        with pytest.raises(UnsafeRequest, match=r"50,001 messages .* 50,000"):
+            refuse_drain(SPOOL, depth(DRAIN_MAX + 1), forced=True)
+        refuse_drain(SPOOL, depth(DRAIN_MAX), forced=False)
+
+    def test_memory_has_a_bound_with_a_number(self) -> None:
+        """Up to the limit and no further."""
+        refuse_too_many(10, "live mails", 10)
+        with pytest.raises(UnsafeRequest, match="more than 10 live mails"):
+            refuse_too_many(11, "live mails", 10)
