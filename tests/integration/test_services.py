@@ -1,0 +1,350 @@
+"""A server beside Cassandra, whatever kind it is: started, stopped, killed, wiped, cleaned, and never anybody else's.
+
+A small server of two processes stands for all of them; what is RabbitMQ's own is tested with RabbitMQ.
+"""
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from admin.local import LocalServers, NodeState, Wishes, local_cluster
+from admin.local.clock import SystemClock
+from admin.local.ports import free_port
+from admin.local.processes import ProcessId, look
+from admin.local.service_runs import ServiceRun
+from admin.local.service_state import ServiceState, Started, read_service_state, write_service_state
+from model.errors import LocalServerError, UnsafeRequest, WrongUse
+from tests.support.servers import sweep
+from tests.support.small_service import SmallService, hurried, notes, small_run
+
+
+@contextmanager
+def _ended(run: ServiceRun) -> Iterator[ServiceRun]:
+    """Whatever happens in the block, nothing of it runs afterwards."""
+    try:
+        yield run
+    finally:
+        run.kill()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[ServiceRun]:
+    """One that has not been started yet."""
+    with _ended(small_run(tmp_path)) as run:
+        yield run
+
+
+def _pids(run: ServiceRun) -> dict[str, int]:
+    """The numbers that are written down."""
+    state = read_service_state(run.folder / "service.json")
+    return {name: started.process.pid for name, started in state.processes.items()}
+
+
+def _end(pid: int) -> None:
+    """Kill a process from outside, and wait until it is gone."""
+    os.kill(pid, signal.SIGKILL)
+    while look(pid) is not None:
+        SystemClock().pause(0.01)
+
+
+def test_up_starts_its_processes_in_order_and_waits_until_it_answers(small: ServiceRun) -> None:
+    """Then it is up, and where it is reached is known."""
+    assert small.status().state is NodeState.STOPPED
+    found = small.up()
+    assert found.state is NodeState.UP
+    assert found.contacts == {"small": f"small://127.0.0.1:{small.site.ports['second']}"}
+    assert set(notes(small)) == {"first came", "second came"}
+    assert found.pids == tuple(_pids(small).values())
+
+
+def test_what_it_stores_is_for_its_owner_only(small: ServiceRun) -> None:
+    """Other users of the machine do not read along."""
+    small.up()
+    assert small.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_up_again_changes_nothing(small: ServiceRun) -> None:
+    """Twice is fine: the same processes answer."""
+    assert small.up().pids == small.up().pids
+    assert len(notes(small)) == 2
+
+
+def test_two_at_once_start_it_once(small: ServiceRun) -> None:
+    """The one waits for the other and finds it running."""
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: small.up().pids, range(4)))
+    assert len(set(found)) == 1
+
+
+def test_down_lets_the_last_one_end_first(small: ServiceRun) -> None:
+    """In their own time; what was stored stays, and so do the ports."""
+    # Given one that runs
+    small.up()
+    ports = small.site.ports
+    # When it is taken down
+    found = small.down()
+    # Then its processes were let go in reverse
+    assert notes(small)[2:] == ["second ended", "first ended"]
+    assert (found.state, found.pids) == (NodeState.STOPPED, ())
+    # And when it is started again, it is where it was and has what it had
+    small.up()
+    assert small.site.ports == ports
+    assert len(notes(small)) == 6
+
+
+def test_down_where_nothing_runs_is_fine(small: ServiceRun) -> None:
+    """A script may always tidy up; no folder comes of it."""
+    assert small.down().state is NodeState.STOPPED
+    assert not small.folder.exists()
+
+
+def test_a_killed_one_is_seen_dead_and_comes_back(small: ServiceRun) -> None:
+    """As after a crash: nothing says good-bye, nothing is written down; the ports stay."""
+    # Given one that runs
+    before, ports = small.up().pids, small.site.ports
+    # When it is killed
+    small.kill()
+    # Then it is known to be dead
+    assert small.status().state is NodeState.DEAD
+    assert not [note for note in notes(small) if "ended" in note]
+    # And when it is started again, others answer at the same place
+    after = small.up()
+    assert after.state is NodeState.UP
+    assert not set(before) & set(after.pids)
+    assert small.site.ports == ports
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_only_the_process_that_is_gone_is_started_again(small: ServiceRun, name: str) -> None:
+    """The other one has clients, perhaps; the order of the ends stays what it was."""
+    # Given one of whose processes one has fallen over
+    small.up()
+    before = _pids(small)
+    _end(before[name])
+    assert small.status().state is NodeState.DEAD
+    # When it is started again
+    small.up()
+    # Then that one is another, and the other one is the same
+    after = _pids(small)
+    assert {other for other in after if after[other] == before[other]} == {"first", "second"} - {name}
+    assert list(after) == ["first", "second"]
+
+
+def test_a_deaf_process_is_killed_in_the_end(tmp_path: Path) -> None:
+    """A bound on the patience; nothing is left."""
+    with _ended(small_run(tmp_path, SmallService("deaf"))) as run:
+        run.up()
+        assert hurried(run).down().state is NodeState.STOPPED
+        assert notes(run)[2:] == ["first ended"]
+
+
+def test_wiped_it_has_forgotten_everything_but_its_ports(small: ServiceRun) -> None:
+    """As when its disk was lost: clients find it where it was, empty."""
+    small.up()
+    ports = small.site.ports
+    with pytest.raises(UnsafeRequest, match="mailmend local down"):
+        small.wipe()
+    small.kill()
+    small.wipe()
+    assert notes(small) == []
+    assert small.status().state is NodeState.STOPPED
+    small.up()
+    assert small.site.ports == ports
+    assert len(notes(small)) == 2
+
+
+def test_a_running_one_is_not_cleaned_away_and_a_stopped_one_is_whole(small: ServiceRun) -> None:
+    """Nothing is left in its place; twice is fine."""
+    small.up()
+    with pytest.raises(UnsafeRequest, match="mailmend local down"):
+        small.clean()
+    assert small.status().state is NodeState.UP
+    small.down()
+    assert [small.clean(), small.clean()] == [True, False]
+    assert not small.folder.exists()
+
+
+def test_one_process_left_running_is_enough_to_refuse(small: ServiceRun) -> None:
+    """Data under a running process are never removed."""
+    small.up()
+    _end(_pids(small)["second"])
+    for remove in (small.clean, small.wipe):
+        with pytest.raises(UnsafeRequest):
+            remove()
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(small: ServiceRun) -> None:
+    """Neither used nor removed."""
+    # Given somebody's folder of that name
+    small.folder.mkdir()
+    letter = small.folder / "letter.txt"
+    letter.write_text("dear all", encoding="utf-8")
+    # When it is to be used, and cleaned
+    with pytest.raises(WrongUse, match="something else"):
+        small.up()
+    # Then nothing has happened to it
+    assert small.clean() is False
+    assert [path.name for path in small.folder.iterdir()] == ["letter.txt"]
+
+
+def test_a_broken_one_names_the_reason_and_the_log(tmp_path: Path) -> None:
+    """Its own words, and where to read on; nothing is left running."""
+    with _ended(small_run(tmp_path, SmallService("broken"))) as run:
+        with pytest.raises(LocalServerError, match="ERROR: out of luck") as caught:
+            run.up()
+        assert str(run.service.log(run.site)) in str(caught.value)
+        assert not _pids(run)
+        assert run.status().state is NodeState.STOPPED
+
+
+def test_one_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
+    """A bound on the wait, a reason, and no process left behind."""
+    with _ended(replace(small_run(tmp_path, SmallService("stuck")), ready_seconds_max=0.3)) as run:
+        with pytest.raises(LocalServerError, match="did not answer within"):
+            run.up()
+        assert not _pids(run)
+
+
+def test_parts_that_cannot_be_had_leave_no_trace(tmp_path: Path) -> None:
+    """The next try begins as the first one did."""
+    run = small_run(tmp_path, SmallService(fetched=False))
+    with pytest.raises(LocalServerError, match="could not be fetched"):
+        run.up()
+    assert not run.exists
+    assert not run.folder.exists()
+
+
+class _Interrupted(SystemClock):
+    """The moment at which a person presses Ctrl-C: the first pause."""
+
+    def __init__(self) -> None:
+        self.pressed = False
+
+    def pause(self, seconds: float) -> None:
+        """Interrupted instead, once; what has to be waited for afterwards is waited for."""
+        if not self.pressed:
+            self.pressed = True
+            raise KeyboardInterrupt
+        super().pause(seconds)
+
+
+def test_ctrl_c_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
+    """What this call started, it ends; what ran before goes on."""
+    with _ended(small_run(tmp_path, SmallService("stuck"))) as run:
+        interrupted = replace(run, machine=replace(run.machine, clock=_Interrupted()))
+        with pytest.raises(KeyboardInterrupt):
+            interrupted.up()
+        assert not _pids(run)
+
+
+def test_a_failed_start_leaves_running_what_ran_before(small: ServiceRun) -> None:
+    """Only what the call itself started is undone."""
+    # Given one whose second process is gone, and would not come back well
+    small.up()
+    first = _pids(small)["first"]
+    _end(_pids(small)["second"])
+    # When it is started again in vain
+    with pytest.raises(LocalServerError, match="out of luck"):
+        replace(small, service=SmallService("broken")).up()
+    # Then the first one is still there
+    assert look(first) is not None
+    assert list(_pids(small)) == ["first"]
+
+
+def test_the_usual_ports_are_taken_where_they_are_free(tmp_path: Path) -> None:
+    """And another one in the place of the one that is not."""
+    usual = {"first": free_port(["127.0.0.1"], 301), "second": free_port(["127.0.0.1"], 302)}
+    run = replace(small_run(tmp_path, SmallService(usual=usual)), usual_ports=True)
+    with socket.create_server(("127.0.0.1", usual["second"])), _ended(run):
+        run.up()
+        assert run.site.ports["first"] == usual["first"]
+        assert run.site.ports["second"] not in usual.values()
+
+
+def test_ports_that_were_chosen_are_not_changed_behind_its_clients(small: ServiceRun) -> None:
+    """The error says which port, and how to have others chosen; nothing is started."""
+    small.up()
+    small.down()
+    port = small.site.ports["first"]
+    with socket.create_server(("127.0.0.1", port)):
+        with pytest.raises(LocalServerError, match=f"port {port} on 127.0.0.1 is taken") as caught:
+            small.up()
+        assert "mailmend local clean" in str(caught.value)
+        assert not _pids(small)
+
+
+def test_a_reused_number_is_neither_running_nor_touched(small: ServiceRun) -> None:
+    """A process that has our number by chance gets no signal."""
+    # Given a state that names this very test's process: with a wrong start, and with a mark that it does not carry
+    small.up()
+    state, own = read_service_state(small.folder / "service.json"), look(os.getpid())
+    assert own is not None
+    for process in (ProcessId(os.getpid(), "1"), own.id):
+        impostor = ServiceState(state.ports, {"second": Started(process, "no such word")})
+        write_service_state(small.folder / "service.json", impostor)
+        # When it is looked at, killed and taken down
+        assert small.status().state is NodeState.DEAD
+        small.kill()
+        small.down()
+        # Then this test still lives
+        assert look(os.getpid()) == own
+    write_service_state(small.folder / "service.json", state)
+    assert small.status().state is NodeState.UP
+
+
+def _servers(folder: Path, small: ServiceRun) -> LocalServers:
+    """A Cassandra that was never started, and the small server beside it."""
+    return LocalServers(local_cluster(folder / "cluster", environment={}), {"small": small})
+
+
+def test_what_was_started_beside_a_cluster_that_fails_is_ended(small: ServiceRun, tmp_path: Path) -> None:
+    """And what ran before is left running."""
+    servers = _servers(tmp_path, small)
+    for ran_before in (False, True):
+        if ran_before:
+            small.up()
+        with pytest.raises(WrongUse):
+            servers.up(Wishes(nodes=9), ["small"])
+        assert bool(small.status().pids) is ran_before
+
+
+def test_all_servers_are_stopped_and_cleaned_together(small: ServiceRun, tmp_path: Path) -> None:
+    """Whether or not there is a cluster beside them; only what was ever started is told of."""
+    servers = _servers(tmp_path, small)
+    assert servers.status().services == ()
+    small.up()
+    assert [service.state for service in servers.status().services] == [NodeState.UP]
+    with pytest.raises(UnsafeRequest):
+        servers.clean()
+    assert [service.state for service in servers.down().services] == [NodeState.STOPPED]
+    assert [servers.clean(), servers.clean()] == [True, False]
+    assert servers.status().services == ()
+
+
+def test_servers_of_a_killed_test_run_are_swept_away(tmp_path: Path) -> None:
+    """Those of a run that lives are not."""
+    own = look(os.getpid())
+    assert own is not None
+    owners = {"dead": ProcessId(own.id.pid, "1"), "alive": own.id}
+    runs = {name: small_run(tmp_path / f"mailmend-test-{name}" / "services") for name in owners}
+    with _ended(runs["dead"]), _ended(runs["alive"]):
+        # Given servers of two runs, one of which has died
+        for name, owner in owners.items():
+            runs[name].up()
+            words = json.dumps({"pid": owner.pid, "started": owner.started})
+            (tmp_path / f"mailmend-test-{name}" / "owner.json").write_text(words, encoding="utf-8")
+        pids = {name: run.status().pids for name, run in runs.items()}
+        # When the next one tidies up
+        sweep(tmp_path)
+        # Then only the living one's are there
+        assert not any(look(pid) for pid in pids["dead"])
+        assert not (tmp_path / "mailmend-test-dead").exists()
+        assert runs["alive"].status().state is NodeState.UP
