@@ -25,7 +25,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # The family and generation may be missing; a store for MinIO writes slashes, and two more into what follows.
 _RANDOM: Final = re.compile(rf"(?:\d+_\d+_|\d+/\d+/)?({_UUID})|\d+/\d+/([0-9a-f])/([0-9a-f])/([0-9a-f-]{{34}})")
-_SPELLING: Final = re.compile(r"[!-~]+")
+_SPELLING: Final = re.compile(r"[A-Za-z0-9_.,:@~+=/-]+")
 _DOTS: Final = re.compile(r"(?:^|/)\.{1,2}(?:/|$)")
 
 
@@ -94,6 +94,6 @@ def checked(text: str) -> BlobId:
     if not _SPELLING.fullmatch(text) or len(text) > ID_BYTES_MAX or _DOTS.search(text):
         raise BadPayload(
             f"{text[:ID_BYTES_MAX]!r} is not the id of a blob",
-            mend=f"An id is 1 to {ID_BYTES_MAX} visible ASCII characters, none of its parts is '.' or '..'.",
+            mend=f"An id is 1 to {ID_BYTES_MAX} letters, digits and _.,:@~+=/-; none of its parts is '.' or '..'.",
         )
     return BlobId(text)

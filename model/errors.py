@@ -251,6 +251,10 @@ class BrokerUnreachable(CannotReach):
     """The message broker does not answer, or not to these credentials."""
 
 
+class BrokerDenied(BrokerUnreachable, AccessDenied):
+    """The message broker refused the credentials or the permission: asking again does not help."""
+
+
 class PublishFailed(MailmendError):
     """The broker refused a message, or its confirm did not come in time (then it may still be there).
 
@@ -269,6 +273,10 @@ class TopologyMismatch(WrongUse):
 
 class BlobsUnreachable(CannotReach):
     """The blob store does not answer, or not to these credentials."""
+
+
+class BucketMissing(BlobsUnreachable):
+    """The blob store answers, but has no such bucket."""
 
 
 class BlobMissing(MailmendError):
