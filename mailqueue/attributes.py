@@ -33,7 +33,10 @@ def attribute_value(text: str) -> Any:
     Raises:
         BadPayload: it is none.
     """
-    return _value_of(object_in(text, "the attribute"))
+    try:
+        return _value_of(object_in(text, "the attribute"))
+    except RecursionError:
+        raise BadPayload("the attribute is not one that anybody reads: it nests too deep") from None
 
 
 def priority_of(mail: Mail) -> int:
@@ -45,7 +48,8 @@ def priority_of(mail: Mail) -> int:
         value = attribute_value(text)
     except BadPayload:
         return PRIORITY_NORMAL
-    return value if isinstance(value, int) and value in PRIORITIES else PRIORITY_NORMAL
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and value in PRIORITIES else PRIORITY_NORMAL
 
 
 def with_priority(mail: Mail, priority: int) -> Mail:

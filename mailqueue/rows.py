@@ -128,7 +128,12 @@ def _decoded(value: bytes, field: str) -> str:
 
 def _headers_of(cells: Iterable[tuple[Any, ...]]) -> Iterable[RecipientHeader]:
     for place, cell in enumerate(cells):
-        yield RecipientHeader(*texts_of(cell, f"perrecipientspecificheaders[{place}]"))
+        field = f"perrecipientspecificheaders[{place}]"
+        match texts_of(cell, field):
+            case (recipient, name, value):
+                yield RecipientHeader(recipient, name, value)
+            case _:
+                refuse(field, "is not of 3 texts")
 
 
 def _there(row: Row, column: str) -> Any:

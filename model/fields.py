@@ -119,7 +119,7 @@ def instant_of(value: Any, field: str) -> datetime:
         return in_millis(value)
     if isinstance(value, str):
         return in_millis(_iso_instant(value, field))
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+    if not _is_number(value):
         refuse(field, "is not an instant")
     first, after = _SECONDS
     if not first <= value < after:
@@ -146,8 +146,9 @@ def whole_seconds_of(value: Any, field: str, allowed: range) -> timedelta:
     Raises:
         BadPayload: it is none, or not one of the range.
     """
-    whole = int(value) if isinstance(value, Decimal) and value in allowed else value
-    return timedelta(seconds=whole_number_of(whole, field, allowed))
+    if _is_number(value) and allowed.start <= value < allowed.stop and not value % 1:
+        value = int(value)
+    return timedelta(seconds=whole_number_of(value, field, allowed))
 
 
 def in_millis(at: datetime) -> datetime:
@@ -172,6 +173,12 @@ def _iso_instant(text: str, field: str) -> datetime:
         return found.astimezone(UTC) if found.tzinfo else refuse(field, "is an instant without its offset")
     except (ValueError, OverflowError):
         refuse(field, "is not an instant")
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, Decimal):
+        return not value.is_nan()
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _no_number(_: str) -> NoReturn:

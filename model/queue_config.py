@@ -30,7 +30,8 @@ _WINDOWS: Final = range(1, 3_650 * 86_400 + 1)
 _LOST_IN_TIME: Final = "mails of its slices would be looked for in slices where they are not"
 _LOST_IN_BUCKETS: Final = "mails of the others would not be looked for any more"
 
-_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
+_MINUTE: Final = 60
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", _MINUTE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,16 @@ def change(current: QueueConfiguration | None, wanted: QueueConfiguration) -> Qu
 
 
 def nearest_windows(current: timedelta, wanted: timedelta) -> tuple[timedelta, ...]:
-    """The windows that may follow the current one and come next to the wanted: below, and above where there is one."""
-    allowed, seconds = _divisors(current // SECOND), wanted / SECOND
-    below = [one for one in allowed if one <= seconds][-1:]
-    above = [one for one in allowed if one > seconds][:1]
-    return tuple(timedelta(seconds=one) for one in (*below, *above))
+    """The windows that may follow the current one and come next to the wanted: below, and above where there is one.
+
+    Whoever asks for whole minutes gets whole minutes, where there are any on that side.
+    """
+    allowed, seconds = _divisors(current // SECOND), wanted // SECOND
+    below = [one for one in allowed if one <= seconds][::-1]
+    above = [one for one in allowed if one > seconds]
+    grain = 1 if seconds % _MINUTE else _MINUTE
+    nearest = (next((one for one in side if not one % grain), side[0]) for side in (below, above) if side)
+    return tuple(timedelta(seconds=one) for one in nearest)
 
 
 def event_json(event_id: int, configuration: QueueConfiguration) -> str:

@@ -1,0 +1,82 @@
+"""JSON as Jackson writes it: what Python's own reads back, in the form that James gives it."""
+
+import json
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.james_json import json_text, seconds_of
+
+TEXTS = st.text(st.characters(codec="utf-8"))
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_whatever_is_written_reads_back(value: Any) -> None:
+    """Any JSON reader sees the value."""
+    assert json.loads(json_text(value)) == value
+
+
+@given(VALUES)
+def test_there_are_no_spaces_and_no_control_characters_in_it(value: Any) -> None:
+    """But for those inside texts it is as Python's own, most compact form has it."""
+    python = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    assert json_text(value).lower() == python.lower()
+    assert not any(ord(character) < 32 for character in json_text(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ('a"b\\c', r'"a\"b\\c"'),
+        ("\b\t\n\f\r", r'"\b\t\n\f\r"'),
+        ("\x00\x0b\x1f", r'"\u0000\u000B\u001F"'),
+        ("/\x7f\u2028é😀", '"/\x7f\u2028é😀"'),
+    ],
+)
+def test_texts_are_escaped_as_jackson_does(text: str, written: str) -> None:
+    """Short forms where there are any, capital digits elsewhere; slashes and what is not ASCII stay."""
+    assert json_text(text) == written
+
+
+@pytest.mark.parametrize(
+    ("length", "written"),
+    [
+        (timedelta(hours=1), "3600.000000000"),
+        (timedelta(seconds=1_473_344_752), "1473344752.000000000"),
+        (timedelta(seconds=1_790_000_002, milliseconds=978), "1790000002.978000000"),
+        (timedelta(milliseconds=1), "0.001000000"),
+        (timedelta(microseconds=1), "0.000001000"),
+        (timedelta(milliseconds=-500), "-0.500000000"),
+        (timedelta(0), "0.0"),
+    ],
+)
+def test_seconds_have_nine_digits(length: timedelta, written: str) -> None:
+    """All but 0, which Jackson writes with one."""
+    assert json_text(seconds_of(length)) == written
+
+
+@given(st.timedeltas())
+def test_seconds_are_exact(length: timedelta) -> None:
+    """No float comes near them."""
+    assert seconds_of(length) * 1_000_000 == length // timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize("value", [1.5, {1, 2}, b"bytes", object()])
+def test_what_james_has_no_form_for_is_a_mistake_of_the_program(value: object) -> None:
+    """Floats among it: exact numbers are Decimals."""
+    with pytest.raises(TypeError, match="no JSON of James's"):
+        json_text(value)
+
+
+def test_decimals_are_written_as_they_are() -> None:
+    """With their zeros."""
+    assert json_text([Decimal("1.50"), 2]) == "[1.50,2]"
