@@ -124,7 +124,7 @@ def test_the_bytes_of_attributes_are_their_json() -> None:
 
 def test_collections_may_be_null() -> None:
     """Whoever wrote the row may have left out what is empty; empty ones read the same."""
-    empty = {"attributes": {}, "recipients": (), "perrecipientspecificheaders": ()}
+    empty: dict[str, Any] = {"attributes": {}, "recipients": (), "perrecipientspecificheaders": ()}
     row = row_of(SPOOL, SLICE, 0, AT, queued_mail())
     mail = listed_of({**row, **empty}).queued.mail
 
