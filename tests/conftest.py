@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from admin.local import Wishes
 from tests.support.brokers import Broker, one_rabbitmq
 from tests.support.guarded import GuardedNode, guarded_node
+from tests.support.object_stores import S3, one_s3
 from tests.support.servers import CassandraServer, ThreeNodes, local_node, one_node, three_local_nodes
 from tests.support.spark import spark
 
@@ -20,12 +21,13 @@ settings.load_profile("mailmend")
 _NEEDS = {
     "cassandra": {"cassandra", "cassandra41", "guarded", "three_nodes", "throwaway"},
     "broker": {"rabbitmq"},
+    "object_store": {"s3"},
 }
 """Every marker of a server, and the fixtures that start one."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server, so that `-m "not cassandra and not broker"` leaves it out."""
+    """Mark what needs a server, so that `-m "not cassandra and not broker"` leaves those two out."""
     for item in items:
         for marker, fixtures in _NEEDS.items():
             if fixtures & set(getattr(item, "fixturenames", ())):
@@ -78,3 +80,10 @@ def vhost(rabbitmq: Broker) -> Iterator[str]:
     """The name of a virtual host of the test's own, empty."""
     with rabbitmq.vhost() as name:
         yield name
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    """A real store that speaks S3, which tests share: `endpoint`, the keys, and `bucket()` for one of one's own."""
+    with one_s3() as store:
+        yield store

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from admin.local.jar_programs import JarProgram
 from admin.local.java import Java
-from admin.local.releases import Release
 from model.errors import LocalServerError
 
 SETTINGS_VARIABLE: Final = "MAILMEND_IVY_SETTINGS"
@@ -47,7 +47,7 @@ def problem_in(output: str) -> str:
     return ""
 
 
-def ivy_jar() -> Path:
+def ivy_jar(wanted_for: str = "Cassandra") -> Path:
     """The Ivy jar inside the installed PySpark.
 
     Raises:
@@ -58,16 +58,37 @@ def ivy_jar() -> Path:
     found = sorted(folder.glob("ivy-*.jar")) if folder else []
     if not found:
         raise LocalServerError(
-            "Cassandra's jars cannot be fetched: that is done with the Ivy inside PySpark, which is not installed",
+            f"the jars of {wanted_for} cannot be fetched: that is done with the Ivy inside PySpark, which is missing",
             mend="Install it: pip install 'mailmend[spark]'",
         )
     return found[-1]
 
 
+def module_text(program: JarProgram) -> str:
+    """A module that needs one jar of the program, and nothing that it names: a classifier has no word on Ivy's line."""
+    organisation, module, version = program.coordinate
+    return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="mailmend" module="{module}"/>
+  <dependencies>
+    <dependency org="{organisation}" name="{module}" rev="{version}" transitive="false">
+      <artifact name="{module}" type="jar" m:classifier="{program.classifier}"/>
+    </dependency>
+  </dependencies>
+</ivy-module>
+"""
+
+
 def resolve_command(
-    java: Java, ivy: Path, release: Release, *, lib: Path, cache: Path, environment: Mapping[str, str]
+    java: Java,
+    ivy: Path,
+    program: JarProgram,
+    *,
+    module: Path,
+    lib: Path,
+    cache: Path,
+    environment: Mapping[str, str],
 ) -> list[str]:
-    """The command line that fetches every jar of a release into the folder `lib`."""
+    """The command line that fetches every jar of a program into the folder `lib`; `module` holds its `module_text`."""
     settings = environment.get(SETTINGS_VARIABLE)
     return [
         str(java.executable),
@@ -77,8 +98,7 @@ def resolve_command(
         "-jar",
         str(ivy),
         *(["-settings", settings] if settings else []),
-        "-dependency",
-        *release.coordinate,
+        *(["-ivy", str(module)] if program.classifier else ["-dependency", *program.coordinate]),
         "-confs",
         "default",
         "-types",

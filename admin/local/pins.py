@@ -1,4 +1,4 @@
-"""Which jars a release is made of, and the checksum of each.
+"""Which jars a program is made of, and the checksum of each.
 
 They are kept in the repository, so that a download is verified against what was tested and not against what came with
 it. The files under `pinned/` have the form that `sha256sum` writes and checks.
@@ -8,14 +8,14 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from admin.local.releases import Release
+from admin.local.jar_programs import JarProgram
 
 _PINNED = Path(__file__).parent / "pinned"
 
 
-def pins_of(release: Release) -> dict[str, str]:
-    """The checksum of every jar of a release, by file name."""
-    _, module, version = release.coordinate
+def pins_of(program: JarProgram) -> dict[str, str]:
+    """The checksum of every jar of a program, by file name."""
+    _, module, version = program.coordinate
     return parse_pins((_PINNED / f"{module}-{version}.sha256").read_text(encoding="ascii"))
 
 

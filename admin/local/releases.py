@@ -32,6 +32,11 @@ class Release:
         """The Maven organisation, module and revision that every jar is resolved from."""
         return ("org.apache.cassandra", "cassandra-all", self.version)
 
+    @property
+    def classifier(self) -> str:
+        """The jar is the module's own."""
+        return ""
+
 
 RELEASES: tuple[Release, ...] = (
     Release(line="5.0", version="5.0.9", java_majors=(17, 21)),

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
+from admin.local.object_store import ObjectStore
 from admin.local.rabbitmq import RabbitMq
 from admin.local.services import Service
 from model.errors import WrongUse
 
-_KINDS: Final[tuple[Service, ...]] = (RabbitMq(),)
+_KINDS: Final[tuple[Service, ...]] = (RabbitMq(), ObjectStore())
 
 SERVICES: Final[Mapping[str, Service]] = {kind.name: kind for kind in _KINDS}
 """Every kind of server beside Cassandra, by the name that a person types."""

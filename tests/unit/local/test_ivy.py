@@ -1,10 +1,12 @@
 """How the jars are asked for, what Ivy's lines mean, and what a download is compared with."""
 
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from admin.local.ivy import Event, event_in, problem_in, resolve_command
+from admin.local.ivy import Event, event_in, module_text, problem_in, resolve_command
+from admin.local.jar_programs import S3PROXY, JarProgram, OneJar
 from admin.local.java import Java
 from admin.local.pins import differences, parse_pins, pins_of
 from admin.local.releases import RELEASES, Release
@@ -13,10 +15,12 @@ JAVA = Java(Path("/jdk/bin/java"), 17)
 RELEASE = RELEASES[0]
 
 
-def _command(environment: dict[str, str]) -> list[str]:
-    return resolve_command(
-        JAVA, Path("/ivy.jar"), RELEASE, lib=Path("/lib"), cache=Path("/cache"), environment=environment
-    )
+MODULE = Path("/module.xml")
+
+
+def _command(environment: dict[str, str], program: JarProgram = RELEASE) -> list[str]:
+    places = {"module": MODULE, "lib": Path("/lib"), "cache": Path("/cache")}
+    return resolve_command(JAVA, Path("/ivy.jar"), program, **places, environment=environment)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +62,25 @@ def test_the_release_is_asked_for_by_coordinate() -> None:
     command = _command({})
     assert command[command.index("-dependency") + 1 :][:3] == ["org.apache.cassandra", "cassandra-all", RELEASE.version]
     assert "/lib/[artifact]-[revision](-[classifier]).[ext]" in command
+    assert "-ivy" not in command
+
+
+def test_one_jar_of_several_is_asked_for_in_a_module() -> None:
+    """Ivy's command line has no word for a classifier; and what the jar's pom needs is in the jar already."""
+    command = _command({}, S3PROXY)
+    assert command[command.index("-ivy") + 1] == str(MODULE)
+    assert "-dependency" not in command
+    [dependency] = ET.fromstring(module_text(S3PROXY)).iter("dependency")
+    assert dependency.attrib == {"org": "org.gaul", "name": "s3proxy", "rev": "4.1.0", "transitive": "false"}
+    [artifact] = dependency
+    assert artifact.attrib["{http://ant.apache.org/ivy/maven}classifier"] == "jar-with-dependencies"
+
+
+def test_one_jar_is_pinned_under_the_name_that_ivy_gives_it() -> None:
+    """The pattern of the command line puts the classifier behind the version."""
+    assert isinstance(S3PROXY, OneJar)
+    assert list(pins_of(S3PROXY)) == [f"s3proxy-{S3PROXY.version}-{S3PROXY.classifier}.jar"]
+    assert S3PROXY.name == "S3Proxy 4.1.0"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,165 @@
+"""A store that speaks S3 on this machine: S3Proxy over a folder, 127.0.0.1 only, little memory, keys of its own.
+
+The keys are drawn at the first start and stay with the data, in a file that only its owner may read and that tools of
+S3 understand. They are on nobody's command line.
+"""
+
+import http.client
+import json
+import secrets
+from collections.abc import Mapping
+from configparser import ConfigParser
+from configparser import Error as BadFile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from admin.local.jar_programs import S3PROXY
+from admin.local.jars import JarStore
+from admin.local.java import find_java
+from admin.local.services import HOST, Launch, Machine, Site
+from model.errors import LocalServerError
+
+HEAP_MIB: Final = 256
+THREADS: Final = 32
+_KEYS: Final = "credentials"
+_SECTION: Final = "default"
+_PROBE_SECONDS_MAX: Final = 5.0
+_REFUSAL: Final = b"<Error>"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Who may use the store."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStore:
+    """One S3Proxy."""
+
+    @property
+    def name(self) -> str:
+        """What a person types."""
+        return "s3"
+
+    @property
+    def title(self) -> str:
+        """Its name and version."""
+        return S3PROXY.name
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The one that it listens on."""
+        return {"s3": 9000}
+
+    def fetch(self, machine: Machine) -> Path:
+        """Its jar.
+
+        Raises:
+            JavaMissing: there is no Java that runs it.
+            LocalServerError: it cannot be fetched.
+        """
+        store = JarStore(machine.cache / S3PROXY.module, machine.environment, machine.progress, machine.clock)
+        jar, *_ = store.jars(S3PROXY, find_java(S3PROXY, machine.environment))
+        return jar
+
+    def write_files(self, parts: Path, site: Site) -> None:  # noqa: ARG002 (a service of another kind needs its parts)
+        """Its folder, its configuration, and at first its keys."""
+        _data(site).mkdir(exist_ok=True)
+        if not keys_file(site).exists():
+            _write_secret(keys_file(site), _new_keys_text())
+        _write_secret(_conf(site), conf_of(site, keys_of(site)))
+
+    def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:
+        """One Java."""
+        java = find_java(S3PROXY, environment)
+        conf = str(_conf(site))
+        options = (f"-Xmx{HEAP_MIB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        command = (str(java.executable), *options, "-jar", str(parts), "--properties", conf)
+        return (Launch("server", command, conf, {**environment, "LOG_LEVEL": "warn", "JETTY_LOG_LEVEL": "warn"}),)
+
+    def answers(self, site: Site) -> bool:
+        """Whether it refuses those without keys, as S3 does."""
+        connection = http.client.HTTPConnection(HOST, site.ports["s3"], timeout=_PROBE_SECONDS_MAX)
+        try:
+            connection.request("GET", "/")
+            answer = connection.getresponse()
+            return answer.status == http.client.FORBIDDEN and _REFUSAL in answer.read()
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def contacts(self, site: Site) -> Mapping[str, str]:
+        """Its address, and the file with its keys."""
+        return {"s3": f"http://{HOST}:{site.ports['s3']}", "keys": str(keys_file(site))}
+
+    def log(self, site: Site) -> Path:
+        """What it prints."""
+        return site.console("server")
+
+
+def keys_file(site: Site) -> Path:
+    """Where its keys are, for `AWS_SHARED_CREDENTIALS_FILE` too."""
+    return site.folder / _KEYS
+
+
+def keys_of(site: Site) -> Keys:
+    """The keys of a store that was started.
+
+    Raises:
+        LocalServerError: they were not written here.
+    """
+    parser = ConfigParser(interpolation=None)
+    try:
+        parser.read_string(keys_file(site).read_text(encoding="ascii"))
+        return Keys(parser[_SECTION]["aws_access_key_id"], parser[_SECTION]["aws_secret_access_key"])
+    except (OSError, ValueError, KeyError, BadFile) as error:
+        raise LocalServerError(
+            f"the keys of {S3PROXY.name} cannot be read from {keys_file(site)} ({type(error).__name__})",
+            mend="Give up the server's data, and have new keys drawn: mailmend local clean",
+        ) from None
+
+
+def conf_of(site: Site, keys: Keys) -> str:
+    """The text of its properties."""
+    settings = {
+        "s3proxy.endpoint": f"http://{HOST}:{site.ports['s3']}",
+        "s3proxy.authorization": "aws-v2-or-v4",
+        "s3proxy.identity": keys.access_key,
+        "s3proxy.credential": keys.secret_key,
+        "s3proxy.jetty.max-threads": str(THREADS),
+        "jclouds.provider": "filesystem-nio2",
+        "jclouds.filesystem.basedir": str(_data(site)),
+    }
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
+
+
+def _escaped(value: str) -> str:
+    """As Java reads a property: in ASCII, and a backslash means something; JSON escapes both in the same way."""
+    return json.dumps(value)[1:-1]
+
+
+def _new_keys_text() -> str:
+    keys = {"aws_access_key_id": secrets.token_hex(10), "aws_secret_access_key": secrets.token_hex(20)}
+    return f"[{_SECTION}]\n" + "".join(f"{name} = {key}\n" for name, key in keys.items())
+
+
+def _write_secret(path: Path, text: str) -> None:
+    """Whole, and from its first byte readable by nobody else."""
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    fresh.touch(mode=0o600)
+    fresh.write_text(text, encoding="ascii")
+    fresh.replace(path)
+
+
+def _data(site: Site) -> Path:
+    return site.folder / "data"
+
+
+def _conf(site: Site) -> Path:
+    return site.folder / "s3proxy.conf"
