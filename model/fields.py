@@ -20,6 +20,7 @@ from model.slices import EPOCH
 MEND: Final = "Whoever wrote it is not James, or a James whose form is not known; it was left where it is."
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
 _SECONDS: Final = (Decimal(-62_135_596_800), Decimal(253_402_300_799))
 """The years 1 to 9999, in seconds since 1970; without its last second, which may be rounded up."""
 
@@ -110,15 +111,17 @@ def uuid_of(value: Any, field: str) -> UUID:
 
 
 def instant_of(value: Any, field: str) -> datetime:
-    """Seconds since 1970, whole or with a fraction, or ISO 8601; cut to milliseconds, as James does.
+    """Seconds since 1970 with or without a fraction, as number or text, or ISO 8601; cut to milliseconds as in James.
 
     Raises:
         BadPayload: it is no instant of the years 1 to 9999.
     """
     if isinstance(value, datetime):
         return in_millis(value)
-    if isinstance(value, str):
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
         return in_millis(_iso_instant(value, field))
+    if isinstance(value, str):
+        value = Decimal(value)
     if not _is_number(value):
         refuse(field, "is not an instant")
     first, after = _SECONDS
