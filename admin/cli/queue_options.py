@@ -1,0 +1,326 @@
+"""Options that the commands of `mailmend queue` share: which queue, which broker, which blobs.
+
+They are read from the settings file's table [queue] too, once for all of its commands. Where nothing is named, servers
+of a running `mailmend local up --with rabbitmq,s3` are used.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from admin.cli.kinds import Named
+from admin.cli.options import connection_options, first_line, with_options
+from admin.queue_settings import (
+    GUEST,
+    QUEUE_DEFAULT,
+    BlobsAddress,
+    BlobsSettings,
+    Store,
+    has_password,
+    is_here,
+    parse_blobs,
+    parse_broker,
+    parse_management,
+)
+from admin.settings import ConnectionSettings
+from mailqueue.broker_settings import BrokerSettings, ManagementSettings, Tls
+from mailqueue.s3_settings import S3Settings
+from mailqueue.topology import Form, QueueForm
+from model.errors import BadSettings, WrongUse
+from model.ids import QueueName
+from model.mails import queue_name
+
+R = TypeVar("R")
+
+LOCAL_BUCKET: Final = "mailmend"
+TABLE: Final = "queue"
+"""The table of the settings file."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """Which queue, and where its three sides are; None: the command does without."""
+
+    connection: ConnectionSettings
+    name: QueueName
+    broker: BrokerSettings | None = None
+    blobs: BlobsSettings | None = None
+
+
+class QueueOption(click.Option):
+    """An option that the table [queue] may hold once, above its commands."""
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        """The value and where it came from; the table is asked last."""
+        value, source = super().consume_value(ctx, opts)
+        table = _table(ctx)
+        if source is ParameterSource.DEFAULT and self.name in table:
+            return table[self.name], ParameterSource.DEFAULT_MAP
+        return value, source
+
+
+def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    variable = names[0].removeprefix("--").replace("-", "_").upper()
+    return click.option(*names, cls=QueueOption, envvar=f"MAILMEND_{variable}", show_envvar=True, **settings)
+
+
+_FILE: Final = click.Path(path_type=Path)
+QUEUE_NAME: Final = Named("queue", lambda value: queue_name(str(value)))
+
+_NAME = _option(
+    "--queue",
+    "queue",
+    type=QUEUE_NAME,
+    default=QUEUE_DEFAULT,
+    show_default=True,
+    metavar="NAME",
+    help="Which queue; James has spool and outgoing.",
+)
+_BROKER: Final = (
+    _option(
+        "--broker",
+        type=Named("broker", str),
+        metavar="URL",
+        help="amqp://user@host:5672/vhost, or amqps://. Password: MAILMEND_BROKER_PASSWORD.",
+    ),
+    _option("--broker-password-file", type=_FILE, metavar="FILE", help="A file whose first line is the password."),
+    _option(
+        "--broker-management",
+        type=Named("management", lambda value: parse_management(str(value))),
+        metavar="URL",
+        help="http://host:15672: only there it is told what is in consumers' hands.",
+    ),
+    _option("--broker-tls-ca", type=_FILE, metavar="FILE", help="Authority that signed the broker's certificate."),
+    _option("--broker-tls-cert", type=_FILE, metavar="FILE", help="Our own certificate for the broker."),
+    _option("--broker-tls-key", type=_FILE, metavar="FILE", help="The key of our own certificate."),
+    _option(
+        "--broker-form",
+        type=click.Choice([form.value for form in Form]),
+        default=Form.CLASSIC.value,
+        show_default=True,
+        help="How a queue that is not there yet is declared; one that is there is used as it is.",
+    ),
+    _option(
+        "--broker-replicas",
+        type=click.IntRange(1, 9),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="On how many nodes a new quorum queue is.",
+    ),
+)
+_BLOBS: Final = (
+    _option(
+        "--blobs",
+        type=Named("blobs", lambda value: parse_blobs(str(value))),
+        metavar="URL",
+        help="s3://bucket?endpoint=URL, or file:///folder. Keys: MAILMEND_S3_ACCESS_KEY, MAILMEND_S3_SECRET_KEY.",
+    ),
+    _option("--s3-keys-file", type=_FILE, metavar="FILE", help="A file with two lines: access key, secret key."),
+    _option("--s3-tls-ca", type=_FILE, metavar="FILE", help="Authority that signed the S3 server's certificate."),
+)
+_BROKER_NAMES: Final = (
+    "broker",
+    "broker_password_file",
+    "broker_management",
+    "broker_tls_ca",
+    "broker_tls_cert",
+    "broker_tls_key",
+    "broker_form",
+    "broker_replicas",
+)
+_BLOBS_NAMES: Final = ("blobs", "s3_keys_file", "s3_tls_ca")
+SECRETS: Final = ("broker_password", "s3_access_key", "s3_secret_key")
+SHARED_NAMES: Final = frozenset({"queue", *_BROKER_NAMES, *_BLOBS_NAMES, *SECRETS})
+"""What the table [queue] may hold beside the tables of its commands."""
+
+
+def queue_options(
+    *, broker: bool = False, blobs: bool = False, named: bool = True
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Give a command the options of the sides that it needs; it receives them as `settings: QueueSettings`.
+
+    Args:
+        broker: whether it talks to the broker.
+        blobs: whether it reads or writes contents.
+        named: whether it is about one queue.
+    """
+    options = ((_NAME,) if named else ()) + (_BROKER if broker else ()) + (_BLOBS if blobs else ())
+
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(command)
+        def with_queue(*args: Any, connection: ConnectionSettings, **given: Any) -> R:
+            context = click.get_current_context()
+            name = given.pop("queue") if named else QueueName(QUEUE_DEFAULT)
+            of_broker = {key: given.pop(key) for key in _BROKER_NAMES} if broker else None
+            of_blobs = {key: given.pop(key) for key in _BLOBS_NAMES} if blobs else None
+            local = _local_for(connection)
+            settings = QueueSettings(
+                connection,
+                name,
+                broker_of(of_broker, context, local) if of_broker is not None else None,
+                blobs_of(of_blobs, context, local) if of_blobs is not None else None,
+            )
+            return command(*args, settings=settings, **given)
+
+        return with_options(connection_options(with_queue), options)
+
+    return decorate
+
+
+Local = Callable[[str], Mapping[str, str] | None]
+"""How a local server of some kind is reached, where one runs that may be used."""
+
+
+def broker_of(options: Mapping[str, Any], context: click.Context, local: Local) -> BrokerSettings:
+    """The broker that options, environment and files name together.
+
+    Raises:
+        WrongUse: none is named, or a password stands on the command line.
+    """
+    contacts = {} if options["broker"] else _contacts(local, "rabbitmq", "no message broker is named", _NAME_BROKER)
+    url = options["broker"] or contacts["amqp"]
+    if has_password(url) and context.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
+        raise WrongUse(
+            "--broker holds a password, and every user of this machine can read command lines",
+            mend="Leave it out there, and set MAILMEND_BROKER_PASSWORD or name a --broker-password-file.",
+        )
+    found = parse_broker(url)
+    password, management = _broker_password(options, context, found), options["broker_management"]
+    api = management or contacts.get("management")
+    return replace(
+        found,
+        password=password,
+        tls=_broker_tls(options, secure=found.tls is not None),
+        management=ManagementSettings(api, found.username, password) if api else None,
+        form=QueueForm(Form(options["broker_form"]), options["broker_replicas"]),
+    )
+
+
+def blobs_of(options: Mapping[str, Any], context: click.Context, local: Local) -> BlobsSettings:
+    """The store of blobs that options, environment and files name together.
+
+    Raises:
+        WrongUse: none is named, or there are no keys to it.
+    """
+    found: BlobsAddress | None = options["blobs"]
+    if found is None:
+        return local_blobs(_contacts(local, "s3", "it is not said where the contents of mails are", _NAME_BLOBS))
+    if found.store is Store.FILES:
+        return found, None
+    keys = _s3_keys(options, context)
+    if keys is None:
+        raise BadSettings(
+            f"the keys to {found.place} are not known",
+            mend="Set MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY, or name --s3-keys-file.",
+        )
+    return found, S3Settings(
+        found.endpoint,
+        found.bucket,
+        access_key=keys[0],
+        secret_key=keys[1],
+        region=found.region,
+        allow_http=found.allow_http,
+        tls_ca=_there(options["s3_tls_ca"]),
+    )
+
+
+_START_HERE: Final = "or start one here: mailmend local up --with rabbitmq,s3"
+_NAME_BROKER: Final = f"Name one with --broker amqp://host:5672 or MAILMEND_BROKER; {_START_HERE}"
+_NAME_BLOBS: Final = (
+    f"Name the store with --blobs s3://bucket?endpoint=URL, --blobs file:///folder or MAILMEND_BLOBS; {_START_HERE}"
+)
+
+
+def _contacts(local: Local, kind: str, lacking: str, mend: str) -> Mapping[str, str]:
+    contacts = local(kind)
+    if contacts is None:
+        raise WrongUse(lacking, mend=mend)
+    return contacts
+
+
+def _local_for(connection: ConnectionSettings) -> Local:
+    """Local servers belong to a cluster on this machine; mail of another one is not put into them unasked."""
+    return local_service if all(map(is_here, connection.hosts)) else lambda _: None
+
+
+def local_service(name: str) -> Mapping[str, str] | None:
+    """How a server of that kind is reached that `mailmend local up --with` started and that answers, or None."""
+    from admin.local import NodeState, local_servers  # noqa: PLC0415 - only where no server is named
+
+    run = local_servers().services.get(name)
+    found = run.status() if run and run.exists else None
+    return found.contacts if found and found.state is NodeState.UP else None
+
+
+def local_blobs(contacts: Mapping[str, str]) -> BlobsSettings:
+    """The bucket in a local S3 server; the first blob makes it."""
+    from admin.local.object_store import keys_of  # noqa: PLC0415 - only where no server is named
+    from admin.local.services import Site  # noqa: PLC0415
+
+    keys = keys_of(Site(Path(contacts["keys"]).parent, {}))
+    address = BlobsAddress(Store.S3, LOCAL_BUCKET, contacts["s3"], allow_http=True)
+    bucket = S3Settings(
+        address.endpoint, address.bucket, keys.access_key, keys.secret_key, allow_http=True, create_bucket=True
+    )
+    return address, bucket
+
+
+def _table(context: click.Context) -> Mapping[str, Any]:
+    found = (context.find_root().default_map or {}).get(TABLE, {})
+    return found if isinstance(found, dict) else {}
+
+
+def _broker_password(options: Mapping[str, Any], context: click.Context, found: BrokerSettings) -> str:
+    """A file named now, the environment, a file named elsewhere, the table, the URL; guest's is known."""
+    file = options["broker_password_file"]
+    stated = os.environ.get("MAILMEND_BROKER_PASSWORD")
+    if file and (context.get_parameter_source("broker_password_file") is ParameterSource.COMMANDLINE or not stated):
+        return first_line(file)
+    known = stated or _table(context).get("broker_password") or found.password
+    if not known and found.username != GUEST:
+        raise BadSettings(
+            f"the password of {found.username!r} at the broker is not known",
+            mend="Set MAILMEND_BROKER_PASSWORD, or name a --broker-password-file.",
+        )
+    return known or GUEST
+
+
+def _broker_tls(options: Mapping[str, Any], *, secure: bool) -> Tls | None:
+    authority, certificate, key = (_there(options[f"broker_tls_{file}"]) for file in ("ca", "cert", "key"))
+    if any((authority, certificate, key)) and not secure:
+        raise WrongUse("files for TLS are named, but the broker's address begins with amqp:", mend="Write amqps:// .")
+    return Tls(authority, certificate, key) if secure else None
+
+
+def _s3_keys(options: Mapping[str, Any], context: click.Context) -> tuple[str, str] | None:
+    file, table = options["s3_keys_file"], _table(context)
+    access = os.environ.get("MAILMEND_S3_ACCESS_KEY") or table.get("s3_access_key")
+    secret = os.environ.get("MAILMEND_S3_SECRET_KEY") or table.get("s3_secret_key")
+    if file and (
+        context.get_parameter_source("s3_keys_file") is ParameterSource.COMMANDLINE or not (access and secret)
+    ):
+        return _two_lines(file)
+    return (str(access), str(secret)) if access and secret else None
+
+
+def _two_lines(file: Path) -> tuple[str, str]:
+    first_line(file)  # says what is wrong with a file that cannot be read
+    access, *rest = file.expanduser().read_text(encoding="utf-8").splitlines()
+    if not rest or not rest[0]:
+        raise BadSettings(
+            f"keys file {file} has no second line", mend="Its lines must be the access and the secret key."
+        )
+    return access, rest[0]
+
+
+def _there(file: Path | None) -> Path | None:
+    if file and not file.expanduser().is_file():
+        raise BadSettings(f"{file} does not exist", mend="It was named by an option, a settings file or a variable.")
+    return file and file.expanduser()

@@ -1,0 +1,172 @@
+"""The before-images of mails that an operator takes out of a queue: files that `mailmend queue restore` puts back.
+
+One file for each delete or purge, for its owner's eyes only: a line of JSON for each mail, its envelope as James has it
+and its bytes. A mail is in the file, and the file on the disk, before the mail leaves the queue; each write is a gzip
+member of its own, so that a file whose end was cut off can be read up to there.
+"""
+
+import asyncio
+import gzip
+import json
+import os
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from mailqueue.codec import payload_of, queued_of
+from model.errors import BadPayload, StateUnwritable, WrongUse
+from model.ids import EnqueueId, QueueName
+from model.mails import Listed, QueuedMail, queue_name
+
+FORMAT: Final = "kept-mail/1"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMail:
+    """A mail as it was in its queue.
+
+    Attributes:
+        content: its bytes; None where they were missing already.
+    """
+
+    queue: QueueName
+    queued: QueuedMail
+    enqueued_at: datetime
+    due_at: datetime | None
+    content: bytes | None
+
+
+class KeptMails:
+    """A file that is being written; it is made when the first mail comes.
+
+    Args:
+        file: where; there must be none of that name.
+    """
+
+    def __init__(self, file: Path, queue: QueueName) -> None:
+        self.file = file
+        self.count = 0
+        self._queue = queue
+        self._turn = asyncio.Lock()
+        self._pending: list[str] = []
+        self._kept = 0
+
+    async def keep(self, listed: Listed, content: bytes | None) -> None:
+        """Keep a mail; on return it is on the disk. Many at once share one write.
+
+        Raises:
+            StateUnwritable: the disk refused it.
+        """
+        self._pending.append(_line(self._queue, listed, content))
+        self.count += 1
+        mine = self.count
+        async with self._turn:
+            if self._kept < mine:
+                lines, self._pending = self._pending, []
+                await asyncio.to_thread(self._append, lines)
+                self._kept += len(lines)
+
+    def _append(self, lines: Sequence[str]) -> None:
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(handle, "ab") as stream:
+                stream.write(gzip.compress("".join(lines).encode()))
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            raise StateUnwritable(
+                f"{self.file} cannot be written: {error.strerror or error}; the mail was left in its queue",
+                mend="Make room; or remove mails without keeping them: --no-keep.",
+            ) from error
+
+
+def kept_file(folder: Path, queue: QueueName, now: datetime, verb: str) -> Path:
+    """Where the mails that a command takes out now are kept; no two commands of one process share a name."""
+    stem = f"{queue}-{verb}-{now:%Y%m%dT%H%M%S.%fZ}-{os.getpid()}"
+    return folder / f"{stem}.jsonl.gz"
+
+
+def read_kept(file: Path) -> Iterator[KeptMail]:
+    """The mails of such a file, in order.
+
+    Raises:
+        WrongUse: it is none, or its end is missing: after the last mail that can be read.
+    """
+    try:
+        with gzip.open(file, "rb") as stream:
+            yield from _mails_in(stream, file)
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise WrongUse(f"{file} is not a file of kept mails: {error}") from error
+    except EOFError:
+        raise WrongUse(f"{file} ends in the middle of a mail", mend="Every mail before it was read.") from None
+    except OSError as error:
+        raise WrongUse(f"{file} cannot be read: {error.strerror or error}") from error
+
+
+class Restored:
+    """Which mails of a kept file are back, written beside it: a restore that was interrupted goes on from there."""
+
+    def __init__(self, kept: Path) -> None:
+        self.file = kept.with_name(f"{kept.name}.restored")
+
+    def known(self) -> frozenset[EnqueueId]:
+        """The ids under which those were kept that are back."""
+        if not self.file.exists():
+            return frozenset()
+        lines = self.file.read_text(encoding="utf-8").splitlines()
+        return frozenset(EnqueueId(UUID(line.split()[0])) for line in lines if line.strip())
+
+    def note(self, was: EnqueueId, now: EnqueueId) -> None:
+        """One more is back, under a new id."""
+        handle = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "a", encoding="utf-8") as stream:
+            stream.write(f"{was} {now}\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+
+def _line(queue: QueueName, listed: Listed, content: bytes | None) -> str:
+    document = {
+        "format": FORMAT,
+        "queue": queue,
+        "enqueued_at": listed.enqueued_at.isoformat(),
+        "due_at": listed.due_at.isoformat() if listed.due_at else None,
+        "where": listed.whereabouts.value,
+        "mail": json.loads(payload_of(listed.queued)),
+        "content": b64encode(content).decode() if content is not None else None,
+    }
+    return json.dumps(document, ensure_ascii=False) + "\n"
+
+
+def _mails_in(stream: Iterable[bytes], file: Path) -> Iterator[KeptMail]:
+    for number, line in enumerate(stream, 1):
+        try:
+            yield _mail_of(json.loads(line))
+        except (ValueError, KeyError, TypeError, BadPayload) as error:
+            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise WrongUse(f"{file}, line {number}: not a kept mail: {why}") from error
+
+
+def _mail_of(document: dict[str, Any]) -> KeptMail:
+    if document["format"] != FORMAT:
+        raise ValueError(f"its format is {document['format']!r}, not {FORMAT!r}")
+    content = document["content"]
+    due_at = document["due_at"]
+    return KeptMail(
+        queue_name(document["queue"]),
+        queued_of(json.dumps(document["mail"]).encode()),
+        datetime.fromisoformat(document["enqueued_at"]),
+        datetime.fromisoformat(due_at) if due_at else None,
+        b64decode(content, validate=True) if content is not None else None,
+    )
+
+
+def was_delayed(mail: KeptMail, now: datetime) -> bool:
+    """Whether its time is still to come."""
+    return mail.due_at is not None and mail.due_at > now

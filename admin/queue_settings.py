@@ -1,0 +1,204 @@
+"""Where the queue's broker and its blobs are, as values: parsed from URLs by pure functions; secrets never show.
+
+A URL that a person types stands in the process list for everybody to read, so a password in it is refused there; one
+from the environment or from the settings file may hold it, as RabbitMQ's own URIs do.
+"""
+
+import ipaddress
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from admin.settings import parse_hosts, parse_port
+from mailqueue.broker_settings import AMQP_PORT, BrokerSettings, Host, Tls
+from mailqueue.s3_settings import S3Settings
+from model.blob_ids import BlobNaming, BlobsMode
+from model.errors import WrongUse
+
+AMQPS_PORT: Final = 5671
+GUEST: Final = "guest"
+QUEUE_DEFAULT: Final = "spool"
+"""James's queue of mails that wait for its processors; mails on their way to other servers are in `outgoing`."""
+
+
+class Store(Enum):
+    """Which kind of store the blobs are in."""
+
+    S3 = "s3"
+    FILES = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class BlobsAddress:
+    """Where the bytes of mails are, without the keys to it.
+
+    Attributes:
+        bucket: of an S3 store; empty for files.
+        endpoint: of an S3 store; Amazon's own in that region where none is named.
+        allow_http: whether mails may travel in the clear; within this machine they may.
+        folder: of files.
+        naming: what the ids of new blobs are made of; whatever is there is read as it is.
+    """
+
+    store: Store
+    bucket: str = ""
+    endpoint: str = ""
+    region: str = "us-east-1"
+    allow_http: bool = False
+    folder: Path = Path()
+    naming: BlobNaming = field(default_factory=BlobNaming)
+
+    @property
+    def place(self) -> str:
+        """The store in a few words, for messages."""
+        return str(self.folder) if self.store is Store.FILES else f"the bucket {self.bucket} at {self.endpoint}"
+
+
+BlobsSettings = tuple[BlobsAddress, S3Settings | None]
+"""The address, and behind it the bucket with its keys where it is one."""
+
+
+def parse_broker(text: str) -> BrokerSettings:
+    """The broker that a URL names: `amqp://[user[:password]@]host[:port][,host...][/vhost]`, or `amqps://`.
+
+    Raises:
+        WrongUse: it names none; the message never shows a password.
+    """
+    parts = _split(text, _BROKER_FORM)
+    user, _, hosts = parts.netloc.rpartition("@")
+    if parts.scheme not in {"amqp", "amqps"} or not hosts or parts.query or parts.fragment:
+        raise _not_a(text, "broker", _BROKER_FORM)
+    name, separator, password = user.partition(":")
+    secure = parts.scheme == "amqps"
+    return BrokerSettings(
+        hosts=tuple(_host(one, AMQPS_PORT if secure else AMQP_PORT) for one in hosts.split(",")),
+        vhost=unquote(parts.path.removeprefix("/")) or "/",
+        username=unquote(name) or GUEST,
+        password=unquote(password) if separator else "",
+        tls=Tls() if secure else None,
+    )
+
+
+def parse_management(text: str) -> str:
+    """The address of the broker's HTTP API: `http://host:15672`, or `https://`.
+
+    Raises:
+        WrongUse: it is none, or holds a user: the API takes the same one as the broker.
+    """
+    parts = _split(text, _MANAGEMENT_FORM)
+    if parts.scheme not in {"http", "https"} or not parts.netloc or "@" in parts.netloc:
+        raise _not_a(text, "broker's HTTP API", _MANAGEMENT_FORM)
+    _host(parts.netloc, AMQP_PORT)
+    return text.strip().rstrip("/")
+
+
+def parse_blobs(text: str) -> BlobsAddress:
+    """The store of blobs that a URL names: `s3://bucket[?endpoint=URL&region=NAME]`, or `file:///folder`.
+
+    Raises:
+        WrongUse: it names none; keys in it are refused, and not shown.
+    """
+    parts = _split(text, _BLOBS_FORM)
+    match parts.scheme:
+        case "s3":
+            return _s3(text, parts)
+        case "file" if parts.path.startswith("/") and not parts.netloc:
+            settings = _settings_of(text, parts, _SETTINGS_OF_ALL)
+            return BlobsAddress(Store.FILES, folder=Path(unquote(parts.path)), naming=_naming(text, settings))
+        case _:
+            raise _not_a(text, "store of blobs", _BLOBS_FORM)
+
+
+def has_password(url: str) -> bool:
+    """Whether a secret stands in the URL."""
+    user = url.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    return ":" in user
+
+
+def without_secrets(url: str) -> str:
+    """The URL without whoever stands before its host, and without what stands behind its path."""
+    scheme, mark, rest = url.partition("://")
+    bare = (rest if mark else url).rpartition("@")[2].partition("?")[0]
+    return f"{scheme}://{bare}" if mark else bare
+
+
+def is_here(host: str) -> bool:
+    """Whether the address is this machine's own."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+_BROKER_FORM: Final = "Write it like amqp://broker.example.org:5672/vhost, or amqps:// for an encrypted connection."
+_MANAGEMENT_FORM: Final = "Write it like http://broker.example.org:15672."
+_BLOBS_FORM: Final = (
+    "Write it like s3://bucket?endpoint=https://s3.example.org&region=eu-1, or file:///var/lib/mail/blobs; "
+    "with ids=deduplicated behind the question mark where James is set up so."
+)
+_SETTINGS_OF_ALL: Final = frozenset({"ids"})
+_SETTINGS_OF_S3: Final = _SETTINGS_OF_ALL | {"endpoint", "region", "allow_http"}
+_YES: Final = frozenset({"1", "true", "yes"})
+
+
+def _s3(text: str, parts: SplitResult) -> BlobsAddress:
+    if "@" in parts.netloc:
+        raise WrongUse(
+            "the address of the blobs holds keys, which do not belong there",
+            mend="Set MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY, or name --s3-keys-file.",
+        )
+    settings = _settings_of(text, parts, _SETTINGS_OF_S3)
+    region = settings.get("region", "us-east-1")
+    endpoint = settings.get("endpoint", f"https://s3.{region}.amazonaws.com").rstrip("/")
+    found = _split(endpoint, _BLOBS_FORM)
+    if found.scheme not in {"http", "https"} or not found.netloc or not parts.netloc or parts.path.strip("/"):
+        raise _not_a(text, "store of blobs", _BLOBS_FORM)
+    return BlobsAddress(
+        Store.S3,
+        bucket=parts.netloc,
+        endpoint=endpoint,
+        region=region,
+        allow_http=settings.get("allow_http", "").lower() in _YES or is_here(found.hostname or ""),
+        naming=_naming(text, settings),
+    )
+
+
+def _settings_of(text: str, parts: SplitResult, known: frozenset[str]) -> dict[str, str]:
+    settings = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if set(settings) - known or parts.fragment:
+        raise _not_a(text, "store of blobs", _BLOBS_FORM)
+    return settings
+
+
+def _naming(text: str, settings: dict[str, str]) -> BlobNaming:
+    modes = {mode.value: mode for mode in BlobsMode}
+    mode = settings.get("ids", BlobsMode.RANDOM.value)
+    if mode not in modes:
+        raise _not_a(text, "store of blobs", _BLOBS_FORM)
+    return BlobNaming(modes[mode])
+
+
+def _split(text: str, form: str) -> SplitResult:
+    try:
+        return urlsplit(text.strip())
+    except ValueError as error:
+        raise WrongUse(f"{without_secrets(text)!r} is no URL", mend=form) from error
+
+
+def _host(text: str, port: int) -> Host:
+    """A name or address, with its port; an address of IPv6 stands in brackets."""
+    parts = _split(f"//{text}", _BROKER_FORM)
+    try:
+        stated = parts.port
+    except ValueError as error:
+        raise WrongUse(f"the port in {text!r} is none", mend="Ports lie between 1 and 65535.") from error
+    if not parts.hostname:
+        raise WrongUse(f"{text!r} is not a host", mend=_BROKER_FORM)
+    (name,) = parse_hosts((parts.hostname,))
+    return Host(name, port if stated is None else parse_port(stated))
+
+
+def _not_a(text: str, what: str, form: str) -> WrongUse:
+    return WrongUse(f"{without_secrets(text)!r} is not the address of a {what}", mend=form)

@@ -1,0 +1,124 @@
+"""What is awaited ends as every other command does: signals cancel or are told, errors come out of their groups."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from admin.awaiting import awaited, told_to_stop
+from model.errors import CannotReach
+
+
+def interrupt(which: signal.Signals = signal.SIGTERM) -> None:
+    """Have somebody end this process."""
+    os.kill(os.getpid(), which)
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_cancels_and_lets_everything_undo_itself(which: signal.Signals) -> None:
+    """What is under way comes to its own end before the command ends as interrupted."""
+    undone = []
+
+    async def story() -> None:
+        try:
+            interrupt(which)
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            undone.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        awaited(story())
+    assert undone == [True]
+
+
+def test_signals_are_as_they_were_afterwards() -> None:
+    """The command has its own way with them."""
+    before = [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)]
+
+    async def story() -> int:
+        return 7
+
+    assert awaited(story()) == 7
+    assert [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_service_is_told_and_finishes() -> None:
+    """Nothing is cancelled: what it has in hand is done first."""
+
+    async def story() -> str:
+        with told_to_stop() as stop:
+            interrupt()
+            await stop.wait()
+            await asyncio.sleep(0)
+            return "finished"
+
+    assert awaited(story()) == "finished"
+
+
+def test_who_is_told_twice_is_cancelled() -> None:
+    """Somebody is in a hurry."""
+
+    async def story() -> None:
+        with told_to_stop() as stop:
+            interrupt()
+            await stop.wait()
+            interrupt()
+            await asyncio.Event().wait()
+
+    with pytest.raises(KeyboardInterrupt):
+        awaited(story())
+
+
+def test_after_a_service_has_stopped_signals_cancel_again() -> None:
+    """Letting go of connections may hang too."""
+
+    async def story() -> None:
+        with told_to_stop():
+            pass
+        interrupt()
+        await asyncio.Event().wait()
+
+    with pytest.raises(KeyboardInterrupt):
+        awaited(story())
+
+
+def test_our_own_error_comes_out_of_its_groups() -> None:
+    """Beside others, and nested: the person reads what happened, not that tasks failed."""
+
+    async def fails(error: Exception) -> None:
+        raise error
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as outer:
+            outer.create_task(fails(ValueError("later")))
+            async with asyncio.TaskGroup() as inner:
+                inner.create_task(fails(CannotReach("nobody answers")))
+
+    with pytest.raises(CannotReach, match="nobody answers"):
+        awaited(story())
+
+
+def test_an_error_that_nobody_foresaw_comes_out_alone_too() -> None:
+    """As it is, for the report of a bug."""
+
+    async def fails() -> None:
+        raise ValueError("odd")
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fails())
+
+    with pytest.raises(ValueError, match="odd"):
+        awaited(story())
+
+
+def test_a_cancellation_of_its_own_is_no_interruption() -> None:
+    """Nobody pressed Ctrl-C."""
+
+    async def story() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        awaited(story())

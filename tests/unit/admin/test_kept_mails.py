@@ -1,0 +1,156 @@
+"""Mails that leave a queue at an operator's word are kept first, whole, for their owner alone."""
+
+import asyncio
+import gzip
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from admin.kept_mails import KeptMails, Restored, kept_file, read_kept, was_delayed
+from mailqueue.codec import payload_of, queued_of
+from model.errors import StateUnwritable, WrongUse
+from model.ids import EnqueueId, QueueName
+from model.mails import Listed, QueuedMail, Whereabouts
+from tests.support.queued_mails import QUEUED, queued_mail
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+SPOOL = QueueName("spool")
+
+
+def listed(number: int = 1) -> Listed:
+    """A mail that waits."""
+    return Listed(queued_mail(number), NOW)
+
+
+def kept(file: Path, *mails: tuple[Listed, bytes | None]) -> Path:
+    """A file with these mails, kept at once."""
+
+    async def story() -> None:
+        keeper = KeptMails(file, SPOOL)
+        await asyncio.gather(*(keeper.keep(mail, content) for mail, content in mails))
+        assert keeper.count == len(mails)
+
+    asyncio.run(story())
+    return file
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where they are kept."""
+    return tmp_path / "kept" / "spool.jsonl.gz"
+
+
+@settings(max_examples=25)
+@given(queued=QUEUED, content=st.none() | st.binary(max_size=200), delayed=st.booleans())
+def test_what_is_read_is_what_was_kept(
+    tmp_path_factory: pytest.TempPathFactory, queued: QueuedMail, content: bytes | None, delayed: bool
+) -> None:
+    """Envelope, bytes and times, whatever they hold."""
+    mail = Listed(queued, NOW, Whereabouts.DELAYED if delayed else Whereabouts.WAITING, due_at=NOW if delayed else None)
+    file = kept(tmp_path_factory.mktemp("kept") / "one", (mail, content))
+
+    (found,) = read_kept(file)
+
+    assert (found.queue, found.queued, found.content) == (SPOOL, queued_of(payload_of(queued)), content)
+    assert (found.enqueued_at, found.due_at) == (mail.enqueued_at, mail.due_at)
+
+
+def test_only_the_owner_may_read_them(file: Path) -> None:
+    """They are people's letters."""
+    kept(file, (listed(), b"secret"))
+
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_no_mail_no_file(file: Path) -> None:
+    """A delete that found nothing leaves nothing behind."""
+    KeptMails(file, SPOOL)
+
+    assert not file.parent.exists()
+
+
+def test_many_at_once_share_writes_and_none_is_lost(file: Path) -> None:
+    """In whatever order they come."""
+    kept(file, *((listed(number), b"%d" % number) for number in range(50)))
+
+    assert sorted(int(mail.content or b"") for mail in read_kept(file)) == list(range(50))
+
+
+def test_a_disk_that_refuses_keeps_the_mail_in_its_queue(tmp_path: Path) -> None:
+    """The error says so, before anything is removed."""
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+
+    with pytest.raises(StateUnwritable, match="left in its queue"):
+        kept(blocked / "kept.gz", (listed(), b""))
+
+
+def test_a_file_whose_end_is_missing_is_read_up_to_there(file: Path) -> None:
+    """A disk was full: every whole mail is given, then the error."""
+    kept(file, (listed(1), b"one"))
+    kept(file, (listed(2), b"two"))
+    file.write_bytes(file.read_bytes()[:-20])
+
+    mails = read_kept(file)
+    assert next(mails).content == b"one"
+    with pytest.raises(WrongUse, match="ends in the middle of a mail"):
+        next(mails)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"plain text", "is not a file of kept mails"),
+        (gzip.compress(b"not json\n"), "line 1: not a kept mail"),
+        (gzip.compress(b"{}\n"), "line 1: not a kept mail"),
+        (gzip.compress(b'{"format": "kept-mail/9"}\n'), "its format is 'kept-mail/9'"),
+        (gzip.compress(b"[1]\n"), "line 1: not a kept mail"),
+    ],
+)
+def test_what_is_no_such_file_is_refused_with_its_place(tmp_path: Path, content: bytes, said: str) -> None:
+    """File and line."""
+    file = tmp_path / "x"
+    file.write_bytes(content)
+
+    with pytest.raises(WrongUse, match=said):
+        list(read_kept(file))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """Without a traceback."""
+    with pytest.raises(WrongUse, match="No such file"):
+        list(read_kept(tmp_path / "none"))
+
+
+def test_what_is_back_is_remembered_beside_the_file(file: Path) -> None:
+    """So that a restore that was interrupted goes on."""
+    kept(file, (listed(1), b""))
+    one, two, other = (EnqueueId(queued_mail(number).enqueue_id) for number in (1, 2, 3))
+
+    assert Restored(file).known() == frozenset()
+    Restored(file).note(one, other)
+    Restored(file).note(two, other)
+    assert Restored(file).known() == {one, two}
+    assert stat.S_IMODE(Restored(file).file.stat().st_mode) == 0o600
+
+
+def test_files_of_two_commands_have_two_names(tmp_path: Path) -> None:
+    """Even within a second."""
+    later = NOW + timedelta(microseconds=1)
+    names = {kept_file(tmp_path, SPOOL, at, verb) for at in (NOW, later) for verb in ("delete", "purge")}
+
+    assert len(names) == 4
+
+
+def test_a_mail_is_delayed_while_its_time_is_to_come(file: Path) -> None:
+    """At its time it no longer is."""
+    delayed = Listed(queued_mail(), NOW, Whereabouts.DELAYED, due_at=NOW)
+    (found,) = read_kept(kept(file, (delayed, b"")))
+
+    assert was_delayed(found, NOW - timedelta(seconds=1))
+    assert not was_delayed(found, NOW)
