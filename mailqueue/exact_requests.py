@@ -23,6 +23,9 @@ ATTEMPTS: Final = 4
 CONNECT_SECONDS_MAX: Final = 5
 READ_SECONDS_MAX: Final = 60
 THREADS: Final = 8
+PAGE_KEYS: Final = 1000
+"""How many keys a page of a listing has; no store gives more."""
+
 _MADE_ALREADY: Final = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
 _PLAIN: Final = frozenset({"", "identity", "aws-chunked"})
 
@@ -51,7 +54,7 @@ class ExactRequests:
     async def page(self, after: str) -> tuple[list[StoredBlob], str]:
         """Some objects, and what to ask with for those that come after them: empty at the end."""
         more = {"ContinuationToken": after} if after else {}
-        answer = await self._ask(lambda: self._client().list_objects_v2(**more, **self._bucket))
+        answer = await self._ask(lambda: self._client().list_objects_v2(MaxKeys=PAGE_KEYS, **more, **self._bucket))
         return list(_listed(answer.get("Contents", ()))), answer.get("NextContinuationToken", "")
 
     async def create_bucket(self) -> bool:
