@@ -5,8 +5,12 @@ from uuid import uuid4
 
 import pytest
 
+from cql.awaited import AwaitedKeyspace, InTurn
 from cql.memory import MemoryTables
 from cql.session import CassandraCluster, Contact, Keyspace, connect
+from mailqueue.ports import Tables as AwaitedTables
+from model.catalog_beside import EVENT_STORE
+from model.catalog_queue import QUEUE_TABLES
 from model.schema import Schema
 from repair.ports import Tables
 from tests.support.keyspaces import created, dropped
@@ -36,6 +40,22 @@ def tables(request: pytest.FixtureRequest) -> Tables:
         return MemoryTables(micros)
     keyspace: Keyspace = request.getfixturevalue("keyspace")
     return keyspace
+
+
+@pytest.fixture(scope="session")
+def queue_keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
+    """A keyspace with the mail queue's tables, James's and ours, and its configuration's, on the real server."""
+    name = f"e_queue_{uuid4().hex[:8]}"
+    yield created(cluster, name, Schema((), (*QUEUE_TABLES, EVENT_STORE)))
+    dropped(cluster, (name,))
+
+
+@pytest.fixture(params=["memory", pytest.param("cassandra", marks=pytest.mark.cassandra)])
+def queue_tables(request: pytest.FixtureRequest) -> AwaitedTables:
+    """The mail queue's tables, awaited, behind each adapter; a real server's are shared: use queues of your own."""
+    if request.param == "memory":
+        return InTurn(MemoryTables(micros))
+    return AwaitedKeyspace(request.getfixturevalue("queue_keyspace"))
 
 
 @pytest.fixture
