@@ -42,6 +42,9 @@ CASSANDRA_5 = ServerVersion(5)
 _SINCE = {"UnifiedCompactionStrategy": CASSANDRA_5}
 """Compaction strategies that older servers refuse."""
 
+_OPTIONS_SINCE = {"read_repair": ServerVersion(4)}
+"""Options that older servers lack, ScyllaDB among them (it calls itself 3.0.8): there they are left out."""
+
 _UNLESS = "IF NOT EXISTS "
 _NO_COMPACT_STORAGE = ServerVersion(4)
 
@@ -133,7 +136,13 @@ def options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
     if table.compaction:
         _refuse_too_new(table, table.compaction, server)
     options = {**compaction_option(table.compaction), **table.options}
-    yield from (option_cql(name, value, table.spelling, server) for name, value in options.items())
+    lacking = lacking_options(table, server)
+    yield from (option_cql(name, options[name], table.spelling, server) for name in options if name not in lacking)
+
+
+def lacking_options(table: Table, server: ServerVersion) -> frozenset[str]:
+    """Options of the table that the server does not have yet."""
+    return frozenset(name for name in table.options if server < _OPTIONS_SINCE.get(name, server))
 
 
 def option_cql(name: str, value: str, owner: str, server: ServerVersion) -> str:

@@ -1,6 +1,7 @@
 """How the statements of migrations are spelled for one keyspace on one server.
 
-As their authors wrote them, except for one choice: how the big message tables of our own migrations are compacted.
+As their authors wrote them, except in our own migrations for one choice, how the big message tables are compacted, and
+for options that an older server lacks.
 """
 
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from uuid import UUID
 from cql.language.parser import parse
 from cql.language.text import ddl_cql
 from cql.migrating.sending import qualified, sent
-from cql.render import ServerVersion
+from cql.render import ServerVersion, lacking_options
 from model.catalog import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice
 from model.ddl import CreateTable, Parsed
 from model.migrating.migrations import Migration
@@ -45,10 +46,12 @@ class Script:
         """
         parsed = migration.statements[position]
         statement = parsed.statement
-        if self.choice is None or not isinstance(statement, CreateTable) or statement.table.compaction != TWCS_MESSAGES:
+        if self.choice is None or not isinstance(statement, CreateTable):
             return migration.text, parsed
-        table = replace(statement.table, compaction=MESSAGE_COMPACTIONS[self.choice])
-        if table == statement.table:
+        table = statement.table
+        if table.compaction == TWCS_MESSAGES:
+            table = replace(table, compaction=MESSAGE_COMPACTIONS[self.choice])
+        if table == statement.table and not lacking_options(table, self.server):
             return migration.text, parsed
         text = ddl_cql(replace(statement, table=table), self.keyspace, self.server)
         return text, parse(text)[0]

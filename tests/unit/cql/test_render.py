@@ -21,6 +21,7 @@ from cql.render import (
 from cql.replication import in_every_data_centre
 from model.catalog import ATTACHMENTS, MESSAGE_ID, SCHEMA, CompactionChoice, compacted
 from model.catalog_beside import EMAIL_QUERY_VIEW, EVENT_STORE, THREAD
+from model.catalog_queue import ENQUEUED_MAILS
 from model.errors import BadIdentifier, WrongUse
 from model.generations import GENERATIONS
 from model.ledger_tables import LEDGER_TABLES
@@ -194,6 +195,14 @@ def test_every_table_of_every_generation_and_of_the_ledger_can_be_rendered() -> 
         statements = list(schema_cql("mail", generation.schema))
         assert len(statements) == len(generation.schema.types) + len(generation.schema.tables)
     assert all(table_cql("mailmend", table) for table in LEDGER_TABLES)
+
+
+@pytest.mark.parametrize(("release", "there"), [("3.0.8", False), ("3.11.17", False), ("4.0.0", True), ("5.0.9", True)])
+def test_an_option_that_an_older_server_lacks_is_left_out(release: str, there: bool) -> None:
+    """ScyllaDB would refuse the whole table for it."""
+    text = table_cql("mail", ENQUEUED_MAILS, parse_version(release))
+    assert ("read_repair = 'NONE'" in text) is there
+    assert "default_time_to_live = " in text
 
 
 def test_types_come_before_the_tables_that_use_them() -> None:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from cql.applying import creations
 from cql.migrating.files import shipped
 from cql.migrating.rollout import Order, Rolled, past_of, plan_rollout, roll_out
-from cql.render import CASSANDRA_5
+from cql.migrating.scripts import Script
+from cql.render import CASSANDRA_5, parse_version
 from model.catalog import SCHEMA, CompactionChoice
 from model.difference import differences
 from model.errors import WrongUse
@@ -140,3 +141,17 @@ def test_a_plan_only_reads() -> None:
     assert plan.keyspace is not None
     assert stage.server.keyspaces == {}
     assert stage.killer.passed == 0
+
+
+def test_a_server_without_an_option_gets_our_tables_without_it_and_anybody_else_s_as_they_are() -> None:
+    """ScyllaDB has no read_repair: a table of ours is worth more than the option, another's is not ours to change."""
+    (queue,) = (one for one in OURS if one.file.name == "mail_queue")
+    for release, choice, there in (
+        ("3.0.8", CompactionChoice.TWCS, False),
+        ("3.0.8", None, True),
+        ("4.0.0", CompactionChoice.TWCS, True),
+    ):
+        text = Script("shop", parse_version(release), choice).shown(queue, 0)
+        assert text.startswith("CREATE TABLE IF NOT EXISTS shop.enqueuedMailsV4 (")
+        assert ("read_repair" in text) is there
+        assert "default_time_to_live = " in text
