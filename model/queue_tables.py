@@ -72,7 +72,10 @@ def time_to_live(table: Table | None) -> int:
 
 def _mend(keyspace: str, live: Schema) -> str:
     if any(_missing(JAMES_QUEUE_TABLES, live)):
-        return f"Create them with: mailmend schema apply --keyspace {keyspace}"
+        return (
+            f"Create them with: mailmend schema apply --keyspace {keyspace}; where James made the keyspace, with: "
+            f"mailmend schema apply --optional mail-queue --keyspace {keyspace}"
+        )
     return f"See what differs with: mailmend schema verify --keyspace {keyspace}"
 
 

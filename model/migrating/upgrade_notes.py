@@ -1,4 +1,4 @@
-"""What James's upgrade notes leave to the operator, as optional migrations with their reasons.
+"""What James's upgrade notes leave to the operator, as optional migrations with their reasons; and one of our own.
 
 James creates tables that are missing at its start, and alters none: columns and options of tables that are there were
 to be altered by hand, release by release, and often were not. Nothing of this is run unless its name is given.
@@ -9,16 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from model.ddl import AddColumns, Drop, Dropped, Name, SetOptions, Statement
+from model.catalog import IMAP_UID
+from model.catalog_queue import QUEUE_TABLES
+from model.ddl import AddColumns, CreateTable, Drop, Dropped, Name, SetOptions, Statement
 from model.difference import compaction_option, option_says
 from model.errors import WrongUse
+from model.queue_tables import time_to_live
 from model.schema import Schema
 from model.table import Column, Kind
 
 
 @dataclass(frozen=True, slots=True)
 class OptionalMigration:
-    """One upgrade note.
+    """One upgrade note, or what mailmend itself would add to a keyspace of James.
 
     Attributes:
         name: what it is called on the command line.
@@ -49,7 +52,7 @@ class OptionalMigration:
 
 def due_migrations(live: Schema) -> tuple[OptionalMigration, ...]:
     """Those that would still change something, oldest first."""
-    return tuple(one for one in UPGRADE_NOTES if one.due(live))
+    return tuple(one for one in OPTIONAL if one.due(live))
 
 
 def optional_migration(name: str) -> OptionalMigration:
@@ -58,9 +61,9 @@ def optional_migration(name: str) -> OptionalMigration:
     Raises:
         WrongUse: there is none.
     """
-    found = next((one for one in UPGRADE_NOTES if one.name == name), None)
+    found = next((one for one in OPTIONAL if one.name == name), None)
     if found is None:
-        names = ", ".join(one.name for one in UPGRADE_NOTES)
+        names = ", ".join(one.name for one in OPTIONAL)
         raise WrongUse(f"there is no optional migration {name!r}", mend=f"There are: {names}.")
     return found
 
@@ -79,9 +82,13 @@ def _due(statement: Statement, live: Schema) -> tuple[Statement, ...]:
             return (AddColumns(name, missing),) if missing else ()
         case SetOptions(name, options):
             table = live.table(name.spelling)
-            found = {**table.options, **compaction_option(table.compaction)} if table else dict(options)
+            if table is None or time_to_live(table):  # whoever lets rows expire has chosen windows and filters for it
+                return ()
+            found = {**table.options, **compaction_option(table.compaction)}
             due = {option: value for option, value in options.items() if not option_says(value, found.get(option, ""))}
             return (SetOptions(name, due),) if due else ()
+        case CreateTable(name):
+            return () if live.table(name.spelling) else (statement,)
         case Drop(_, name):
             return (statement,) if live.table(name.spelling) else ()
         case _:
@@ -308,6 +315,23 @@ UPGRADE_NOTES = (
     ),
 )
 """Every note about tables, oldest first."""
+
+MAIL_QUEUE = OptionalMigration(
+    "mail-queue",
+    date(2026, 11, 21),
+    "",
+    "Mails of the queue can be delayed, and are counted without reading them all; where this James has no queue in "
+    "Cassandra, its four tables come too.",
+    "Run mailmend queue flush, then drop dueMails, sliceTallies and queueState: the queue goes on without delays.",
+    tuple(CreateTable(Name(table.spelling), table, if_not_exists=True) for table in QUEUE_TABLES),
+    "James neither lists nor touches dueMails, sliceTallies and queueState. Its own four stay as they are where they "
+    "are there, and nothing in them expires; made here their rows do, so mailmend queue sweep must run.",
+    after=(IMAP_UID.spelling,),
+)
+"""What the mail queue needs and a keyspace of James lacks."""
+
+OPTIONAL = (*UPGRADE_NOTES, MAIL_QUEUE)
+"""Everything that can be run by name."""
 
 _ADDED: Mapping[tuple[str, str], str] = {
     (statement.name.spelling.lower(), column.name): one.name

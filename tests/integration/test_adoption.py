@@ -5,6 +5,7 @@ own logic, so the way between them is carried out on a real server as well.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -18,11 +19,13 @@ from cql.replication import in_every_data_centre
 from cql.session import CassandraCluster, connect
 from model.catalog import MODSEQ
 from model.catalog_beside import SCHEMA_VERSION
+from model.catalog_queue import OWN_QUEUE_TABLES
 from model.changes import Gap, Include, changes
 from model.generations import GENERATIONS, JAMES_3_8, Generation
 from model.history_tables import SCHEMA_BASELINE, SCHEMA_MIGRATION
 from model.migrating.adoption import Standing
 from model.operations import Scan
+from model.queue_tables import queue_tables_of
 from model.schema import Schema
 from tests.support.commands import CommandLine, command_line
 from tests.support.james import SCHEMA_FILE, put_james
@@ -175,6 +178,33 @@ def test_what_an_upgrade_note_left_to_do_is_listed_printed_and_run_by_name(
 
     # And a misspelt name runs nothing
     assert mailmend("schema", "apply", "--optional", "attachment", "--keyspace", james).code == 2
+
+
+def test_our_queue_tables_come_into_a_keyspace_of_james_by_name_only(
+    cluster: CassandraCluster, james: str, mailmend: CommandLine
+) -> None:
+    """They are neither missed nor made by the way; then they are three more tables, and James's own are as before."""
+    assert mailmend("schema", "adopt", "--keyspace", james).code == 0
+    before = {table.name: table for table in live_schema(cluster, james).tables}
+    bare = queue_tables_of(live_schema(cluster, james), james)
+    assert (bare.due, bare.tallies, bare.state) == (False, False, False)
+    assert mailmend("schema", "plan", "--keyspace", james).code == 0
+    assert mailmend("schema", "apply", "--keyspace", james).code == 0
+    assert {table.name: table for table in live_schema(cluster, james).tables} == before
+
+    shown = mailmend("schema", "apply", "--optional", "mail-queue", "--dry-run", "--keyspace", james)
+    assert shown.out.count("CREATE TABLE IF NOT EXISTS") == len(OWN_QUEUE_TABLES)
+    made = mailmend("schema", "apply", "--optional", "mail-queue", "--keyspace", james, "--json")
+    assert (made.code, len(made.json["sent"])) == (0, len(OWN_QUEUE_TABLES)), made.err
+
+    after = {table.name: table for table in live_schema(cluster, james).tables}
+    assert {name: after[name] for name in before} == before
+    assert set(after) - set(before) == {table.name for table in OWN_QUEUE_TABLES}
+    assert queue_tables_of(live_schema(cluster, james), james) == replace(bare, due=True, tallies=True, state=True)
+    verified = mailmend("schema", "verify", "--keyspace", james, "--json")
+    assert (verified.code, verified.json["drift"], verified.json["adopted"]) == (0, [], True), verified.out
+    again = mailmend("schema", "apply", "--optional", "mail-queue", "--keyspace", james)
+    assert "nothing of mail-queue is left" in again.out
 
 
 def test_james_own_schema_version_is_written_only_when_asked_for(

@@ -11,6 +11,7 @@ import pytest
 from cql.applying import ensure_ledger
 from cql.introspect import keyspace_exists, live_schema
 from cql.migrating.agreement import Agreement
+from cql.migrating.files import shipped
 from cql.migrating.history import History
 from cql.migrating.nodes import SchemaNodes
 from cql.migrating.rollout import Means, Order, roll_out
@@ -265,7 +266,7 @@ def test_a_keyspace_made_before_there_was_a_history_is_taken_over(
     assert taken.json["created"] == ["table messageDeleted", "table blobParts"]
     assert taken.json["drift"] == []
     told = mailmend("schema", "history", "--json").json["migrations"]
-    assert [one["state"] for one in told] == ["baseline"] * 2 + ["applied"] * 4
+    assert [one["state"] for one in told] == ["baseline"] * 2 + ["applied"] * (len(shipped()) - 2)
     assert mailmend("schema", "plan").code == 0
     assert differences(SCHEMA, live_schema(cluster, keyspace)) == ()
 

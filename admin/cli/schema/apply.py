@@ -35,7 +35,7 @@ work; 4 the cluster cannot be reached. After 3 and 4 the same command goes on wh
 @click.command(epilog=_EPILOG)
 @plan_options
 @patience_options
-@click.option("--optional", metavar="NAME", help="Run nothing but what this upgrade note of James asks for.")
+@click.option("--optional", metavar="NAME", help="Run nothing but this upgrade note of James, or mail-queue.")
 @click.option("--dry-run", is_flag=True, help="Print the CQL instead of running it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @connection_options

@@ -6,14 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cql.language.parser import parse
 from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
+from model.ddl import CreateTable
 from model.errors import SchemaMismatch
 from model.queue_tables import OwnTables, queue_tables_of, time_to_live
 from model.schema import Schema
 from model.table import Column, Kind, Table
+from tests.support.james import ROWS
 from tests.support.schemas import served
 
 _P = Kind.PARTITION
+JAMES_QUEUE = ROWS.with_name("james-queue") / "tables" / "schema.cql"
 
 LIVE = served(Schema((), QUEUE_TABLES))
 
@@ -92,3 +96,12 @@ def test_marks_must_outlive_the_rows_that_they_hide(rows: int, marks: int, *, sa
     found = queue_tables_of(live(*tables), "mail")
     assert found == OwnTables(due=False, tallies=False, state=False, row_ttl_seconds=rows, mark_ttl_seconds=marks)
     assert found.marks_outlive_rows is safe
+
+
+def test_the_queue_that_james_made_is_whole_and_lets_nothing_expire() -> None:
+    """As its server described it: James 3.8.1 on Cassandra 5.0."""
+    text = JAMES_QUEUE.read_text(encoding="utf-8")
+    tables = [one.statement.table for one in parse(text) if isinstance(one.statement, CreateTable)]
+    found = queue_tables_of(Schema((), tuple(tables)), "apache_james")
+    assert found == OwnTables(due=False, tallies=False, state=False)
+    assert found.marks_outlive_rows

@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from model.ddl import AddColumns, Drop, Dropped, Name, SetOptions
+from model.catalog_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
+from model.ddl import AddColumns, CreateTable, Drop, Dropped, Name, SetOptions
 from model.difference import pairs_of
 from model.errors import WrongUse
 from model.folding.fold import fold
-from model.generations import JAMES_3_8, JAMES_3_9, NEWEST
+from model.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
 from model.migrating.upgrade_notes import (
+    MAIL_QUEUE,
+    OPTIONAL,
     UPGRADE_NOTES,
     OptionalMigration,
     due_migrations,
@@ -19,7 +22,7 @@ from model.migrating.upgrade_notes import (
 from model.risk import Risk, assess
 from model.schema import Schema
 from model.table import Column, Compaction, Kind, Table
-from tests.support.schemas import columns_of, served, with_columns
+from tests.support.schemas import columns_of, served, with_columns, without_tables
 
 ID = Column("id", "timeuuid", Kind.PARTITION)
 REAL_STRATEGIES = {"SizeTieredCompactionStrategy", "TimeWindowCompactionStrategy", "LeveledCompactionStrategy"}
@@ -37,9 +40,9 @@ def names(live: Schema) -> set[str]:
 
 def test_notes_are_told_apart_by_name_oldest_first() -> None:
     """A name is typed on the command line; each says why and how it is undone."""
-    assert len({one.name for one in UPGRADE_NOTES}) == len(UPGRADE_NOTES)
-    assert [one.since for one in UPGRADE_NOTES] == sorted(one.since for one in UPGRADE_NOTES)
-    for one in UPGRADE_NOTES:
+    assert len({one.name for one in OPTIONAL}) == len(OPTIONAL)
+    assert [one.since for one in OPTIONAL] == sorted(one.since for one in OPTIONAL)
+    for one in OPTIONAL:
         assert one.why.endswith(".")
         assert one.undo.endswith(".")
 
@@ -104,7 +107,7 @@ def test_an_old_table_is_dropped_only_beside_its_successor() -> None:
     )
 
 
-@pytest.mark.parametrize("note", UPGRADE_NOTES, ids=lambda one: one.name)
+@pytest.mark.parametrize("note", OPTIONAL, ids=lambda one: one.name)
 def test_nothing_is_due_in_an_empty_keyspace(note: OptionalMigration) -> None:
     """What is not there needs no altering: James creates it whole."""
     assert note.due(Schema((), ())) == ()
@@ -198,3 +201,28 @@ def test_options_of_which_one_is_set_already_leave_the_other() -> None:
     )
     live = Schema((), (Table("modseq", (ID,), options={"gc_grace_seconds": "5", "bloom_filter_fp_chance": "0.1"}),))
     assert note.due(live) == (SetOptions(Name("modseq"), {"bloom_filter_fp_chance": "0.01"}),)
+
+
+def made_by(live: Schema) -> list[str]:
+    """The tables that the queue's option would create there."""
+    due = MAIL_QUEUE.due(live)
+    assert all(isinstance(one, CreateTable) and one.if_not_exists for one in due)
+    return [one.name.spelling for one in due if isinstance(one, CreateTable)]
+
+
+@pytest.mark.parametrize("generation", [JAMES_3_8, JAMES_3_9, NEWEST], ids=lambda one: one.name)
+def test_a_keyspace_of_james_may_be_given_what_its_queue_lacks(generation: Generation) -> None:
+    """Ours beside its own; all seven where it has no queue; then nothing is left."""
+    live, names = served(generation.schema), [table.name for table in JAMES_QUEUE_TABLES]
+    assert made_by(live) == [table.spelling for table in OWN_QUEUE_TABLES]
+    assert made_by(without_tables(live, *names)) == [table.spelling for table in QUEUE_TABLES]
+    for statement in MAIL_QUEUE.due(live):
+        live = fold(live, statement)
+    assert MAIL_QUEUE.due(live) == ()
+
+
+def test_queue_tables_whose_rows_expire_are_not_tuned_as_james_would() -> None:
+    """Its windows of an hour and its bloom filters are for tables in which nothing expires."""
+    assert {"tune-queue-compaction", "tune-bloom-filters"}.isdisjoint(names(Schema((), JAMES_QUEUE_TABLES)))
+    endless = Schema((), tuple(replace(one, options={}) for one in JAMES_QUEUE_TABLES))
+    assert {"tune-queue-compaction", "tune-bloom-filters"} <= names(endless)
