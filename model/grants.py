@@ -19,6 +19,7 @@ from model.catalog import (
     MODSEQ,
 )
 from model.catalog_beside import EVENT_STORE, SCHEMA_VERSION
+from model.catalog_queue import BROWSE_START, ENQUEUED_MAILS, QUEUE_TABLES
 from model.history_tables import HISTORY_TABLES
 from model.ledger_tables import LEDGER_TABLES, REPAIR_LAG, REPAIR_LEASE
 from model.names import spelled
@@ -135,13 +136,10 @@ MENDED = _names(table for family in FAMILIES for table in _mended(family))
 FILLED = _names(_filled(MESSAGES))
 HISTORY = _names(HISTORY_TABLES)
 LEDGER = tuple(name for name in _names(LEDGER_TABLES) if name not in HISTORY)
-QUEUE_TABLES = ("enqueuedMailsV4", "deletedMailsV2", "browseStart", "contentStart", "dueMails", EVENT_STORE.spelling)
-"""The tables of the distributed mail queue; James's names but for dueMails (DESIGN section 4 "Queue")."""
+QUEUED = _names((*QUEUE_TABLES, EVENT_STORE))
+"""The tables of the distributed mail queue, and the one that its configuration is kept in."""
 
-MEASURED = (
-    *_names((IMAP_UID, MESSAGE_ID, MESSAGE_COUNTER, MODSEQ, EVENT_STORE)),
-    *(name.lower() for name in ("enqueuedMailsV4", "browseStart")),
-)
+MEASURED = _names((IMAP_UID, MESSAGE_ID, MESSAGE_COUNTER, MODSEQ, EVENT_STORE, ENQUEUED_MAILS, BROWSE_START))
 """The tables that traffic is told from."""
 
 FIGURES = (
@@ -187,17 +185,23 @@ MIGRATOR = Role(
 )
 ADVISER = Role(
     "adviser",
-    "schema advise",
+    "schema advise, queue advise",
     (
         Need(Where.MAIL, _READS, MEASURED),
         Need(Where.VIEWS, _READS, FIGURES),
     ),
 )
+QUEUE_READER = Role(
+    "queue_reader",
+    "queue list, size and browse: who waits, from whom and to whom, but no content",
+    (Need(Where.MAIL, _READS, QUEUED),),
+    only_with=ENQUEUED_MAILS.name,
+)
 QUEUE = Role(
     "queue",
-    "workers of the mail queue",
-    (Need(Where.MAIL, _BOTH, tuple(name.lower() for name in QUEUE_TABLES)),),
-    only_with=QUEUE_TABLES[0].lower(),
+    "workers of the mail queue, and every other command of it",
+    (Need(Where.MAIL, _BOTH, QUEUED), Need(Where.LEDGER, _BOTH, (REPAIR_LEASE.name,))),
+    only_with=ENQUEUED_MAILS.name,
 )
 
 REMARKS = (
@@ -208,7 +212,9 @@ REMARKS = (
 )
 """What grants cannot say, for whoever reads them."""
 
-ROLES: Mapping[str, Role] = {role.name: role for role in (READER, REPAIRER, LOADER, MIGRATOR, ADVISER, QUEUE)}
+ROLES: Mapping[str, Role] = {
+    role.name: role for role in (READER, REPAIRER, LOADER, MIGRATOR, ADVISER, QUEUE_READER, QUEUE)
+}
 
 
 @dataclass(frozen=True, slots=True)

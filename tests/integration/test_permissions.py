@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from cql.session import CassandraCluster, connect
 from model.catalog import FIRST_UNSEEN
+from model.catalog_beside import EVENT_STORE
+from model.catalog_queue import QUEUE_TABLES
 from model.errors import AccessDenied
 from model.flags import FlagsChange, FlagsMode, parse_flags
 from model.grants import ROLES
@@ -52,19 +54,11 @@ LOOKING = (
 )
 """What `mailmend schema` says without changing anything."""
 
-QUEUE = Table(
-    "enqueuedMailsV4",
-    (
-        Column("queueName", "text", Kind.PARTITION),
-        Column("timeRangeStart", "timestamp", Kind.PARTITION),
-        Column("bucketId", "int", Kind.PARTITION),
-        Column("enqueueId", "uuid", Kind.CLUSTERING),
-    ),
-)
+QUEUED = (*QUEUE_TABLES, EVENT_STORE)
 OTHERS = Table("others", (Column("k", "text", Kind.PARTITION), Column("v", "text")))
 TABLES = {
     table.spelling: (keyspace, table)
-    for keyspace, tables in ((KEYSPACE, (*MAIL.tables, QUEUE)), (LEDGER, LEDGER_TABLES), (ELSEWHERE, (OTHERS,)))
+    for keyspace, tables in ((KEYSPACE, (*MAIL.tables, *QUEUED)), (LEDGER, LEDGER_TABLES), (ELSEWHERE, (OTHERS,)))
     for table in tables
 }
 
@@ -92,7 +86,7 @@ def granted(guarded: GuardedNode, tmp_path_factory: pytest.TempPathFactory) -> I
     names = {"MAILMEND_KEYSPACE": KEYSPACE, "MAILMEND_LEDGER_KEYSPACE": LEDGER}
     with connect(guarded.contact()) as superuser:
         dropped(superuser, (KEYSPACE, LEDGER, ELSEWHERE))
-        tables = created(superuser, KEYSPACE, Schema(MAIL.types, (*MAIL.tables, QUEUE)))
+        tables = created(superuser, KEYSPACE, Schema(MAIL.types, (*MAIL.tables, *QUEUED)))
         created(superuser, ELSEWHERE, Schema((), (OTHERS,)))
         script = guarded.shell(home, **names)("schema", "grants", "--with-create-role")
         run_as_cqlsh(superuser, script.out)

@@ -11,29 +11,36 @@ from model.operations import Remove
 from model.table import Table
 
 PERMISSIONS = """
-                    reader  repairer  loader  migrator  adviser  queue
-imapUidTable        S       SM        SM      -         S        -
-messageIdTable      S       SM        SM      -         S        -
-messageV3           S       S         SM      -         -        -
-messageCounter      S       S         SM      -         S        -
-modseq              S       S         SM      -         S        -
-mailboxCounters     S       SM        SM      -         -        -
-firstUnseen         S       SM        SM      -         -        -
-mailboxRecents      S       SM        SM      -         -        -
-messageDeleted      S       SM        SM      -         -        -
-applicableFlag      S       SM        SM      -         -        -
-mailbox             S       S         SM      -         -        -
-mailboxPathV3       S       S         SM      -         -        -
-enqueuedMailsV4     -       -         -       -         S        SM
-others              -       -         -       -         -        -
-repair_run          -       SM        -       -         -        -
-repair_finding      -       SM        -       -         -        -
-repair_lag          -       SM        M       -         -        -
-repair_lease        S       SM        -       SM        -        -
-schema_migration    S       S         -       SM        -        -
-schema_statement    S       S         -       SM        -        -
-schema_unlock       S       S         -       SM        -        -
-schema_baseline     S       S         -       SM        -        -
+                    reader  repairer  loader  migrator  adviser  queue_reader  queue
+imapUidTable        S       SM        SM      -         S        -             -
+messageIdTable      S       SM        SM      -         S        -             -
+messageV3           S       S         SM      -         -        -             -
+messageCounter      S       S         SM      -         S        -             -
+modseq              S       S         SM      -         S        -             -
+mailboxCounters     S       SM        SM      -         -        -             -
+firstUnseen         S       SM        SM      -         -        -             -
+mailboxRecents      S       SM        SM      -         -        -             -
+messageDeleted      S       SM        SM      -         -        -             -
+applicableFlag      S       SM        SM      -         -        -             -
+mailbox             S       S         SM      -         -        -             -
+mailboxPathV3       S       S         SM      -         -        -             -
+enqueuedMailsV4     -       -         -       -         S        S             SM
+deletedMailsV2      -       -         -       -         -        S             SM
+browseStart         -       -         -       -         S        S             SM
+contentStart        -       -         -       -         -        S             SM
+dueMails            -       -         -       -         -        S             SM
+sliceTallies        -       -         -       -         -        S             SM
+queueState          -       -         -       -         -        S             SM
+eventStore          -       -         -       -         S        S             SM
+others              -       -         -       -         -        -             -
+repair_run          -       SM        -       -         -        -             -
+repair_finding      -       SM        -       -         -        -             -
+repair_lag          -       SM        M       -         -        -             -
+repair_lease        S       SM        -       SM        -        -             SM
+schema_migration    S       S         -       SM        -        -             -
+schema_statement    S       S         -       SM        -        -             -
+schema_unlock       S       S         -       SM        -        -             -
+schema_baseline     S       S         -       SM        -        -             -
 """
 """S: SELECT, M: MODIFY (which is TRUNCATE as well). Only the migrator alters and drops, and only in its keyspaces."""
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cql.statistics import VIEWS
 from cql.traffic import BROWSE_START, ENQUEUED, EVENTS
 from model.catalog import FAMILIES, MESSAGES
+from model.catalog_queue import QUEUE_TABLES
 from model.grants import (
     ADVISER,
     LOADER,
@@ -16,6 +17,7 @@ from model.grants import (
     MENDED,
     MIGRATOR,
     QUEUE,
+    QUEUE_READER,
     READER,
     REPAIRER,
     ROLES,
@@ -110,11 +112,20 @@ def test_nothing_is_granted_on_tables_that_are_not_there_but_they_are_named() ->
     assert absent(READER, PLACES) == frozenset()
 
 
+def test_a_worker_of_the_queue_writes_its_tables_and_leases_and_no_other() -> None:
+    """Each of the seven, the events of its configuration, and the leases of the slices that are due."""
+    queue = tables(*(table.spelling for table in QUEUE_TABLES), "eventStore")
+    assert on(QUEUE, Permission.MODIFY) == on(QUEUE, Permission.SELECT) == queue | {"TABLE ledger.repair_lease"}
+    assert on(QUEUE_READER, Permission.SELECT) == queue
+    assert on(QUEUE_READER, Permission.MODIFY) == set()
+
+
 def test_queue_workers_have_work_only_where_there_is_a_queue() -> None:
-    """Its tables come with a later version; James may have them already."""
-    assert has_work(QUEUE, PLACES)
-    assert not has_work(QUEUE, replace(PLACES, mail_tables=frozenset(LOOKED_AT)))
-    assert has_work(QUEUE, replace(PLACES, mail_tables=frozenset({"enqueuedmailsv4"})))
+    """A James without a distributed queue has none."""
+    for role in (QUEUE, QUEUE_READER):
+        assert has_work(role, PLACES)
+        assert not has_work(role, replace(PLACES, mail_tables=frozenset(LOOKED_AT)))
+        assert has_work(role, replace(PLACES, mail_tables=frozenset({"enqueuedmailsv4"})))
     assert has_work(READER, replace(PLACES, mail_tables=frozenset()))
 
 
