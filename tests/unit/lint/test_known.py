@@ -55,6 +55,10 @@ def test_the_queue_and_the_ledger_are_known_by_name() -> None:
     queue = known_of(Schema((), (Table("enqueuedMailsV4", KEY), Table("deletedMailsV2", KEY))))
     assert queue.marks == (("deletedmailsv2", "enqueuedmailsv4"),)
     assert queue.deleted == {"deletedmailsv2", "enqueuedmailsv4"}
+    assert queue.conditional == queue.updated == {"browsestart", "contentstart"}
+    ours = known_of(Schema((), (Table("sliceTallies", KEY),)))
+    assert ours.updated == {"slicetallies", "queuestate"}
+    assert ours.deleted == {"duemails", "slicetallies"}
     ledger = known_of(Schema((), LEDGER_TABLES))
     assert ledger.deleted == {"repair_lag"}
     assert ledger.stamped == {"repair_finding"}

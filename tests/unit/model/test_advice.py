@@ -23,7 +23,9 @@ from model.advice import (
     Traffic,
     advise_queue,
     bloom_bytes,
+    gc_grace_for,
     history_window_days,
+    lifetimes,
     span,
     window_compaction,
     windows_over,
@@ -399,3 +401,24 @@ class TestLimits:
     def test_a_window_below_a_minute_is_a_minute(self) -> None:
         """Cassandra takes nothing shorter, nor any part of one."""
         assert window_compaction(45).options == {"compaction_window_unit": "MINUTES", "compaction_window_size": "1"}
+
+
+@given(st.integers(min_value=1, max_value=90 * DAY), st.sampled_from(SLICE_WINDOWS))
+def test_lives_hold_for_any_stay_and_slice(stay: int, slice_seconds: int) -> None:
+    """Rows outlive the stay by the slack, marks the rows by the slack, both in whole windows of whole slices."""
+    lives = lifetimes(stay, slice_seconds)
+    assert lives.ttl_seconds >= stay + lives.slack_seconds
+    assert lives.mark_ttl_seconds >= lives.ttl_seconds + lives.slack_seconds
+    for ttl, window in (
+        (lives.ttl_seconds, lives.window_seconds),
+        (lives.mark_ttl_seconds, lives.mark_window_seconds),
+    ):
+        assert ttl % window == window % slice_seconds == 0
+        assert WINDOWS[0] <= ttl / window <= WINDOWS[-1]
+    assert lives.mark_bloom_chance in BLOOM_CHANCES
+
+
+@pytest.mark.parametrize(("hints", "grace"), [(0, DAY), (3 * HOUR, DAY), (DAY + 0.5, DAY + 1), (2 * DAY, 2 * DAY)])
+def test_tombstones_are_kept_for_a_day_or_as_long_as_hints(hints: float, grace: int) -> None:
+    """A hint that outlives its tombstones would be dropped."""
+    assert gc_grace_for(hints) == grace
