@@ -1,0 +1,155 @@
+"""A small server that speaks as much of S3 as blobs need, and keeps every key as it is.
+
+The real one of these tests lays objects out as files, where `a//b` is `a/b`; S3 itself does not. This one also answers
+what a test wants it to answer, and remembers what it was asked. It checks no signatures: the real one does.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+from mailqueue.object_storage import S3Settings
+
+WHEN = "2026-11-20T17:40:18.000Z"
+SECRET = "wJalr-a-secret-of-tests"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that came in: what for, and with which headers."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class S3Twin:
+    """The server's side of the tests.
+
+    Attributes:
+        objects: what is kept, by key.
+        headers: what is sent with an object, by key.
+        refusals: status and code of the next answers, before it serves again; a status of 0 hangs up.
+    """
+
+    endpoint: str = ""
+    bucket: str = "twin"
+    buckets: set[str] = field(default_factory=lambda: {"twin"})
+    objects: dict[str, bytes] = field(default_factory=dict)
+    headers: dict[str, dict[str, str]] = field(default_factory=dict)
+    refusals: list[tuple[int, str]] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+
+    def settings(self, **changed: Any) -> S3Settings:
+        """What `open_s3` takes."""
+        given = {"bucket": self.bucket, "access_key": "AKIATEST", "secret_key": SECRET, "allow_http": True, **changed}
+        return S3Settings(self.endpoint, **given)
+
+    def listing(self, after: str, most: int) -> bytes:
+        """A page of keys, in order."""
+        keys = sorted(key for key in self.objects if key > after)
+        rows = "".join(
+            f"<Contents><Key>{escape(key)}</Key><LastModified>{WHEN}</LastModified>"
+            f"<Size>{len(self.objects[key])}</Size></Contents>"
+            for key in keys[:most]
+        )
+        more = len(keys) > most
+        token = f"<NextContinuationToken>{escape(keys[most - 1])}</NextContinuationToken>" if more else ""
+        cut = f"<IsTruncated>{str(more).lower()}</IsTruncated>{token}"
+        return f"<ListBucketResult>{cut}{rows}</ListBucketResult>".encode()
+
+
+@contextmanager
+def s3_twin() -> Iterator[S3Twin]:
+    """The server, as long as the block lasts."""
+    twin = S3Twin()
+
+    class Answering(_Answering):
+        of = twin
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    server.daemon_threads = True
+    twin.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield twin
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Answering(BaseHTTPRequestHandler):
+    of: S3Twin
+    protocol_version = "HTTP/1.1"
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.of.asked.append(Asked(self.command, self.path, dict(self.headers)))
+        if self.of.refusals:
+            self._refuse(*self.of.refusals.pop(0))
+            return
+        url = urlsplit(self.path)
+        bucket, _, key = unquote(url.path).removeprefix("/").partition("/")
+        if bucket not in self.of.buckets and not (self.command == "PUT" and not key):
+            self._refuse(404, "NoSuchBucket")
+        elif key:
+            self._object(key, body)
+        else:
+            self._bucket(bucket, parse_qs(url.query))
+
+    do_GET = do_PUT = do_HEAD = do_DELETE = _answer  # noqa: N815 - the base class looks for these names
+
+    def _object(self, key: str, body: bytes) -> None:
+        match self.command:
+            case "PUT":
+                self.of.objects[key] = body
+                self._send(200, b"", {"ETag": '"e"'})
+            case "DELETE":
+                self.of.objects.pop(key, None)
+                self._send(204, b"", {})
+            case _ if key in self.of.objects:
+                beside = {
+                    "ETag": '"e"',
+                    "Last-Modified": "Fri, 20 Nov 2026 17:40:18 GMT",
+                    **self.of.headers.get(key, {}),
+                }
+                self._send(200, self.of.objects[key], beside)
+            case _:
+                self._refuse(404, "NoSuchKey")
+
+    def _bucket(self, bucket: str, query: dict[str, list[str]]) -> None:
+        if self.command == "PUT":
+            if bucket in self.of.buckets:
+                self._refuse(409, "BucketAlreadyOwnedByYou")
+                return
+            self.of.buckets.add(bucket)
+            self._send(200, b"", {})
+        else:
+            after, most = query.get("continuation-token", [""])[0], int(query.get("max-keys", ["1000"])[0])
+            self._send(200, self.of.listing(after, most), {"Content-Type": "application/xml"})
+
+    def _refuse(self, status: int, code: str) -> None:
+        if not status:
+            self.close_connection = True
+            return
+        self._send(status, f"<Error><Code>{code}</Code><StringToSign>{SECRET}</StringToSign></Error>".encode(), {})
+
+    def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
