@@ -1,0 +1,215 @@
+"""A real RabbitMQ of one's own: shared by virtual hosts, killed, restarted, wiped, encrypted; it meets nobody else."""
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aio_pika
+import pytest
+
+from admin.cli import run
+from admin.local import NodeState, local_servers
+from admin.local.processes import look
+from admin.local.rabbitmq import MEMORY_MIB, Tls
+from admin.local.rabbitmq_probe import api_answers, speaks_amqp
+from admin.local.service_runs import ServiceRun
+from model.errors import ExitCode
+from tests.support.brokers import Broker, OwnBroker, eventually, throwaway_rabbitmq
+from tests.support.certificates import Authority, authority
+
+QUEUE = "kept"
+
+
+async def _publish(url: str, body: bytes, **options: Any) -> None:
+    """Put a message in a durable queue; confirmed, so the broker has it on disk."""
+    async with await aio_pika.connect(url, **options) as connection:
+        channel = await connection.channel(publisher_confirms=True)
+        queue = await channel.declare_queue(QUEUE, durable=True, arguments={"x-queue-type": "quorum"})
+        message = aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+        await channel.default_exchange.publish(message, routing_key=queue.name)
+
+
+async def _received(url: str, **options: Any) -> bytes:
+    """Take one message from the queue."""
+    async with await aio_pika.connect(url, **options) as connection:
+        queue = await (await connection.channel()).get_queue(QUEUE)
+        message = await queue.get(timeout=20)
+        assert message is not None
+        await message.ack()
+        return bytes(message.body)
+
+
+@pytest.fixture(scope="module")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who signs the certificate of the node below."""
+    return authority(tmp_path_factory.mktemp("certificates"), "authority")
+
+
+@pytest.fixture(scope="module")
+def _node(signer: Authority) -> Iterator[OwnBroker]:
+    node = signer.signed("node", "IP:127.0.0.1")
+    with throwaway_rabbitmq(Tls(Path(signer.file), node.certificate, node.key)) as own:
+        yield own
+
+
+@pytest.fixture
+def own(_node: OwnBroker) -> OwnBroker:
+    """A node that may be killed and wiped, and speaks TLS besides; it runs when the test begins."""
+    _node.start()
+    return _node
+
+
+pytestmark = pytest.mark.broker
+
+
+def test_a_virtual_host_is_ones_own(rabbitmq: Broker, vhost: str) -> None:
+    """What is published in one is not in another, and goes with it."""
+    # Given a message in a virtual host
+    asyncio.run(_publish(rabbitmq.url(vhost), b"one"))
+    with rabbitmq.vhost() as other:
+        # When another one is looked at, then it knows nothing of the queue
+        assert rabbitmq.api("GET", f"queues/{other}") == []
+    # And it still is where it was, while the other virtual host is gone
+    assert asyncio.run(_received(rabbitmq.url(vhost))) == b"one"
+    assert other not in {known["name"] for known in rabbitmq.api("GET", "vhosts")}
+
+
+def test_confirmed_messages_outlive_a_crash(own: OwnBroker) -> None:
+    """After kill -9 the same ports answer, with what was confirmed."""
+    # Given a confirmed message
+    asyncio.run(_publish(own.url(), b"confirmed"))
+    # When the broker is killed
+    own.kill()
+    # Then nobody answers, until it is started again
+    assert not speaks_amqp(own.host, own.port)
+    own.start()
+    assert asyncio.run(_received(own.url())) == b"confirmed"
+
+
+def test_messages_outlive_a_stop(own: OwnBroker) -> None:
+    """It ends in its own time, and leaves no process behind."""
+    asyncio.run(_publish(own.url(), b"kept over the night"))
+    pids = own.run.status().pids
+    own.stop()
+    assert not any(look(pid) for pid in pids)
+    own.start()
+    assert asyncio.run(_received(own.url())) == b"kept over the night"
+
+
+def test_wiped_it_is_where_it_was_and_empty(own: OwnBroker) -> None:
+    """As when its disk was lost: queues and virtual hosts are gone."""
+    # Given a queue, and a virtual host that is not given back
+    asyncio.run(_publish(own.url(), b"lost"))
+    own.api("PUT", "vhosts/lost")
+    # When the broker is killed, and all that it stored is lost
+    own.kill()
+    own.wipe()
+    own.start()
+    # Then it answers, and has nothing
+    assert own.api("GET", "queues") == []
+    assert [known["name"] for known in own.api("GET", "vhosts")] == ["/"]
+
+
+def test_whoever_trusts_the_authority_gets_in_encrypted(own: OwnBroker, signer: Authority) -> None:
+    """Beside the plain listener: what went in by the one comes out by the other."""
+    assert own.secure_port is not None
+    url = f"amqps://guest:guest@{own.host}:{own.secure_port}/"
+    trusting = ssl.create_default_context(cafile=signer.file)
+    asyncio.run(_publish(url, b"sealed", ssl_context=trusting))
+    assert asyncio.run(_received(own.url())) == b"sealed"
+
+
+def test_whoever_does_not_know_the_authority_stays_out(own: OwnBroker) -> None:
+    """The certificate is a real one: it is refused by a client that trusts others."""
+    with (
+        socket.create_connection((own.host, own.secure_port or 0), timeout=10) as plain,
+        pytest.raises(ssl.SSLCertVerificationError),
+    ):
+        ssl.create_default_context().wrap_socket(plain, server_hostname=own.host)
+
+
+def test_the_plain_port_speaks_no_tls_and_the_other_no_plain(own: OwnBroker) -> None:
+    """Each is told by its own first bytes."""
+    assert speaks_amqp(own.host, own.port)
+    assert not speaks_amqp(own.host, own.port, tls=True)
+    assert speaks_amqp(own.host, own.secure_port or 0, tls=True)
+    assert not speaks_amqp(own.host, own.secure_port or 0)
+
+
+def test_it_listens_on_no_other_address(own: OwnBroker) -> None:
+    """Nobody outside this machine reaches it, nor on the machine's other addresses."""
+    for port in own.run.site.ports.values():
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port), timeout=5)
+
+
+def test_it_keeps_to_its_memory(own: OwnBroker) -> None:
+    """The limit is the one that it was given, and at rest it takes much less."""
+    limit = eventually(lambda: own.api("GET", "nodes")[0].get("mem_limit"))
+    assert limit == MEMORY_MIB * 1_000_000
+    assert own.api("GET", "nodes")[0]["mem_used"] < limit
+
+
+def test_wrong_passwords_stay_out(own: OwnBroker) -> None:
+    """The first user has a password like any other."""
+    with pytest.raises(aio_pika.exceptions.ProbableAuthenticationError):
+        asyncio.run(_received(f"amqp://guest:wrong@{own.host}:{own.port}/"))
+
+
+def test_only_rabbitmq_is_taken_for_it(own: OwnBroker) -> None:
+    """A management port is no AMQP, and an AMQP port no management."""
+    assert not speaks_amqp(own.host, own.management_port)
+    assert not api_answers(own.host, own.port)
+    assert api_answers(own.host, own.management_port)
+
+
+def test_it_starts_with_no_way_to_any_network(own: OwnBroker, tmp_path: Path) -> None:
+    """What was fetched once is enough: without apt-get, and with a mirror that nobody answers for."""
+    own.stop()
+    nowhere = {"MAILMEND_DEBIAN_URI": "http://127.0.0.1:1/debian", "PATH": _path_without("apt-get", tmp_path)}
+    machine = replace(own.run.machine, environment={**os.environ, **nowhere})
+    assert replace(own.run, machine=machine).up().state is NodeState.UP
+
+
+def test_the_command_starts_it_and_tells_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a person reads is enough to connect; status, down and clean take it along."""
+    # Given a broker as `local up --with rabbitmq` starts it, here without a Cassandra
+    servers, options = local_servers(tmp_path / "here"), ["--dir", str(tmp_path / "here")]
+    broker: ServiceRun = servers.services["rabbitmq"]
+    broker.up()
+    try:
+        # When its status is asked for
+        assert run(["local", "status", *options]) == ExitCode.PARTLY_FAILED
+        assert broker.status().contacts["amqp"] in capsys.readouterr().out
+        assert run(["local", "status", "--json", *options]) == ExitCode.PARTLY_FAILED
+        told = json.loads(capsys.readouterr().out)["services"][0]
+        # Then the address that is told is one where a client is let in
+        url = told["contacts"]["amqp"].replace("amqp://", "amqp://guest:guest@") + "/"
+        asyncio.run(_publish(url, b"hello"))
+        # And it is neither cleaned away while it runs, nor left running
+        assert run(["local", "clean", *options]) == ExitCode.WRONG_USE
+        assert run(["local", "down", *options]) == ExitCode.FINE
+        assert run(["local", "clean", *options]) == ExitCode.FINE
+    finally:
+        broker.kill()
+    assert not any(look(pid) for pid in told["pids"])
+    assert not broker.exists
+
+
+def _path_without(program: str, folder: Path) -> str:
+    """A PATH with every program of this machine's but one."""
+    links = folder / "bin"
+    links.mkdir()
+    for place in os.environ["PATH"].split(os.pathsep):
+        for path in Path(place).glob("*"):
+            if path.name != program and not (links / path.name).is_symlink():
+                (links / path.name).symlink_to(path)
+    assert shutil.which(program, path=str(links)) is None
+    return str(links)
