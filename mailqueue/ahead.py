@@ -1,0 +1,53 @@
+"""Many things awaited at once, a bounded number of them, and taken in order: how slices and partitions are read."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import aclosing
+from itertools import islice
+from typing import Any, TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+async def in_order(
+    items: Iterable[S],
+    read: Callable[[S], Coroutine[Any, Any, T]],
+    most: int,
+    room: Callable[[T], int] | None = None,
+) -> AsyncGenerator[tuple[S, T]]:
+    """Each item with what was read for it, in the order of the items; the next ones are read meanwhile.
+
+    Close it (`contextlib.aclosing`) where it is left early: what is under way then ends at once.
+
+    Args:
+        items: taken one by one, as they are needed.
+        read: what is awaited for each.
+        most: how many are read at once.
+        room: how many more may be read ahead, judged by the last; then the first is read alone. None: always `most`.
+    """
+    left, under_way = iter(items), deque[tuple[S, asyncio.Task[T]]]()
+    allowed = most if room is None else 1
+    try:
+        while True:
+            for item in islice(left, max(0, allowed - len(under_way))):
+                under_way.append((item, asyncio.create_task(read(item))))
+            if not under_way:
+                return
+            item, task = under_way[0]
+            found = await task
+            under_way.popleft()
+            allowed = most if room is None else max(1, min(most, room(found)))
+            yield item, found
+    finally:
+        tasks = [task for _, task in under_way]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def all_of(items: Iterable[S], carry_out: Callable[[S], Coroutine[Any, Any, T]], most: int) -> list[T]:
+    """What each item comes to, in order, so many of them at once; the first failure ends the others."""
+    async with aclosing(in_order(items, carry_out, most)) as found:
+        return [one async for _, one in found]

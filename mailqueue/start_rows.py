@@ -1,0 +1,164 @@
+"""Where each queue begins, as its rows have it: browseStart, contentStart, and what queueState remembers of them.
+
+Both starts are moved by compare-and-set on what was seen, only forward; a doubtful answer is settled by a SERIAL read.
+What is remembered needs no condition: each cell is stamped with the very instant that it holds, so the latest wins
+whoever writes it, and in whatever order.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from mailqueue.ports import Tables
+from model.catalog_queue import BROWSE_START, CONTENT_START, QUEUE_STATE
+from model.errors import Contended, DoubtfulWrite
+from model.ids import QueueName
+from model.instants import MICROS
+from model.operations import Applied, Change, ChangeIf, Conditional, Level, PutIfAbsent, Read, Scan
+from model.slices import EPOCH, SECOND
+from model.table import Row, Table
+from repair.retries import AwaitedRetries
+
+ROUNDS_MAX: Final = 6
+"""How often a start is tried to be moved while others move it too; whoever gives up leaves it to the next sweep."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """What is remembered of a queue beside its starts; None where it never was.
+
+    Attributes:
+        furthest_start: the latest browse start that a sweep has set.
+        swept_at: when a sweep last ended.
+        due_start: before it no mail is delayed any more.
+    """
+
+    furthest_start: datetime | None = None
+    swept_at: datetime | None = None
+    due_start: datetime | None = None
+
+
+class Starts:
+    """The starts of every queue of a keyspace.
+
+    Args:
+        tables: the keyspace.
+        retries: for what may be repeated.
+        remembers: whether the keyspace has queueState.
+    """
+
+    def __init__(self, tables: Tables, retries: AwaitedRetries, *, remembers: bool) -> None:
+        self._tables, self._retries, self._remembers = tables, retries, remembers
+
+    async def browse_start(self, queue: QueueName) -> datetime | None:
+        """Before it every mail of the queue is marked; None: nothing was ever enqueued."""
+        return await self._start(BROWSE_START, queue)
+
+    async def content_start(self, queue: QueueName) -> datetime | None:
+        """Before it every row of the queue is gone; None: nobody knows."""
+        return await self._start(CONTENT_START, queue)
+
+    async def begin(self, queue: QueueName, first: datetime) -> datetime:
+        """The browse start, after both starts were put there, unless they are there.
+
+        The content start goes first: whoever finds a browse start then finds it too, wherever this may have ended.
+        """
+        await self.begin_content(queue, first)
+        return await self._put_if_absent(BROWSE_START, queue, first)
+
+    async def begin_content(self, queue: QueueName, first: datetime) -> datetime:
+        """The content start, after it was put there, unless it is there."""
+        return await self._put_if_absent(CONTENT_START, queue, first)
+
+    async def advance_browse_start(self, queue: QueueName, seen: datetime, to: datetime) -> datetime:
+        """Move the browse start from where it was seen; where it is afterwards.
+
+        Others may move it at the same time: further on is as good; back, and it is left where they put it.
+        """
+        return await self._advance(BROWSE_START, queue, seen, to)
+
+    async def advance_content_start(self, queue: QueueName, seen: datetime, to: datetime) -> datetime:
+        """Move the content start from where it was seen; where it is afterwards."""
+        return await self._advance(CONTENT_START, queue, seen, to)
+
+    async def state(self, queue: QueueName) -> QueueState:
+        """What is remembered; nothing where the keyspace has no table for it."""
+        if not self._remembers:
+            return QueueState()
+        seen = await self._retries.call(lambda: self._tables.read(Read(QUEUE_STATE, (queue,))))
+        row: Row = seen[0].row if seen else {}
+        return QueueState(row.get("furtheststart"), row.get("sweptat"), row.get("duestart"))
+
+    async def remember(
+        self, queue: QueueName, *, furthest: datetime | None = None, swept: datetime | None = None
+    ) -> None:
+        """Remember how far the queue was swept, and when; the latest of what anybody says is kept."""
+        for column, at in (("furtheststart", furthest), ("sweptat", swept)):
+            if at is not None and self._remembers:
+                change = Change(QUEUE_STATE, (queue,), {column: at}, at=(at - EPOCH) // SECOND * MICROS)
+                await self._retries.write(self._tables, change)
+
+    async def queues(self) -> list[QueueName]:
+        """Every queue that anything is known of, by name."""
+        tables = (BROWSE_START, CONTENT_START, *([QUEUE_STATE] if self._remembers else []))
+        return sorted({row["queuename"] for table in tables for row in await self._named(table)})
+
+    async def _named(self, table: Table) -> list[Row]:
+        async def named() -> list[Row]:
+            return [row async for row in self._tables.scan(Scan(table, ("queuename",), Level.QUORUM))]
+
+        return await self._retries.call(named)
+
+    async def _start(self, table: Table, queue: QueueName, level: Level = Level.QUORUM) -> datetime | None:
+        seen = await self._retries.call(lambda: self._tables.read(Read(table, (queue,), level)))
+        start: datetime | None = seen[0].row[_column(table)] if seen else None
+        return start
+
+    async def _put_if_absent(self, table: Table, queue: QueueName, first: datetime) -> datetime:
+        write = PutIfAbsent(table, {"queuename": queue, _column(table): first})
+
+        async def put() -> datetime | None:
+            answer = await self._attempt(write)
+            if answer is not None and answer.applied:
+                return first
+            return await self._start(table, queue, Level.SERIAL)
+
+        standing = await self._retries.rounds(put, ROUNDS_MAX)
+        if standing is None:
+            raise Contended(
+                f"no {table.spelling} could be set for the queue {queue!r}",
+                mend="Look at its row: where its only column is null, delete the row.",
+            )
+        return standing
+
+    async def _advance(self, table: Table, queue: QueueName, seen: datetime, to: datetime) -> datetime:
+        standing = seen
+
+        async def move() -> datetime | None:
+            nonlocal standing
+            column = _column(table)
+            answer = await self._attempt(ChangeIf(table, (queue,), {column: standing}, {column: to}))
+            if answer is not None and answer.applied:
+                return to
+            standing = await self._start(table, queue, Level.SERIAL) or seen
+            return None if seen <= standing < to else standing
+
+        if to <= seen:
+            return seen
+        moved = await self._retries.rounds(move, ROUNDS_MAX)
+        return moved or standing
+
+    async def _attempt(self, write: Conditional) -> Applied | None:
+        """The answer; None where it is doubtful. What surely was not done is tried again."""
+
+        async def attempt() -> Applied | None:
+            try:
+                return await self._tables.attempt(write)
+            except DoubtfulWrite:
+                return None
+
+        return await self._retries.call(attempt)
+
+
+def _column(table: Table) -> str:
+    return table.regular[0].name

@@ -1,0 +1,93 @@
+"""Where a queue begins: the rules of browse start and content start, which keep every mail in sight. Pure.
+
+Before the browse start every mail is marked, before the content start every row is gone. The browse start only grows,
+and never comes nearer to now than the grace: what a slow clock enqueues is then still seen. Source: ADR-31, ADR-32,
+DESIGN section 4 "Queue".
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from model.slices import slice_of, slices_between
+
+GRACE_MIN: Final = timedelta(minutes=15)
+"""What clocks may differ by, and what a mail may take from being given its slice to having its row."""
+
+
+def grace_of(window: timedelta) -> timedelta:
+    """How far the browse start stays behind now."""
+    return max(window, GRACE_MIN)
+
+
+def furthest_browse_start(now: datetime, window: timedelta) -> datetime:
+    """The latest slice that may be the browse start, whatever the slices before it hold."""
+    return slice_of(now - grace_of(window), window)
+
+
+def next_browse_start(current: datetime, first_live: datetime | None, now: datetime, window: timedelta) -> datetime:
+    """Where the browse start belongs: never before where it is, never past a mail, never within the grace.
+
+    Args:
+        current: where it is.
+        first_live: the first slice from there on with a mail that is not marked; None: there is none up to the grace.
+        now: by our own clock.
+        window: the slice window.
+    """
+    furthest = furthest_browse_start(now, window)
+    wanted = furthest if first_live is None else min(first_live, furthest)
+    return max(current, wanted)
+
+
+def slice_for(now: datetime, browse_start: datetime | None, window: timedelta) -> datetime:
+    """The slice of a mail that is enqueued now: one that browsing sees."""
+    own = slice_of(now, window)
+    return own if browse_start is None else max(own, slice_of(browse_start, window))
+
+
+def last_slice(now: datetime, window: timedelta) -> datetime:
+    """The last slice that may hold a mail: that of a process whose clock is ahead."""
+    return slice_of(now + GRACE_MIN, window)
+
+
+def live_slices(browse_start: datetime, now: datetime, window: timedelta) -> Iterable[datetime]:
+    """The slices in which mails may be, the earliest first."""
+    return slices_between(slice_of(browse_start, window), last_slice(now, window) + window, window)
+
+
+def gone_before(slice_start: datetime | None, browse_start: datetime | None) -> bool:
+    """Whether a mail of that slice is out of sight: every mail there was marked, or put into a later slice."""
+    return slice_start is not None and browse_start is not None and slice_start < browse_start
+
+
+def moved_back(browse_start: datetime | None, furthest: datetime | None) -> bool:
+    """Whether somebody put the browse start back: it was seen further on."""
+    return browse_start is not None and furthest is not None and browse_start < furthest
+
+
+def slices_to_clean(
+    content_start: datetime, before: datetime, browse_start: datetime, window: timedelta
+) -> Iterable[datetime]:
+    """The slices whose rows nobody needs any more, the earliest first.
+
+    Args:
+        content_start: before it every row is gone.
+        before: the browse start that this sweep found; earlier than the content start where somebody put it back, and
+            mails may have been enqueued in between since.
+        browse_start: where it is now.
+        window: the slice window.
+    """
+    return slices_between(slice_of(min(content_start, before), window), browse_start, window)
+
+
+def slack_of(row_ttl: timedelta, mark_ttl: timedelta) -> timedelta:
+    """How much longer rows live than any mail should stay.
+
+    As the tables are made marks outlive rows by as much (`model.advice.lifetimes`); where they do not, it is a third.
+    """
+    return min(mark_ttl - row_ttl if mark_ttl > row_ttl else row_ttl / 3, row_ttl)
+
+
+def ageing_before(now: datetime, row_ttl: timedelta, mark_ttl: timedelta) -> datetime:
+    """Rows written before it have less than half of the slack left to live, and are renewed."""
+    return now - row_ttl + slack_of(row_ttl, mark_ttl) / 2
