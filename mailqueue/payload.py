@@ -21,7 +21,7 @@ from model.fields import (
     uuid_of,
 )
 from model.ids import BlobId, EnqueueId
-from model.james_json import json_text, seconds_of
+from model.james_json import json_bytes, seconds_of
 from model.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
 from model.slices import EPOCH
 
@@ -58,7 +58,7 @@ def payload_of(queued: QueuedMail) -> bytes:
         "bodyBlobId": queued.blobs.body,
     }
     try:
-        return json_text(fields).encode()
+        return json_bytes(fields)
     except UnicodeEncodeError:
         raise BadPayload(f"the mail {queued.enqueue_id} holds half a surrogate pair") from None
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.codec import payload_of, queued_of
+from mailqueue.codec import attribute, payload_of, queued_of
 from mailqueue.payload import BODY_BYTES_MAX
 from model.errors import BadPayload
 from model.mails import Mail, QueuedMail, RecipientHeader
@@ -119,6 +119,17 @@ def by_name(mail: Mail) -> dict[tuple[str, str], list[str]]:
     for one in mail.recipient_headers:
         found.setdefault((one.recipient, one.name), []).append(one.value)
     return found
+
+
+def test_what_is_beyond_16_bits_is_escaped_once() -> None:
+    """In the name as in an attribute, whose own JSON holds it as it is: so it stands in the row."""
+    queued = queued_mail()
+    mail = replace(queued.mail, name="😀", attributes={"face": attribute("😀")})
+    body = payload_of(replace(queued, mail=mail))
+
+    assert rb'"name":"\uD83D\uDE00"' in body
+    assert rb'"value\":\"\uD83D\uDE00\"}"' in body
+    assert queued_of(body).mail == mail
 
 
 @given(QUEUED)

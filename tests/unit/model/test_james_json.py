@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.james_json import json_text, seconds_of
+from model.james_json import json_bytes, json_text, seconds_of
 
 TEXTS = st.text(st.characters(codec="utf-8"))
 VALUES = st.recursive(
@@ -45,6 +45,33 @@ def test_there_are_no_spaces_and_no_control_characters_in_it(value: Any) -> None
 def test_texts_are_escaped_as_jackson_does(text: str, written: str) -> None:
     """Short forms where there are any, capital digits elsewhere; slashes and what is not ASCII stay."""
     assert json_text(text) == written
+
+
+BYTES_OF_JACKSON = [
+    ("😀", r'"\uD83D\uDE00"'),
+    ("é\u2028\ufeff\uffff", '"é\u2028\ufeff\uffff"'),
+    ("\U0010ffff\x1f\\", r'"\uDBFF\uDFFF\u001F\\"'),
+    ({"𐀀": ["\\😀"]}, r'{"\uD800\uDC00":["\\\uD83D\uDE00"]}'),
+]
+"""As Jackson 2.15.2 writes them with writeValueAsBytes."""
+
+
+@pytest.mark.parametrize(("value", "written"), BYTES_OF_JACKSON)
+def test_bytes_hold_what_is_beyond_16_bits_in_halves(value: Any, written: str) -> None:
+    """Jackson escapes both halves there, and nowhere else."""
+    assert json_bytes(value) == written.encode()
+
+
+@given(VALUES)
+def test_bytes_and_text_say_the_same(value: Any) -> None:
+    """To any reader."""
+    assert json.loads(json_bytes(value)) == json.loads(json_text(value)) == value
+
+
+def test_half_a_surrogate_pair_has_no_bytes() -> None:
+    """Jackson would write it; no store could keep it."""
+    with pytest.raises(UnicodeEncodeError):
+        json_bytes("\ud800")
 
 
 @pytest.mark.parametrize(
