@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,13 +33,15 @@ class Archive:
         folder: apt's world; it may be removed afterwards.
         environment: that of the programs: proxies, PATH.
         wanted_for: what the packages are for, in messages.
+        otherwise: what else a person may do who cannot have them.
     """
 
     suite: str
     uri: str
     folder: Path
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     wanted_for: str
+    otherwise: str = ""
 
     def open(self) -> None:
         """Make apt's world and fetch the lists of packages.
@@ -120,7 +122,7 @@ class Archive:
     def _failure(self, why: str) -> LocalServerError:
         return LocalServerError(
             f"{self.wanted_for} could not be fetched from Debian {self.suite} ({self.uri}): {why}",
-            mend=f"It is needed once, then never again. {URI_VARIABLE} names another mirror.",
+            mend=f"It is needed once, then never again. {URI_VARIABLE} names another mirror. {self.otherwise}".strip(),
         )
 
 
@@ -156,7 +158,7 @@ def apt_conf(folder: Path) -> str:
         "Debug::NoLocking": "1",
         "APT::Sandbox::User": "root",  # the folder need not be readable by apt's own user
         "APT::Update::Error-Mode": "any",  # an archive that does not answer is an error, not a warning
-        "Acquire::Retries": "3",
+        "Acquire::Retries": "2",
         "Acquire::Languages": "none",
         "Acquire::http::Timeout": "30",
         "Acquire::https::Timeout": "30",

@@ -24,7 +24,9 @@ HOME_VARIABLE: Final = "MAILMEND_RABBITMQ_HOME"
 SUITE: Final = "trixie"
 SYSTEM: Final = Path("/")
 FETCH_SECONDS_MAX: Final = 1800.0
-_RECIPE: Final = 1  # counted up when the folder is made differently
+RECIPE: Final = 1
+"""Counted up when the folder is made differently: then those that were made before are made anew."""
+
 _STAMP: Final = "whole.json"
 # Where the start script is, and the plugins: of Debian's package, and of RabbitMQ's own archive for any Unix.
 _SHAPES: Final = (
@@ -106,7 +108,7 @@ class _Fetched:
             return False
 
     def _stamp(self) -> dict[str, object]:
-        return {"recipe": _RECIPE, "folder": str(self.folder)}
+        return {"recipe": RECIPE, "folder": str(self.folder)}
 
     def _fetch(self) -> None:
         """Make it in a folder beside, and move it into place as a whole: a killed fetch leaves nothing that counts."""
@@ -128,7 +130,14 @@ class _Fetched:
 
     def _unpack(self, staging: Path) -> None:
         environment = self.machine.environment
-        archive = Archive(SUITE, debian_uri(environment), staging / "apt", environment, wanted_for="RabbitMQ")
+        archive = Archive(
+            suite=SUITE,
+            uri=debian_uri(environment),
+            folder=staging / "apt",
+            environment=environment,
+            wanted_for="RabbitMQ",
+            otherwise=f"Or install RabbitMQ, and name its folder with {HOME_VARIABLE}.",
+        )
         archive.open()
         erlang = archive.closure("rabbitmq-server", r"erlang-[a-z0-9-]+")
         ssl = archive.dependency("erlang-crypto", r"libssl3(t64)?")
