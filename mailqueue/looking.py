@@ -1,0 +1,98 @@
+"""Looking a delivery up: its mark first, then its bytes, and beside them whether its slice was swept.
+
+The mark comes first because the bytes of a marked mail may be gone: a mail that an operator deleted is dropped, and no
+alarm is raised over what it lacks. A slice that is not over cannot be before the browse start, so most deliveries need
+no third look-up; the others have it while their bytes are on the way.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from mailqueue.codec import queued_of
+from mailqueue.contents import content_of
+from mailqueue.parts import Parts
+from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Delivery
+from mailqueue.verdicts import Blob, Sight
+from model.errors import BadPayload, BlobMissing, MailmendError
+from model.ids import QueueName
+from model.instants import instant_of
+from model.mails import MailBlobs, QueuedMail
+from model.slices import EPOCH
+from model.starts import gone_before
+from repair.clock import SKEW_SECONDS
+
+_SKEW: Final = timedelta(seconds=SKEW_SECONDS)
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+
+def slice_of_delivery(delivery: Delivery) -> datetime | None:
+    """The start of the slice of the mail's row, where one of ours has published it."""
+    millis = delivery.message.headers.get(SLICE_HEADER)
+    if not isinstance(millis, int):
+        return None
+    try:
+        return EPOCH + timedelta(milliseconds=millis)
+    except OverflowError:
+        return None
+
+
+def attempts_of(delivery: Delivery) -> int:
+    """How often the mail was tried before."""
+    attempts = delivery.message.headers.get(ATTEMPTS_HEADER)
+    return attempts if isinstance(attempts, int) and attempts > 0 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """Looks up the deliveries of one queue."""
+
+    queue: QueueName
+    parts: Parts
+
+    async def sight(self, delivery: Delivery) -> Sight:
+        """What is to be seen of it. Never raises but when cancelled: what did not answer is part of the sight."""
+        try:
+            queued = queued_of(delivery.message.body)
+        except BadPayload as error:
+            return Sight(None, silence=error.what)
+        try:
+            return await self._sight(queued, delivery)
+        except MailmendError as error:
+            return Sight(queued, silence=error.what)
+        except Exception as error:  # noqa: BLE001 - no single mail ends the stream
+            _LOG.exception("queue %s: mail %s could not be looked up", self.queue, queued.enqueue_id)
+            return Sight(queued, silence=type(error).__name__)
+
+    async def _sight(self, queued: QueuedMail, delivery: Delivery) -> Sight:
+        if await self.marked(queued):
+            return Sight(queued, marked=True)
+        content, swept = await asyncio.gather(self._content(queued.blobs), self._swept(queued, delivery))
+        if content is None:
+            return Sight(queued, await self.marked(queued), swept, delivery.dead_lettered, Blob.MISSING)
+        return Sight(queued, False, swept, delivery.dead_lettered, Blob.LOADED, content=content)  # noqa: FBT003
+
+    async def marked(self, queued: QueuedMail) -> bool:
+        """Whether the mail is marked by now."""
+        return await self.parts.view.marked(self.queue, queued.enqueue_id)
+
+    async def _content(self, blobs: MailBlobs) -> bytes | None:
+        try:
+            return await content_of(self.parts.blobs, blobs)
+        except BlobMissing:
+            return None
+
+    async def _swept(self, queued: QueuedMail, delivery: Delivery) -> bool:
+        """Whether it names a slice before the browse start in which its row is not, or no longer."""
+        slice_start = slice_of_delivery(delivery)
+        if slice_start is None or delivery.dead_lettered or not self._is_over(slice_start):
+            return False
+        if not gone_before(slice_start, await self.parts.view.browse_start(self.queue)):
+            return False
+        return await self.parts.view.row(self.queue, slice_start, queued) is None
+
+    def _is_over(self, slice_start: datetime) -> bool:
+        now = instant_of(self.parts.clock.micros())
+        return slice_start + self.parts.slicing.window <= now + _SKEW

@@ -1,0 +1,56 @@
+"""What a queue is made of, and what its operations answer."""
+
+from dataclasses import dataclass, field
+
+from mailqueue.afterwards import Afterwards
+from mailqueue.due_mails import DueMails
+from mailqueue.metrics import Counts, NoCounts
+from mailqueue.ports import Blobs, Broker, Clock, Tables
+from mailqueue.sweeping import Sweeper
+from mailqueue.tallies import Tallies
+from mailqueue.view import QueueView
+from model.ids import EnqueueId
+from model.slices import Slicing
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the operations of one queue share.
+
+    Attributes:
+        due: None where the keyspace has no table for delayed mails.
+        afterwards: what nobody waits for.
+    """
+
+    tables: Tables
+    broker: Broker
+    blobs: Blobs
+    clock: Clock
+    slicing: Slicing
+    view: QueueView
+    sweeper: Sweeper
+    tallies: Tallies
+    due: DueMails | None = None
+    counts: Counts = field(default_factory=NoCounts)
+    afterwards: Afterwards = field(default_factory=Afterwards)
+
+
+@dataclass(frozen=True, slots=True)
+class Unremoved:
+    """A mail that could not be removed, and why; it is still in its queue, or nobody knows."""
+
+    enqueue_id: EnqueueId
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a removal came to.
+
+    Attributes:
+        count: mails that are no longer in the queue (or would not be, after a dry run); each counted once.
+        failed: those that could not be removed.
+    """
+
+    count: int = 0
+    failed: tuple[Unremoved, ...] = ()
