@@ -66,7 +66,7 @@ class Cleaner:
             return await self._clean(queue, *place)
 
         async def forget(start: datetime) -> None:
-            await self._view.tallies.forget(queue, start)
+            await self._view.ground.tallies.forget(queue, start)
 
         places = ((start, bucket) for start in starts for bucket in range(slicing.buckets))
         cleaned = await all_of(places, clean, PARTITIONS_AT_ONCE)
@@ -79,7 +79,7 @@ class Cleaner:
             async for page in pages:
                 cleaned += await self._emptied(queue, page)
         if cleaned.rows:
-            await self._view.retries.write(self._tables, Remove(ENQUEUED_MAILS, (queue, slice_start, bucket)))
+            await self._view.ground.retries.write(self._tables, Remove(ENQUEUED_MAILS, (queue, slice_start, bucket)))
         return cleaned
 
     async def _emptied(self, queue: QueueName, page: Sequence[Row]) -> Cleaned:
@@ -96,9 +96,9 @@ class Cleaner:
     async def _rescue(self, queue: QueueName, one: Listed | Broken, row: Row) -> None:
         _log.warning("the mail %s of the queue %s lay before the browse start, and is put back", id_of(one), queue)
         if isinstance(one, Broken):
-            await self._view.place_row(queue, row)
+            await self._view.placing.place_row(queue, row)
             return
-        slice_start = await self._view.place_at_start(queue, one.queued, one.enqueued_at)
+        slice_start = await self._view.placing.place_at_start(queue, one.queued, one.enqueued_at)
         message = Message(payload_of(one.queued), {SLICE_HEADER: millis_of(slice_start)})
         await self._broker.publish(queue, message, priority_of(one.queued.mail))
 

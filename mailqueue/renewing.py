@@ -30,8 +30,8 @@ class Renewal:
 
     def __init__(self, tables: Tables, view: QueueView) -> None:
         self._tables, self._view = tables, view
-        self._row_ttl = timedelta(seconds=view.own.row_ttl_seconds)
-        self._mark_ttl = timedelta(seconds=view.own.mark_ttl_seconds)
+        self._row_ttl = timedelta(seconds=view.ground.own.row_ttl_seconds)
+        self._mark_ttl = timedelta(seconds=view.ground.own.mark_ttl_seconds)
         self._renewed_at: dict[QueueName, datetime] = {}
 
     async def renew(self, queue: QueueName, browse_start: datetime, slicing: Slicing) -> int:
@@ -40,7 +40,7 @@ class Renewal:
         Raises:
             MailmendError: whatever did not answer; what was not renewed is by the next.
         """
-        now = self._view.now
+        now = self._view.ground.now
         if not self._row_ttl or not self._is_time(queue, now):
             return 0
         before, renewed = ageing_before(now, self._row_ttl, self._mark_ttl), 0
@@ -49,7 +49,7 @@ class Renewal:
                 break
             for bucket in range(slicing.buckets):
                 renewed += await self._renewed((queue, slice_start, bucket), before)
-            await self._view.tallies.renew(queue, slice_start)
+            await self._view.ground.tallies.renew(queue, slice_start)
         self._renewed_at[queue] = now
         return renewed
 
@@ -68,13 +68,13 @@ class Renewal:
         return renewed
 
     async def _put_again(self, keys: Sequence[Key], before: datetime) -> int:
-        read_at = self._view.clock.micros()
+        read_at = self._view.ground.clock.micros()
         reads = [Read(ENQUEUED_MAILS, key, times=True) for key in keys]
-        answers = await answered(self._tables, self._view.retries, reads)
+        answers = await answered(self._tables, self._view.ground.retries, reads)
         old = [seen for answer in answers for seen in answer if _is_older(seen, before)]
         for seen in old:
             at = max(read_at - round(MARGIN_SECONDS * MICROS), (seen.newest or 0) + 1)
-            await self._view.retries.write(self._tables, Put(ENQUEUED_MAILS, seen.row, at=at))
+            await self._view.ground.retries.write(self._tables, Put(ENQUEUED_MAILS, seen.row, at=at))
         await self._drop_marked(
             [seen.row["enqueueid"] for seen in old], [ENQUEUED_MAILS.key_of(one.row) for one in old]
         )
@@ -85,7 +85,7 @@ class Renewal:
         marked = await self._view.marked_among(keys[0][0], ids) if keys else set()
         for one, key in zip(ids, keys, strict=True):
             if one in marked:
-                await self._view.retries.write(self._tables, Remove(ENQUEUED_MAILS, key))
+                await self._view.ground.retries.write(self._tables, Remove(ENQUEUED_MAILS, key))
 
 
 def _is_older(seen: Seen, before: datetime) -> bool:

@@ -90,7 +90,7 @@ class Sweeper:
             MailmendError: whatever did not answer.
         """
         async with self._turns[queue]:
-            return await self._moved(queue, await self._view.slicing())
+            return await self._moved(queue, await self._view.ground.slicing())
 
     async def sweep(self, queue: QueueName) -> Swept:
         """Move the browse start, clean up to it, renew what grows old.
@@ -99,13 +99,13 @@ class Sweeper:
             MailmendError: whatever did not answer; what is left is done by the next sweep.
         """
         async with self._turns[queue]:
-            swept = await self._swept(queue, await self._view.slicing())
+            swept = await self._swept(queue, await self._view.ground.slicing())
         self._count(queue, swept)
         return swept
 
     async def maybe(self, queue: QueueName) -> None:
         """Once in so many calls begin a sweep, for which nobody waits; `close` ends what is under way."""
-        pace = await self._view.pace()
+        pace = (await self._view.ground.configuration()).pace
         if self._clock.chance() * pace < 1 and not self._turns[queue].locked():
             task = asyncio.create_task(self._quietly(queue), name=f"sweep of {queue}")
             self._passes.add(task)
@@ -128,12 +128,14 @@ class Sweeper:
         view, moved = self._view, await self._moved(queue, slicing)
         if moved.before is None or moved.after is None:
             return Swept()
-        content = await view.starts.content_start(queue) or await view.starts.begin_content(queue, moved.before)
+        content = await view.ground.starts.content_start(queue) or await view.ground.starts.begin_content(
+            queue, moved.before
+        )
         starts = list(slices_to_clean(content, moved.before, moved.after, slicing.window))
         cleaned = await self._cleaner.clean(queue, starts, slicing)
-        content = await view.starts.advance_content_start(queue, content, moved.after)
+        content = await view.ground.starts.advance_content_start(queue, content, moved.after)
         renewed = await self._renewal.renew(queue, moved.after, slicing)
-        await view.starts.remember(queue, swept=view.now)
+        await view.ground.starts.remember(queue, swept=view.ground.now)
         return Swept(
             slices=len(starts),
             rows=cleaned.rows,
@@ -147,7 +149,7 @@ class Sweeper:
         )
 
     async def _moved(self, queue: QueueName, slicing: Slicing) -> Moved:
-        starts, before = self._view.starts, await self._view.browse_start(queue)
+        starts, before = self._view.ground.starts, await self._view.browse_start(queue)
         if before is None:
             return Moved(None, None)
         furthest = (await starts.state(queue)).furthest_start
@@ -156,10 +158,10 @@ class Sweeper:
             _log.warning(
                 "somebody put the browse start of the queue %s back: it was %s, now %s", queue, furthest, before
             )
-        now = self._view.now
+        now = self._view.ground.now
         first_live = await self._first_live_slice(queue, before, now, slicing)
         wanted = next_browse_start(before, first_live, now, slicing.window)
-        if await self._view.slicing() != slicing:
+        if await self._view.ground.slicing() != slicing:
             return Moved(before, before, back)  # cut anew meanwhile: there may be slices between those that were read
         after = await starts.advance_browse_start(queue, before, wanted)
         await starts.remember(queue, furthest=after)
@@ -195,7 +197,7 @@ class Sweeper:
 
     async def _is_live(self, key: Key) -> bool:
         queue, _, _, enqueue_id = key
-        there = await self._view.retries.call(lambda: self._tables.read(Read(ENQUEUED_MAILS, key)))
+        there = await self._view.ground.retries.call(lambda: self._tables.read(Read(ENQUEUED_MAILS, key)))
         return bool(there) and not await self._view.marked(queue, EnqueueId(enqueue_id))
 
     def _count(self, queue: QueueName, swept: Swept) -> None:

@@ -45,14 +45,30 @@ def slice_for(now: datetime, browse_start: datetime | None, window: timedelta) -
     return own if browse_start is None else max(own, slice_of(browse_start, window))
 
 
-def last_slice(now: datetime, window: timedelta) -> datetime:
-    """The last slice that may hold a mail: that of a process whose clock is ahead."""
-    return slice_of(now + GRACE_MIN, window)
+def right_slice(
+    slice_start: datetime, browse_start: datetime, reckoned_at: datetime, now: datetime, window: timedelta
+) -> datetime:
+    """Where a row belongs after it was put into a slice: there, unless the browse start is further or the clock jumped.
+
+    Args:
+        slice_start: the slice that was reckoned for it.
+        browse_start: as it is after the row was put.
+        reckoned_at: when the slice was reckoned, by our own clock.
+        now: by the same clock, after the row was put.
+        window: the slice window.
+    """
+    if abs(now - reckoned_at) > grace_of(window):
+        return slice_for(now, browse_start, window)
+    return max(slice_start, slice_of(browse_start, window))
 
 
 def live_slices(browse_start: datetime, now: datetime, window: timedelta) -> Iterable[datetime]:
-    """The slices in which mails may be, the earliest first."""
-    return slices_between(slice_of(browse_start, window), last_slice(now, window) + window, window)
+    """The slices in which mails may be, the earliest first.
+
+    Whoever enqueues may have a clock that is ahead of ours, and whoever moved the browse start too.
+    """
+    ahead = max(now, browse_start + grace_of(window)) + GRACE_MIN
+    return slices_between(slice_of(browse_start, window), slice_of(ahead, window) + window, window)
 
 
 def gone_before(slice_start: datetime | None, browse_start: datetime | None) -> bool:
