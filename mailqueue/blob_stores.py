@@ -5,13 +5,13 @@ rule that a deduplicated blob is never deleted with a mail stands here, once.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
 from typing import Protocol
 
 from mailqueue.ports import BlobKind, Clock, StoredBlob
 from model.blob_ids import BlobNaming, checked, is_deduplicated
-from model.errors import BlobsUnreachable
+from model.errors import MailmendError
 from model.ids import BlobId
 
 
@@ -61,7 +61,7 @@ class NamedBlobs:
         try:
             await asyncio.shield(keeping)
         except asyncio.CancelledError:
-            await asyncio.shield(self._undo(keeping, blob_id))
+            await _to_its_end(self._undo(keeping, blob_id))
             raise
         return blob_id
 
@@ -84,6 +84,14 @@ class NamedBlobs:
 
     async def _undo(self, keeping: "asyncio.Future[None]", blob_id: BlobId) -> None:
         """Nobody will hear of the id: its blob must not stay."""
-        with suppress(BlobsUnreachable):
+        with suppress(MailmendError):
             await keeping
             await self.delete(blob_id)
+
+
+async def _to_its_end(work: Coroutine[object, object, None]) -> None:
+    """However often the one who waits is cancelled; what is done here takes no longer than the store's own limits."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)

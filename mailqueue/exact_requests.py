@@ -19,9 +19,9 @@ from model.table import Row
 
 T = TypeVar("T")
 
-ATTEMPTS: Final = 4
+ATTEMPTS: Final = 3
 CONNECT_SECONDS_MAX: Final = 5
-READ_SECONDS_MAX: Final = 60
+READ_SECONDS_MAX: Final = 20
 THREADS: Final = 8
 PAGE_KEYS: Final = 1000
 """How many keys a page of a listing has; no store gives more."""

@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -16,7 +17,7 @@ from urllib.parse import quote, unquote
 
 from mailqueue.ports import Clock, StoredBlob
 from model.blob_ids import checked
-from model.errors import BlobMissing, BlobsUnreachable, MailmendError
+from model.errors import BadPayload, BlobMissing, BlobsUnreachable, MailmendError
 from model.ids import BlobId
 from model.instants import instant_of
 
@@ -26,14 +27,26 @@ FILES_AT_ONCE: Final = 8
 """How many files of one store are written or read at the same time; more wait for their turn."""
 
 PAGE_FILES: Final = 500
+NAME_BYTES_MAX: Final = 255
+LEFT_BEHIND_AFTER: Final = timedelta(days=1)
+_FOLDER_MODE: Final = 0o700  # other people's mail
+_FILE_MODE: Final = 0o600
 _UNFINISHED: Final = ".unfinished"
 _SAFE: Final = "=+"
 
 
 def file_name(blob_id: BlobId) -> str:
-    """The name of a blob's file: no separator in it, no dot before it, and the id can be had back."""
+    """The name of a blob's file: no separator in it, no dot before it, and the id can be had back.
+
+    Raises:
+        BadPayload: it is no id, or one that no file can be called by.
+    """
     name = quote(checked(blob_id), safe=_SAFE)
-    return f"%2E{name[1:]}" if name.startswith(".") else name
+    if name.startswith("."):
+        name = f"%2E{name[1:]}"
+    if len(name) > NAME_BYTES_MAX:
+        raise BadPayload(f"the id of a blob {blob_id} is too long for a file", mend="Ids of James are not that long.")
+    return name
 
 
 def blob_id_of(name: str) -> BlobId | None:
@@ -59,9 +72,11 @@ class FileStore:
         self._turns = asyncio.Semaphore(FILES_AT_ONCE)
 
     def create(self) -> None:
-        """Make the folder where there is none."""
+        """Make the folder where there is none; what writers that were killed have left there long ago is removed."""
         try:
-            self._unfinished.mkdir(parents=True, exist_ok=True)
+            self._root.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            self._unfinished.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            _remove_older(self._unfinished, instant_of(self._clock.micros()) - LEFT_BEHIND_AFTER)
         except OSError as error:
             raise self._unreachable(error) from error
 
@@ -72,18 +87,18 @@ class FileStore:
 
     async def get(self, blob_id: BlobId) -> bytes:
         """The bytes."""
-        content = await self._in_thread(lambda: self._read(self._root / file_name(blob_id)))
+        content = await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).read_bytes))
         if content is None:
             raise BlobMissing(blob_id, mend=f"It was looked for in {self._root}")
         return content
 
     async def remove(self, blob_id: BlobId) -> None:
         """Remove the file."""
-        await self._in_thread(lambda: (self._root / file_name(blob_id)).unlink(missing_ok=True))
+        await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).unlink))
 
     async def exists(self, blob_id: BlobId) -> bool:
         """Whether there is a file."""
-        return await self._in_thread((self._root / file_name(blob_id)).is_file)
+        return await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).stat)) is not None
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
         """Every file that is a blob."""
@@ -93,9 +108,10 @@ class FileStore:
                 for blob in page:
                     yield blob
 
-    def _read(self, path: Path) -> bytes | None:
+    def _of_store(self, work: Callable[[], T]) -> T | None:
+        """What is done with a file; None where the store is there and the file is not."""
         try:
-            return path.read_bytes()
+            return work()
         except FileNotFoundError:
             self._unfinished.stat()
             return None
@@ -123,7 +139,7 @@ _MENDS: Final = {
 
 def _written(aside: Path, path: Path, content: bytes) -> None:
     try:
-        with aside.open("xb") as file:
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -133,6 +149,13 @@ def _written(aside: Path, path: Path, content: bytes) -> None:
             aside.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def _remove_older(folder: Path, than: datetime) -> None:
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # its writer has given it its name
+            if path.stat().st_mtime < than.timestamp():
+                path.unlink()
 
 
 def _sync_folder(folder: Path) -> None:

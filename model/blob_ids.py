@@ -19,7 +19,7 @@ from model.errors import BadPayload, WrongUse
 from model.ids import BlobId
 
 ID_BYTES_MAX: Final = 240
-"""James's ids have 42 to 60 bytes; a file's name, every byte that is unsafe in it spelled as three, has at most 255."""
+"""James's ids have 36 to 60; S3 takes 1024."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
