@@ -13,13 +13,19 @@ from uuid import uuid4
 import pytest
 
 from admin.runbook import Page, page_named, pages
+from cql.render import schema_cql
 from cql.session import connect
 from model.catalog import IMAP_UID
+from model.catalog_beside import EVENT_STORE
+from model.operations import Put, Remove
+from model.queue_config import AGGREGATE
+from model.schema import Schema
 from repair.clock import SystemClock
 from repair.decide import Verdict
 from repair.lags import LagJournal
 from repair.runs import Ledger
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
+from tests.support.james_queue import james_queue_rows
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.mail_states import QUIET, MailKeyspace, mail_keyspace
 from tests.support.repairing import mirror_suspect
@@ -114,7 +120,17 @@ def _a_table_was_dropped(scene: Scene) -> None:
     table_dropped(scene.mail.tables, scene.ledger.tables, scene.mailmend)
 
 
+def _queue_was_configured(scene: Scene) -> None:
+    """James was started on the keyspace once, with its defaults."""
+    for text in schema_cql(scene.mail.name, Schema((), (EVENT_STORE,))):
+        scene.mail.tables.cluster.execute_ddl(text)
+    scene.mail.tables.write(Remove(EVENT_STORE, (AGGREGATE,)))
+    for row in james_queue_rows(EVENT_STORE):
+        scene.mail.tables.write(Put(EVENT_STORE, row))
+
+
 STATES: Mapping[str, State] = {
+    "change-slice-window": _queue_was_configured,
     "take-over-a-james-keyspace": _james_made_it,
     "drift-found": _a_table_was_dropped,
     "apply-a-migration": _migration_is_pending,
