@@ -18,6 +18,8 @@ _STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
 _KEYS: Final = "Check the access key and the secret key, and what they are allowed to do with the bucket."
 _ADDRESS: Final = "Check the endpoint: is it the right address, does it answer, is its certificate known (tls_ca)?"
 
+_LOG: Final = "Look at the store's own log for the reason."
+
 _MENDS: Final[Mapping[str, str]] = {
     NO_BUCKET: "Create it: aws s3 mb s3://{bucket} --endpoint-url {endpoint} (or set create_bucket, for a test).",
     "AccessDenied": _KEYS,
@@ -33,7 +35,7 @@ _MENDS: Final[Mapping[str, str]] = {
     "PermanentRedirect": "Check the region and the endpoint: the bucket is somewhere else.",
     "301": "Check the region and the endpoint: the bucket is somewhere else.",
     "SlowDown": "The store asks for fewer requests: wait, or run fewer consumers.",
-    "503": "The store does not serve at the moment: look at its own log.",
+    "503": _LOG,
     "InsufficientStorage": "The store is full: make room.",
     "507": "The store is full: make room.",
 }
@@ -53,7 +55,7 @@ def failure(settings: S3Settings, code: str, cause: str = "") -> BlobsUnreachabl
         code: of S3, or a status of HTTP; empty where there was no answer.
         cause: why there was none.
     """
-    mend = _MENDS.get(code, _ADDRESS if not code else "Look at the store's own log.")
+    mend = _MENDS.get(code, _LOG if code else _ADDRESS)
     why = f"it answered {code}" if code else f"no answer ({cause or 'the connection failed'})"
     kind = BucketMissing if code == NO_BUCKET else BlobsUnreachable
     return kind(

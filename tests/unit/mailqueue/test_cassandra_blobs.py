@@ -1,0 +1,275 @@
+"""Blobs in James's tables: as James lays them out, whole or not there at all, whatever breaks off."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cql.awaited import InTurn
+from cql.memory import MemoryTables
+from cql.statements import Operation
+from mailqueue.cassandra_blobs import (
+    PAGE_BLOBS,
+    PART_BYTES,
+    PARTS_AT_ONCE,
+    CassandraStore,
+    grouped,
+    open_cassandra,
+    parts_of,
+)
+from mailqueue.ports import BlobKind
+from model.blob_ids import BlobNaming, BlobsMode
+from model.catalog_beside import BLOB_PARTS, BLOBS
+from model.errors import BlobMissing, BlobsUnreachable, SchemaMismatch, TimedOut
+from model.ids import BlobId
+from model.operations import Put, Read, Remove
+from tests.support.james_queue import james_blobs, james_queue_rows
+from tests.support.queue_clock import VirtualLoopClock
+
+BODY = BlobKind.BODY
+OWN = BlobId("1_692_0f9a3c1e-7b0d-4c55-9a51-2f60d4a8c7e1")
+SHARED = BlobId("1_692_shared")
+
+
+def tables_and_store() -> tuple[MemoryTables, CassandraStore]:
+    """Empty tables, and the store over them."""
+    tables = MemoryTables(VirtualLoopClock().micros)
+    return tables, CassandraStore(InTurn(tables))
+
+
+def rows(tables: MemoryTables, blob_id: BlobId) -> tuple[list[int], list[int]]:
+    """What the tables hold of a blob: the numbers of parts that are told, and the sizes of the parts that are there."""
+    counts = [seen.row["position"] for seen in tables.read(Read(BLOBS, (blob_id,)))]
+    return counts, [len(seen.row["data"]) for seen in tables.read(Read(BLOB_PARTS, (blob_id,)))]
+
+
+class TestLayout:
+    """Rows as James reads and writes them."""
+
+    @pytest.mark.parametrize(
+        ("size", "parts"),
+        [
+            (0, [0]),
+            (1, [1]),
+            (PART_BYTES, [PART_BYTES]),
+            (PART_BYTES + 1, [PART_BYTES, 1]),
+            (3 * PART_BYTES, [PART_BYTES] * 3),
+        ],
+    )
+    def test_a_blob_is_its_parts_and_their_number(self, size: int, parts: list[int]) -> None:
+        """An empty one has one part too: James reads no number without one."""
+        tables, store = tables_and_store()
+        asyncio.run(store.keep(OWN, b"x" * size))
+        assert rows(tables, OWN) == ([len(parts)], parts)
+        assert asyncio.run(store.get(OWN)) == b"x" * size
+
+    def test_what_james_wrote_is_read(self) -> None:
+        """Every blob of a queue that James 3.8.1 filled, from its own rows."""
+        tables, store = tables_and_store()
+        for table in (BLOBS, BLOB_PARTS):
+            for row in james_queue_rows(table):
+                tables.write(Put(table, row))
+
+        async def story() -> None:
+            for blob_id, content in james_blobs().items():
+                assert await store.get(blob_id) == content
+                assert await store.exists(blob_id)
+            assert {blob.blob_id: blob.size_bytes async for blob in store.scan()} == {
+                blob_id: len(content) for blob_id, content in james_blobs().items()
+            }
+
+        asyncio.run(story())
+
+    @given(st.binary(max_size=60), st.integers(1, 20))
+    def test_parts_put_together_are_the_content(self, content: bytes, size: int) -> None:
+        """All of the same size but the last; never none."""
+        parts = parts_of(content, size)
+        assert b"".join(parts) == content
+        assert all(len(part) == size for part in parts[:-1])
+        assert 0 < len(parts) <= len(content) // size + 1
+
+    @given(st.lists(st.integers()), st.integers(1, 5))
+    def test_groups_keep_the_order(self, items: list[int], most: int) -> None:
+        """All of them full but the last."""
+        groups = list(grouped(items, most))
+        assert [item for group in groups for item in group] == items
+        assert all(len(group) == most for group in groups[:-1])
+        assert all(groups)
+
+
+class TestBreakingOff:
+    """A crash between two writes leaves no half of a blob that anybody could read."""
+
+    def test_a_put_that_breaks_off_is_not_there(self) -> None:
+        """At each of its writes: parts without their number are listed, so that they can be collected."""
+        content = b"x" * (2 * PART_BYTES + 1)
+        for lasts in range(4):
+            tables, store = tables_and_store()
+            tables.surround = breaking_after(lasts)
+            with pytest.raises(BlobsUnreachable):
+                asyncio.run(store.keep(OWN, content))
+            tables.surround = _pass
+            assert not asyncio.run(store.exists(OWN))
+            with pytest.raises(BlobMissing, match="counts its parts"):
+                asyncio.run(store.get(OWN))
+            assert len(asyncio.run(_listed(store))) == min(lasts, 1)
+
+    def test_a_removal_that_breaks_off_is_gone_and_can_be_ended(self) -> None:
+        """First goes what says that it is there."""
+        tables, store = tables_and_store()
+        asyncio.run(store.keep(OWN, b"x"))
+        tables.surround = breaking_after(1)
+        with pytest.raises(BlobsUnreachable):
+            asyncio.run(store.remove(OWN))
+        tables.surround = _pass
+        assert not asyncio.run(store.exists(OWN))
+        assert rows(tables, OWN) == ([], [1])
+        asyncio.run(store.remove(OWN))
+        assert rows(tables, OWN) == ([], [])
+
+    def test_a_part_that_is_lost_makes_the_blob_missing(self) -> None:
+        """It is never put together without it; the error names the part."""
+        tables, store = tables_and_store()
+        asyncio.run(store.keep(OWN, b"x" * 3 * PART_BYTES))
+        tables.write(Remove(BLOB_PARTS, (OWN, 1)))
+        with pytest.raises(BlobMissing, match="part 1 of 3 is not there"):
+            asyncio.run(store.get(OWN))
+
+    def test_a_blob_that_is_removed_while_it_is_listed_is_left_out(self) -> None:
+        """Between the look at its key and the look at its parts."""
+        tables, store = tables_and_store()
+
+        def remove_first(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            tables.surround = _pass
+            answer = carry_out()
+            tables.write(Remove(BLOB_PARTS, (OWN,)))
+            return answer
+
+        async def story() -> None:
+            await store.keep(OWN, b"x")
+            await store.keep(SHARED, b"yy")
+            tables.surround = remove_first
+            assert [blob.blob_id for blob in await _listed(store)] == [SHARED]
+
+        asyncio.run(story())
+
+
+class TestParts:
+    """Parts of another size, that somebody's `chunk.size` made."""
+
+    def test_shared_bytes_in_other_parts_are_left_as_they_are(self) -> None:
+        """James reads by the first number that it finds: parts of two sizes under one id would be another content."""
+        tables, store = tables_and_store()
+        content = b"0123456789"
+        for number, part in enumerate(parts_of(content, 4)):
+            tables.write(Put(BLOB_PARTS, {"id": SHARED, "chunknumber": number, "data": part}))
+        tables.write(Put(BLOBS, {"id": SHARED, "position": 3}))
+        asyncio.run(store.keep(SHARED, content))
+        assert rows(tables, SHARED) == ([3], [4, 4, 2])
+        assert asyncio.run(store.get(SHARED)) == content
+
+    def test_shared_bytes_in_the_same_parts_are_put_again(self) -> None:
+        """So that what a collector removes meanwhile is there afterwards."""
+        tables, store = tables_and_store()
+        asyncio.run(store.keep(SHARED, b"x"))
+        tables.write(Remove(BLOB_PARTS, (SHARED,)))
+        asyncio.run(store.keep(SHARED, b"x"))
+        assert asyncio.run(store.get(SHARED)) == b"x"
+
+    def test_many_parts_are_asked_for_in_groups(self) -> None:
+        """A mail of 50 MB is not 500 requests at once."""
+        tables, store = tables_and_store()
+        content = bytes(PART_BYTES) * (2 * PARTS_AT_ONCE) + b"end"
+        most = [0]
+
+        class Counting(InTurn):
+            async def read_all(self, reads: Any) -> Any:
+                most.append(len(reads))
+                return await super().read_all(reads)
+
+            async def write_all(self, writes: Any) -> Any:
+                most.append(len(writes))
+                return await super().write_all(writes)
+
+        store = CassandraStore(Counting(tables))
+        asyncio.run(store.keep(OWN, content))
+        assert asyncio.run(store.get(OWN)) == content
+        assert max(most) == PARTS_AT_ONCE
+
+
+class TestTelling:
+    """What the tables' errors mean to whoever asks for blobs."""
+
+    def test_tables_that_do_not_answer_are_a_store_that_does_not(self) -> None:
+        """With what the tables said of it."""
+        tables, store = tables_and_store()
+        tables.surround = breaking_after(0)
+
+        async def story() -> None:
+            for asked in (store.get(OWN), store.exists(OWN), store.remove(OWN), store.keep(OWN, b""), _listed(store)):
+                with pytest.raises(BlobsUnreachable, match="blobs in Cassandra cannot be used: it broke off") as caught:
+                    await asked
+                assert caught.value.mend == "Wait."
+
+        asyncio.run(story())
+
+    def test_other_errors_stay_what_they_are(self) -> None:
+        """A keyspace without the tables is no store that may come back."""
+        tables, store = tables_and_store()
+
+        def lack(_: Operation, __: Callable[[], Any]) -> Any:
+            raise SchemaMismatch("d_james", ("blobs",))
+
+        tables.surround = lack
+        with pytest.raises(SchemaMismatch, match="lacks blobs"):
+            asyncio.run(store.get(OWN))
+
+    def test_a_compressed_blob_waits(self) -> None:
+        """Newer Jameses can be told to compress: that is no mail's beginning, and no missing blob."""
+        _, store = tables_and_store()
+        asyncio.run(store.keep(OWN, b"\x28\xb5\x2f\xfd\x24\x00"))
+        with pytest.raises(BlobsUnreachable, match="compressed"):
+            asyncio.run(store.get(OWN))
+
+
+def test_more_than_a_page_is_listed_with_times_and_sizes() -> None:
+    """Blobs of one part and of several, the last of them being the newest."""
+    clock = VirtualLoopClock()
+    blobs = open_cassandra(InTurn(MemoryTables(clock.micros)), clock, BlobNaming(BlobsMode.RANDOM))
+
+    async def story() -> None:
+        sizes = {}
+        for number in range(PAGE_BLOBS * 2 + 1):
+            size = number * PART_BYTES // 20
+            sizes[await blobs.put(b"x" * size, BODY)] = size
+            clock.advance(1)
+        found = await _listed(blobs.store)
+        assert {blob.blob_id: blob.size_bytes for blob in found} == sizes
+        in_time = sorted(found, key=lambda blob: blob.stored_at)
+        assert [blob.blob_id for blob in in_time] == list(sizes)
+
+    asyncio.run(story())
+
+
+def breaking_after(writes_and_reads: int) -> Callable[[Operation, Callable[[], Any]], Any]:
+    """So many operations are carried out, then none."""
+    left = [writes_and_reads]
+
+    def surround(_: Operation, carry_out: Callable[[], Any]) -> Any:
+        if not left[0]:
+            raise TimedOut("it broke off", mend="Wait.")
+        left[0] -= 1
+        return carry_out()
+
+    return surround
+
+
+def _pass(_: Operation, carry_out: Callable[[], Any]) -> Any:
+    return carry_out()
+
+
+async def _listed(store: Any) -> list[Any]:
+    return [blob async for blob in store.scan()]
