@@ -69,7 +69,8 @@ class TestLayout:
     def test_what_james_wrote_is_read(self) -> None:
         """Every blob of a queue that James 3.8.1 filled, from its own rows."""
         tables, store = tables_and_store()
-        for table in (BLOBS, BLOB_PARTS):
+        older = BLOBS.with_columns(column for column in BLOBS.columns if column.name != "metadata")
+        for table in (older, BLOB_PARTS):
             for row in james_queue_rows(table):
                 tables.write(Put(table, row))
 
