@@ -108,7 +108,7 @@ def queue_traffic(reading: Reading, keyspace: str, live: Schema, now_micros: int
     queue = busiest_queue(mails)
     if queue is None:
         return None
-    settings = _queue_settings(reading, name) if live.table(EVENTS) else None
+    settings = queue_settings(reading, name, live)
     window = settings.slice_seconds if settings else slice_gap(mails) or SLICE_SECONDS_DEFAULT
     oldest = _oldest_seconds(reading, name, queue, now) if live.table(BROWSE_START) else None
     rates = rates_of_slices(mails, queue, window, now)
@@ -149,8 +149,15 @@ def _mails_by_partition(reading: Reading, keyspace: str) -> dict[tuple[str, int,
     return mails
 
 
-def _queue_settings(reading: Reading, keyspace: str) -> QueueSettings | None:
-    place = f"{keyspace}.{EVENTS}"
+def queue_settings(reading: Reading, keyspace: str, live: Schema) -> QueueSettings | None:
+    """What the queue is set to now, where somebody wrote it down.
+
+    Raises:
+        CannotReach: the cluster does not answer.
+    """
+    if live.table(EVENTS) is None:
+        return None
+    place = f"{identifier(keyspace, 'keyspace name')}.{EVENTS}"
     return settings_of(reading.rows(place, f"SELECT event FROM {place} WHERE aggregateid = ?", (CONFIGURED,)))  # noqa: S608 - validated
 
 
@@ -159,8 +166,10 @@ def settings_of(events: Sequence[Row]) -> QueueSettings | None:
     for row in reversed(events):
         try:
             event = json.loads(row["event"])
-            return QueueSettings(round(float(event["sliceWindow"])), int(event["bucketCount"]))
-        except (ValueError, KeyError, TypeError):
+            pace = event.get("updateBrowseStartPace")
+            window, buckets = round(float(event["sliceWindow"])), int(event["bucketCount"])
+            return QueueSettings(window, buckets, int(pace) if pace is not None else None)
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return None
 

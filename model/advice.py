@@ -90,10 +90,15 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What a queue is set to now: a slice window may only become one of its divisors, buckets only grow."""
+    """What a queue is set to now: a slice window may only become one of its divisors, buckets only grow.
+
+    Attributes:
+        pace: one of so many dequeues and deletes moves the browse start; None where that is not told.
+    """
 
     slice_seconds: int
     buckets: int
+    pace: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,28 +6,24 @@ Nothing is written to the cluster that is advised on, and no read of it is trace
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 from uuid import uuid4
 
+from admin.advice.measuring import measure
 from admin.advice.sampling import Sample, draw_sample
-from admin.advice.traffic_figures import GivenTraffic, traffic_figures
+from admin.advice.traffic_figures import GivenTraffic
 from admin.advice.trial import READS, WAVES, Trial, TrialNode
-from admin.cli.groups import import_or_name_extra
 from admin.wiring import Place
 from cql.introspect import live_schema
 from cql.render import CASSANDRA_5, parse_version
-from cql.statistics import Statistics, read_statistics
-from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic, Reading, message_traffic, queue_traffic
+from cql.statistics import Statistics
+from cql.traffic import MessageTraffic, QueueTraffic
 from model.advice import DAY, QueueAdvice, QueueSettings, Traffic, advise_queue, history_window_days
 from model.catalog import MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
 from model.compaction_advice import CompactionAdvice, TrialResult, choose
-from model.errors import MailmendError, SchemaMismatch
+from model.errors import MailmendError
 from model.schema import Schema
 from repair.findings import Progress
-
-WATCHED: Final = ("imapuidtable", "messageidtable", "messagev3", ENQUEUED, "deletedmailsv2")
-"""The tables whose statistics are read, as far as they exist."""
 
 SHORT_HISTORY_SECONDS: Final = 60 * DAY
 """Two windows of the message tables: below it compaction by time has nothing to keep apart."""
@@ -89,30 +85,22 @@ def advise(place: Place, given: GivenTraffic, trial: TrialWanted | None, progres
         SchemaMismatch: it holds neither messages nor a queue.
         CannotReach: the cluster does not answer, or does not let us read the rows that are to be copied.
     """
-    mail, now = place.mail, place.clock.micros()
+    mail = place.mail
     live = live_schema(place.cluster, mail.name)
-    _refuse_other_keyspaces(mail.name, live)
-    progress.stage("asking the nodes")
-    ask = partial(import_or_name_extra("cql.nodes").ask_every_node, place.cluster)
-    statistics = read_statistics(ask, mail.name, [name for name in WATCHED if live.table(name)])
-    progress.stage("measuring the traffic")
-    reading = Reading(place.cluster)
-    queue = queue_traffic(reading, mail.name, live, now)
-    messages = _messages(reading, mail.name, live, statistics, now)
+    measured = measure(place, live, given, progress)
+    messages = _messages(live, measured.messages)
     if trial is not None and live.table(MESSAGE_ID.name):
         messages = _tried(place, live, messages, trial, progress)
-    traffic = traffic_figures(given, queue, messages.traffic, statistics, place.cluster.replication_of(mail.name))
-    settings = queue.settings if queue else None
     return Advised(
         mail.name,
         place.cluster.release_version,
         live,
-        traffic,
-        settings,
-        advise_queue(traffic, settings),
+        measured.traffic,
+        measured.settings,
+        advise_queue(measured.traffic, measured.settings),
         messages,
-        statistics,
-        (*statistics.notes, *reading.notes, *_cautions(queue, messages)),
+        measured.statistics,
+        (*measured.notes, *_cautions(measured.queue, messages)),
     )
 
 
@@ -127,14 +115,7 @@ def served_choices(release: str) -> frozenset[CompactionChoice]:
     return frozenset(CompactionChoice) - new_only
 
 
-def _refuse_other_keyspaces(keyspace: str, live: Schema) -> None:
-    if not live.table(MESSAGE_ID.name) and not live.table(ENQUEUED):
-        raise SchemaMismatch(keyspace, (f"table {MESSAGE_ID.spelling}",))
-
-
-def _messages(reading: Reading, keyspace: str, live: Schema, statistics: Statistics, now: int) -> MessageTables:
-    figures = statistics.tables.get("imapuidtable")
-    traffic = message_traffic(reading, keyspace, live, now, partitions=figures.partitions if figures else None)
+def _messages(live: Schema, traffic: MessageTraffic) -> MessageTables:
     table = live.table(MESSAGE_ID.name)
     strategy = table.compaction.strategy if table and table.compaction else ""
     window = history_window_days(traffic.rates.history_seconds) if traffic.rates else None

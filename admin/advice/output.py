@@ -1,6 +1,6 @@
 """What `mailmend schema advise` says: the answer in plain sentences first, the figures after it, what to type last."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from rich.console import Console
@@ -15,7 +15,7 @@ from model.errors import ExitCode
 from model.options import compaction_option
 from model.table import Compaction
 
-__all__ = ["advised_json", "answer_lines", "next_lines", "show_advised"]
+__all__ = ["advised_json", "answer_lines", "figures_grid", "figures_json", "next_lines", "reasons_grid", "show_advised"]
 
 TWCS_DAYS: Final = int(TWCS_MESSAGES.options["compaction_window_size"])
 MARKS: Final = "deletedmailsv2"
@@ -38,10 +38,8 @@ def show_advised(advised: Advised, console: Console) -> None:
     console.print()
     if advised.messages.results:
         console.print(_trial_grid(advised.messages))
-    console.print(_reasons_grid("Queue tables", advised.queue.reasons))
-    console.print(
-        rows_grid("What that rests on", ("figure", "value", "is", "how"), list(_figure_rows(advised.traffic)))
-    )
+    console.print(reasons_grid("Queue tables", advised.queue.reasons))
+    console.print(figures_grid(advised.traffic))
     if rows := list(_statistic_rows(advised)):
         columns = (
             "table",
@@ -128,15 +126,20 @@ def _cost_cells(cost: ReadCost) -> tuple[str, str, str]:
     return f"{cost.sstables_mean:.2f} SSTables", f"{cost.p50_ms:.2f} ms", f"{cost.p99_ms:.2f} ms"
 
 
-def _reasons_grid(title: str, reasons: tuple[Advice, ...]) -> Any:
+def reasons_grid(title: str, reasons: tuple[Advice, ...]) -> Any:
+    """Each setting with its value and why."""
     return rows_grid(title, ("setting", "value", "why"), [(one.setting, one.value, one.why) for one in reasons])
 
 
-def _figure_rows(traffic: Traffic) -> Iterator[tuple[str, str, str, str]]:
-    for label, name in _FIGURES:
-        figure: Figure = getattr(traffic, name)
-        value = span(figure.value) if name.endswith("_seconds") else f"{figure.value:,.4g}"
-        yield label, value, figure.source.value, figure.how
+def figures_grid(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> Any:
+    """What the advice rests on: every figure, or those of these names."""
+    rows = [_figure_row(label, name, getattr(traffic, name)) for label, name in _FIGURES if name in names]
+    return rows_grid("What that rests on", ("figure", "value", "is", "how"), rows)
+
+
+def _figure_row(label: str, name: str, figure: Figure) -> tuple[str, str, str, str]:
+    value = span(figure.value) if name.endswith("_seconds") else f"{figure.value:,.4g}"
+    return label, value, figure.source.value, figure.how
 
 
 def _statistic_rows(advised: Advised) -> Iterator[tuple[str, ...]]:
@@ -203,7 +206,7 @@ def advised_json(advised: Advised) -> dict[str, Any]:
             **{name: getattr(queue, name) for name in type(queue).__slots__ if name != "reasons"},
             "reasons": [{"setting": one.setting, "value": one.value, "why": one.why} for one in queue.reasons],
         },
-        "traffic": {name: _figure_json(getattr(advised.traffic, name)) for _, name in _FIGURES},
+        "traffic": figures_json(advised.traffic),
         "statistics": {
             "nodes_up": advised.statistics.nodes_up,
             "nodes_heard": advised.statistics.nodes_heard,
@@ -247,5 +250,7 @@ def _result_json(result: TrialResult) -> dict[str, Any]:
     }
 
 
-def _figure_json(figure: Figure) -> dict[str, Any]:
-    return {"value": figure.value, "source": figure.source.value, "how": figure.how}
+def figures_json(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> dict[str, Any]:
+    """The figures of these names, each with where it comes from."""
+    figures = {name: getattr(traffic, name) for _, name in _FIGURES if name in names}
+    return {name: {"value": one.value, "source": one.source.value, "how": one.how} for name, one in figures.items()}

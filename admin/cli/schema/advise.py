@@ -13,8 +13,9 @@ from admin.advice.output import advised_json, show_advised
 from admin.advice.traffic_figures import GivenTraffic
 from admin.advice.trial import READS, WAVES
 from admin.advice.trial_node import given_node, started_node
-from admin.cli.kinds import Duration, Named
+from admin.cli.kinds import Named
 from admin.cli.options import connection_options
+from admin.cli.traffic_options import traffic_options
 from admin.output import stderr_console, stdout_console, write_json
 from admin.progress import progress_on
 from admin.settings import LOOPBACK, PORT_DEFAULT, ConnectionSettings, parse_port
@@ -23,7 +24,6 @@ from model.errors import ExitCode, UnsafeRequest, WrongUse
 
 ROWS_DEFAULT: Final = 20_000
 ROWS_MAX: Final = 500_000
-STAY_MAX: Final = timedelta(days=365)
 
 _EPILOG = """\b
 Examples:
@@ -66,17 +66,10 @@ def _refuse_the_advised(address: tuple[str, int] | None, connection: ConnectionS
 
 
 _HERE: Final = (LOOPBACK, "localhost")
-_RATE: Final = click.FloatRange(min=0, min_open=True, max=1_000_000)
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--mails-per-second", type=_RATE, metavar="N", help="Enqueued, on average. [default: measured]")
-@click.option("--peak-mails-per-second", type=_RATE, metavar="N", help="In the busiest hour. [default: measured]")
-@click.option(
-    "--longest-stay",
-    type=Duration(STAY_MAX, zero=False),
-    help="From enqueueing to the last try. [default: 5d, or more where the queue shows it]",
-)
+@traffic_options
 @click.option("--trial/--no-trial", default=True, show_default=True, help="Try the compactions on a copy of your rows.")
 @click.option(
     "--rows",

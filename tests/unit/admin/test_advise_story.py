@@ -1,69 +1,29 @@
 """The whole of `schema advise` without a server: what is looked at, what a trial adds, what stands without one."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 from cassandra import Unauthorized
 
-from admin.advice.advising import WATCHED, Advised, TrialWanted, advise
+from admin.advice.advising import Advised, TrialWanted, advise
+from admin.advice.measuring import WATCHED
 from admin.advice.traffic_figures import GivenTraffic
 from admin.advice.trial import TrialNode
 from admin.progress import Silent
-from admin.settings import ConnectionSettings
-from admin.wiring import Place
 from model.advice import QueueSettings, Source
 from model.catalog import MESSAGE_COMPACTIONS, CompactionChoice
 from model.errors import JavaMissing, MailmendError, SchemaMismatch, UnknownKeyspace
-from model.generations import JAMES_3_9
 from model.operations import Scan
 from model.schema import Schema
-from model.table import Column, Kind, Row, Table
-from tests.support.clock import VirtualClock
-from tests.support.histories import histories
-from tests.support.nodes_twin import Node, NodesTwin
-from tests.support.schemas import served, without_tables
+from model.table import Column, Kind, Table
+from tests.support.mail_cluster import EACH, JAMES, JAMES_TABLE, MAILBOXES, QUEUE, MailCluster
+from tests.support.nodes_twin import Node
+from tests.support.schemas import without_tables
 from tests.support.trial_twin import TrialServer
 
-MAILBOXES, EACH = 3, 20
-JAMES = served(JAMES_3_9.schema)
-QUEUE = Table("enqueuedmailsv4", (Column("queuename", "text", Kind.PARTITION),))
 VIEWS = "system_views."
-
-
-class MailCluster(NodesTwin):
-    """A cluster with mail of a year, and with a queue where its tables are there."""
-
-    def __init__(self, live: Schema, *nodes: Node, mailboxes: int = MAILBOXES) -> None:
-        super().__init__(*(nodes or (Node("10.0.0.1"),)), clock=VirtualClock(), mail=live)
-        self.hour = self.clock.micros() // 3_600_000_000 * 3_600
-        tables = self.keyspace("mail")
-        for writes in histories(mailboxes, EACH, days=365, until=self.clock.micros()):
-            tables.write_all(writes)
-
-    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """What traffic is measured by; schemas as ever."""
-        table = text.partition(" FROM mail.")[2].partition(" ")[0]
-        if not table:
-            return super().query(text, values)
-        if "count(*)" in text:
-            return [{"mails": 7_200}]
-        start = datetime.fromtimestamp(self.hour - 3_600, UTC)
-        rows: Mapping[str, Sequence[Row]] = {
-            "enqueuedmailsv4": [{"queuename": "spool", "timerangestart": start, "bucketid": 0}],
-            "eventstore": [{"event": '{"bucketCount":1,"sliceWindow":3600}'}],
-            "imapuidtable": list(self.keyspace("mail").scan(Scan(JAMES_TABLE, ("messageid",)))),
-        }
-        return rows.get(table, ())
-
-    def place(self, keyspace: str = "mail") -> Place:
-        """The cluster as a command holds it."""
-        return Place(ConnectionSettings(keyspace=keyspace), cast("Any", self), cast("Any", self.clock))
-
-
-JAMES_TABLE = next(table for table in JAMES_3_9.schema.tables if table.name == "imapuidtable")
 
 
 def advised(cluster: MailCluster, trial: TrialWanted | None = None) -> Advised:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from admin.advice.advising import MessageTables, _cautions, _refuse_other_keyspaces
+from admin.advice.advising import MessageTables, _cautions
+from admin.advice.measuring import refuse_other_keyspaces
 from admin.advice.sampling import NAMES, Sample, SampledMessage
 from cql.traffic import MessageTraffic, QueueTraffic
 from model.advice import DAY
@@ -69,10 +70,10 @@ class TestRefusals:
         """A queue may have a keyspace of its own."""
         queue = Table("enqueuedMailsV4", (Column("queueName", "text", Kind.PARTITION),))
 
-        _refuse_other_keyspaces("mail", Schema((), (MESSAGE_ID,)))
-        _refuse_other_keyspaces("mail", Schema((), (queue,)))
+        refuse_other_keyspaces("mail", Schema((), (MESSAGE_ID,)))
+        refuse_other_keyspaces("mail", Schema((), (queue,)))
         with pytest.raises(SchemaMismatch, match="lacks table messageIdTable"):
-            _refuse_other_keyspaces("mail", Schema((), (MAILBOX,)))
+            refuse_other_keyspaces("mail", Schema((), (MAILBOX,)))
 
     @pytest.mark.parametrize("address", ["cassandra-1:9042", "cassandra-1"])
     def test_the_cluster_with_the_mail_is_no_place_for_a_trial(self, address: str, tmp_path: Path) -> None:

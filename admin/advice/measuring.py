@@ -1,0 +1,82 @@
+"""What the traffic of a keyspace is, asked of its cluster: reads only, and nothing of it is traced."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from admin.advice.traffic_figures import GivenTraffic, traffic_figures
+from admin.cli.groups import import_or_name_extra
+from admin.wiring import Place
+from cql.statistics import Statistics, read_statistics
+from cql.traffic import (
+    ENQUEUED,
+    MessageTraffic,
+    QueueTraffic,
+    Reading,
+    message_traffic,
+    queue_settings,
+    queue_traffic,
+)
+from model.advice import QueueSettings, Traffic
+from model.catalog import MESSAGE_ID
+from model.errors import SchemaMismatch
+from model.schema import Schema
+from repair.findings import Progress
+
+WATCHED: Final = ("imapuidtable", "messageidtable", "messagev3", ENQUEUED, "deletedmailsv2")
+"""The tables whose statistics are read, as far as they exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the cluster tells of a keyspace's traffic.
+
+    Attributes:
+        traffic: every figure, by the best that is known of it.
+        settings: what the queue is set to now; None where nobody wrote it down.
+        notes: what could not be asked, or not be read.
+    """
+
+    traffic: Traffic
+    queue: QueueTraffic | None
+    messages: MessageTraffic
+    settings: QueueSettings | None
+    statistics: Statistics
+    notes: tuple[str, ...]
+
+
+def measure(place: Place, live: Schema, given: GivenTraffic, progress: Progress) -> Measured:
+    """Ask the nodes for their figures, and the tables for their rows.
+
+    Raises:
+        SchemaMismatch: the keyspace holds neither messages nor a queue.
+        CannotReach: the cluster does not answer.
+    """
+    name, now = place.mail.name, place.clock.micros()
+    refuse_other_keyspaces(name, live)
+    progress.stage("asking the nodes")
+    ask = partial(import_or_name_extra("cql.nodes").ask_every_node, place.cluster)
+    statistics = read_statistics(ask, name, [table for table in WATCHED if live.table(table)])
+    progress.stage("measuring the traffic")
+    reading = Reading(place.cluster)
+    queue = queue_traffic(reading, name, live, now)
+    figures = statistics.tables.get("imapuidtable")
+    messages = message_traffic(reading, name, live, now, partitions=figures.partitions if figures else None)
+    return Measured(
+        traffic_figures(given, queue, messages, statistics, place.cluster.replication_of(name)),
+        queue,
+        messages,
+        queue.settings if queue else queue_settings(reading, name, live),
+        statistics,
+        (*statistics.notes, *reading.notes),
+    )
+
+
+def refuse_other_keyspaces(keyspace: str, live: Schema) -> None:
+    """Refuse a keyspace that nothing can be said of.
+
+    Raises:
+        SchemaMismatch: it holds neither messages nor a queue.
+    """
+    if not live.table(MESSAGE_ID.name) and not live.table(ENQUEUED):
+        raise SchemaMismatch(keyspace, (f"table {MESSAGE_ID.spelling}",))
