@@ -184,6 +184,19 @@ class TestCommand:
         assert ended.json["traffic"]["mails_per_second"]["source"] == "given"
         assert "ALTER TABLE" in " ".join(ended.json["next"])
 
+    def test_the_queue_s_configuration_is_advised_within_what_it_may_become(self, mailmend: CommandLine) -> None:
+        """From the same measurements, with what to type; nothing is written."""
+        ended = mailmend("queue", "advise", "--mails-per-second", "40", "--json")
+
+        assert ended.code == 0, ended.err
+        assert ended.json["present"]["slice_seconds"] == 3_600
+        assert ended.json["advised"]["slice_seconds"] == 300
+        assert ended.json["advised"]["buckets"] >= ended.json["present"]["buckets"] == 2
+        assert "--slice-window 5m" in ended.json["command"]
+        shown = mailmend("queue", "advise")
+        assert shown.code == 0, shown.err
+        assert "any that divides the present 1h" in shown.out
+
     @pytest.mark.slow
     def test_a_trial_measures_all_three_on_whole_mailboxes(
         self, mailmend: CommandLine, cluster: CassandraCluster

@@ -1,0 +1,133 @@
+"""`queue advise` without a server: what is stored, what would fit and what may be set; for people and for scripts."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from admin.advice.queue_advising import (
+    QueueAdvised,
+    advise_on_queue,
+    answer_lines,
+    queue_advised_json,
+    show_queue_advised,
+)
+from admin.advice.traffic_figures import GivenTraffic
+from admin.progress import Silent
+from model.catalog_beside import EVENT_STORE
+from model.errors import SchemaMismatch
+from model.queue_config import configuration_of, event_json
+from model.schema import Schema
+from model.table import Column, Kind, Table
+from tests.support.mail_cluster import JAMES, QUEUE, MailCluster
+from tests.support.schemas import served, without_tables
+
+BUSY = GivenTraffic(mails_per_second=40, peak_mails_per_second=300)
+WITH_QUEUE = Schema((), (QUEUE, *served(Schema((), (EVENT_STORE,))).tables))
+
+
+def advised(given: GivenTraffic = BUSY, event: str | None = None, live: Schema = WITH_QUEUE) -> QueueAdvised:
+    """The advice for a keyspace whose last configuration is that event."""
+    cluster = MailCluster(live, mailboxes=1)
+    cluster.event = cluster.event if event is None else event
+    return advise_on_queue(cluster.place(), given, Silent())
+
+
+def printed(found: QueueAdvised) -> str:
+    """What a person sees."""
+    out = io.StringIO()
+    show_queue_advised(found, Console(file=out, width=200))
+    return out.getvalue()
+
+
+def test_the_answer_comes_first_then_what_is_stored_and_what_may_be_set() -> None:
+    """And last what to type."""
+    found = advised()
+
+    assert list(answer_lines(found)) == [
+        "Set slices of 5m, 13 buckets, pace 1,000.",
+        "Stored: slices of 1h, 1 bucket, pace 1,000.",
+        "  A slice window may become any that divides the present 1h, and no other.",
+        "  Buckets may stay 1, or grow.",
+        "  The pace is free.",
+    ]
+    text = printed(found)
+    assert text.startswith("Set slices of 5m")
+    assert text.rstrip().endswith("mailmend queue configure --slice-window 5m --buckets 13 --pace 1000 --keyspace mail")
+    assert "never shrinks" in text
+    assert "300" in text
+
+
+def test_what_is_typed_then_is_what_was_advised() -> None:
+    """Set as it is said, the advice is to keep it, and there is nothing to type."""
+    first = advised()
+    event = event_json(1, first.advice.advised)
+    assert configuration_of(event) == first.advice.advised
+
+    again = advised(event=event)
+
+    assert (again.command, again.advice.changes) == ("", False)
+    assert printed(again).startswith("Keep slices of 5m, 13 buckets")
+    assert "Next:" not in printed(again)
+
+
+def test_scripts_get_the_same_under_names() -> None:
+    """Plain numbers, the command as one text, every figure with its source."""
+    told = json.loads(json.dumps(queue_advised_json(advised())))
+
+    assert set(told) == {
+        "keyspace",
+        "present",
+        "advised",
+        "best",
+        "changes",
+        "command",
+        "reasons",
+        "allowed",
+        "hindered",
+        "traffic",
+        "notes",
+        "exit",
+    }
+    assert told["present"] == {"slice_seconds": 3_600, "buckets": 1, "pace": 1_000}
+    assert told["advised"] == told["best"] == {"slice_seconds": 300, "buckets": 13, "pace": 1_000}
+    assert [one["setting"] for one in told["reasons"]] == ["slice window", "bucket count", "pace"]
+    assert told["traffic"]["mails_per_second"] == {"value": 40, "source": "given", "how": "--mails-per-second"}
+    assert "copies" not in told["traffic"], "the configuration does not follow from it"
+    assert (told["command"].split()[:3], told["exit"]) == (["mailmend", "queue", "configure"], 0)
+
+
+def test_what_is_measured_counts_where_nothing_is_said() -> None:
+    """7,200 mails in the hour that is over."""
+    found = advised(GivenTraffic())
+
+    assert found.traffic.mails_per_second.value == 2.0
+    assert found.advice.advised.slicing == found.advice.best.slicing
+    assert found.advice.advised.pace == 1_000
+
+
+@pytest.mark.parametrize("event", ["", "[]", "{}", '{"sliceWindow": null, "bucketCount": 1}'])
+def test_an_event_that_tells_nothing_binds_nothing(event: str) -> None:
+    """`queue configure` will say what is wrong with it."""
+    found = advised(event=event)
+
+    assert found.advice.present is None
+    assert "Stored: nothing." in list(answer_lines(found))
+
+
+def test_a_keyspace_whose_queue_is_to_come_is_advised_by_its_messages() -> None:
+    """With what makes the queue."""
+    names = [table.name for table in JAMES.tables if table.name.startswith("enqueued")]
+    found = advised(GivenTraffic(), live=without_tables(JAMES, *names))
+
+    assert found.traffic.mails_per_second.how.startswith("births of")
+    assert any("mailmend schema apply --keyspace mail" in note for note in found.notes)
+
+
+def test_nothing_can_be_said_of_a_keyspace_without_mail() -> None:
+    """Advice on nothing would still look like advice."""
+    other: Any = Schema((), (Table("other", (Column("k", "int", Kind.PARTITION),)),))
+    with pytest.raises(SchemaMismatch):
+        advised(live=other)
