@@ -45,16 +45,16 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="One JSON ob
 _EPILOG: Final = """\b
 Examples:
   mailmend local up                      one node of Cassandra
-  mailmend local up --with rabbitmq      and a broker
+  mailmend local up --with rabbitmq,s3   and what a mail queue needs besides
   mailmend local status --json           how they are, for a script
   mailmend local down                    stop all of them; the data stay"""
 
 
 @click.group(epilog=_EPILOG)
 def local() -> None:
-    """A real Cassandra on this machine, and RabbitMQ beside it where wished: 127.0.0.1 only, little memory.
+    """A real Cassandra on this machine, and beside it, where wished, RabbitMQ and a store that speaks S3.
 
-    What they are made of is fetched once and then used offline.
+    127.0.0.1 only, little memory; what they are made of is fetched once and then used offline.
     """
 
 
@@ -69,7 +69,6 @@ def local() -> None:
     "--with",
     "names",
     type=_NAMES,
-    default=(),
     metavar="NAMES",
     help=f"Servers to start beside it, with commas: {known_names()}. RabbitMQ's user is guest, its password too.",
 )
@@ -81,7 +80,7 @@ def up(
     port: int | None,
     heap: int | None,
     line: str | None,
-    names: tuple[str, ...],
+    names: tuple[str, ...] | None,
     folder: Path | None,
     as_json: bool,
 ) -> None:
@@ -90,7 +89,7 @@ def up(
     Data and settings of an earlier start are found again. Exit code 4: it could not be started.
     """
     wishes = Wishes(version=line, nodes=nodes, native_port=port, heap_mib=heap)
-    _show(_servers(folder).up(wishes, names), as_json=as_json)
+    _show(_servers(folder).up(wishes, names or ()), as_json=as_json)
 
 
 @local.command()
@@ -186,10 +185,15 @@ def _rows(found: LocalStatus) -> list[tuple[str, ...]]:
         for node in found.cluster.nodes
     ]
     services = [
-        (service.title, " ".join(service.contacts.values()), service.state.value, " ".join(map(str, service.pids)))
+        (service.title, _addresses(service), service.state.value, " ".join(map(str, service.pids)))
         for service in found.services
     ]
     return [*nodes, *services]
+
+
+def _addresses(found: ServiceStatus) -> str:
+    """Where it is reached; files that are told besides are in its sentence."""
+    return " ".join(where for where in found.contacts.values() if "://" in where)
 
 
 def _sentences(found: LocalStatus) -> list[str]:

@@ -18,12 +18,13 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import WhiteListRoundRobinPolicy
 
 from admin.cli import run
-from admin.local import ClusterState, LocalCluster, NodeState, Wishes, readiness
+from admin.local import ClusterState, LocalCluster, NodeState, Wishes, local_servers, readiness
 from admin.local.clock import SystemClock
 from admin.local.ports import free_port
 from admin.local.processes import ProcessId, look
 from admin.local.state import State, read_state, write_state
 from model.errors import ExitCode, LocalServerError, UnsafeRequest, WrongUse
+from tests.support.brokers import Broker
 from tests.support.guarded import GuardedNode
 from tests.support.servers import CassandraServer, ThreeNodes, sweep, throwaway_cluster
 
@@ -143,6 +144,33 @@ def test_the_command_tells_a_person_where_to_connect(one: One, capsys: pytest.Ca
     said = capsys.readouterr()
     assert f"--host 127.0.0.1 --port {one.port}" in said.out
     assert "runs already" in said.err
+
+
+def test_a_broker_is_started_beside_it(one: One, rabbitmq: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    """The status counts it until it is stopped; the node never notices."""
+    # Given a node; the parts of a broker are there, as that of the fixture runs of them
+    broker = local_servers(one.cluster.layout.root).services["rabbitmq"]
+    before = one.pid
+    try:
+        # When a broker is started beside the node
+        assert run(["local", "up", "--with", "rabbitmq", *one.options()]) == ExitCode.FINE
+        # Then a person is told of both, and a script too
+        said = capsys.readouterr().out
+        assert f"--port {one.port}" in said
+        assert broker.status().contacts["amqp"] in said
+        assert run(["local", "status", "--json", *one.options()]) == ExitCode.FINE
+        document = json.loads(capsys.readouterr().out)
+        assert [service["state"] for service in document["services"]] == ["up"]
+        # And when it falls over, some answer and some do not
+        broker.kill()
+        assert run(["local", "status", *one.options()]) == ExitCode.PARTLY_FAILED
+        assert "RabbitMQ was started and is gone" in capsys.readouterr().out
+    finally:
+        broker.kill()
+        broker.down()
+        broker.clean()
+    assert run(["local", "status", *one.options()]) == ExitCode.FINE
+    assert one.pid == before
 
 
 def test_the_command_refuses_with_the_right_code(one: One, capsys: pytest.CaptureFixture[str]) -> None:
