@@ -165,7 +165,7 @@ def patch(path: Path, patchelf: Path, root: Path, *, final: Path) -> None:
     """Let one program or script below `root` run where `root` will be."""
     content = path.read_bytes()
     if content.startswith(b"\x7fELF"):
-        loader = next(root.glob("usr/lib/*-linux-gnu/ld-linux*.so.*"))
+        loader = _loader(root)
         libraries = final / loader.parent.relative_to(root)
         names = [] if path.suffix == ".so" else ["--set-interpreter", str(libraries / loader.name)]
         subprocess.run(  # noqa: S603 (our own words)
@@ -174,6 +174,17 @@ def patch(path: Path, patchelf: Path, root: Path, *, final: Path) -> None:
     elif _ERLANG_ROOT.search(content):
         erlang = shlex.quote(str(final / "usr/lib/erlang")).encode()
         path.write_bytes(_ERLANG_ROOT.sub(lambda _: erlang, content))
+
+
+def _loader(root: Path) -> Path:
+    """The program of the C library that starts all others; where it is and what it is called differs by machine."""
+    found = sorted(root.glob("usr/lib/*-linux-gnu*/ld*.so.[0-9]"))
+    if not found:
+        raise LocalServerError(
+            "RabbitMQ cannot be kept in a folder of its own: the C library that came with it is none that is known",
+            mend=f"Install RabbitMQ, and name its folder with {HOME_VARIABLE}.",
+        )
+    return found[0]
 
 
 def _refuse_blanks(folder: Path) -> None:

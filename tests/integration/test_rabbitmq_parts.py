@@ -253,6 +253,14 @@ def test_programs_use_the_c_library_that_came_with_them(tmp_path: Path) -> None:
     assert _said(patchelf, "--print-interpreter", library) != _said(patchelf, "--print-interpreter", program)
 
 
+def test_an_unknown_c_library_is_told(tmp_path: Path) -> None:
+    """Instead of programs that do not start."""
+    program = _tree(tmp_path, "epmd", b"\x7fELF")
+    shutil.rmtree(tmp_path / "usr/lib/any-linux-gnu")
+    with pytest.raises(LocalServerError, match="C library"):
+        patch(program, NOWHERE, tmp_path, final=Path("/final"))
+
+
 def _said(patchelf: Path, question: str, path: Path) -> str:
     """What patchelf reads in a program."""
     answer = subprocess.run([patchelf, question, path], check=True, capture_output=True, text=True)
