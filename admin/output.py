@@ -6,7 +6,7 @@ The names in the JSON are a contract (DESIGN section 5). Everything else that a 
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.box import SIMPLE_HEAD
@@ -39,10 +39,10 @@ MEANINGS: Mapping[Verdict, str] = {
 """Every verdict in a few words."""
 
 
-def stdout_console() -> Console:
-    """Where results go."""
+def stdout_console(paper_columns: int = PAPER_COLUMNS) -> Console:
+    """Where results go; so wide where nobody's terminal sets the width."""
     terminal = sys.stdout.isatty()
-    return Console(file=sys.stdout, highlight=False, soft_wrap=not terminal, width=None if terminal else PAPER_COLUMNS)
+    return Console(file=sys.stdout, highlight=False, soft_wrap=not terminal, width=None if terminal else paper_columns)
 
 
 def stderr_console() -> Console:
@@ -198,9 +198,9 @@ def exit_meaning(code: int) -> str:
     }[ExitCode(code)]
 
 
-def rows_grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Grid:
-    """Any table of texts."""
-    grid = _grid(title, *columns)
+def rows_grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], wrapped: Collection[str] = ()) -> Grid:
+    """Any table of texts; those of the wrapped columns may take several lines."""
+    grid = _grid(title, *columns, wrapped=wrapped)
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
     return grid
@@ -226,10 +226,10 @@ def _style(verdict: Verdict) -> str:
             return "red"
 
 
-def _grid(title: str, *columns: str) -> Grid:
+def _grid(title: str, *columns: str, wrapped: Collection[str] = ()) -> Grid:
     grid = Grid(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         numeric = column in {"count", "fixed", "left", "rows"}
-        prose = column in {"meaning", "how it came about", "why"}
+        prose = column in {"meaning", "how it came about", "why", *wrapped}
         grid.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=not prose)
     return grid

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from admin.output import rows_grid, stdout_console
 from mailqueue.codec import priority_of
 from mailqueue.health import QueueFigures, Reason, days
 from mailqueue.ports import Depth
@@ -19,6 +20,8 @@ from model.mails import Listed
 from model.queue_size import Size
 
 MAIL_COLUMNS: Final = ("id", "enqueued", "age", "state", "sender", "recipients", "name", "where")
+MAIL_WRAPPED: Final = ("sender", "recipients", "name", "where")
+MAILS_PAPER_COLUMNS: Final = 200
 RECIPIENTS_SHOWN: Final = 3
 IDS_SHOWN: Final = 20
 """How many of each kind a table names; `--json` names all."""
@@ -76,14 +79,24 @@ def mail_cells(listed: Listed, now: datetime) -> Sequence[str]:
     due = f", due {shown(listed.due_at)}" if listed.due_at else ""
     return (
         str(listed.queued.enqueue_id),
-        shown(listed.enqueued_at),
+        listed.enqueued_at.astimezone(UTC).strftime("%m-%d %H:%M:%S"),
         days(now - listed.enqueued_at),
-        mail.state,
-        mail.sender or NULL_SENDER,
-        addresses(mail.recipients),
-        mail.name,
+        printable(mail.state),
+        printable(mail.sender or NULL_SENDER),
+        printable(addresses(mail.recipients)),
+        printable(mail.name),
         listed.whereabouts.value + due,
     )
+
+
+def printable(text: str, kept: str = "") -> str:
+    """The text without what would command a terminal: whoever sent a mail has written it."""
+    return "".join(one if one.isprintable() or one in kept else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def show_mails(title: str, rows: Sequence[Sequence[str]]) -> None:
+    """Mails as a table, of what `mail_cells` makes of each."""
+    stdout_console(MAILS_PAPER_COLUMNS).print(rows_grid(title, MAIL_COLUMNS, rows, MAIL_WRAPPED))
 
 
 def addresses(recipients: Sequence[str]) -> str:

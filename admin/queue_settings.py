@@ -28,6 +28,7 @@ class Store(Enum):
 
     S3 = "s3"
     FILES = "file"
+    CASSANDRA = "cassandra"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,13 @@ class BlobsAddress:
     @property
     def place(self) -> str:
         """The store in a few words, for messages."""
-        return str(self.folder) if self.store is Store.FILES else f"the bucket {self.bucket} at {self.endpoint}"
+        match self.store:
+            case Store.FILES:
+                return str(self.folder)
+            case Store.CASSANDRA:
+                return "the mail keyspace"
+            case Store.S3:
+                return f"the bucket {self.bucket} at {self.endpoint}"
 
 
 BlobsSettings = tuple[BlobsAddress, S3Settings | None]
@@ -95,7 +102,7 @@ def parse_management(text: str) -> str:
 
 
 def parse_blobs(text: str) -> BlobsAddress:
-    """The store of blobs that a URL names: `s3://bucket[?endpoint=URL&region=NAME]`, or `file:///folder`.
+    """The store of blobs that a URL names: `s3://bucket[?endpoint=URL&region=NAME]`, `file:///folder`, `cassandra:`.
 
     Raises:
         WrongUse: it names none; keys in it are refused, and not shown.
@@ -107,6 +114,9 @@ def parse_blobs(text: str) -> BlobsAddress:
         case "file" if parts.path.startswith("/") and not parts.netloc:
             settings = _settings_of(text, parts, _SETTINGS_OF_ALL)
             return BlobsAddress(Store.FILES, folder=Path(unquote(parts.path)), naming=_naming(text, settings))
+        case "cassandra" if not parts.netloc and not parts.path:
+            settings = _settings_of(text, parts, _SETTINGS_OF_ALL)
+            return BlobsAddress(Store.CASSANDRA, naming=_naming(text, settings))
         case _:
             raise _not_a(text, "store of blobs", _BLOBS_FORM)
 
@@ -135,8 +145,8 @@ def is_here(host: str) -> bool:
 _BROKER_FORM: Final = "Write it like amqp://broker.example.org:5672/vhost, or amqps:// for an encrypted connection."
 _MANAGEMENT_FORM: Final = "Write it like http://broker.example.org:15672."
 _BLOBS_FORM: Final = (
-    "Write it like s3://bucket?endpoint=https://s3.example.org&region=eu-1, or file:///var/lib/mail/blobs; "
-    "with ids=deduplicated behind the question mark where James is set up so."
+    "Write it like s3://bucket?endpoint=https://s3.example.org&region=eu-1, file:///var/lib/mail/blobs, or "
+    "cassandra: for the mail keyspace's own tables; with ?ids=deduplicated behind it where James has it so."
 )
 _SETTINGS_OF_ALL: Final = frozenset({"ids"})
 _SETTINGS_OF_S3: Final = _SETTINGS_OF_ALL | {"endpoint", "region", "allow_http"}

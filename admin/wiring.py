@@ -244,7 +244,7 @@ def contact_of(connection: ConnectionSettings) -> Contact:
 
 @dataclass(frozen=True, slots=True)
 class StateFolders:
-    """What mailmend keeps of this user on this machine: contents, loads under way, lags that the ledger refused."""
+    """What mailmend keeps of this user on this machine: contents, loads under way, refused lags, deleted mails."""
 
     root: Path
 
@@ -257,6 +257,11 @@ class StateFolders:
     def loads(self) -> Path:
         """How far each load came."""
         return self.root / "loads"
+
+    @property
+    def kept_mails(self) -> Path:
+        """Mails that were deleted or purged from a queue; `queue restore` puts them back."""
+        return self.root / "queue"
 
     @property
     def spool(self) -> Path:

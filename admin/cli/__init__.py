@@ -56,6 +56,7 @@ class _Mailmend(LazyGroup):
         "runs": Later("admin.cli.runs", "runs", "What ran, and what it found."),
         "load": Later("admin.cli.load", "load", "Read mbox, Maildir or .eml files into a mailbox."),
         "schema": Later("admin.cli.schema", "schema", "Own the tables: plan, apply, verify, adopt, lint, advise."),
+        "queue": Later("admin.cli.queue", "queue", "The distributed mail queue: look, take, put, mend, tend."),
         "runbook": Later("admin.cli.runbook", "runbook", "Pages for the operator's questions."),
         "local": Later("admin.cli.local", "local", "A real Cassandra on this machine."),
         "demo": Later("admin.demo", "demo", "Write mail, break it, find it, mend it, undo it."),

@@ -120,9 +120,14 @@ _BLOBS: Final = (
         "--blobs",
         type=Named("blobs", lambda value: parse_blobs(str(value))),
         metavar="URL",
-        help="s3://bucket?endpoint=URL, or file:///folder. Keys: MAILMEND_S3_ACCESS_KEY, MAILMEND_S3_SECRET_KEY.",
+        help="s3://bucket?endpoint=URL, file:///folder, or cassandra: (tables of the mail keyspace).",
     ),
-    _option("--s3-keys-file", type=_FILE, metavar="FILE", help="A file with two lines: access key, secret key."),
+    _option(
+        "--s3-keys-file",
+        type=_FILE,
+        metavar="FILE",
+        help="Two lines, access key and secret key; or MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY.",
+    ),
     _option("--s3-tls-ca", type=_FILE, metavar="FILE", help="Authority that signed the S3 server's certificate."),
 )
 _BROKER_NAMES: Final = (
@@ -141,14 +146,33 @@ SHARED_NAMES: Final = frozenset({"queue", *_BROKER_NAMES, *_BLOBS_NAMES, *SECRET
 """What the table [queue] may hold beside the tables of its commands."""
 
 
+Needs = Callable[[Mapping[str, Any]], bool]
+"""Whether a command needs a side, by its own options."""
+
+
+def always(_: Mapping[str, Any]) -> bool:
+    """It does, whatever its options are."""
+    return True
+
+
+def unless(option: str) -> Needs:
+    """It does, unless that flag is given."""
+    return lambda given: not given[option]
+
+
+def where(option: str) -> Needs:
+    """It does where that flag is given."""
+    return lambda given: bool(given[option])
+
+
 def queue_options(
-    *, broker: bool = False, blobs: bool = False, named: bool = True
+    *, broker: Needs | None = None, blobs: Needs | None = None, named: bool = True
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Give a command the options of the sides that it needs; it receives them as `settings: QueueSettings`.
 
     Args:
-        broker: whether it talks to the broker.
-        blobs: whether it reads or writes contents.
+        broker: when it talks to the broker; None: never, and it has no options for it.
+        blobs: when it reads or writes contents; None likewise.
         named: whether it is about one queue.
     """
     options = ((_NAME,) if named else ()) + (_BROKER if broker else ()) + (_BLOBS if blobs else ())
@@ -156,16 +180,15 @@ def queue_options(
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
         @functools.wraps(command)
         def with_queue(*args: Any, connection: ConnectionSettings, **given: Any) -> R:
-            context = click.get_current_context()
+            context, local = click.get_current_context(), _local_for(connection)
             name = given.pop("queue") if named else QueueName(QUEUE_DEFAULT)
-            of_broker = {key: given.pop(key) for key in _BROKER_NAMES} if broker else None
-            of_blobs = {key: given.pop(key) for key in _BLOBS_NAMES} if blobs else None
-            local = _local_for(connection)
+            of_broker = {key: given.pop(key) for key in (_BROKER_NAMES if broker else ())}
+            of_blobs = {key: given.pop(key) for key in (_BLOBS_NAMES if blobs else ())}
             settings = QueueSettings(
                 connection,
                 name,
-                broker_of(of_broker, context, local) if of_broker is not None else None,
-                blobs_of(of_blobs, context, local) if of_blobs is not None else None,
+                broker_of(of_broker, context, local) if broker and broker(given) else None,
+                blobs_of(of_blobs, context, local) if blobs and blobs(given) else None,
             )
             return command(*args, settings=settings, **given)
 
@@ -212,7 +235,7 @@ def blobs_of(options: Mapping[str, Any], context: click.Context, local: Local) -
     found: BlobsAddress | None = options["blobs"]
     if found is None:
         return local_blobs(_contacts(local, "s3", "it is not said where the contents of mails are", _NAME_BLOBS))
-    if found.store is Store.FILES:
+    if found.store is not Store.S3:
         return found, None
     keys = _s3_keys(options, context)
     if keys is None:

@@ -157,13 +157,25 @@ def test_files_are_a_folder() -> None:
         "file:x",
         "file:///x?region=1",
         "/var/blobs",
-        "cassandra:",
+        "cassandra:keyspace",
+        "cassandra://host",
     ],
 )
 def test_what_names_no_store_is_refused(url: str) -> None:
     """A misspelt setting is not ignored in silence."""
     with pytest.raises(WrongUse, match="store of blobs"):
         parse_blobs(url)
+
+
+def test_james_may_keep_blobs_in_cassandra() -> None:
+    """In the mail keyspace itself, so there is nothing more to say."""
+    found = parse_blobs("cassandra:?ids=deduplicated")
+
+    assert (found.store, found.naming.mode, found.place) == (
+        Store.CASSANDRA,
+        BlobsMode.DEDUPLICATED,
+        "the mail keyspace",
+    )
 
 
 def test_a_place_is_told_without_keys() -> None:

@@ -1,0 +1,155 @@
+"""What becomes of a mail that a command took out of a queue: files in a folder, or what another command says of it."""
+
+import asyncio
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from mailqueue.codec import payload_of
+from mailqueue.mail_queue import Dequeued
+from model.errors import StateUnwritable, WrongUse
+from model.ids import QueueName
+
+EX_TEMPFAIL: Final = 75
+"""By sysexits(3): try again later."""
+
+
+class Outcome(Enum):
+    """What becomes of a mail in hand."""
+
+    ACKED = "acked"
+    RETRIED = "retried"
+    REJECTED = "rejected"
+
+    async def settle(self, mail: Dequeued) -> None:
+        """Tell the queue."""
+        match self:
+            case Outcome.ACKED:
+                await mail.ack()
+            case Outcome.RETRIED:
+                await mail.retry()
+            case Outcome.REJECTED:
+                await mail.reject()
+
+
+Consumer = Callable[[Dequeued], Awaitable[Outcome]]
+
+
+def consumer_in_folder(folder: Path) -> Consumer:
+    """Writes each mail into the folder: `ID.eml`, and its envelope as `ID.json`; on the disk before it is acked.
+
+    Raises:
+        WrongUse: the folder cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WrongUse(f"{folder} cannot be made: {error.strerror or error}") from error
+
+    async def consume(mail: Dequeued) -> Outcome:
+        await asyncio.to_thread(_write_both, folder, mail)
+        return Outcome.ACKED
+
+    return consume
+
+
+def consumer_in_command(text: str, queue: QueueName) -> Consumer:
+    """Gives each mail to a command, whose exit code decides.
+
+    Raises:
+        WrongUse: there is no such command.
+    """
+    words = _words(text)
+
+    async def consume(mail: Dequeued) -> Outcome:
+        return outcome_of(await _run(words, mail, environment_for(mail, queue, os.environ)))
+
+    return consume
+
+
+def outcome_of(exit_code: int) -> Outcome:
+    """What the exit code of a command says of its mail; below zero it ended by a signal."""
+    match exit_code:
+        case 0:
+            return Outcome.ACKED
+        case _ if exit_code == EX_TEMPFAIL:
+            return Outcome.RETRIED
+        case _:
+            return Outcome.REJECTED
+
+
+def environment_for(mail: Dequeued, queue: QueueName, environment: Mapping[str, str]) -> dict[str, str]:
+    """What a command sees: the caller's environment without our secrets, and the mail's envelope."""
+    envelope = {
+        "MAIL_QUEUE": queue,
+        "MAIL_ID": str(mail.enqueue_id),
+        "MAIL_NAME": mail.mail.name,
+        "MAIL_SENDER": mail.mail.sender or "",
+        "MAIL_RECIPIENTS": " ".join(mail.mail.recipients),
+        "MAIL_STATE": mail.mail.state,
+        "MAIL_ATTEMPTS": str(mail.attempts),
+    }
+    kept = {name: value for name, value in environment.items() if not _is_secret(name)}
+    return {**kept, **{name: value.replace("\0", "") for name, value in envelope.items()}}
+
+
+_SECRET_WORDS: Final = ("PASSWORD", "SECRET", "ACCESS_KEY")
+
+
+def _is_secret(name: str) -> bool:
+    """A broker's URL may hold a password too."""
+    ours = name.startswith("MAILMEND_")
+    return ours and (name == "MAILMEND_BROKER" or any(word in name for word in _SECRET_WORDS))
+
+
+def _words(text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise WrongUse(f"{text!r} is not a command: {error}") from error
+    if not words or shutil.which(words[0]) is None:
+        raise WrongUse(f"there is no command {(words or [''])[0]!r}", mend="Nothing was taken. Name it with its path.")
+    return words
+
+
+async def _run(words: list[str], mail: Dequeued, environment: Mapping[str, str]) -> int:
+    """Its exit code; cancelled meanwhile, it is ended first, so that its mail is not worked on twice at once."""
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=asyncio.subprocess.PIPE, env=environment, start_new_session=True
+    )
+    try:
+        await process.communicate(mail.content)
+    except BaseException:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        raise
+    return process.returncode if process.returncode is not None else -1
+
+
+def _write_both(folder: Path, mail: Dequeued) -> None:
+    envelope: dict[str, Any] = json.loads(payload_of(mail.queued))
+    envelope |= {"attempts": mail.attempts, "redelivered": mail.redelivered}
+    try:
+        _write(folder / f"{mail.enqueue_id}.json", json.dumps(envelope, ensure_ascii=False, indent=1).encode())
+        _write(folder / f"{mail.enqueue_id}.eml", mail.content)
+    except OSError as error:
+        raise StateUnwritable(
+            f"{folder} cannot be written to: {error.strerror or error}", mend="The mail stays in its queue. Make room."
+        ) from error
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Whole, on the disk, and for its owner alone; or not at all."""
+    part = file.with_name(f".{file.name}.part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(file)

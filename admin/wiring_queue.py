@@ -1,0 +1,170 @@
+"""Where a queue is put together for a command: which adapter stands behind which of its ports.
+
+What a command does without is not connected to: in its place stands something that says what is missing, if it is
+asked all the same. Libraries that an extra brings are imported here, when they are needed.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast
+
+from admin.awaiting import awaited
+from admin.cli.groups import import_or_name_extra
+from admin.cli.queue_options import QueueSettings
+from admin.queue_settings import BlobsSettings, Store
+from admin.wiring import Place, open_place
+from cql.awaited import AwaitedKeyspace
+from cql.introspect import live_schema
+from mailqueue.broker_settings import BrokerSettings
+from mailqueue.configuration import Configurations
+from mailqueue.mail_queue import MailQueue, open_queue
+from mailqueue.metrics import Counts, NoCounts
+from mailqueue.ports import Blobs, Broker, Clock, Tables
+from mailqueue.tallies import Tallies
+from mailqueue.view import QueueView
+from model.errors import WrongUse
+from model.ids import QueueName
+from model.instants import instant_of
+from model.queue_tables import OwnTables, queue_tables_of
+from model.schema import Schema
+from repair.clock import LoopClock
+
+if TYPE_CHECKING:
+    from cql.session import Keyspace
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The three sides of the queues of one keyspace, and the clock by which they are looked at.
+
+    Attributes:
+        schema: the live keyspace.
+        own: which of our tables it has.
+    """
+
+    settings: QueueSettings
+    place: Place
+    schema: Schema
+    own: OwnTables
+    tables: Tables
+    broker: Broker
+    blobs: Blobs
+    clock: Clock
+
+    @property
+    def now(self) -> datetime:
+        """By our own clock."""
+        return instant_of(self.clock.micros())
+
+    @property
+    def view(self) -> QueueView:
+        """The queues as the tables show them, for whoever only looks: nothing is written."""
+        tallies = Tallies(self.tables, self.clock, self.own)
+        return QueueView(self.tables, self.clock, Configurations(self.tables), tallies, self.own)
+
+    @asynccontextmanager
+    async def queue(self, name: QueueName | None = None, counts: Counts | None = None) -> AsyncIterator[MailQueue]:
+        """A queue of the keyspace; the one that the settings name, unless another is asked for."""
+        opened = await open_queue(
+            name or self.settings.name,
+            self.tables,
+            self.broker,
+            self.blobs,
+            self.clock,
+            own=self.own,
+            counts=counts or NoCounts(),
+        )
+        async with opened as queue:
+            yield queue
+
+
+def on_sides(settings: QueueSettings, story: Callable[[Sides], Awaitable[T]]) -> T:
+    """What a story on the queue's three sides comes to; everything is let go of at the end.
+
+    Raises:
+        CannotReach: one of the sides does not answer.
+        SchemaMismatch: the keyspace has no queue.
+    """
+    with open_place(settings.connection) as place:
+        schema = live_schema(place.cluster, place.mail.name)
+        own = queue_tables_of(schema, place.mail.name)
+        return awaited(_told(settings, place, schema, own, story))
+
+
+async def _told(
+    settings: QueueSettings,
+    place: Place,
+    schema: Schema,
+    own: OwnTables,
+    story: Callable[[Sides], Awaitable[T]],
+) -> T:
+    clock, tables = loop_clock(), tables_of(place.mail)
+    broker = broker_behind(settings.broker, clock) if settings.broker else cast("Broker", _NO_BROKER)
+    blobs = blobs_behind(settings.blobs, tables, clock) if settings.blobs else cast("Blobs", _NO_BLOBS)
+    try:
+        return await story(Sides(settings, place, schema, own, tables, broker, blobs, clock))
+    finally:
+        if settings.broker:
+            await broker.close()
+
+
+def loop_clock() -> Clock:
+    """Time as commands know it."""
+    return LoopClock()
+
+
+def tables_of(keyspace: "Keyspace") -> Tables:
+    """The keyspace's tables, awaited."""
+    return AwaitedKeyspace(keyspace)
+
+
+def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
+    """The broker; nothing is asked of it yet."""
+    rabbitmq = import_or_name_extra("mailqueue.rabbitmq")
+    broker: Broker = rabbitmq.RabbitBroker(settings, clock)
+    return broker
+
+
+def blobs_behind(settings: BlobsSettings, tables: Tables, clock: Clock) -> Blobs:
+    """The store of blobs.
+
+    Raises:
+        BlobsUnreachable: a folder cannot be made.
+    """
+    address, bucket = settings
+    storage = import_or_name_extra("mailqueue.object_storage")
+    found: Blobs
+    match address.store:
+        case Store.FILES:
+            found = storage.open_files(address.folder.expanduser(), clock, address.naming)
+        case Store.S3:
+            found = storage.open_s3(bucket, clock, address.naming)
+        case Store.CASSANDRA:
+            cassandra = import_or_name_extra("mailqueue.cassandra_blobs")
+            found = cassandra.open_cassandra(tables, clock, address.naming)
+    return found
+
+
+class Lacking:
+    """Stands where a command was given no broker, or no blobs: whatever is asked of it is refused, with what to say.
+
+    It has every method of a port, so it can be put behind any.
+    """
+
+    def __init__(self, what: str, mend: str) -> None:
+        self._what, self._mend = what, mend
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise WrongUse(self._what, mend=self._mend)
+
+
+_NO_BROKER: Final = Lacking(
+    "this needs the message broker, and none is named", "Name it with --broker amqp://host:5672 or MAILMEND_BROKER."
+)
+_NO_BLOBS: Final = Lacking(
+    "this needs the contents of mails, and no store is named", "Name it with --blobs URL or MAILMEND_BLOBS."
+)

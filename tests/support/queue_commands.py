@@ -1,0 +1,168 @@
+"""`mailmend queue` as a person types it, on a whole queue in memory: tables, broker, blobs, and time turned by hand."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from admin import wiring, wiring_queue
+from cql import session
+from cql.awaited import InTurn
+from mailqueue.mail_queue import MailQueue, open_queue
+from mailqueue.memory import MemoryBroker
+from mailqueue.memory_blobs import MemoryBlobs
+from mailqueue.ports import Broker
+from model.catalog import SCHEMA
+from model.generations import AUGUST_2026
+from model.ids import EnqueueId, QueueName
+from model.mails import Listed
+from model.queue_tables import OwnTables, queue_tables_of
+from model.schema import Schema
+from tests.support.cluster_twin import ClusterTwin
+from tests.support.commands import CommandLine, Ended, command_line
+from tests.support.queue_clock import VirtualLoopClock
+from tests.support.queues import CONTENT, HOURLY, mail
+from tests.support.schemas import served
+
+T = TypeVar("T")
+
+KEYSPACE = "mail"
+OURS = served(SCHEMA, made_here=True)
+JAMES = served(AUGUST_2026.schema)
+SPOOL = QueueName("spool")
+
+
+class Counting:
+    """A broker that is only reached through this, so that a test sees whether it was."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        return getattr(self._broker, name)
+
+
+@dataclass
+class QueueShell:
+    """A shell, and the queue that its commands work on.
+
+    Attributes:
+        asked: what commands asked the broker for, by method.
+    """
+
+    line: CommandLine
+    cluster: ClusterTwin
+    clock: VirtualLoopClock
+    broker: MemoryBroker
+    blobs: MemoryBlobs
+    own: OwnTables
+    asked: list[str] = field(default_factory=list)
+
+    def __call__(self, *arguments: str, **environment: str) -> Ended:
+        """Type `mailmend queue` and the arguments."""
+        return self.line("queue", *arguments, **environment)
+
+    def on_queue(self, story: Callable[[MailQueue], Awaitable[T]], name: QueueName = SPOOL) -> T:
+        """What a story comes to in a process of its own that has the queue open."""
+
+        async def told() -> T:
+            tables = InTurn(self.cluster.keyspace(KEYSPACE))
+            opened = await open_queue(name, tables, self.broker, self.blobs, self.clock, HOURLY, own=self.own)
+            async with opened as queue:
+                return await story(queue)
+
+        return asyncio.run(told())
+
+    def put(self, *names: str, queue: QueueName = SPOOL, **fields: Any) -> list[EnqueueId]:
+        """Enqueue mails of these names."""
+
+        async def story(opened: MailQueue) -> list[EnqueueId]:
+            return [await opened.enqueue(mail(name, **fields), CONTENT) for name in names]
+
+        return self.on_queue(story, queue)
+
+    def put_later(self, name: str, delay: timedelta, queue: QueueName = SPOOL, **fields: Any) -> EnqueueId:
+        """Enqueue a mail that is delayed."""
+        return self.on_queue(lambda opened: opened.enqueue(mail(name, **fields), CONTENT, delay=delay), queue)
+
+    def listed(self, queue: QueueName = SPOOL) -> list[Listed]:
+        """What is in a queue."""
+
+        async def story(opened: MailQueue) -> list[Listed]:
+            return [one async for one in opened.browse()]
+
+        return self.on_queue(story, queue)
+
+    def names(self, queue: QueueName = SPOOL) -> list[str]:
+        """By name."""
+        return [one.queued.mail.name for one in self.listed(queue)]
+
+    def delivered(self, count: int, queue: QueueName = SPOOL) -> list[str]:
+        """Take and ack so many; their names."""
+
+        async def story(opened: MailQueue) -> list[str]:
+            async with opened.dequeue() as mails:
+                taken = [await anext(mails) for _ in range(count)]
+                for one in taken:
+                    await one.ack()
+            return [one.mail.name for one in taken]
+
+        return self.on_queue(story, queue)
+
+    def delivers_nothing(self, queue: QueueName = SPOOL) -> bool:
+        """Whether a consumer that waits a minute gets nothing, and the broker is left without messages."""
+
+        async def story(opened: MailQueue) -> bool:
+            async with opened.dequeue() as mails:
+                coming = asyncio.ensure_future(anext(mails))
+                await self.clock.pause(60)
+                came = coming.done()
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
+            return not came
+
+        return self.on_queue(story, queue) and not self.broker.ready(queue)
+
+    def lose_content(self, enqueue_id: EnqueueId) -> None:
+        """The object store lost the mail's body."""
+        (one,) = (one for one in self.listed() if one.queued.enqueue_id == enqueue_id)
+        asyncio.run(self.blobs.store.remove(one.queued.blobs.body))
+
+    def pass_time(self, **span: float) -> None:
+        """Turn the clock."""
+        self.clock.advance(timedelta(**span).total_seconds())
+
+    @property
+    def now(self) -> datetime:
+        """By the clock."""
+        return self.clock.now.astimezone(UTC)
+
+
+def queue_shell(monkeypatch: pytest.MonkeyPatch, home: Path, schema: Schema = OURS) -> QueueShell:
+    """A shell on an empty queue in memory, in place of any server that a command would connect to."""
+    clock = VirtualLoopClock()
+    cluster = ClusterTwin(clock, **{KEYSPACE: schema})
+    broker, blobs = MemoryBroker(clock), MemoryBlobs(clock)
+    monkeypatch.setattr(session, "connect", lambda _contact: cluster)
+    monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
+    monkeypatch.setattr(wiring_queue, "loop_clock", lambda: clock)
+    monkeypatch.setattr(wiring_queue, "tables_of", InTurn)
+    counting = Counting(broker)
+    monkeypatch.setattr(wiring_queue, "broker_behind", lambda _settings, _clock: counting)
+    monkeypatch.setattr(wiring_queue, "blobs_behind", lambda _settings, _tables, _clock: blobs)
+    where = {"MAILMEND_HOST": "127.0.0.1", "MAILMEND_KEYSPACE": KEYSPACE}
+    sides = {"MAILMEND_BROKER": "amqp://127.0.0.1", "MAILMEND_BLOBS": f"file://{home}/blobs"}
+    line = command_line(home, None, **where, **sides)
+    own = queue_tables_of(schema, KEYSPACE)
+    return QueueShell(line, cluster, clock, broker, blobs, own, counting.asked)
+
+
+def ids_in(mails: Sequence[dict[str, Any]]) -> list[str]:
+    """The ids of mails in JSON."""
+    return [one["id"] for one in mails]
