@@ -10,14 +10,15 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import Final
 
 from mailqueue.afterwards import finished
 from mailqueue.contents import forget
 from mailqueue.draining import Drain
-from mailqueue.looking import Looking, attempts_of
+from mailqueue.looking import Looking, attempts_of, slice_of_delivery
 from mailqueue.metrics import Count
 from mailqueue.parts import Parts
 from mailqueue.ports import Delivery
@@ -26,6 +27,9 @@ from mailqueue.verdicts import TREATMENTS, Settling, Sight, Verdict, verdict_of
 from model.backoff import LOOK_AGAIN
 from model.errors import BrokerUnreachable, MailmendError
 from model.ids import EnqueueId, QueueName
+from model.instants import instant_of
+from model.mails import QueuedMail
+from model.slices import slice_of
 
 HOLD: Final = timedelta(minutes=5)
 """How long a delivery is held and looked up again while servers do not answer, before the broker has it back: brokers
@@ -90,6 +94,7 @@ class _Stream:
         self._ready: Drain[_Ready] = Drain()
         self._bringing: set[asyncio.Task[None]] = set()
         self._held: set[EnqueueId] = set()
+        self._foreign_since: datetime | None = None
 
     def __aiter__(self) -> AsyncIterator[Dequeued]:
         return self
@@ -107,12 +112,17 @@ class _Stream:
             async for delivery in deliveries:
                 task = asyncio.ensure_future(self._brought(delivery))
                 self._bringing.add(task)
-                task.add_done_callback(self._bringing.discard)
+                task.add_done_callback(self._brought_to_an_end)
             while self._bringing:
                 await asyncio.wait(self._bringing)
             self._ready.fail(StopAsyncIteration())
         except Exception as error:  # noqa: BLE001 - whoever asks for the next mail is told
             self._ready.fail(error)
+
+    def _brought_to_an_end(self, task: asyncio.Task[None]) -> None:
+        self._bringing.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _LOG.error("queue %s: a delivery is left in hand", self._queue, exc_info=task.exception())
 
     async def end(self) -> None:
         """Let go of what was not settled; the broker delivers it again."""
@@ -125,45 +135,66 @@ class _Stream:
 
     async def _brought(self, delivery: Delivery) -> None:
         """Look up, judge and treat one delivery."""
-        begun = self._parts.clock.micros()
-        for tries in count(1):
-            seen = await self._looking.sight(delivery)
-            verdict = await self._judged(seen, delivery)
-            if verdict is Verdict.LATER and not self._held_too_long(begun):
-                await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
-            elif verdict:
-                await self._treat(verdict, seen, delivery)
+        read = self._looking.read(delivery)
+        if read.queued is None:
+            await self._treat(Verdict.BAD, read, delivery)
+            return
+        enqueue_id = read.queued.enqueue_id
+        while first := self._in_hand.get(enqueue_id):
+            if await self._comes_again(first, delivery):
+                await self._treat(Verdict.DELAYED, read, delivery)
                 return
+        self._take_in_hand(enqueue_id, delivery)
+        verdict = Verdict.LATER
+        try:
+            verdict = await self._judged(read.queued, delivery)
+        finally:
+            if verdict is not Verdict.DELIVER:
+                self._settled(enqueue_id, Settlement.RETURNED)
 
-    async def _judged(self, seen: Sight, delivery: Delivery) -> Verdict | None:
-        """The verdict; None for a copy that is to be looked up again, now that the first copy is settled."""
-        verdict = verdict_of(seen)
-        first = self._in_hand.get(seen.enqueue_id) if seen.enqueue_id else None
-        return await self._verdict_after(first, delivery) if verdict is Verdict.DELIVER and first else verdict
-
-    async def _verdict_after(self, first: _Held, delivery: Delivery) -> Verdict | None:
-        """What a second copy is once the first, which this process has in hand, is settled; None: it is to be seen.
+    async def _comes_again(self, first: _Held, delivery: Delivery) -> bool:
+        """Whether the mail of a second copy was delayed, once the first, which this process has in hand, is settled.
 
         A publish that was repeated, or a connection that was lost, brings a mail twice; its consumer need not work
-        twice for that. A copy of the same try as one that is delayed by now is not needed: the mail comes again.
+        twice for that. A copy of the same try as one that is delayed by now is not needed; a later try is.
         """
         await asyncio.wait((first.settlement,))
-        is_same_try = attempts_of(delivery) == first.attempts
-        return Verdict.DELAYED if first.settlement.result() is Settlement.RETRIED and is_same_try else None
+        return first.settlement.result() is Settlement.RETRIED and attempts_of(delivery) == first.attempts
+
+    async def _judged(self, queued: QueuedMail, delivery: Delivery) -> Verdict:
+        """Look until everything has answered, or the broker is to have the delivery back; treat it; what it was."""
+        begun = self._parts.clock.micros()
+        for tries in count(1):
+            looked_at = self._parts.clock.micros()
+            seen = await self._looking.sight(queued, delivery)
+            verdict = verdict_of(seen)
+            if verdict is not Verdict.LATER or looked_at - begun >= HOLD / _MICRO:
+                break
+            await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
+        if verdict is Verdict.DELIVER:
+            self._hand_over(_Ready(self._dequeued(queued, seen, delivery), delivery, seen, looked_at))
+            await self._tell_foreign(delivery)
+        else:
+            await self._treat(verdict, seen, delivery)
+        return verdict
 
     async def _treat(self, verdict: Verdict, seen: Sight, delivery: Delivery) -> None:
         treatment = TREATMENTS[verdict]
         if treatment.told:
             name = seen.enqueue_id or "whose name is unknown"
             _LOG.warning("queue %s: mail %s %s%s", self._queue, name, treatment.told, _because(seen))
-        if treatment.settling is Settling.NOTHING:
-            self._hand_over(seen, delivery)
-            return
         self._parts.counts.add(treatment.count, self._queue)
         await self._tell(delivery, treatment.settling)
         if treatment.forgets_blobs and seen.queued:
             blobs = seen.queued.blobs
             await self._parts.afterwards.add(lambda: forget(self._parts.blobs, blobs))
+
+    async def _tell_foreign(self, delivery: Delivery) -> None:
+        """Say once in each slice of time that another program enqueues here: its mails are in nobody's tallies."""
+        now = slice_of(instant_of(self._parts.clock.micros()), self._parts.slicing.window)
+        if slice_of_delivery(delivery) is None and self._foreign_since != now:
+            self._foreign_since = now
+            await self._parts.afterwards.add(lambda: self._parts.view.foreign(self._queue))
 
     async def _tell(self, delivery: Delivery, settling: Settling) -> None:
         """A broker that is gone delivers again: then all is looked up anew."""
@@ -172,17 +203,18 @@ class _Stream:
         except BrokerUnreachable as error:
             _LOG.info("queue %s: %s", self._queue, error.what)
 
-    def _hand_over(self, seen: Sight, delivery: Delivery) -> None:
-        assert seen.queued is not None, "only what was read is delivered"
-        queued = seen.queued
+    def _take_in_hand(self, enqueue_id: EnqueueId, delivery: Delivery) -> None:
         settlement = asyncio.get_running_loop().create_future()
-        self._in_hand[queued.enqueue_id] = _Held(attempts_of(delivery), settlement)
-        self._held.add(queued.enqueue_id)
-        passage = Passage(
-            self._queue, self._parts, delivery, queued, lambda outcome: self._settled(queued.enqueue_id, outcome)
-        )
-        ready = _Ready(Dequeued(passage, seen.content), delivery, seen, self._parts.clock.micros())
-        self._ready.put(delivery.priority, ready)
+        self._in_hand[enqueue_id] = _Held(attempts_of(delivery), settlement)
+        self._held.add(enqueue_id)
+
+    def _dequeued(self, queued: QueuedMail, seen: Sight, delivery: Delivery) -> Dequeued:
+        enqueue_id = queued.enqueue_id
+        settled = partial(self._settled, enqueue_id)
+        return Dequeued(Passage(self._queue, self._parts, delivery, queued, settled), seen.content)
+
+    def _hand_over(self, ready: _Ready) -> None:
+        self._ready.put(ready.delivery.priority, ready)
 
     def _settled(self, enqueue_id: EnqueueId, outcome: Settlement) -> None:
         if enqueue_id in self._held:
@@ -198,15 +230,12 @@ class _Stream:
         except MailmendError:
             return True  # it waited when it was looked up; whether it can be marked, its ack will show
         except asyncio.CancelledError:
-            self._ready.put(ready.delivery.priority, ready)
+            self._hand_over(ready)
             raise
         if marked:
             self._settled(ready.mail.enqueue_id, Settlement.ACKED)
             await finished(self._treat(Verdict.FILTERED, ready.seen, ready.delivery))
         return not marked
-
-    def _held_too_long(self, begun: int) -> bool:
-        return self._parts.clock.micros() - begun >= HOLD / _MICRO
 
 
 def _because(seen: Sight) -> str:

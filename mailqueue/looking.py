@@ -52,12 +52,15 @@ class Looking:
     queue: QueueName
     parts: Parts
 
-    async def sight(self, delivery: Delivery) -> Sight:
-        """What is to be seen of it. Never raises but when cancelled: what did not answer is part of the sight."""
+    def read(self, delivery: Delivery) -> Sight:
+        """The delivery's mail, not looked up yet."""
         try:
-            queued = queued_of(delivery.message.body)
+            return Sight(queued_of(delivery.message.body))
         except BadPayload as error:
             return Sight(None, silence=error.what)
+
+    async def sight(self, queued: QueuedMail, delivery: Delivery) -> Sight:
+        """What is to be seen of it. Never raises but when cancelled: what did not answer is part of the sight."""
         try:
             return await self._sight(queued, delivery)
         except MailmendError as error:

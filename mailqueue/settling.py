@@ -144,7 +144,7 @@ class Dequeued:
 
     async def _acked(self) -> Settlement:
         passage = self._passage
-        await passage.parts.view.mark(passage.queue, self.enqueue_id, self.slice_start)
+        await passage.parts.view.mark(passage.queue, self.enqueue_id, self.slice_start, redelivered=self.redelivered)
         await self._told(passage.delivery.ack)
         passage.parts.counts.add(Count.ACKED, passage.queue)
         await passage.parts.afterwards.add(self._tidied)
