@@ -170,7 +170,7 @@ def _sync_folder(folder: Path) -> None:
 def _blobs(entries: Iterator[Any]) -> Iterator[StoredBlob]:
     for entry in entries:
         blob_id = blob_id_of(entry.name)
-        if blob_id is None:
+        if blob_id is None or not entry.is_file(follow_symlinks=False):
             continue
         with suppress(FileNotFoundError):  # removed since
             stat = entry.stat(follow_symlinks=False)

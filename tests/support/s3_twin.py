@@ -4,6 +4,7 @@ The real one of these tests lays objects out as files, where `a//b` is `a/b`; S3
 what a test wants it to answer, and remembers what it was asked. It checks no signatures: the real one does.
 """
 
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,14 +15,17 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from mailqueue.object_storage import S3Settings
+from tests.support.certificates import Signed
 
 WHEN = "2026-11-20T17:40:18.000Z"
+HANG_UP, STALL = 0, -1
+_SECONDS_MAX = 30
 SECRET = "wJalr-a-secret-of-tests"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that came in: what for, and with which headers."""
+    """A request that came in: what for, and with which headers, their names in lower case."""
 
     method: str
     path: str
@@ -35,7 +39,8 @@ class S3Twin:
     Attributes:
         objects: what is kept, by key.
         headers: what is sent with an object, by key.
-        refusals: status and code of the next answers, before it serves again; a status of 0 hangs up.
+        refusals: status and code of the next answers, before it serves again; `HANG_UP` and `STALL` are no answers.
+        go_on: what stalled requests wait for.
     """
 
     endpoint: str = ""
@@ -45,11 +50,18 @@ class S3Twin:
     headers: dict[str, dict[str, str]] = field(default_factory=dict)
     refusals: list[tuple[int, str]] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
+    go_on: threading.Event = field(default_factory=threading.Event)
+    stalled: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
     def settings(self, **changed: Any) -> S3Settings:
         """What `open_s3` takes."""
         given = {"bucket": self.bucket, "access_key": "AKIATEST", "secret_key": SECRET, "allow_http": True, **changed}
         return S3Settings(self.endpoint, **given)
+
+    def wait_stalled(self, requests: int) -> None:
+        """Until so many requests have stalled."""
+        for _ in range(requests):
+            assert self.stalled.acquire(timeout=_SECONDS_MAX)
 
     def listing(self, after: str, most: int) -> bytes:
         """A page of keys, in order."""
@@ -66,8 +78,8 @@ class S3Twin:
 
 
 @contextmanager
-def s3_twin() -> Iterator[S3Twin]:
-    """The server, as long as the block lasts."""
+def s3_twin(tls: Signed | None = None) -> Iterator[S3Twin]:
+    """The server, as long as the block lasts; with a certificate it speaks TLS only."""
     twin = S3Twin()
 
     class Answering(_Answering):
@@ -75,12 +87,17 @@ def s3_twin() -> Iterator[S3Twin]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
     server.daemon_threads = True
-    twin.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls.certificate, tls.key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    twin.endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         yield twin
     finally:
+        twin.go_on.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -92,7 +109,9 @@ class _Answering(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.of.asked.append(Asked(self.command, self.path, dict(self.headers)))
+        self.of.asked.append(
+            Asked(self.command, self.path, {name.lower(): value for name, value in self.headers.items()})
+        )
         if self.of.refusals:
             self._refuse(*self.of.refusals.pop(0))
             return
@@ -137,10 +156,16 @@ class _Answering(BaseHTTPRequestHandler):
             self._send(200, self.of.listing(after, most), {"Content-Type": "application/xml"})
 
     def _refuse(self, status: int, code: str) -> None:
-        if not status:
-            self.close_connection = True
+        if status <= HANG_UP:
+            self._stall(wait=status == STALL)
             return
         self._send(status, f"<Error><Code>{code}</Code><StringToSign>{SECRET}</StringToSign></Error>".encode(), {})
+
+    def _stall(self, *, wait: bool) -> None:
+        self.close_connection = True
+        if wait:
+            self.of.stalled.release()
+            self.of.go_on.wait()
 
     def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self.send_response(status)
@@ -150,6 +175,13 @@ class _Answering(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+    def handle_one_request(self) -> None:
+        """A client that goes away, or refuses the certificate, is no error of the server's."""
+        try:
+            super().handle_one_request()
+        except OSError:
+            self.close_connection = True
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

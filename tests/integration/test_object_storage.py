@@ -1,0 +1,348 @@
+"""Blobs in a real S3 that refuses, goes away and comes back, and in a small one that answers what a test wants."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from mailqueue import exact_requests, object_storage
+from mailqueue.blob_stores import NamedBlobs
+from mailqueue.object_storage import RETRIES, S3Settings, create_bucket, open_s3
+from mailqueue.ports import BlobKind
+from model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
+from model.ids import BlobId
+from tests.support.certificates import Authority, Signed, authority
+from tests.support.object_stores import S3, throwaway_s3
+from tests.support.s3_twin import HANG_UP, SECRET, STALL, S3Twin, s3_twin
+
+BODY = BlobKind.BODY
+PLAIN, ODD = BlobId("1_692_0f9a3c1e-7b0d-4c55-9a51-2f60d4a8c7e1"), BlobId("1_692_a//b=")
+Ask = Callable[[NamedBlobs], Awaitable[object]]
+
+
+@pytest.fixture
+def twin() -> Iterator[S3Twin]:
+    """A small server that keeps keys as they are."""
+    with s3_twin() as twin:
+        yield twin
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits between tries that a test has time for; as many tries as ever."""
+    monkeypatch.setattr(object_storage, "FIRST_WAIT", timedelta(milliseconds=1))
+    monkeypatch.setattr(object_storage, "LONGEST_WAIT", timedelta(milliseconds=2))
+    monkeypatch.setattr(exact_requests, "ATTEMPTS", 2)
+
+
+async def _scan(blobs: NamedBlobs) -> list[BlobId]:
+    return [blob.blob_id async for blob in blobs.scan()]
+
+
+ASKS: dict[str, Ask] = {
+    "put": lambda blobs: blobs.put(b"x", BODY),
+    "put odd": lambda blobs: blobs.store.keep(ODD, b"x"),
+    "get": lambda blobs: blobs.get(PLAIN),
+    "get odd": lambda blobs: blobs.get(ODD),
+    "exists": lambda blobs: blobs.exists(PLAIN),
+    "exists odd": lambda blobs: blobs.exists(ODD),
+    "delete": lambda blobs: blobs.delete(PLAIN),
+    "remove odd": lambda blobs: blobs.store.remove(ODD),
+    "scan": _scan,
+}
+"""Everything that can be asked, by both of the ways that requests take."""
+
+
+def asks(*names: str) -> pytest.MarkDecorator:
+    """Each of those requests in turn."""
+    return pytest.mark.parametrize("ask", [ASKS[name] for name in names], ids=names)
+
+
+every_ask = asks(*ASKS)
+
+
+def refused(blobs: NamedBlobs, ask: Ask) -> BlobsUnreachable:
+    """How the store does not answer."""
+
+    async def story() -> BlobsUnreachable:
+        with pytest.raises(BlobsUnreachable) as caught:
+            await ask(blobs)
+        return caught.value
+
+    return asyncio.run(story())
+
+
+class TestRefusals:
+    """A real store, which checks signatures and knows its buckets."""
+
+    @every_ask
+    @pytest.mark.parametrize("wrong", ["access_key", "secret_key"])
+    def test_wrong_keys_are_told_and_never_shown(self, s3: S3, s3_bucket: S3Settings, ask: Ask, wrong: str) -> None:
+        """By each request: where it was, what to check, but no key, the right or the wrong one."""
+        error = refused(open_s3(s3.settings(s3_bucket.bucket, **{wrong: "wrong-in-a-test"})), ask)
+        assert s3_bucket.place in str(error)
+        assert "Check the access key and the secret key" in error.mend
+        assert not any(key in f"{error!r} {error}" for key in ("wrong-in-a-test", s3.access_key, s3.secret_key))
+
+    @asks("put", "put odd", "get", "get odd", "exists", "exists odd", "scan")
+    def test_a_missing_bucket_is_no_missing_blob(self, s3: S3, ask: Ask) -> None:
+        """Or each mail that is looked for in it would be given up; the error says how to make one."""
+        settings = s3.settings(f"t-{uuid4().hex[:12]}")
+        error = refused(open_s3(settings), ask)
+        assert type(error) is BucketMissing
+        assert f"aws s3 mb s3://{settings.bucket} --endpoint-url {s3.endpoint}" in error.mend
+
+    @asks("put", "put odd")
+    def test_a_bucket_is_made_by_the_first_put_where_that_is_wanted(self, s3: S3, ask: Ask) -> None:
+        """By whichever of many comes first."""
+        blobs = open_s3(s3.settings(f"t-{uuid4().hex[:12]}", create_bucket=True))
+
+        async def story() -> None:
+            await asyncio.gather(*(ask(blobs) for _ in range(8)))
+            assert await _scan(blobs)
+
+        asyncio.run(story())
+
+    @asks("get", "get odd", "exists", "exists odd", "scan")
+    def test_all_else_makes_no_bucket(self, s3: S3, ask: Ask) -> None:
+        """A name that was typed wrong stays a missing one, until something is put."""
+        settings = s3.settings(f"t-{uuid4().hex[:12]}", create_bucket=True)
+        assert type(refused(open_s3(settings), ask)) is BucketMissing
+        assert asyncio.run(create_bucket(settings))
+
+    def test_a_bucket_is_made_once(self, s3: S3) -> None:
+        """Asked again, the answer is that it is there; asked with wrong keys, there is none."""
+        settings = s3.settings(f"t-{uuid4().hex[:12]}")
+        assert asyncio.run(create_bucket(settings))
+        assert not asyncio.run(create_bucket(settings))
+        with pytest.raises(BlobsUnreachable, match="it answered"):
+            asyncio.run(create_bucket(s3.settings(settings.bucket, secret_key="wrong-in-a-test")))
+
+
+@pytest.mark.object_store
+@pytest.mark.usefixtures("hurried")
+def test_a_server_that_was_killed_is_told_and_found_again() -> None:
+    """The same blobs go on with it when it is back, with all that it had confirmed."""
+    with throwaway_s3() as server:
+        # Given blobs in a store
+        blobs = open_s3(server.bucket())
+        kept = [asyncio.run(blobs.put(str(number).encode(), BODY)) for number in range(5)]
+        asyncio.run(blobs.store.keep(ODD, b"odd"))
+        # When it is killed
+        server.kill()
+        # Then every request says so, and none waits for ever
+        for ask in ASKS.values():
+            error = refused(blobs, ask)
+            assert "no answer" in error.what
+            assert "Check the endpoint" in error.mend
+        # When it is back, everything is there
+        server.start()
+        for number, blob_id in enumerate(kept):
+            assert asyncio.run(blobs.get(blob_id)) == str(number).encode()
+        assert asyncio.run(blobs.get(ODD)) == b"odd"
+
+
+class TestTries:
+    """How often a request is made."""
+
+    @asks("put", "get", "exists", "delete", "get odd", "scan")
+    @pytest.mark.parametrize("refusal", [(503, "SlowDown"), (HANG_UP, "")], ids=str)
+    @pytest.mark.usefixtures("hurried")
+    def test_what_may_pass_is_tried_again(self, twin: S3Twin, ask: Ask, refusal: tuple[int, str]) -> None:
+        """Without a word to whoever asked."""
+        twin.objects = {PLAIN: b"x", ODD: b"x"}
+        twin.refusals = [refusal]
+        asyncio.run(_awaited(ask(open_s3(twin.settings()))))
+        assert len(twin.asked) >= 2
+        assert not twin.refusals
+
+    @asks("put", "get", "exists", "delete")
+    @pytest.mark.usefixtures("hurried")
+    def test_the_tries_are_counted(self, twin: S3Twin, ask: Ask) -> None:
+        """And the last refusal is told."""
+        twin.refusals = [(503, "SlowDown")] * 50
+        error = refused(open_s3(twin.settings()), ask)
+        assert "it answered" in error.what
+        assert len(twin.asked) == 1 + RETRIES
+
+    @every_ask
+    def test_what_does_not_pass_is_not_tried_again(self, twin: S3Twin, ask: Ask) -> None:
+        """Wrong keys stay wrong; too many wrong tries lock somebody out."""
+        twin.refusals = [(403, "AccessDenied")] * 50
+        assert "allowed to do" in refused(open_s3(twin.settings()), ask).mend
+        assert len(twin.asked) == 1
+
+    @asks("put", "get", "get odd", "scan")
+    @pytest.mark.usefixtures("hurried")
+    def test_a_server_that_does_not_answer_is_given_up(
+        self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch, ask: Ask
+    ) -> None:
+        """The limit is lowered here, not the rule."""
+        monkeypatch.setattr(object_storage, "REQUEST_TIME_MAX", timedelta(milliseconds=50))
+        monkeypatch.setattr(object_storage, "RETRY_TIME_MAX", timedelta(milliseconds=1))
+        monkeypatch.setattr(exact_requests, "READ_SECONDS_MAX", 0.05)
+        twin.refusals = [(STALL, "")] * 50
+        assert "no answer" in refused(open_s3(twin.settings()), ask).what
+
+    def test_no_more_requests_than_allowed_are_under_way(self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The others wait for their turn, and have it."""
+        monkeypatch.setattr(object_storage, "REQUESTS_AT_ONCE", 3)
+        twin.refusals = [(STALL, "")] * 3
+        blobs = open_s3(twin.settings())
+
+        async def story() -> None:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(10):
+                    group.create_task(blobs.put(b"x", BODY))
+                await asyncio.to_thread(twin.wait_stalled, 3)
+                assert len(twin.asked) == 3
+                twin.go_on.set()
+            assert len(twin.objects) == 10
+
+        asyncio.run(story())
+
+
+class TestExactness:
+    """What a listing and an object say."""
+
+    def test_a_listing_has_pages_and_spells_every_key_as_it_is(
+        self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Three keys at a time: nothing twice, nothing left out, nothing asked after the end."""
+        monkeypatch.setattr(exact_requests, "PAGE_KEYS", 3)
+        twin.objects = dict.fromkeys(("a//b", "a/b", "/a", "a/", "a+b", "a=", "a&b", "<a>", "é", "a b"), b"")
+        assert asyncio.run(_scan(open_s3(twin.settings()))) == sorted(twin.objects)
+        assert len(twin.asked) == 4
+
+    def test_a_listing_that_is_not_read_to_its_end_asks_for_no_more(
+        self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A page is asked for when the one before is used up: whatever there is, it never is in memory."""
+        monkeypatch.setattr(exact_requests, "PAGE_KEYS", 3)
+        twin.objects = {f"a{number}": b"" for number in range(9)}
+
+        async def story() -> None:
+            scan = open_s3(twin.settings()).scan()
+            assert [(await anext(scan)).blob_id for _ in range(3)] == ["a0", "a1", "a2"]
+            assert len(twin.asked) == 1
+
+        asyncio.run(story())
+
+    @pytest.mark.parametrize("blob_id", [PLAIN, ODD])
+    @pytest.mark.parametrize("header", ["x-amz-meta-content-encoding", "Content-Encoding"])
+    def test_a_compressed_object_is_not_taken_for_a_mail(self, twin: S3Twin, blob_id: BlobId, header: str) -> None:
+        """Newer Jameses say so beside the object: its mail waits."""
+        twin.objects[blob_id], twin.headers[blob_id] = b"\x28\xb5\x2f\xfd", {header: "zstd"}
+        assert "is compressed (zstd)" in refused(open_s3(twin.settings()), lambda blobs: blobs.get(blob_id)).what
+
+    @pytest.mark.parametrize("blob_id", [PLAIN, ODD])
+    @pytest.mark.parametrize("value", ["aws-chunked", "identity"])
+    def test_an_object_that_says_how_it_was_sent_is_read(self, twin: S3Twin, blob_id: BlobId, value: str) -> None:
+        """Some stores keep the word of the upload."""
+        twin.objects[blob_id], twin.headers[blob_id] = b"From: a@b.c\r\n", {"Content-Encoding": value}
+        assert asyncio.run(open_s3(twin.settings()).get(blob_id)) == b"From: a@b.c\r\n"
+
+
+class TestSettings:
+    """What has a say in a request, and what has none."""
+
+    @every_ask
+    def test_nothing_of_the_environment_has_a_say(
+        self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask: Ask
+    ) -> None:
+        """Keys, tokens, profiles and addresses there belong to somebody else."""
+        config = tmp_path / "config"
+        config.write_text("[default]\nendpoint_url = http://127.0.0.1:1\nmax_attempts = 1\n")
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": "another",
+            "AWS_SECRET_ACCESS_KEY": "another",
+            "AWS_SESSION_TOKEN": "another",
+            "AWS_PROFILE": "nobody",
+            "AWS_CONFIG_FILE": str(config),
+            "AWS_REGION": "elsewhere-1",
+            "AWS_DEFAULT_REGION": "elsewhere-1",
+            "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+            "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        twin.objects = {PLAIN: b"x", ODD: b"x"}
+        asyncio.run(_awaited(ask(open_s3(twin.settings()))))
+        signature = twin.asked[0].headers["authorization"]
+        assert "Credential=AKIATEST/" in signature
+        assert "/us-east-1/s3/" in signature
+        assert "x-amz-security-token" not in twin.asked[0].headers
+
+    @every_ask
+    def test_the_secret_is_neither_sent_nor_told(self, twin: S3Twin, ask: Ask) -> None:
+        """Not even where a store puts it into its refusal."""
+        twin.refusals = [(403, "SignatureDoesNotMatch")]
+        error = refused(open_s3(twin.settings()), ask)
+        assert SECRET not in f"{error!r} {error} {error.__cause__} {error.__cause__!r}"
+        assert SECRET not in str(twin.asked)
+
+    def test_what_is_seldom_needed_is_not_loaded(self) -> None:
+        """The second library takes a quarter of a second and 30 MB."""
+        words = "import sys, mailqueue.object_storage; sys.exit('botocore' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who signs the server's certificate."""
+    return authority(tmp_path_factory.mktemp("s3-certificates"), "s3-authority")
+
+
+@pytest.fixture(scope="module")
+def certificate(signer: Authority) -> Signed:
+    """The server's."""
+    return signer.signed("s3", "IP:127.0.0.1")
+
+
+class TestTls:
+    """An authority that the system does not know."""
+
+    @asks("put", "get", "put odd", "scan")
+    def test_it_is_trusted_when_it_is_named(self, signer: Authority, certificate: Signed, ask: Ask) -> None:
+        """By both of the ways that requests take."""
+        with s3_twin(certificate) as twin:
+            twin.objects = {PLAIN: b"x", ODD: b"x"}
+            settings = twin.settings(tls_ca=signer.own.certificate, allow_http=False)
+            asyncio.run(_awaited(ask(open_s3(settings))))
+            assert twin.asked
+
+    @asks("get", "get odd")
+    @pytest.mark.usefixtures("hurried")
+    def test_it_is_not_trusted_when_it_is_not(self, certificate: Signed, ask: Ask) -> None:
+        """And the certificate is named among what to check."""
+        with s3_twin(certificate) as twin:
+            assert "tls_ca" in refused(open_s3(twin.settings(allow_http=False)), ask).mend
+            assert not twin.asked
+
+    def test_an_authority_that_cannot_be_read_is_a_bad_setting(self, twin: S3Twin, tmp_path: Path) -> None:
+        """Told before anything is asked."""
+        with pytest.raises(BadSettings, match="cannot be read"):
+            open_s3(twin.settings(tls_ca=tmp_path / "none.pem"))
+
+
+def test_a_deletion_of_what_another_deleted_is_fine(twin: S3Twin) -> None:
+    """Some stores answer that there is none."""
+    twin.refusals = [(404, "NoSuchKey")]
+    asyncio.run(open_s3(twin.settings()).delete(PLAIN))
+    with pytest.raises(BlobMissing):
+        asyncio.run(open_s3(twin.settings()).get(PLAIN))
+
+
+@pytest.fixture(scope="session")
+def s3_bucket(s3: S3) -> S3Settings:
+    """A bucket that tests share."""
+    return s3.bucket()
+
+
+async def _awaited(asked: Awaitable[Any]) -> Any:
+    return await asked
