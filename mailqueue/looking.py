@@ -84,7 +84,7 @@ class Looking:
     async def _content(self, blobs: MailBlobs) -> bytes | None:
         try:
             return await content_of(self.parts.blobs, blobs)
-        except BlobMissing:
+        except (BlobMissing, BadPayload):  # what is no id of a blob names none
             return None
 
     async def _swept(self, queued: QueuedMail, delivery: Delivery) -> bool:
@@ -94,7 +94,10 @@ class Looking:
             return False
         if not gone_before(slice_start, await self.parts.view.browse_start(self.queue)):
             return False
-        return await self.parts.view.row(self.queue, slice_start, queued) is None
+        try:
+            return await self.parts.view.row(self.queue, slice_start, queued) is None
+        except BadPayload:
+            return False  # it is there, whatever it says
 
     def _is_over(self, slice_start: datetime) -> bool:
         now = instant_of(self.parts.clock.micros())

@@ -1,7 +1,7 @@
 """A whole queue on twins, for tests of everybody: tables, broker and blobs in memory, time turned by hand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -130,6 +130,9 @@ _TURNS = 300
 """What settles in memory settles in far fewer turns of the loop."""
 
 
+_TURNS_MAX = 100_000
+
+
 async def all_delivered(queue: MailQueue, most: int | None = None) -> list[str]:
     """Ack whatever is delivered until nothing comes any more; the names."""
     taken: list[str] = []
@@ -152,6 +155,15 @@ async def next_of(mails: AsyncIterator[Dequeued]) -> Dequeued | None:
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     return None
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Let others work until it holds."""
+    for _ in range(_TURNS_MAX):
+        if holds():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never held")
 
 
 async def enqueued(queue: MailQueue, *mail_names: str) -> list[EnqueueId]:

@@ -1,0 +1,83 @@
+"""The table of verdicts: total, in its order, and each verdict with one treatment."""
+
+from itertools import product
+from uuid import UUID
+
+import pytest
+
+from mailqueue.metrics import Count
+from mailqueue.verdicts import TREATMENTS, Blob, Settling, Sight, Verdict, verdict_of
+from model.ids import BlobId, EnqueueId
+from model.mails import Mail, MailBlobs, QueuedMail
+
+QUEUED = QueuedMail(EnqueueId(UUID(int=1)), Mail("m", ("bob@example.org",)), MailBlobs(BlobId("h"), BlobId("b")))
+
+SIGHTS = [
+    Sight(queued, marked, swept, dead_lettered, blob, silence)
+    for queued, marked, swept, dead_lettered, blob, silence in product(
+        (None, QUEUED), (False, True), (False, True), (False, True), Blob, (None, "no answer")
+    )
+    if silence or queued is None or marked or blob is not Blob.UNSEEN
+]
+"""Every sight that looking can end with."""
+
+
+@pytest.mark.parametrize("seen", SIGHTS)
+def test_every_sight_has_a_verdict(seen: Sight) -> None:
+    """Whatever was seen, one rule holds."""
+    assert isinstance(verdict_of(seen), Verdict)
+
+
+@pytest.mark.parametrize("seen", [seen for seen in SIGHTS if seen.queued and seen.marked])
+def test_a_mark_outweighs_whatever_is_missing(seen: Sight) -> None:
+    """What an operator deleted never raises an alarm over its bytes, its row, or a server that is away."""
+    assert verdict_of(seen) is Verdict.FILTERED
+
+
+@pytest.mark.parametrize("seen", [seen for seen in SIGHTS if seen.queued and not seen.marked and seen.silence])
+def test_what_was_not_seen_decides_nothing(seen: Sight) -> None:
+    """While anything did not answer, the delivery is neither dropped nor a dead letter."""
+    assert verdict_of(seen) is Verdict.LATER
+
+
+@pytest.mark.parametrize("seen", [seen for seen in SIGHTS if seen.dead_lettered])
+def test_what_came_from_the_dead_letters_is_never_gone(seen: Sight) -> None:
+    """Its row was taken away when it was rejected: that it has none says nothing."""
+    assert verdict_of(seen) is not Verdict.GONE
+
+
+def test_a_mail_is_delivered_only_with_its_bytes() -> None:
+    """Of all sights that lead to the consumer, each has loaded them and neither mark nor silence."""
+    delivered = [seen for seen in SIGHTS if verdict_of(seen) is Verdict.DELIVER]
+    assert delivered
+    assert all(seen.blob is Blob.LOADED and not seen.marked and not seen.silence for seen in delivered)
+
+
+def test_every_verdict_has_its_treatment() -> None:
+    """And a count of its own, but for copies of what is delayed."""
+    assert set(TREATMENTS) == set(Verdict)
+    counts = [treatment.count for verdict, treatment in TREATMENTS.items() if verdict is not Verdict.DELAYED]
+    assert len(set(counts)) == len(counts)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "settling"),
+    [
+        (Verdict.DELIVER, Settling.NOTHING),
+        (Verdict.FILTERED, Settling.ACK),
+        (Verdict.DELAYED, Settling.ACK),
+        (Verdict.GONE, Settling.ACK),
+        (Verdict.BAD, Settling.DEAD_LETTER),
+        (Verdict.BLOB_MISSING, Settling.DEAD_LETTER),
+        (Verdict.LATER, Settling.REQUEUE),
+    ],
+)
+def test_what_the_broker_is_told(verdict: Verdict, settling: Settling) -> None:
+    """Only what nobody can ever work on is a dead letter."""
+    assert TREATMENTS[verdict].settling is settling
+
+
+def test_only_marked_mails_lose_their_bytes() -> None:
+    """One that merely has no row may be delayed, or rescued into a later slice."""
+    assert [verdict for verdict, treatment in TREATMENTS.items() if treatment.forgets_blobs] == [Verdict.FILTERED]
+    assert TREATMENTS[Verdict.GONE].count is Count.GONE
