@@ -102,6 +102,7 @@ class FileStore:
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
         """Every file that is a blob."""
+        await self._in_thread(self._unfinished.stat)
         entries = await self._in_thread(lambda: os.scandir(self._root))
         with entries:
             while page := await self._in_thread(lambda: list(islice(_blobs(entries), PAGE_FILES))):
