@@ -6,7 +6,7 @@ row, and does. Nothing rests on clocks that agree. The first look may be an old 
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from mailqueue.codec import listed_of, row_of
@@ -18,11 +18,13 @@ from model.ids import QueueName
 from model.mails import Listed, QueuedMail
 from model.operations import Put, Read, Remove, Seen
 from model.slices import Slicing, bucket_of, slice_of
-from model.starts import right_slice, slice_for
+from model.starts import GRACE_MIN, right_slice, slice_for
 from model.table import Row
 
 PLACES_MAX: Final = 8
 """How often a mail is put into another slice because the browse start moved or the clock jumped, before we give up."""
+
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Placing:
@@ -34,6 +36,11 @@ class Placing:
     async def place(self, queue: QueueName, queued: QueuedMail, enqueued_at: datetime | None = None) -> datetime:
         """Put the mail's row where browsing sees it; the start of its slice.
 
+        Args:
+            queue: where it is put.
+            queued: the mail.
+            enqueued_at: when it was first enqueued, for one that comes back; None: it is new.
+
         Raises:
             CannotReach: the row may be there all the same: mark the mail.
             Contended: the clock kept jumping.
@@ -41,13 +48,13 @@ class Placing:
         slicing, now = (await self._ground.configuration()).slicing, self._ground.now
         start = self._ground.known.get(queue) or await self._ground.begun(queue, slicing.window)
         first = slice_for(now, start, slicing.window)
-        return await self._placed(queue, queued, enqueued_at or now, first, slicing, sure=True)
+        return await self._placed(queue, queued, enqueued_at or now, first, slicing, again=enqueued_at is not None)
 
     async def place_at_start(self, queue: QueueName, queued: QueuedMail, enqueued_at: datetime) -> datetime:
         """Put the row into the first slice that browsing sees: until it is marked, the same one each time."""
         slicing = await self._ground.slicing()
         first = slice_of(await self._ground.begun(queue, slicing.window), slicing.window)
-        return await self._placed(queue, queued, enqueued_at, first, slicing, sure=False)
+        return await self._placed(queue, queued, enqueued_at, first, slicing, sure=False, again=True)
 
     async def place_row(self, queue: QueueName, row: Row) -> None:
         """The same for a row that cannot be read: as it is, so that a person still finds it."""
@@ -80,13 +87,16 @@ class Placing:
         slice_start: datetime,
         slicing: Slicing,
         *,
-        sure: bool,
+        sure: bool = True,
+        again: bool,
     ) -> datetime:
         reckoned, bucket = self._ground.now, bucket_of(queued.mail.name, slicing.buckets)
         for _ in range(PLACES_MAX):
             async with self._ground.tallies.counting(queue, slice_start) as changes:
                 row = row_of(queue, slice_start, bucket, enqueued_at, queued)
                 await self._write(Put(ENQUEUED_MAILS, row))
+                if again:
+                    await self._uncover(row)
                 start, now = await self._ground.begun(queue, slicing.window), self._ground.now
                 right = right_slice(slice_start, start, reckoned, now, slicing.window)
                 if right == slice_start:
@@ -98,6 +108,13 @@ class Placing:
             f"no slice could be found for a mail in the queue {queue!r}",
             mend="Mend this machine's clock: chronyc tracking",
         )
+
+    async def _uncover(self, row: Row) -> None:
+        """A row of a mail that comes back may lie under a removal stamped by a clock ahead of ours: put it above."""
+        read = Read(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row))
+        if not await self._ground.retries.call(lambda: self._ground.tables.read(read)):
+            at = self._ground.clock.micros() + GRACE_MIN // _MICROSECOND
+            await self._write(Put(ENQUEUED_MAILS, row, at=at))
 
     async def _found(
         self, queue: QueueName, slice_start: datetime, queued: QueuedMail, *, times: bool = False

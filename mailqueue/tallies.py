@@ -148,8 +148,8 @@ class Tallies:
         if self._kept:
             async with self.counting(queue, slice_start):
                 sums = self._sums_of((queue, slice_start))
-                sums.untold += not sums.is_foreign
                 sums.is_foreign = True
+            await self._told((queue, slice_start), sums)
 
     async def flush(self) -> None:
         """Write what is not written; what cannot be now is kept, and written by the next."""

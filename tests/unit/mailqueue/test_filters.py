@@ -1,0 +1,138 @@
+"""Which mails are meant: addresses in any case, wildcards, ages, ids; and laws of putting conditions together."""
+
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.ids import EnqueueId
+from model.mail_filters import EVERYTHING, Where
+from model.mails import Listed, Whereabouts
+from tests.support.queue_scene import queued
+
+NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def listed(**given_fields: Any) -> Listed:
+    """A mail that waits since noon."""
+    base = {"sender": "Ann@Example.ORG", "recipients": ("bob@example.org", "carol@example.com"), "name": "mail-1"}
+    return Listed(queued(1, **{**base, **given_fields}), NOON, slice_start=NOON)
+
+
+MAIL = listed()
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        EVERYTHING,
+        Where(sender="ann@example.org"),
+        Where(sender="ANN@EXAMPLE.ORG"),
+        Where(sender="ann@*"),
+        Where(sender="*"),
+        Where(sender="*@example.org"),
+        Where(sender="a*@e*.org"),
+        Where(recipient="carol@example.com"),
+        Where(recipient="CAROL@example.COM"),
+        Where(recipient="*@example.com"),
+        Where(name="mail-1"),
+        Where(name="mail-*"),
+        Where(state="root"),
+        Where(state="*"),
+        Where(older_than_at=NOON + SECOND),
+        Where(newer_than_at=NOON),
+        Where(enqueue_ids=frozenset({MAIL.queued.enqueue_id})),
+        Where(whereabouts=Whereabouts.WAITING),
+        Where(sender="ann@*", recipient="bob@*", name="mail-1", state="root", newer_than_at=NOON),
+    ],
+)
+def test_a_mail_that_is_meant_matches(where: Where) -> None:
+    """Each condition by itself, and all together."""
+    assert where.matches(MAIL)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        Where(sender="ann@example.com"),
+        Where(sender="nn@example.org"),
+        Where(sender="*@example.com"),
+        Where(sender="<>"),
+        Where(sender="ann@example.or."),
+        Where(recipient="dave@example.org"),
+        Where(recipient="bob"),
+        Where(name="MAIL-1"),
+        Where(name="mail"),
+        Where(state="Root"),
+        Where(older_than_at=NOON),
+        Where(newer_than_at=NOON + SECOND),
+        Where(enqueue_ids=frozenset()),
+        Where(enqueue_ids=frozenset({EnqueueId(UUID(int=1))})),
+        Where(whereabouts=Whereabouts.DELAYED),
+        Where(sender="ann@*", recipient="dave@*"),
+    ],
+)
+def test_a_mail_that_is_not_meant_does_not(where: Where) -> None:
+    """One condition that fails is enough; names and states are compared as they are."""
+    assert not where.matches(MAIL)
+
+
+def test_the_null_sender_is_asked_for_by_its_brackets() -> None:
+    """And is no address."""
+    bounce = listed(sender=None)
+    assert Where(sender="<>").matches(bounce)
+    assert Where(sender="*").matches(bounce)
+    assert not Where(sender="*@*").matches(bounce)
+
+
+def test_a_mail_without_recipients_has_none() -> None:
+    """Not even one that anything fits."""
+    nobody = Listed(replace(MAIL.queued, mail=replace(MAIL.queued.mail, recipients=())), NOON)
+    assert not Where(recipient="*").matches(nobody)
+    assert EVERYTHING.matches(nobody)
+
+
+def test_a_line_break_hides_nothing() -> None:
+    """A name with one is still a name."""
+    assert Where(name="a*b").matches(listed(name="a\nb"))
+
+
+@given(name=st.text(min_size=1, max_size=20))
+def test_every_name_matches_itself(name: str) -> None:
+    """Whatever characters it has: none but `*` means more than itself."""
+    assert Where(name=name).matches(listed(name=name))
+
+
+@given(name=st.text(st.characters(exclude_characters="*"), min_size=1, max_size=9), other=st.text(max_size=9))
+def test_without_a_wildcard_only_the_same_name_matches(name: str, other: str) -> None:
+    """A dot is a dot, a bracket a bracket."""
+    assert Where(name=name).matches(listed(name=other or "-")) == (name == (other or "-"))
+
+
+@given(at=st.datetimes(datetime(2026, 8, 29, 11), datetime(2026, 8, 29, 13), timezones=st.just(UTC)))  # noqa: DTZ001 - the zone is given apart
+def test_a_mail_is_either_older_or_newer(at: datetime) -> None:
+    """Than any instant: nothing falls between two deletions that meet there."""
+    assert Where(older_than_at=at).matches(MAIL) != Where(newer_than_at=at).matches(MAIL)
+
+
+CONDITIONS: dict[str, st.SearchStrategy[Any]] = {
+    "sender": st.sampled_from([None, "ann@*", "bob@*"]),
+    "recipient": st.sampled_from([None, "*@example.com", "zed@*"]),
+    "name": st.sampled_from([None, "mail-1", "mail-2"]),
+    "state": st.sampled_from([None, "root", "error"]),
+    "older_than_at": st.sampled_from([None, NOON, NOON + SECOND]),
+    "newer_than_at": st.sampled_from([None, NOON, NOON + SECOND]),
+    "whereabouts": st.sampled_from([None, *Whereabouts]),
+}
+
+
+@given(where=st.builds(Where, **CONDITIONS))
+def test_conditions_hold_together_or_not_at_all(where: Where) -> None:
+    """A mail matches all of them exactly when it matches each of them alone."""
+    alone = [Where(**{field.name: getattr(where, field.name)}) for field in fields(Where)]
+    assert where.matches(MAIL) == all(one.matches(MAIL) for one in alone)

@@ -1,0 +1,674 @@
+"""The view: rows where browsing sees them, whatever clocks say and whoever moves the starts; marks; sizes."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from cql.statements import Operation
+from mailqueue.codec import row_of
+from mailqueue.placing import PLACES_MAX
+from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES, SLICE_TALLIES
+from model.errors import Contended, DoubtfulWrite, NotEnoughReplicas, TimedOut
+from model.ids import QueueName
+from model.operations import Conditional, Put, Read, Remove
+from model.queue_size import CountedBy, SizeKind
+from model.slices import bucket_of
+from tests.support.queue_clock import VirtualLoopClock
+from tests.support.queue_scene import (
+    HOUR,
+    MINUTE,
+    NOON,
+    OF_JAMES,
+    SPOOL,
+    Process,
+    Scene,
+    Shuffled,
+    micros_at,
+    names,
+    passing,
+    queued,
+    refusing,
+)
+
+
+def slices(scene: Scene) -> list[datetime]:
+    """Of every row there is."""
+    return sorted(row["timerangestart"] for row in scene.rows(ENQUEUED_MAILS))
+
+
+async def listed(process: Process) -> list[str]:
+    """The names of all mails that wait."""
+    return await names(process.view.browse(SPOOL))
+
+
+class TestPlace:
+    """A row is put where browsing sees it."""
+
+    def test_the_first_mail_begins_the_queue(self) -> None:
+        """Both starts are there from then on, at the slice of now."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            assert await process.view.browse_start(SPOOL) is None
+            scene.clock.turn_to(NOON + 20 * MINUTE)
+            assert await process.view.place(SPOOL, queued(1)) == NOON
+            assert (scene.browse_start, scene.content_start) == (NOON, NOON)
+            assert await listed(process) == ["mail-1"]
+
+        asyncio.run(story(Scene()))
+
+    def test_many_processes_may_begin_it_at_once(self) -> None:
+        """One of them is first, and the others see what it has put."""
+
+        async def story(scene: Scene) -> None:
+            processes = [scene.process(VirtualLoopClock(micros_at(NOON + n * HOUR))) for n in (2, 0, 1)]
+            await asyncio.gather(*(one.view.place(SPOOL, queued(n)) for n, one in enumerate(processes)))
+            assert scene.browse_start == min(slices(scene))
+            assert len(await listed(processes[1])) == 3
+
+        asyncio.run(story(Scene()))
+
+    @pytest.mark.parametrize("number", range(4))
+    def test_a_doubtful_beginning_is_settled(self, number: int) -> None:
+        """A conditional write without an answer was done, or was not: it is read."""
+
+        async def story(scene: Scene) -> None:
+            process, attempts = scene.process(), 0
+
+            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                nonlocal attempts
+                if isinstance(operation, Conditional):
+                    attempts += 1
+                    if attempts == number // 2 + 1:
+                        if number % 2:
+                            carry_out()
+                        raise DoubtfulWrite("no answer")
+                return carry_out()
+
+            scene.memory.surround = surround
+            assert await process.view.place(SPOOL, queued(1)) == NOON
+            assert (scene.browse_start, scene.content_start) == (NOON, NOON)
+
+        asyncio.run(story(Scene()))
+
+    def test_a_slow_clock_enqueues_at_the_browse_start(self) -> None:
+        """Its own slice is out of sight."""
+
+        async def story(scene: Scene) -> None:
+            await scene.process().view.place(SPOOL, queued(1))
+            slow = scene.process(VirtualLoopClock(micros_at(NOON - 5 * HOUR)))
+            assert await slow.view.place(SPOOL, queued(2)) == NOON
+            assert await listed(scene.process()) == ["mail-2", "mail-1"]
+
+        asyncio.run(story(Scene()))
+
+    def test_a_fast_clock_is_listed_by_everybody(self) -> None:
+        """Within the grace."""
+
+        async def story(scene: Scene) -> None:
+            await scene.process().view.place(SPOOL, queued(1))
+            fast = scene.process(VirtualLoopClock(micros_at(NOON + 74 * MINUTE)))
+            scene.clock.turn_to(NOON + 59 * MINUTE)
+            assert await fast.view.place(SPOOL, queued(2)) == NOON + HOUR
+            assert await listed(scene.process()) == ["mail-1", "mail-2"]
+
+        asyncio.run(story(Scene()))
+
+    def test_a_browse_start_that_moves_meanwhile_pulls_the_row_along(self) -> None:
+        """It is read again after the row was put; the row that is out of sight goes."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            await process.view.place(SPOOL, queued(1))
+            scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.put_start(BROWSE_START, NOON + HOUR))
+            assert await process.view.place(SPOOL, queued(2)) == NOON + HOUR
+            assert slices(scene) == [NOON, NOON + HOUR]
+            await process.tallies.flush()
+            size = await process.view.size(SPOOL)
+            assert (size.mails, size.kind) == (1, SizeKind.EXACT)
+
+        asyncio.run(story(Scene()))
+
+    def test_a_clock_that_jumps_is_asked_again(self) -> None:
+        """A machine that slept, or was set right, between the reckoning and the row."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            await process.view.place(SPOOL, queued(1))
+            scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.clock.advance(3 * 3600))
+            assert await process.view.place(SPOOL, queued(2)) == NOON + 3 * HOUR
+            scene.clock.turn_to(NOON + 300 * HOUR)
+            scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.clock.turn_to(NOON + 4 * HOUR))
+            assert await process.view.place(SPOOL, queued(3)) == NOON + 4 * HOUR
+            scene.memory.surround = passing
+            assert slices(scene) == [NOON, NOON + 3 * HOUR, NOON + 4 * HOUR]
+
+        asyncio.run(story(Scene()))
+
+    def test_a_clock_that_never_stands_still_is_told_of(self) -> None:
+        """Instead of writing for ever."""
+
+        async def story(scene: Scene) -> None:
+            process, puts = scene.process(), list[Operation]()
+
+            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
+                    puts.append(operation)
+                    scene.clock.advance(2 * 86_400)
+                return carry_out()
+
+            scene.memory.surround = surround
+            with pytest.raises(Contended, match="no slice could be found"):
+                await process.view.place(SPOOL, queued(1))
+            assert len(puts) == PLACES_MAX
+
+        asyncio.run(story(Scene()))
+
+    def test_the_time_of_a_mail_that_comes_back_is_kept(self) -> None:
+        """A mail whose wait is over lies in the slice of now, with the time when it was first enqueued."""
+
+        async def story(scene: Scene) -> None:
+            process, long_ago = scene.process(), NOON - 30 * HOUR
+            await process.view.place(SPOOL, queued(1))
+            assert await process.view.place(SPOOL, queued(2), long_ago) == NOON
+            mails = [one async for one in process.view.browse(SPOOL)]
+            assert [(one.queued, one.enqueued_at) for one in mails] == [(queued(2), long_ago), (queued(1), NOON)]
+
+        asyncio.run(story(Scene()))
+
+    def test_a_row_is_put_into_the_bucket_of_its_name(self) -> None:
+        """Where James looks for it."""
+
+        async def story(scene: Scene) -> None:
+            await scene.cut(buckets=7)
+            process = scene.process()
+            for number in range(20):
+                await process.view.place(SPOOL, queued(number))
+            rows = scene.rows(ENQUEUED_MAILS)
+            assert all(row["bucketid"] == bucket_of(row["name"], 7) for row in rows)
+            assert len({row["bucketid"] for row in rows}) > 3
+            assert sorted(await listed(process)) == sorted(f"mail-{number}" for number in range(20))
+
+        asyncio.run(story(Scene()))
+
+    def test_a_queue_whose_start_was_lost_begins_again(self) -> None:
+        """A row that nothing leads to would never be listed."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            await process.view.place(SPOOL, queued(1))
+            scene.memory.write(Remove(BROWSE_START, (SPOOL,)))
+            await process.view.place(SPOOL, queued(2))
+            assert sorted(await listed(process)) == ["mail-1", "mail-2"]
+
+        asyncio.run(story(Scene()))
+
+    def test_what_may_pass_is_tried_again(self) -> None:
+        """A mail is not refused because one node stumbles."""
+
+        async def story(scene: Scene) -> None:
+            process, left = scene.process(), 3
+
+            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                nonlocal left
+                if operation.table in QUEUE_TABLES and left:
+                    left -= 1
+                    raise NotEnoughReplicas("too few")
+                return carry_out()
+
+            scene.memory.surround = surround
+            assert await process.view.place(SPOOL, queued(1)) == NOON
+            assert await listed(process) == ["mail-1"]
+
+        asyncio.run(story(Scene()))
+
+    def test_what_does_not_pass_is_told(self) -> None:
+        """Whoever enqueues undoes it."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            scene.memory.surround = refusing(ENQUEUED_MAILS.name)
+            with pytest.raises(TimedOut):
+                await process.view.place(SPOOL, queued(1))
+
+        asyncio.run(story(Scene()))
+
+    @pytest.mark.parametrize("seed", range(60))
+    def test_no_order_of_requests_loses_a_mail(self, seed: int) -> None:
+        """Two clocks that are hours behind enqueue while others sweep: afterwards every mail is listed, and those that
+        were put back are published with a slice in sight.
+        """  # noqa: D205 - one sentence
+
+        async def story(scene: Scene) -> None:
+            chance = random.Random(seed)
+            await scene.process().view.place(SPOOL, queued(0))
+            await scene.process().view.mark(SPOOL, queued(0).enqueue_id, NOON)
+            scene.clock.advance(9 * 3600)
+
+            def process(behind: int) -> Process:
+                clock = VirtualLoopClock(scene.clock.micros() - behind * 3_600_000_000)
+                return scene.process(clock, Shuffled(scene.tables, chance))
+
+            async def place(one: Process, number: int) -> datetime:
+                for _ in range(chance.randrange(500)):
+                    await asyncio.sleep(0)
+                return await one.view.place(SPOOL, queued(number))
+
+            slow, slower, sweeping = process(4), process(9), [process(0), process(1)]
+            placing = [place(one, number) for number, one in enumerate([slow, slower, slow], 1)]
+            placed, _ = await asyncio.gather(
+                asyncio.gather(*placing), asyncio.gather(*(one.sweeper.sweep(SPOOL) for one in sweeping))
+            )
+            swept = await scene.process().sweeper.sweep(SPOOL)
+            mails = {one.queued.enqueue_id: one async for one in scene.process().view.browse(SPOOL)}
+            assert set(mails) == {queued(n).enqueue_id for n in (1, 2, 3)}
+            assert scene.content_start == swept.content_start == scene.browse_start
+            assert scene.browse_start is not None
+            assert min(slices(scene)) >= scene.browse_start
+            told = {queued(n).enqueue_id: start for n, start in enumerate(placed, 1)}
+            again = {one: micros_at(NOON) // 1000 for one, _ in scene.published}
+            assert all(start >= scene.browse_start or one in again for one, start in told.items())
+
+        asyncio.run(story(Scene()))
+
+
+class TestTakeBack:
+    """A row goes without a mark: the mail is somewhere else now."""
+
+    def test_the_row_goes_and_no_mark_comes(self) -> None:
+        """What is taken back may be put again under the same id."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            start = await process.view.place(SPOOL, queued(1))
+            await process.view.take_back(SPOOL, start, queued(1))
+            assert (await listed(process), scene.marked) == ([], set())
+            await process.tallies.flush()
+            assert (await process.view.size(SPOOL)).mails == 0
+            scene.clock.advance(1)
+            await process.view.place(SPOOL, queued(1))
+            assert await listed(process) == ["mail-1"]
+
+        asyncio.run(story(Scene()))
+
+    def test_a_row_of_a_clock_ahead_goes_too(self) -> None:
+        """The removal is stamped later than what it removes."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            start = await process.view.place(SPOOL, queued(1))
+            ahead = scene.clock.micros() + 600_000_000
+            scene.memory.write(Put(ENQUEUED_MAILS, row_of(SPOOL, start, 0, NOON, queued(1)), at=ahead))
+            await process.view.take_back(SPOOL, start, queued(1))
+            assert await listed(process) == []
+
+        asyncio.run(story(Scene()))
+
+    def test_what_comes_back_is_seen_whatever_clock_took_it_back(self) -> None:
+        """The removal was stamped by a clock ten minutes ahead: the row is put above it, and can be taken back again."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            start = await process.view.place(SPOOL, queued(1))
+            ahead = scene.process(VirtualLoopClock(scene.clock.micros() + 600_000_000))
+            await ahead.view.take_back(SPOOL, start, queued(1))
+            assert await process.view.place(SPOOL, queued(1), NOON) == start
+            assert await listed(process) == ["mail-1"]
+            await process.view.take_back(SPOOL, start, queued(1))
+            assert await listed(process) == []
+
+        asyncio.run(story(Scene()))
+
+    def test_none_there_is_fine(self) -> None:
+        """And counts for nothing."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            start = await process.view.place(SPOOL, queued(1))
+            await process.view.take_back(SPOOL, start, queued(2))
+            await process.tallies.flush()
+            assert (await process.view.size(SPOOL)).mails == 1
+
+        asyncio.run(story(Scene()))
+
+
+class TestRow:
+    """One row, by the slice that its message tells."""
+
+    def test_a_row_is_found_whether_or_not_it_is_marked(self) -> None:
+        """The mark is another question."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            start = await process.view.place(SPOOL, queued(1))
+            await process.view.mark(SPOOL, queued(1).enqueue_id, start)
+            found = await process.view.row(SPOOL, start, queued(1))
+            assert found is not None
+            assert (found.queued, found.slice_start) == (queued(1), start)
+            assert await process.view.row(SPOOL, start + HOUR, queued(1)) is None
+            assert await process.view.row(SPOOL, start, queued(2)) is None
+
+        asyncio.run(story(Scene()))
+
+    def test_a_row_of_before_there_were_so_many_buckets_is_found(self) -> None:
+        """And taken back."""
+
+        async def story(scene: Scene) -> None:
+            start = await scene.process().view.place(SPOOL, queued(1))
+            await scene.cut(buckets=1)
+            await scene.cut(buckets=8)
+            process = scene.process()
+            assert bucket_of("mail-1", 8) != 0
+            assert await process.view.row(SPOOL, start, queued(1)) is not None
+            await process.view.take_back(SPOOL, start, queued(1))
+            assert await process.view.row(SPOOL, start, queued(1)) is None
+
+        asyncio.run(story(Scene()))
+
+
+class TestMarks:
+    """Marks are put at will, and looked up in bulk."""
+
+    def test_a_marked_mail_is_listed_no_more(self) -> None:
+        """Its row stays until the sweep."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            start = await process.view.place(SPOOL, queued(1))
+            assert not await process.view.marked(SPOOL, queued(1).enqueue_id)
+            await process.view.mark(SPOOL, queued(1).enqueue_id, start)
+            assert await process.view.marked(SPOOL, queued(1).enqueue_id)
+            assert await listed(process) == []
+            assert slices(scene) == [NOON]
+
+        asyncio.run(story(Scene()))
+
+    def test_a_mark_of_one_queue_is_none_of_another(self) -> None:
+        """A mail may pass through both."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            await process.view.mark(QueueName("outgoing"), queued(1).enqueue_id, None)
+            assert not await process.view.marked(SPOOL, queued(1).enqueue_id)
+
+        asyncio.run(story(Scene()))
+
+    def test_many_marks_are_looked_up_at_once(self) -> None:
+        """More than one request of many asks for."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            ids = [queued(number).enqueue_id for number in range(2500)]
+            assert await process.view.mark_all(SPOOL, [(one, None) for one in ids[::2]]) == [None] * 1250
+            assert await process.view.marked_among(SPOOL, ids) == set(ids[::2])
+            assert await process.view.marked_among(SPOOL, []) == set()
+
+        asyncio.run(story(Scene()))
+
+    def test_a_look_up_that_fails_is_made_again(self) -> None:
+        """Only those that failed; in the end it is told."""
+
+        async def story(scene: Scene) -> None:
+            process, asked = scene.process(), list[object]()
+            ids = [queued(number).enqueue_id for number in range(4)]
+            await process.view.mark(SPOOL, ids[2], None)
+
+            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                if isinstance(operation, Read):
+                    asked.append(operation.key[1])
+                    if operation.key[1] in ids[1:3] and asked.count(operation.key[1]) < 3:
+                        raise TimedOut("no answer")
+                return carry_out()
+
+            scene.memory.surround = surround
+            assert await process.view.marked_among(SPOOL, ids) == {ids[2]}
+            assert [asked.count(one) for one in ids] == [1, 3, 3, 1]
+            asked.clear()
+            scene.memory.surround = deaf
+            with pytest.raises(TimedOut):
+                await process.view.marked_among(SPOOL, ids)
+
+        asyncio.run(story(Scene()))
+
+    def test_each_mark_that_fails_is_told_of(self) -> None:
+        """Those beside it stand."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            ids = [queued(number).enqueue_id for number in range(3)]
+
+            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                if isinstance(operation, Put) and operation.row.get("enqueueid") == ids[1]:
+                    raise TimedOut("no answer")
+                return carry_out()
+
+            scene.memory.surround = surround
+            errors = await process.view.mark_all(SPOOL, [(one, NOON) for one in ids])
+            assert [type(error) for error in errors] == [type(None), TimedOut, type(None)]
+            assert scene.marked == {ids[0], ids[2]}
+
+        asyncio.run(story(Scene()))
+
+    def test_marks_of_mails_out_of_sight_are_counted_as_orphans(self) -> None:
+        """As far as this process knows; told once."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            await process.view.place(SPOOL, queued(1))
+            await process.view.mark(SPOOL, queued(2).enqueue_id, NOON - HOUR)
+            await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
+            assert (process.view.orphan_marks(SPOOL), process.view.orphan_marks(SPOOL)) == (1, 0)
+            await process.tallies.flush()
+            assert {row["timerangestart"] for row in scene.rows(SLICE_TALLIES)} == {NOON}
+
+        asyncio.run(story(Scene()))
+
+
+class TestSize:
+    """How many mails wait, and how sure that is."""
+
+    def test_a_size_is_exact_once_all_is_told(self) -> None:
+        """By tallies alone: no row of a mail is read."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            for number in range(9):
+                await process.view.place(SPOOL, queued(number))
+                scene.clock.advance(1800)
+            await process.view.mark(SPOOL, queued(3).enqueue_id, NOON + HOUR)
+            await process.tallies.flush()
+            read: set[str] = set()
+
+            def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                read.add(operation.table.name)
+                return carry_out()
+
+            scene.clock.turn_to(NOON + 4 * HOUR)
+            scene.memory.surround = watch
+            size = await scene.process().view.size(SPOOL)
+            assert (size.mails, size.delayed, size.kind, size.counted_by) == (8, 0, SizeKind.EXACT, CountedBy.TALLIES)
+            assert size.slices_read == 5
+            assert not read & {ENQUEUED_MAILS.name, DELETED_MAILS.name}
+
+        asyncio.run(story(Scene()))
+
+    def test_a_queue_that_never_was_is_empty(self) -> None:
+        """Surely."""
+
+        async def story(scene: Scene) -> None:
+            size = await scene.process().view.size(SPOOL)
+            assert (size.mails, size.kind, size.slices_read) == (0, SizeKind.EXACT, 0)
+
+        asyncio.run(story(Scene()))
+
+    def test_a_process_that_was_killed_leaves_an_estimate(self) -> None:
+        """Until its slice is gone."""
+
+        async def story(scene: Scene) -> None:
+            killed, other = scene.process(), scene.process()
+            start = await killed.view.place(SPOOL, queued(1))
+            await other.view.place(SPOOL, queued(2))
+            await other.tallies.flush()
+            size = await scene.process().view.size(SPOOL)
+            assert (size.mails, size.kind) == (1, SizeKind.ESTIMATE)
+            for number in (1, 2):
+                await other.view.mark(SPOOL, queued(number).enqueue_id, start)
+            scene.clock.advance(3 * 3600)
+            await other.sweeper.sweep(SPOOL)
+            size = await scene.process().view.size(SPOOL)
+            assert (size.mails, size.kind) == (0, SizeKind.EXACT)
+
+        asyncio.run(story(Scene()))
+
+    def test_without_tallies_rows_are_counted(self) -> None:
+        """In a keyspace of James, and where James alone has enqueued into a slice."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            for number in range(3):
+                await process.view.place(SPOOL, queued(number))
+            await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
+            for row in scene.rows(SLICE_TALLIES):
+                scene.memory.write(Remove(SLICE_TALLIES, SLICE_TALLIES.key_of(row)))
+            size = await scene.process().view.size(SPOOL)
+            assert (size.mails, size.kind, size.counted_by) == (2, SizeKind.EXACT, CountedBy.METADATA)
+
+        asyncio.run(story(Scene(OF_JAMES)))
+        asyncio.run(story(Scene()))
+
+    def test_where_a_foreign_mail_was_seen_rows_are_counted(self) -> None:
+        """In every live slice: nobody knows into which others enqueue."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            await process.view.place(SPOOL, queued(1))
+            scene.put_row(row_of(SPOOL, NOON, 0, NOON, queued(2)))
+            await process.tallies.flush()
+            assert (await process.view.size(SPOOL)).mails == 1
+            await process.view.foreign(SPOOL)
+            await process.view.foreign(SPOOL)
+            size = await scene.process().view.size(SPOOL)
+            assert (size.mails, size.kind, size.counted_by) == (2, SizeKind.EXACT, CountedBy.METADATA)
+
+        asyncio.run(story(Scene()))
+
+    def test_a_mail_that_is_marked_twice_counts_once(self) -> None:
+        """By the same process, and by another that was told of the redelivery."""
+
+        async def story(scene: Scene) -> None:
+            one, other = scene.process(), scene.process()
+            for number in range(3):
+                await one.view.place(SPOOL, queued(number))
+            for _ in range(2):
+                await one.view.mark(SPOOL, queued(1).enqueue_id, NOON)
+            await other.view.mark(SPOOL, queued(1).enqueue_id, NOON, redelivered=True)
+            await other.view.mark_all(SPOOL, [(queued(1).enqueue_id, NOON)])
+            await one.tallies.flush()
+            size = await other.view.size(SPOOL)
+            assert (size.mails, size.kind) == (2, SizeKind.EXACT)
+
+        asyncio.run(story(Scene()))
+
+    def test_after_a_deletion_a_size_is_an_estimate(self) -> None:
+        """A consumer may have finished with one of the mails at the same moment, and counted it too."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            for number in range(3):
+                await process.view.place(SPOOL, queued(number))
+            await process.view.mark_all(SPOOL, [(queued(1).enqueue_id, NOON), (queued(2).enqueue_id, NOON)])
+            size = await process.view.size(SPOOL)
+            assert (size.mails, size.kind) == (1, SizeKind.ESTIMATE)
+
+        asyncio.run(story(Scene()))
+
+    def test_counting_again_sets_right_what_was_lost(self) -> None:
+        """A process that was killed with uncounted mails; then the size is exact, and stays so."""
+
+        async def story(scene: Scene) -> None:
+            killed, other = scene.process(), scene.process()
+            for number in range(5):
+                await killed.view.place(SPOOL, queued(number))
+            await other.view.mark(SPOOL, queued(4).enqueue_id, NOON)
+            recounted = await other.view.recount(SPOOL)
+            assert (recounted.corrected, recounted.left) == (0, 1)
+            await other.tallies.flush()
+            scene.clock.advance(601)
+            recounted = await other.view.recount(SPOOL)
+            assert (recounted.corrected, recounted.left) == (1, 0)
+            size = await scene.process().view.size(SPOOL)
+            assert (size.mails, size.kind, size.counted_by) == (4, SizeKind.EXACT, CountedBy.TALLIES)
+            await other.view.mark(SPOOL, queued(0).enqueue_id, NOON)
+            size = await other.view.size(SPOOL)
+            assert (size.mails, size.kind) == (3, SizeKind.EXACT)
+            assert (await other.view.recount(SPOOL)).corrected == 0
+
+        asyncio.run(story(Scene()))
+
+    def test_counting_again_leaves_a_slice_in_which_something_happens(self) -> None:
+        """It cannot know whether the rows that it has read were counted."""
+
+        async def story(scene: Scene) -> None:
+            process, busy = scene.process(), scene.process()
+            await process.view.place(SPOOL, queued(1))
+            await process.tallies.flush()
+            scene.clock.advance(601)
+
+            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                found = carry_out()
+                if operation.table is ENQUEUED_MAILS:
+                    scene.memory.surround = passing
+                    tally = replace_tally(scene)
+                    scene.memory.write(tally)
+                return found
+
+            scene.memory.surround = surround
+            recounted = await busy.view.recount(SPOOL)
+            assert (recounted.corrected, recounted.left) == (0, 1)
+
+        asyncio.run(story(Scene()))
+
+
+class TestQueues:
+    """Which queues there are."""
+
+    def test_queues_are_known_by_their_rows(self) -> None:
+        """Whoever has begun them, James too."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            for name in ("spool", "outgoing"):
+                await process.view.place(QueueName(name), queued(1))
+            scene.memory.write(Put(CONTENT_START, {"queuename": "bounces", "contentstart": NOON}))
+            assert await process.view.queues() == ["bounces", "outgoing", "spool"]
+
+        asyncio.run(story(Scene()))
+        asyncio.run(story(Scene(OF_JAMES)))
+
+
+def replace_tally(scene: Scene) -> Put:
+    """The only tally, with one mail more."""
+    row = scene.rows(SLICE_TALLIES)[0]
+    return Put(SLICE_TALLIES, {**row, "enqueued": row["enqueued"] + 1})
+
+
+def once(scene: Scene, table: str, happen: Callable[[], None]) -> Callable[[Operation, Callable[[], Any]], Any]:
+    """Something happens right after the first write to a table."""
+
+    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        done = carry_out()
+        if isinstance(operation, Put) and operation.table.name == table:
+            scene.memory.surround = passing
+            happen()
+        return done
+
+    return surround
+
+
+def deaf(_: Operation, __: Callable[[], Any]) -> Any:
+    """Nobody answers."""
+    raise TimedOut("no answer")
