@@ -1,0 +1,92 @@
+"""S3Proxy as `mailmend local up --with s3` runs it: its keys let in, no others; data and keys outlive a stop."""
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from admin.local import NodeState
+from admin.local.jar_programs import S3PROXY
+from admin.local.jars import JarStore
+from admin.local.java import find_java
+from admin.local.object_store import ObjectStore
+from admin.local.services import Machine, Site
+from mailqueue.object_storage import open_s3
+from mailqueue.ports import BlobKind
+from model.errors import LocalServerError
+from tests.support.object_stores import OwnS3, throwaway_s3
+from tests.support.s3_twin import s3_twin
+from tests.support.servers import unavailable
+
+pytestmark = pytest.mark.object_store
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[OwnS3]:
+    """A store that these tests may stop."""
+    with throwaway_s3() as server:
+        yield server
+
+
+def test_it_says_where_it_is_and_where_its_keys_are(own: OwnS3) -> None:
+    """And they are on no command line of this machine."""
+    status = own.run.status()
+    assert status.state is NodeState.UP
+    assert status.contacts["s3"] == own.endpoint
+    keys = Path(status.contacts["keys"])
+    assert own.secret_key in keys.read_text(encoding="ascii")
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o600
+    assert stat.S_IMODE(own.run.folder.stat().st_mode) == 0o700
+    [pid] = status.pids
+    words = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+    assert own.secret_key.encode() not in words
+    assert own.access_key.encode() not in words
+
+
+def test_what_it_prints_holds_no_keys(own: OwnS3) -> None:
+    """A log is read by others."""
+    log = own.run.service.log(own.run.site).read_text(encoding="utf-8", errors="replace")
+    assert log
+    assert own.secret_key not in log
+
+
+def test_blobs_and_keys_outlive_a_stop(own: OwnS3) -> None:
+    """The same address, the same keys, the same blobs."""
+    blobs = open_s3(own.bucket())
+    blob_id = asyncio.run(blobs.put(b"x", BlobKind.BODY))
+    own.stop()
+    assert own.run.status().state is NodeState.STOPPED
+    own.start()
+    assert asyncio.run(blobs.get(blob_id)) == b"x"
+
+
+def test_another_that_speaks_http_is_not_taken_for_it(tmp_path: Path) -> None:
+    """The port may be somebody else's by now."""
+    with s3_twin() as twin:
+        port = int(twin.endpoint.rpartition(":")[2])
+        twin.refusals = [(200, "")]
+        assert not ObjectStore().answers(Site(tmp_path, {"s3": port}))
+        assert twin.asked
+
+
+def test_its_jar_is_fetched_once_and_verified(tmp_path: Path) -> None:
+    """One that was tampered with is not started; with no way to another, that is an error."""
+    environment = dict(os.environ)
+    cached = JarStore(Machine.of_this_user().cache / S3PROXY.module, environment)
+    try:
+        [jar] = cached.jars(S3PROXY, find_java(S3PROXY, environment))
+    except LocalServerError as error:
+        unavailable(error)
+    # Given a copy that somebody changed
+    store = JarStore(tmp_path / "s3proxy", {"PATH": "", "MAILMEND_IVY_SETTINGS": str(tmp_path / "none.xml")})
+    store.folder(S3PROXY).mkdir(parents=True)
+    (store.folder(S3PROXY) / jar.name).write_bytes(jar.read_bytes()[:-1] + b"x")
+    # Then it is not used
+    with pytest.raises(LocalServerError, match=r"the jars of S3Proxy 4\.1\.0 could not be fetched"):
+        store.jars(S3PROXY, find_java(S3PROXY, environment))
+    # And the right one is, without anything being fetched
+    (store.folder(S3PROXY) / jar.name).write_bytes(jar.read_bytes())
+    assert [path.name for path in store.jars(S3PROXY, find_java(S3PROXY, environment))] == [jar.name]
