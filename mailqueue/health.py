@@ -26,7 +26,8 @@ class QueueFigures:
         remembers: whether the keyspace has the table that keeps the last two.
         row_ttl: after so long a row expires unless it is renewed; None: never.
         slack: how much longer rows live than any mail is meant to stay; None likewise.
-        depth: the broker's side; None where it was not asked.
+        depth: the broker's side; None where it was not asked, or did not answer.
+        broker_away: why the broker did not answer; None where it did, or was not asked.
     """
 
     queue: QueueName
@@ -43,6 +44,7 @@ class QueueFigures:
     row_ttl: timedelta | None = None
     slack: timedelta | None = None
     depth: Depth | None = None
+    broker_away: str | None = None
 
 
 class Trouble(Enum):
@@ -54,6 +56,7 @@ class Trouble(Enum):
     STAYS_TOO_LONG = "stays_too_long"
     DEAD_LETTERS = "dead_letters"
     NO_CONSUMER = "no_consumer"
+    BROKER_AWAY = "broker_away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,16 @@ def _no_consumer(figures: QueueFigures) -> Reason | None:
     )
 
 
+def _broker_away(figures: QueueFigures) -> Reason | None:
+    if figures.broker_away is None:
+        return None
+    return Reason(
+        Trouble.BROKER_AWAY,
+        f"the broker does not answer, so no mail comes or goes: {figures.broker_away}",
+        "Start it again; where its messages are lost: mailmend runbook show rabbitmq-was-lost",
+    )
+
+
 _RULES: Final[tuple[Callable[[QueueFigures], Reason | None], ...]] = (
     _browse_start_old,
     _moved_back,
@@ -148,6 +161,7 @@ _RULES: Final[tuple[Callable[[QueueFigures], Reason | None], ...]] = (
     _stays_too_long,
     _dead_letters,
     _no_consumer,
+    _broker_away,
 )
 
 

@@ -128,6 +128,10 @@ def _of_depth(value: Callable[[Depth], int | None]) -> Callable[[QueueFigures], 
     return lambda figures: None if figures.depth is None else value(figures.depth)
 
 
+def _answers(figures: QueueFigures) -> float | None:
+    return None if figures.depth is None and figures.broker_away is None else figures.broker_away is None
+
+
 def _age(figures: QueueFigures, since: datetime | None) -> float | None:
     return None if since is None else (figures.at - since).total_seconds()
 
@@ -155,6 +159,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[QueueFigures], float | None]], ..
     ("content_start_lag_seconds", "Slices before the browse start that are not swept yet, as time", _lag),
     ("last_sweep_timestamp_seconds", "End of the last sweep", lambda figures: _epoch(figures.swept_at)),
     ("last_sweep_age_seconds", "Time since the last sweep", lambda figures: _age(figures, figures.swept_at)),
+    ("broker_up", "Whether the broker answers, where it was asked", _answers),
     ("broker_ready", "Messages that wait in the broker", _of_depth(lambda depth: depth.ready)),
     ("broker_unacked", "Messages in consumers' hands", _of_depth(lambda depth: depth.unacked)),
     ("broker_consumers", "Consumers", _of_depth(lambda depth: depth.consumers)),

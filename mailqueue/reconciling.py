@@ -263,3 +263,35 @@ def why_unsure(depths: Mapping[QueueName, Depth], known: Collection[EnqueueId], 
     if messages > len(known):
         return f"{messages - len(known):,} messages have no row, and may refer to them"
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """What was done about what was found (or would be, after a dry run).
+
+    Attributes:
+        republished: mails whose message was published again.
+        marked: mails that were taken out of the queue.
+        removed_blobs: orphans that are gone.
+        failed: what could not be done, in sentences.
+    """
+
+    republished: int = 0
+    marked: frozenset[EnqueueId] = frozenset()
+    removed_blobs: int = 0
+    failed: tuple[str, ...] = ()
+
+
+def left_after(found: Reconciled, mended: Mended) -> Mapping[Finding, int]:
+    """What of each kind is left, without zeros."""
+    broken = {row.enqueue_id for row in found.tables.broken}
+    missing = found.blobs.missing if found.blobs else frozenset()
+    settled = {
+        Finding.BROKEN_ROW: len(broken & mended.marked),
+        Finding.BLOB_MISSING: len(missing & mended.marked),
+        Finding.ORPHAN_BLOB: mended.removed_blobs,
+        Finding.LACKS_MESSAGE: mended.republished + len(set(found.without_message) & mended.marked),
+        Finding.ONLY_IN_BROKER: len(set(found.only_in_broker) & mended.marked),
+    }
+    left = {kind: count - settled.get(kind, 0) for kind, count in found.counts.items()}
+    return {kind: count for kind, count in left.items() if count > 0}

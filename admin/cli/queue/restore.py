@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import click
 
@@ -12,6 +12,8 @@ from admin.kept_mails import KeptMail, Restored, read_kept, was_delayed
 from admin.output import stderr_console, write_json
 from admin.progress import progress_on
 from admin.wiring_queue import Sides, on_sides
+from mailqueue.blob_stores import NamedBlobs
+from mailqueue.file_blobs import FileStore
 from mailqueue.mail_queue import MailQueue
 from model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName
@@ -43,17 +45,20 @@ Examples:
 Exit codes: 0 all of them are back, 2 wrong use (no such file; restored already), 3 some are not (each is named),
 4 cannot reach: the same command goes on from there."""
 )
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path))
 @click.option("--again", is_flag=True, help="Put back once more what an earlier restore put back: second copies.")
 @dry_run_option
 @json_option
 @queue_options(broker=unless("dry_run"), blobs=unless("dry_run"), named=False)
 def restore(settings: QueueSettings, file: Path, *, again: bool, dry_run: bool, as_json: bool) -> int:
-    """Put the mails that a delete or purge kept back into the queue that they were in.
+    """Put the mails that a delete, purge or mark kept back into the queue that they were in.
 
     Each is enqueued anew, under a new id; one whose time is still to come is delayed again. What is back is noted
-    beside the file, so a restore that was interrupted goes on where it stopped.
+    beside the file, so a restore that was interrupted goes on where it stopped. A folder is one of orphan blobs that
+    `queue reconcile` removed: each goes back under its old id.
     """
+    if file.is_dir():
+        return _restore_blobs(settings, file, dry_run=dry_run, as_json=as_json)
     restored = Restored(file)
     plan = Plan.of(file, frozenset() if again else restored.known())
     if plan.total and not plan.left:
@@ -154,3 +159,23 @@ def _show(file: Path, plan: Plan, back: Back, *, dry_run: bool) -> None:
         remark(f"not restored: {enqueue_id}: its bytes were missing when it was removed")
     for enqueue_id, why in back.failed.items():
         remark(f"not restored: {enqueue_id}: {why}")
+
+
+def _restore_blobs(settings: QueueSettings, folder: Path, *, dry_run: bool, as_json: bool) -> int:
+    count = on_sides(settings, lambda sides: _blobs_back(sides, folder, dry_run=dry_run))
+    if as_json:
+        found = {"file": str(folder), "dry_run": dry_run, "restored_blobs": 0 if dry_run else count}
+        write_json({"keyspace": settings.connection.keyspace, **found, "exit": 0})
+    else:
+        say(f"Nothing was written. {count:,} blobs would go back." if dry_run else f"Put {count:,} blobs back.")
+    return int(ExitCode.FINE)
+
+
+async def _blobs_back(sides: Sides, folder: Path, *, dry_run: bool) -> int:
+    kept, count = FileStore(folder, sides.clock), 0
+    async for blob in kept.scan():
+        count += 1
+        if not dry_run:
+            content = await kept.get(blob.blob_id)
+            await cast("NamedBlobs", sides.blobs).store.keep(blob.blob_id, content)
+    return count

@@ -1,20 +1,24 @@
 """What the commands of the queue have in common besides their settings: `--json`, questions, the frame of an answer."""
 
+import logging
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
 
 import click
 
 from admin.asking import somebody_types
 from admin.cli.queue_options import QueueSettings
 from admin.output import stdout_console, write_json
+from admin.wiring_queue import Sides
 from model.errors import ExitCode, UnsafeRequest
-
-C = TypeVar("C", bound=Callable[..., Any])
+from model.ids import QueueName
 
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 dry_run_option: Final = click.option("--dry-run", is_flag=True, help="Say what would be done, write nothing.")
+all_option: Final = click.option("--all", "everything", is_flag=True, help="Every queue of the keyspace.")
+no_broker_option: Final = click.option("--no-broker", is_flag=True, help="Do without the broker's side.")
 yes_option: Final = click.option("--yes", is_flag=True, help="Do what would be asked about.")
 
 
@@ -49,12 +53,21 @@ def ask(question: str, *, yes: bool) -> None:
         raise UnsafeRequest("nothing was done", mend="Say --yes, or answer with y.")
 
 
-def print_raw(content: bytes) -> None:
-    """Bytes on stdout as they are, for a file or a pipe."""
-    sys.stdout.flush()
-    stream = getattr(sys.stdout, "buffer", None)
-    if stream is None:
-        sys.stdout.write(content.decode("utf-8", "replace"))
-        return
-    stream.write(content)
-    stream.flush()
+async def named_queues(sides: Sides, *, everything: bool) -> list[QueueName]:
+    """The queue that was named; every queue that anything is known of, where all were asked for."""
+    return await sides.view.queues() if everything else [sides.settings.name]
+
+
+@contextmanager
+def logging_on_stderr() -> Iterator[None]:
+    """What the queue logs, with its time, on stderr: for commands that run for long."""
+    log, stream = logging.getLogger("mailmend.queue"), logging.StreamHandler(sys.stderr)
+    stream.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level = log.level
+    log.addHandler(stream)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(stream)
+        log.setLevel(level)

@@ -71,6 +71,7 @@ def test_a_look_becomes_gauges() -> None:
         'mailmend_queue_browse_start_age_seconds{queue="spool"} 7200.0',
         'mailmend_queue_content_start_lag_seconds{queue="spool"} 10800.0',
         'mailmend_queue_last_sweep_age_seconds{queue="spool"} 60.0',
+        'mailmend_queue_broker_up{queue="spool"} 1.0',
         'mailmend_queue_broker_unacked{queue="spool"} 1.0',
         'mailmend_queue_broker_dead_letters{queue="spool"} 4.0',
         'mailmend_queue_enqueued_per_second{queue="spool"} 1.5',
@@ -85,9 +86,19 @@ def test_what_is_not_known_is_left_out() -> None:
     """No zero that nobody measured: an empty queue has no oldest mail, a broker that was not asked no consumers."""
     text = gauges_text([(QueueFigures(OUTGOING, NOW), None)])
 
-    for absent in ("oldest_age", "browse_start_age", "content_start_lag", "last_sweep", "broker_", "per_second"):
+    for absent in ("oldest_age", "browse_start_age", "content_start_lag", "last_sweep", "queue_broker_", "per_second"):
         assert absent not in text
     assert 'mailmend_queue_mails{queue="outgoing"} 0.0' in text
+
+
+def test_a_broker_that_is_away_is_down_and_not_merely_absent() -> None:
+    """An alert needs a number."""
+    away = QueueFigures(SPOOL, NOW, broker_away="connection refused")
+
+    text = gauges_text([(away, None)])
+
+    assert 'mailmend_queue_broker_up{queue="spool"} 0.0' in text
+    assert "broker_ready" not in text
 
 
 def test_queues_stand_side_by_side() -> None:

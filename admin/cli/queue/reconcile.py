@@ -1,0 +1,305 @@
+"""`mailmend queue reconcile`: broker, tables and blobs of a queue compared, and mended where somebody asks for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import click
+
+from admin.cli.kinds import Duration
+from admin.cli.queue.browse import content_found
+from admin.cli.queue.shared import answer_json, ask, dry_run_option, json_option, remark, say, yes_option
+from admin.cli.queue_options import QueueSettings, always, queue_options, unless
+from admin.kept_mails import KeptMails, kept_file
+from admin.output import rows_grid, stderr_console, stdout_console
+from admin.progress import progress_on
+from admin.queue_output import finding_rows, named_lines, reconciled_json, sides_rows
+from admin.wiring import state_folders
+from admin.wiring_queue import Sides, on_sides
+from mailqueue.file_blobs import FileStore
+from mailqueue.ports import Depth, StoredBlob
+from mailqueue.reconcile_looks import drained, missing_among, orphan_blobs, tables_side
+from mailqueue.reconcile_mending import Keeping, Wishes, mended, would_mend
+from mailqueue.reconciling import (
+    DRAIN_MAX,
+    IDS_MAX,
+    BlobsSide,
+    Drained,
+    Finding,
+    Mended,
+    Reconciled,
+    TablesSide,
+    compared,
+    left_after,
+    refuse_drain,
+    why_unsure,
+)
+from model.errors import ExitCode, WrongUse
+from model.ids import EnqueueId, QueueName
+from model.mails import Listed
+from repair.clock import SystemClock
+
+AGE_MAX: Final = timedelta(days=3650)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for."""
+
+    wishes: Wishes
+    drain: bool
+    force: bool
+    min_age: timedelta
+    ids_max: int
+    dry_run: bool
+    with_blobs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found, what was done, where what went is kept."""
+
+    found: Reconciled
+    done: Mended
+    kept: tuple[Path, ...] = ()
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  mailmend queue reconcile                                    look only; traffic goes on
+  mailmend queue reconcile --drain --yes                      name what is only in the broker or only in the table
+  mailmend queue reconcile --drain --republish --dry-run      who would be published again
+  mailmend queue reconcile --mark ID                          take one mail out, whatever is wrong with it
+  mailmend queue reconcile --remove-orphan-blobs --dry-run
+
+\b
+Without --drain the broker's side is counts, for it cannot be searched. --republish then publishes every live mail older
+than --older-than, if some surely lack their message, and none if not; with --drain exactly those that lack it.
+
+\b
+What is removed is kept first, in ~/.local/share/mailmend/queue; `mailmend queue restore` puts it back.
+
+\b
+Exit codes: 0 nothing was found, or all of it was mended; 1 something is found, or left; 2 wrong use, or a guard
+refused; 3 some of it could not be mended (each is named); 4 cannot reach."""
+)
+@click.option("--drain", is_flag=True, help="Take every message in hand, name it, give it back; asks. Pause consumers.")
+@click.option("--force", is_flag=True, help="Drain in spite of consumers, or of a delivery limit.")
+@click.option("--republish", is_flag=True, help="Publish again what lacks its message.")
+@click.option(
+    "--older-than",
+    type=Duration(AGE_MAX),
+    default="1h",
+    show_default=True,
+    help="Republish only mails enqueued longer ago.",
+)
+@click.option(
+    "--mark", type=click.UUID, multiple=True, metavar="ID", help="Take this mail out of the queue; may be repeated."
+)
+@click.option("--remove-orphan-blobs", is_flag=True, help="Remove blobs that nothing refers to; asks.")
+@click.option(
+    "--min-age", type=Duration(AGE_MAX), default="1h", show_default=True, help="A younger blob is no orphan yet."
+)
+@click.option("--no-blobs", is_flag=True, help="Leave the blobs out: two requests for each live mail.")
+@click.option(
+    "--ids-max",
+    type=click.IntRange(min=1),
+    default=IDS_MAX,
+    show_default=True,
+    help="How many ids are held in memory, about 100 bytes each (a live mail: about 2 KB); more is refused.",
+)
+@dry_run_option
+@yes_option
+@json_option
+@queue_options(broker=always, blobs=unless("no_blobs"))
+def reconcile(
+    settings: QueueSettings,
+    *,
+    drain: bool,
+    force: bool,
+    republish: bool,
+    older_than: timedelta,
+    mark: tuple[UUID, ...],
+    remove_orphan_blobs: bool,
+    min_age: timedelta,
+    no_blobs: bool,
+    ids_max: int,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Compare the three sides of a queue, without stopping traffic; and mend, where that is asked for.
+
+    The table's live mails against the broker's counts and against their blobs; rows that cannot be read; blobs that
+    nothing refers to (of random ids only: others may be shared). Nothing is written without a mending option.
+    """
+    wishes = Wishes(republish, older_than, frozenset(map(EnqueueId, mark)), remove_orphan_blobs)
+    request = Request(wishes, drain, force, min_age, ids_max, dry_run, not no_blobs)
+    _refuse(request)
+    _ask(settings, request, yes=yes)
+    outcome = on_sides(settings, lambda sides: _reconciled(sides, request))
+    left = left_after(outcome.found, Mended() if dry_run else outcome.done)
+    code = _code(outcome, left)
+    if as_json:
+        answer_json(settings, _json(outcome, left, dry_run=dry_run), code)
+    else:
+        _show(settings, outcome, left, request)
+    return int(code)
+
+
+def _refuse(request: Request) -> None:
+    if request.wishes.remove_orphans and not request.with_blobs:
+        raise WrongUse("--remove-orphan-blobs needs the blobs", mend="Leave --no-blobs out.")
+    if request.force and not request.drain:
+        raise WrongUse("--force is for --drain", mend="Say both, or neither.")
+
+
+def _ask(settings: QueueSettings, request: Request, *, yes: bool) -> None:
+    if request.drain:
+        ask(f"Take every message of {settings.name} in hand for a moment? Consumers must be paused.", yes=yes)
+    if request.wishes.remove_orphans and not request.dry_run:
+        ask("Remove blobs that nothing in the keyspace refers to?", yes=yes)
+
+
+async def _reconciled(sides: Sides, request: Request) -> Outcome:
+    with progress_on(stderr_console(), SystemClock()) as progress:
+        progress.stage("looking at broker and tables")
+        found = await _looked(sides, request)
+        if request.wishes.nothing or request.dry_run:
+            return Outcome(found, would_mend(found, request.wishes))
+        progress.stage("mending")
+        return await _mended(sides, found, request)
+
+
+async def _looked(sides: Sides, request: Request) -> Reconciled:
+    view, name = sides.view, sides.settings.name
+    depth = await sides.broker.depth(name)
+    named = await _drained(sides, depth, request) if request.drain else None
+    tables = await tables_side(view, name, request.ids_max)
+    blobs = await _blobs_side(sides, tables, request) if request.with_blobs else None
+    if named is not None:
+        unknown = named.ids - tables.live.keys() - tables.marked
+        named = replace(named, marked=frozenset(await view.marked_among(name, unknown)))
+    return compared(name, sides.now, tables, depth=depth, blobs=blobs, drained=named)
+
+
+async def _drained(sides: Sides, depth: Depth, request: Request) -> Drained:
+    refuse_drain(sides.settings.name, depth, forced=request.force)
+    return await drained(sides.broker, sides.clock, sides.settings.name, sides.now, DRAIN_MAX)
+
+
+async def _blobs_side(sides: Sides, tables: TablesSide, request: Request) -> BlobsSide:
+    missing = await missing_among(sides.blobs, tables.live.values())
+    before = sides.now - request.min_age
+    orphans = await orphan_blobs(sides.blobs, sides.tables, sides.schema, before, request.ids_max)
+    unsure = await _unsure(sides, tables, request) if orphans else None
+    return BlobsSide(missing, orphans, unsure)
+
+
+async def _unsure(sides: Sides, tables: TablesSide, request: Request) -> str | None:
+    """The store is one for all queues: what any of them may still deliver counts."""
+    depths: dict[QueueName, Depth] = {}
+    known = set[EnqueueId]()
+    for name in {sides.settings.name, *await sides.view.queues()}:
+        depths[name] = await sides.broker.depth(name)
+        side = tables if name == sides.settings.name else await tables_side(sides.view, name, request.ids_max)
+        known |= side.live.keys() | side.marked | {row.enqueue_id for row in side.broken}
+    messages = sum(depth.ready + (depth.unacked or 0) for depth in depths.values())
+    return why_unsure(depths, known, messages)
+
+
+async def _mended(sides: Sides, found: Reconciled, request: Request) -> Outcome:
+    name, folder = sides.settings.name, state_folders().kept_mails
+    keeper = KeptMails(kept_file(folder, name, sides.now, "mark"), name)
+    aside = kept_file(folder, name, sides.now, "orphan-blobs").with_suffix("").with_suffix("")
+    store = FileStore(aside, sides.clock)
+
+    async def keep_mail(listed: Listed) -> None:
+        content = (await content_found(sides, listed)).content if request.with_blobs else None
+        await keeper.keep(listed, content)
+
+    async def keep_blob(orphan: StoredBlob) -> None:
+        store.create()
+        await store.keep(orphan.blob_id, await sides.blobs.get(orphan.blob_id))
+
+    async with sides.queue() as queue:
+        done = await mended(queue, sides.blobs, found, request.wishes, Keeping(keep_mail, keep_blob))
+    kept = ([keeper.file] if keeper.count else []) + ([aside] if done.removed_blobs else [])
+    return Outcome(found, done, tuple(kept))
+
+
+def _code(outcome: Outcome, left: Mapping[Finding, int]) -> ExitCode:
+    if outcome.done.failed:
+        return ExitCode.PARTLY_FAILED
+    return ExitCode.DRIFT if left else ExitCode.FINE
+
+
+def _json(outcome: Outcome, left: Mapping[Finding, int], *, dry_run: bool) -> dict[str, Any]:
+    done = outcome.done
+    return {
+        **reconciled_json(outcome.found),
+        "dry_run": dry_run,
+        "mended": {
+            "republished": done.republished,
+            "marked": sorted(map(str, done.marked)),
+            "removed_blobs": done.removed_blobs,
+            "failed": list(done.failed),
+        },
+        "left": {kind.value: count for kind, count in left.items()},
+        "kept": [str(file) for file in outcome.kept],
+    }
+
+
+def _show(settings: QueueSettings, outcome: Outcome, left: Mapping[Finding, int], request: Request) -> None:
+    console, found = stdout_console(), outcome.found
+    console.print(rows_grid(f"Sides of {settings.name}", ("side", "what", "count"), sides_rows(found)))
+    if not found.clean:
+        console.print(rows_grid("Found", ("finding", "count", "meaning"), finding_rows(found)))
+        say(*named_lines(found))
+    say(*_remarks(found))
+    say(*_done_lines(outcome, request))
+    for why in outcome.done.failed:
+        remark(why)
+    if found.clean:
+        say("Nothing is lost, and nothing is left over.")
+    elif left:
+        say(*_next_lines(settings, left))
+
+
+def _remarks(found: Reconciled) -> list[str]:
+    lines = []
+    if found.lacking is None:
+        lines.append(
+            "The broker does not tell what is in consumers' hands: name --broker-management to compare counts."
+        )
+    if found.blobs and found.blobs.orphans and found.blobs.unsure:
+        lines.append(f"Orphan blobs are left where they are: {found.blobs.unsure}.")
+    return lines
+
+
+def _done_lines(outcome: Outcome, request: Request) -> list[str]:
+    done, would = outcome.done, "Would have " if request.dry_run else ""
+    what = {
+        "published": (done.republished, "mails again") if request.wishes.republish else None,
+        "marked": (len(done.marked), "mails") if request.wishes.mark else None,
+        "removed": (done.removed_blobs, "orphan blobs") if request.wishes.remove_orphans else None,
+    }
+    lines = [f"{would}{verb} {one[0]:,} {one[1]}.".capitalize() for verb, one in what.items() if one]
+    return [*lines, *(f"To put it back: mailmend queue restore {file}" for file in outcome.kept)]
+
+
+def _next_lines(settings: QueueSettings, left: Mapping[Finding, int]) -> list[str]:
+    command = f"mailmend queue reconcile --queue {settings.name}"
+    lines = {
+        Finding.LACKS_MESSAGE: f"To deliver what lacks its message: {command} --drain --republish",
+        Finding.BLOB_MISSING: f"To take out what has lost its bytes: {command} --mark ID",
+        Finding.BROKEN_ROW: f"To take out what cannot be read: {command} --mark ID",
+        Finding.ORPHAN_BLOB: f"To remove orphans: {command} --remove-orphan-blobs --dry-run",
+        Finding.ONLY_IN_BROKER: f"To drop what has no row: {command} --mark ID",
+        Finding.DEAD_LETTER: "Dead letters: mailmend runbook show queue-does-not-drain",
+    }
+    return [lines[kind] for kind in left if kind in lines]

@@ -1,0 +1,138 @@
+"""`mailmend queue tend`: what has to go on beside a queue, as a service of its own or once from a scheduler."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from admin.awaiting import told_to_stop
+from admin.cli.queue.shared import all_option, json_option, logging_on_stderr, named_queues, remark, say
+from admin.cli.queue.sweep import swept_json, swept_line
+from admin.cli.queue_options import QueueSettings, always, queue_options
+from admin.output import write_json
+from admin.report import refuse_unwritable, whole_file
+from admin.wiring_queue import Sides, on_sides
+from mailqueue.figures import figures_of, pace_between, sums_of
+from mailqueue.mail_queue import MailQueue
+from mailqueue.metrics import PrometheusCounts, gauges_text
+from mailqueue.sweeping import Swept
+from model.errors import MailmendError, WrongUse
+
+METRICS_EVERY: Final = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round on one queue has done."""
+
+    queue: MailQueue
+    moved: int
+    swept: Swept
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  mailmend queue tend --all                                    as a service; ends in good order on SIGTERM
+  mailmend queue tend --all --once                             one round, from cron or a systemd timer
+  mailmend queue tend --all --metrics /var/lib/node_exporter/mailmend_tend.prom
+
+\b
+One such process for each keyspace is enough; several do no harm, and take over from each other. Without any, delayed
+mails stay where they are, and mails that wait for longer than the tables' time to live expire.
+
+\b
+Exit codes: 0 it was told to stop, or the round is done; 2 wrong use; 4 cannot reach (at the start; later it waits
+longer and longer between its tries, and says so on stderr)."""
+)
+@click.option("--once", is_flag=True, help="One round, then end.")
+@click.option(
+    "--metrics", "file", type=click.Path(path_type=Path), metavar="FILE", help="Keep a file for Prometheus up to date."
+)
+@all_option
+@json_option
+@queue_options(broker=always, blobs=always)
+def tend(settings: QueueSettings, *, once: bool, file: Path | None, everything: bool, as_json: bool) -> None:
+    """Do what a queue needs in the background: due mails are moved, slices swept, old mails renewed, tallies told."""
+    if file:
+        refuse_unwritable(file)
+    if as_json and not once:
+        raise WrongUse("--json is for --once", mend="A service tells what it does on stderr, and in --metrics FILE.")
+    if once:
+        _show(settings, on_sides(settings, lambda sides: _once(sides, file, everything=everything)), as_json=as_json)
+        return
+    with logging_on_stderr():
+        on_sides(settings, lambda sides: _served(sides, file, everything=everything))
+
+
+async def _once(sides: Sides, file: Path | None, *, everything: bool) -> list[Round]:
+    counts, rounds = PrometheusCounts(), []
+    for name in await named_queues(sides, everything=everything):
+        async with sides.queue(name, counts) as queue:
+            moved = await queue.move_due()
+            rounds.append(Round(queue, moved, await queue.parts.sweeper.sweep(name)))
+    if file:
+        await _write(sides, file, counts, [one.queue for one in rounds], None)
+    return rounds
+
+
+async def _served(sides: Sides, file: Path | None, *, everything: bool) -> None:
+    counts = PrometheusCounts()
+    async with AsyncExitStack() as stack:
+        names = await named_queues(sides, everything=everything)
+        queues = [await stack.enter_async_context(sides.queue(name, counts)) for name in names]
+        stop = stack.enter_context(told_to_stop())
+        remark(f"Tending {', '.join(names)}.")
+        async with asyncio.TaskGroup() as tasks:
+            for queue in queues:
+                tasks.create_task(queue.tend(stop))
+            if file:
+                tasks.create_task(_written(sides, file, counts, queues, stop))
+    remark("Told to stop; what was under way is finished.")
+
+
+async def _written(
+    sides: Sides, file: Path, counts: PrometheusCounts, queues: list[MailQueue], stop: asyncio.Event
+) -> None:
+    """Keep the file up to date until told to stop; what fails now is tried again at the next turn."""
+    before: dict[str, Any] = {}
+    while True:
+        try:
+            before = await _write(sides, file, counts, queues, before)
+        except MailmendError as error:
+            remark(f"{file} is not up to date: {error.what}")
+        if stop.is_set():
+            return
+        pausing = asyncio.ensure_future(sides.clock.pause(METRICS_EVERY.total_seconds()))
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((pausing, stopping), return_when=asyncio.FIRST_COMPLETED)
+        for one in (pausing, stopping):
+            one.cancel()
+        await asyncio.gather(pausing, stopping, return_exceptions=True)
+
+
+async def _write(
+    sides: Sides, file: Path, counts: PrometheusCounts, queues: list[MailQueue], before: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Counters of this process, and a look at each queue; rates since the look before."""
+    looks, sums = [], {}
+    for queue in queues:
+        view, first = queue.parts.view, (before or {}).get(queue.name)
+        sums[str(queue.name)] = now = await sums_of(view, queue.name, first)
+        looks.append((await figures_of(view, queue.name, sides.broker), pace_between(first, now)))
+    with whole_file(file) as stream:
+        stream.write(counts.text() + gauges_text(looks))
+    return sums
+
+
+def _show(settings: QueueSettings, rounds: list[Round], *, as_json: bool) -> None:
+    if as_json:
+        queues = [{"queue": one.queue.name, "moved_due": one.moved, **swept_json(one.swept)} for one in rounds]
+        write_json({"keyspace": settings.connection.keyspace, "queues": queues, "exit": 0})
+        return
+    for one in rounds:
+        say(f"{one.moved:,} delayed mails of {one.queue.name} became due. {swept_line(one.queue.name, one.swept)}")

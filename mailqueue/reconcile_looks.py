@@ -1,0 +1,207 @@
+"""Looking at a queue's three sides without stopping traffic, for `reconciling` to compare: nothing here writes.
+
+The order of looks is what makes them safe. Blobs are listed before their references are read, so that a blob put later
+is not called an orphan; delayed mails are read on both sides of those that wait, so that none slips past between two
+tables; and what is younger than an age is left out of it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from mailqueue.ahead import all_of
+from mailqueue.codec import listed_of, queued_of
+from mailqueue.ports import Blobs, Broker, Clock, Delivery, StoredBlob, Tables
+from mailqueue.reconciling import IDS_MAX, BrokenRow, Drained, TablesSide, refuse_too_many
+from mailqueue.view import QueueView
+from model.blob_ids import is_deduplicated
+from model.catalog_queue import DUE_MAILS, ENQUEUED_MAILS
+from model.errors import BadPayload
+from model.ids import BlobId, EnqueueId, QueueName
+from model.mail_filters import Where
+from model.mails import Listed, Whereabouts
+from model.operations import Level, Scan
+from model.schema import Schema
+from model.starts import live_slices
+from model.table import Row, Table
+
+BLOBS_AT_ONCE: Final = 32
+PATIENCE_SECONDS: Final = 3.0
+"""How long a drain waits for one more message before it believes that there is none."""
+
+_BLOB_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
+"""Columns with ids of blobs whose names do not say so: those of messageV3."""
+
+_STORES: Final = frozenset({"blobs", "blobparts"})
+"""Tables that are a store of blobs, and refer to none."""
+
+
+_DELAYED: Final = Where(whereabouts=Whereabouts.DELAYED)
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """Columns of a table that hold ids of blobs."""
+
+    table: Table
+    columns: tuple[str, ...]
+
+
+async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX) -> TablesSide:
+    """What the live slices hold: rows with and without marks, rows that cannot be read; and what is delayed.
+
+    Raises:
+        UnsafeRequest: more than may be held.
+        CannotReach: the tables do not answer.
+    """
+    found = _Rows(queue, ids_max)
+    delayed = {one.queued.enqueue_id async for one in view.browse(queue, _DELAYED)}
+    async with aclosing(_rows(view, queue)) as rows:
+        async for row in rows:
+            found.add(row)
+    marked = frozenset(await view.marked_among(queue, [*found.mails, *found.broken]))
+    return TablesSide(
+        live={one: listed for one, listed in found.mails.items() if one not in marked},
+        marked=marked,
+        delayed=frozenset(delayed - found.mails.keys()),
+        broken=tuple(row for one, row in found.broken.items() if one not in marked),
+    )
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of a queue, read one by one."""
+
+    queue: QueueName
+    ids_max: int
+    mails: dict[EnqueueId, Listed] = field(default_factory=dict)
+    broken: dict[EnqueueId, BrokenRow] = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        refuse_too_many(len(self.mails) + len(self.broken), f"rows in the live slices of {self.queue}", self.ids_max)
+        try:
+            listed = listed_of(row)
+        except BadPayload as error:
+            enqueue_id = EnqueueId(row["enqueueid"])
+            self.broken[enqueue_id] = BrokenRow(row["timerangestart"], row["bucketid"], enqueue_id, error.what)
+        else:
+            self.mails[listed.queued.enqueue_id] = listed
+
+
+async def _rows(view: QueueView, queue: QueueName) -> AsyncGenerator[Row]:
+    start, slicing = await view.browse_start(queue), await view.ground.slicing()
+    if start is None:
+        return
+    for slice_start in live_slices(start, view.ground.now, slicing.window):
+        for bucket in range(slicing.buckets):
+            scan = Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names, Level.QUORUM, under=(queue, slice_start, bucket))
+            async for row in view.ground.tables.scan(scan):
+                yield row
+
+
+async def missing_among(blobs: Blobs, mails: Iterable[Listed]) -> frozenset[EnqueueId]:
+    """Those of the mails whose header or body the store does not have.
+
+    Raises:
+        BlobsUnreachable: the store does not answer.
+    """
+    asked = list(mails)
+
+    async def complete(listed: Listed) -> bool:
+        kept = listed.queued.blobs
+        return await blobs.exists(kept.header) and await blobs.exists(kept.body)
+
+    found = await all_of(asked, complete, BLOBS_AT_ONCE)
+    return frozenset(one.queued.enqueue_id for one, whole in zip(asked, found, strict=True) if not whole)
+
+
+async def orphan_blobs(
+    blobs: Blobs, tables: Tables, schema: Schema, before: datetime, ids_max: int = IDS_MAX
+) -> tuple[StoredBlob, ...]:
+    """Blobs of random id that were stored before then, and that no row of the keyspace refers to.
+
+    One whose id is made of its bytes is never among them: others may refer to it, and only a collector may tell.
+
+    Raises:
+        UnsafeRequest: more than may be held.
+        BlobsUnreachable, CannotReach: a side does not answer.
+    """
+    candidates: dict[BlobId, StoredBlob] = {}
+    async for blob in blobs.scan():
+        if blob.stored_at < before and not is_deduplicated(blob.blob_id):
+            refuse_too_many(len(candidates), "blobs that may be orphans", ids_max)
+            candidates[blob.blob_id] = blob
+    for references in references_in(schema):
+        async for row in tables.scan(Scan(references.table, references.columns, Level.QUORUM)):
+            for column in references.columns:
+                candidates.pop(row[column], None)
+    return tuple(candidates.values())
+
+
+def references_in(schema: Schema) -> Sequence[References]:
+    """Where the tables of a keyspace may refer to blobs: every column of text whose name says so, in any table.
+
+    Better one too many: a blob that is left is a leak, one that is removed too early is lost mail. Delayed mails come
+    twice, before and after those that wait, so that none is missed while it moves from one to the other.
+    """
+    found = [References(table, columns) for table in schema.tables if (columns := _blob_columns(table))]
+    due = [one for one in found if one.table.name == DUE_MAILS.name]
+    waiting = [one for one in found if one.table.name == ENQUEUED_MAILS.name]
+    others = [one for one in found if one not in due and one not in waiting]
+    return (*others, *due, *waiting, *due)
+
+
+def _blob_columns(table: Table) -> tuple[str, ...]:
+    if table.name in _STORES:
+        return ()
+    return tuple(
+        column.name
+        for column in table.columns
+        if column.type == "text" and ("blob" in column.name or column.name in _BLOB_COLUMNS)
+    )
+
+
+async def drained(broker: Broker, clock: Clock, queue: QueueName, began_at: datetime, most: int) -> Drained:
+    """Take every message in hand, name its mail, and give it back; the dead letters likewise.
+
+    Raises:
+        BrokerUnreachable: the broker does not answer; it has the messages back.
+    """
+    async with broker.deliveries(queue, most) as deliveries:
+        ids, bad = await _named(deliveries, clock)
+    async with broker.dead_letters(queue, most) as deliveries:
+        dead, _ = await _named(deliveries, clock)
+    return Drained(began_at, frozenset(ids), bad, dead=frozenset(dead))
+
+
+async def _named(deliveries: AsyncIterator[Delivery], clock: Clock) -> tuple[set[EnqueueId], int]:
+    """The ids of all mails in it, and how many messages tell of none. They stay in hand: none comes twice."""
+    ids, bad = set[EnqueueId](), 0
+    while (delivery := await _next(deliveries, clock)) is not None:
+        try:
+            ids.add(queued_of(delivery.message.body).enqueue_id)
+        except BadPayload:
+            bad += 1
+    return ids, bad
+
+
+async def _next(deliveries: AsyncIterator[Delivery], clock: Clock) -> Delivery | None:
+    """The next one; None where none comes for a while."""
+    coming = asyncio.ensure_future(_one(deliveries))
+    waiting = asyncio.ensure_future(clock.pause(PATIENCE_SECONDS))
+    try:
+        await asyncio.wait((coming, waiting), return_when=asyncio.FIRST_COMPLETED)
+        return coming.result() if coming.done() else None
+    finally:
+        for one in (coming, waiting):
+            one.cancel()
+        await asyncio.gather(coming, waiting, return_exceptions=True)
+
+
+async def _one(deliveries: AsyncIterator[Delivery]) -> Delivery | None:
+    async for delivery in deliveries:
+        return delivery
+    return None
