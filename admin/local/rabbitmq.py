@@ -15,6 +15,7 @@ from typing import Final
 from admin.local import rabbitmq_parts, rabbitmq_probe
 from admin.local.rabbitmq_parts import Installation, installation_in
 from admin.local.services import HOST, Launch, Machine, Site
+from model.errors import LocalServerError
 
 MEMORY_MIB: Final = 512
 NODE: Final = "rabbit@localhost"
@@ -78,11 +79,15 @@ class RabbitMq:
             fresh.replace(cookie)
 
     def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:
-        """Erlang's port mapper, then the node."""
+        """Erlang's port mapper, then the node.
+
+        Raises:
+            LocalServerError: there is no Erlang.
+        """
         installation = installation_in(parts)
         assert installation is not None
         settings = environment_of(installation, site, environment.get("PATH", os.defpath))
-        epmd = shutil.which("epmd", path=settings["PATH"]) or "epmd"
+        epmd = _epmd(settings["PATH"])
         listens = ("-port", str(site.ports["epmd"]), "-address", HOST)
         conf = str(_conf(site))
         # Erlang keeps words that it does not know; by this one the process is told from others.
@@ -160,6 +165,16 @@ def _tls_settings(ports: Mapping[str, int], tls: Tls) -> dict[str, object]:
         "ssl_options.verify": "verify_peer",
         "ssl_options.fail_if_no_peer_cert": str(tls.asks_clients).lower(),
     }
+
+
+def _epmd(path: str) -> str:
+    found = shutil.which("epmd", path=path)
+    if found is None:
+        raise LocalServerError(
+            "RabbitMQ needs Erlang, whose epmd is not on the PATH",
+            mend=f"Put Erlang's programs on it; or do without {rabbitmq_parts.HOME_VARIABLE}, and both are fetched.",
+        )
+    return found
 
 
 def _conf(site: Site) -> Path:

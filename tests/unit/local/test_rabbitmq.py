@@ -12,6 +12,7 @@ from admin.local.rabbitmq import MEMORY_MIB, RabbitMq, Tls, conf_of, environment
 from admin.local.rabbitmq_parts import Installation
 from admin.local.rabbitmq_probe import basic
 from admin.local.services import Launch, Site
+from model.errors import LocalServerError
 
 PORTS = {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369, "amqps": 5671}
 SITE = Site(Path("/srv/mail box/rabbitmq"), PORTS)
@@ -26,14 +27,13 @@ def _settings(text: str) -> dict[str, str]:
 
 def _installed(root: Path) -> Path:
     """A folder that looks as if RabbitMQ had been unpacked in it."""
-    script = root / "usr/lib/rabbitmq/bin/rabbitmq-server"
-    for path in (
-        script,
-        root / "usr/lib/rabbitmq/lib/rabbitmq_server-4.0.5/plugins/a.ez",
-        root / "usr/lib/erlang/bin/x",
+    for name in (
+        "usr/lib/rabbitmq/bin/rabbitmq-server",
+        "usr/lib/rabbitmq/lib/rabbitmq_server-4.0.5/plugins/a.ez",
+        "usr/lib/erlang/bin/epmd",
     ):
-        path.parent.mkdir(parents=True)
-        path.touch()
+        (root / name).parent.mkdir(parents=True)
+        (root / name).touch(mode=0o755)
     return root
 
 
@@ -117,6 +117,14 @@ def test_each_process_carries_its_mark_in_its_command(launches: tuple[Launch, ..
     epmd, server = launches
     assert epmd.mark not in " ".join(server.command)
     assert server.mark not in " ".join(epmd.command)
+
+
+def test_a_rabbitmq_without_erlang_is_told(tmp_path: Path) -> None:
+    """One that was installed by hand may lack it; the error names what is missing, and where."""
+    home = _installed(tmp_path)
+    (home / "usr/lib/erlang/bin/epmd").unlink()
+    with pytest.raises(LocalServerError, match="epmd is not on the PATH"):
+        RabbitMq().launches(home, SITE, {"PATH": "/nowhere"})
 
 
 def test_two_nodes_do_not_carry_the_same_mark(tmp_path: Path) -> None:
