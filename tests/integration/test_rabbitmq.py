@@ -21,7 +21,7 @@ from admin.local.rabbitmq import MEMORY_MIB, Tls
 from admin.local.rabbitmq_probe import api_answers, speaks_amqp
 from admin.local.service_runs import ServiceRun
 from model.errors import ExitCode
-from tests.support.brokers import Broker, OwnBroker, eventually, throwaway_rabbitmq
+from tests.support.brokers import GIVEN, Broker, OwnBroker, eventually, one_rabbitmq, throwaway_rabbitmq
 from tests.support.certificates import Authority, authority
 
 QUEUE = "kept"
@@ -79,6 +79,14 @@ def test_a_virtual_host_is_ones_own(rabbitmq: Broker, vhost: str) -> None:
     # And it still is where it was, while the other virtual host is gone
     assert asyncio.run(_received(rabbitmq.url(vhost))) == b"one"
     assert other not in {known["name"] for known in rabbitmq.api("GET", "vhosts")}
+
+
+def test_a_broker_that_runs_already_is_used(rabbitmq: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named by the environment; nothing is started, and what is taken of it is given back."""
+    monkeypatch.setenv(GIVEN, f"{rabbitmq.host}:{rabbitmq.port}:{rabbitmq.management_port}")
+    with one_rabbitmq() as given, given.vhost() as name:
+        assert (given.host, given.port) == (rabbitmq.host, rabbitmq.port)
+        assert name in {known["name"] for known in rabbitmq.api("GET", "vhosts")}
 
 
 def test_confirmed_messages_outlive_a_crash(own: OwnBroker) -> None:

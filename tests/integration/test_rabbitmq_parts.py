@@ -144,6 +144,7 @@ def test_a_network_that_refuses_is_named(tmp_path: Path) -> None:
     """The mirror, apt's own reason, and what can be done about it; nothing is left that looks whole."""
     with pytest.raises(LocalServerError, match=r"could not be fetched .*127\.0\.0\.1:1") as caught:
         find_or_fetch(_machine(tmp_path), NOWHERE)
+    assert "Failed to fetch http://127.0.0.1:1/debian/dists" in str(caught.value)
     assert "MAILMEND_DEBIAN_URI" in str(caught.value)
     assert caught.value.exit_code is ExitCode.CANNOT_REACH
     assert not (tmp_path / "rabbitmq" / SUITE).exists()

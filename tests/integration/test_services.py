@@ -21,6 +21,8 @@ from admin.local.ports import free_port
 from admin.local.processes import ProcessId, look
 from admin.local.service_runs import ServiceRun
 from admin.local.service_state import ServiceState, Started, read_service_state, write_service_state
+from admin.local.settings import first_settings
+from admin.local.state import State, write_state
 from model.errors import LocalServerError, UnsafeRequest, WrongUse
 from tests.support.servers import sweep
 from tests.support.small_service import SmallService, hurried, notes, small_run
@@ -317,13 +319,17 @@ def test_what_was_started_beside_a_cluster_that_fails_is_ended(small: ServiceRun
 
 
 def test_all_servers_are_stopped_and_cleaned_together(small: ServiceRun, tmp_path: Path) -> None:
-    """Whether or not there is a cluster beside them; only what was ever started is told of."""
+    """Only what was ever started is told of; while one of them runs, nothing of any of them is removed."""
+    # Given a cluster that was started once, and a server beside it that runs
     servers = _servers(tmp_path, small)
     assert servers.status().services == ()
+    write_state(servers.cluster.layout.state, State(first_settings(Wishes(), 17_001)))
     small.up()
     assert [service.state for service in servers.status().services] == [NodeState.UP]
+    # When they are cleaned, then that is refused until it is stopped
     with pytest.raises(UnsafeRequest):
         servers.clean()
+    assert servers.status().cluster.settings is not None
     assert [service.state for service in servers.down().services] == [NodeState.STOPPED]
     assert [servers.clean(), servers.clean()] == [True, False]
     assert servers.status().services == ()
