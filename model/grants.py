@@ -200,7 +200,7 @@ QUEUE_READER = Role(
 QUEUE = Role(
     "queue",
     "workers of the mail queue, and every other command of it",
-    (Need(Where.MAIL, _BOTH, QUEUED), Need(Where.LEDGER, _BOTH, (REPAIR_LEASE.name,))),
+    (Need(Where.MAIL, _BOTH, QUEUED),),
     only_with=ENQUEUED_MAILS.name,
 )
 

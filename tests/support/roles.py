@@ -36,7 +36,7 @@ others              -       -         -       -         -        -             -
 repair_run          -       SM        -       -         -        -             -
 repair_finding      -       SM        -       -         -        -             -
 repair_lag          -       SM        M       -         -        -             -
-repair_lease        S       SM        -       SM        -        -             SM
+repair_lease        S       SM        -       SM        -        -             -
 schema_migration    S       S         -       SM        -        -             -
 schema_statement    S       S         -       SM        -        -             -
 schema_unlock       S       S         -       SM        -        -             -

@@ -57,7 +57,8 @@ def test_the_queue_and_the_ledger_are_known_by_name() -> None:
     assert queue.deleted == {"deletedmailsv2", "enqueuedmailsv4"}
     assert queue.conditional == queue.updated == {"browsestart", "contentstart"}
     ours = known_of(Schema((), (Table("sliceTallies", KEY),)))
-    assert ours.updated == {"slicetallies", "queuestate"}
+    assert ours.updated == {"slicetallies", "queuestate", "duemails"}
+    assert ours.conditional == {"queuestate", "duemails"}
     assert ours.deleted == {"duemails", "slicetallies"}
     ledger = known_of(Schema((), LEDGER_TABLES))
     assert ledger.deleted == {"repair_lag"}

@@ -112,10 +112,10 @@ def test_nothing_is_granted_on_tables_that_are_not_there_but_they_are_named() ->
     assert absent(READER, PLACES) == frozenset()
 
 
-def test_a_worker_of_the_queue_writes_its_tables_and_leases_and_no_other() -> None:
-    """Each of the seven, the events of its configuration, and the leases of the slices that are due."""
+def test_a_worker_of_the_queue_writes_its_tables_and_no_other() -> None:
+    """Each of the seven, and the events of its configuration; whose turn a slice is stands in dueMails itself."""
     queue = tables(*(table.spelling for table in QUEUE_TABLES), "eventStore")
-    assert on(QUEUE, Permission.MODIFY) == on(QUEUE, Permission.SELECT) == queue | {"TABLE ledger.repair_lease"}
+    assert on(QUEUE, Permission.MODIFY) == on(QUEUE, Permission.SELECT) == queue
     assert on(QUEUE_READER, Permission.SELECT) == queue
     assert on(QUEUE_READER, Permission.MODIFY) == set()
 
