@@ -1,0 +1,467 @@
+"""Ack, retry, reject: the order of their writes, and what a death or a silent server between two of them leaves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from mailqueue.mail_queue import Dequeued, MailQueue
+from mailqueue.metrics import Count
+from mailqueue.ports import ATTEMPTS_HEADER
+from mailqueue.settling import REQUEUE_PAUSE
+from model.backoff import RETRY
+from model.catalog_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.errors import CannotReach, Delayed, MailmendError, WrongUse
+from model.mails import Whereabouts
+from model.queue_tables import OwnTables
+from tests.support.queue_mishaps import Life, Refusing, mortal_process, outlived, writes_of
+from tests.support.queues import (
+    CONTENT,
+    QUEUE,
+    TwinQueue,
+    all_delivered,
+    enqueued,
+    listed,
+    mail,
+    names,
+    next_of,
+    twin_queue,
+    until,
+)
+
+Settle = Callable[[Dequeued], Awaitable[None]]
+
+SETTLE: dict[str, Settle] = {
+    "ack": lambda one: one.ack(),
+    "retry": lambda one: one.retry(),
+    "reject": lambda one: one.reject(),
+}
+
+
+async def settled(queue: MailQueue, settle: Settle) -> Dequeued:
+    """Take one mail and settle it so."""
+    async with queue.dequeue() as mails:
+        one = await anext(mails)
+        await settle(one)
+    return one
+
+
+async def steps_of(settle: Settle) -> list[str]:
+    """What settling a mail does, in its order."""
+    twin, life = twin_queue(own=OwnTables(tallies=False)), Life()
+    async with await mortal_process(twin, life) as queue:
+        await enqueued(queue, "a")
+        life.steps.clear()
+        await settled(queue, settle)
+        await queue.close()
+    return life.steps
+
+
+def test_the_mark_is_written_before_the_brokers_ack() -> None:
+    """And the bytes go last: a death in between leaves a delivery that is filtered, or blobs for the sweep."""
+    assert asyncio.run(steps_of(SETTLE["ack"])) == ["Put deletedMailsV2", "ack", "delete blob", "delete blob"]
+
+
+def test_a_retried_mail_is_delayed_before_it_leaves_the_queue() -> None:
+    """It is always in one of them."""
+    steps = asyncio.run(steps_of(SETTLE["retry"]))
+    assert steps == ["Put dueMails", "Put dueMails", "Remove enqueuedMailsV4", "ack"]
+
+
+def test_a_rejected_mail_is_a_dead_letter_before_its_row_goes() -> None:
+    """Its bytes stay: the dead letter refers to them."""
+    assert asyncio.run(steps_of(SETTLE["reject"])) == ["dead letter", "Remove enqueuedMailsV4"]
+
+
+@pytest.mark.parametrize("second", SETTLE.values(), ids=SETTLE.keys())
+@pytest.mark.parametrize("first", SETTLE.values(), ids=SETTLE.keys())
+def test_a_mail_is_settled_once(first: Settle, second: Settle) -> None:
+    """A second word about it is a flaw of the consumer, told as such, and does nothing."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            async with queue.dequeue() as mails:
+                one = await anext(mails)
+                await first(one)
+                with pytest.raises(WrongUse, match="was settled before"):
+                    await second(one)
+
+    asyncio.run(story())
+
+
+# Ack
+
+
+def test_without_a_mark_there_is_no_ack() -> None:
+    """The consumer is told that the work does not count, and has the mail again."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            refusing = Refusing(twin, tables=writes_of(DELETED_MAILS))
+            async with queue.dequeue() as mails:
+                one = await anext(mails)
+                with pytest.raises(CannotReach):
+                    await one.ack()
+                refusing.mend()
+                again = await anext(mails)
+                assert again.enqueue_id == one.enqueue_id
+                assert again.redelivered
+                await again.ack()
+            assert not await names(queue)
+            assert twin.counted.of(Count.ACKED) == 1
+
+    asyncio.run(story())
+
+
+def test_an_ack_stands_though_the_broker_is_gone() -> None:
+    """The mark says that the work was done; what the broker delivers again is filtered."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            async with queue.dequeue() as mails:
+                one = await anext(mails)
+                twin.broker.drop_connections()
+                await one.ack()
+                assert await next_of(mails) is None
+            assert not twin.broker.ready(QUEUE)
+            assert twin.counted.of(Count.FILTERED) == 1
+
+    asyncio.run(story())
+
+
+def test_an_ack_after_the_context_was_left_still_counts() -> None:
+    """Late, but done: the broker's copy is filtered."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            async with queue.dequeue() as mails:
+                one = await anext(mails)
+            await one.ack()
+            assert not await all_delivered(queue)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("settle", SETTLE.values(), ids=SETTLE.keys())
+def test_settling_is_finished_though_its_caller_is_cancelled(settle: Settle) -> None:
+    """At any moment: either nothing was done and the mail comes again, or all of it was."""
+
+    async def cancelled_after(turns: int) -> bool:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            async with queue.dequeue() as mails:
+                one = await anext(mails)
+                settling = asyncio.ensure_future(settle(one))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                settling.cancel()
+                await asyncio.gather(settling, return_exceptions=True)
+            waits = "a" in [shown.queued.mail.name for shown in await listed(queue) if shown.slice_start]
+            assert (await all_delivered(queue) == ["a"]) is waits
+            return not waits
+
+    done = [asyncio.run(cancelled_after(turns)) for turns in range(20)]
+    assert not done[0]
+    assert done[-1]
+
+
+def test_a_second_copy_waits_for_the_first() -> None:
+    """A lost connection brings the mail again while its consumer works: acked, the copy is filtered."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            async with queue.dequeue() as mails:
+                one = await anext(mails)
+                twin.broker.drop_connections()
+                assert await next_of(mails) is None
+                await one.ack()
+                assert await next_of(mails) is None
+            assert not twin.broker.ready(QUEUE)
+
+    asyncio.run(story())
+
+
+def test_a_second_copy_is_delivered_when_the_first_came_to_nothing() -> None:
+    """Not marked by the first, the mail goes to the other consumer of the same process."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            twin.broker.duplicate(QUEUE)
+            async with queue.dequeue(prefetch=1) as mails:
+                first = await anext(mails)
+                async with queue.dequeue(prefetch=1) as others:
+                    assert await next_of(others) is None
+                    await first.reject()
+                    one = await anext(others)
+                    assert one.enqueue_id == first.enqueue_id
+                    await one.ack()
+            assert not await all_delivered(queue)
+
+    asyncio.run(story())
+
+
+# Retry
+
+
+def test_a_retried_mail_comes_again_after_its_wait() -> None:
+    """Delayed for a minute, then two: same id, its tries counted, its error kept, its time of enqueueing too."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            (enqueue_id,) = await enqueued(queue, "a")
+            (first,) = await listed(queue)
+            for tries in (1, 2, 3):
+                one = await settled(queue, lambda one: one.retry(error_message="no route"))
+                assert (one.enqueue_id, one.attempts, one.content) == (enqueue_id, tries - 1, CONTENT)
+                (shown,) = await listed(queue)
+                assert (shown.whereabouts, shown.attempts) == (Whereabouts.DELAYED, tries)
+                assert shown.due_at == twin.clock.now + RETRY.wait(tries)
+                assert shown.enqueued_at == first.enqueued_at
+                assert shown.queued.mail.error_message == "no route"
+                assert shown.queued.mail.last_updated is not None
+                twin.clock.advance(RETRY.wait(tries).total_seconds() - 1)
+                assert await queue.move_due() == 0
+                twin.clock.advance(2)
+                assert await queue.move_due() == 1
+            assert twin.broker.published[-1][1].headers[ATTEMPTS_HEADER] == 3
+            assert await all_delivered(queue) == ["a"]
+            assert twin.counted.of(Count.RETRIED) == 3
+
+    asyncio.run(story())
+
+
+def test_a_retry_keeps_the_error_of_before_unless_told_another() -> None:
+    """What went wrong last is what the next one reads."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await queue.enqueue(mail("a", error_message="old"), CONTENT)
+            await settled(queue, lambda one: one.retry(timedelta(hours=2)))
+            (shown,) = await listed(queue)
+            assert shown.queued.mail.error_message == "old"
+            assert shown.due_at == twin.clock.now + timedelta(hours=2)
+
+    asyncio.run(story())
+
+
+def test_a_mail_that_cannot_be_delayed_goes_back() -> None:
+    """The consumer is told; nothing of it is delayed, and it is delivered again."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            refusing = Refusing(twin, tables=writes_of(DUE_MAILS))
+            async with queue.dequeue() as mails:
+                with pytest.raises(CannotReach):
+                    await (await anext(mails)).retry()
+                refusing.mend()
+                await (await anext(mails)).ack()
+            assert await queue.flush() == 0
+
+    asyncio.run(story())
+
+
+def test_a_row_that_stays_lists_the_mail_once() -> None:
+    """Its removal got no answer: it is delayed all the same, and shown in one place."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            refusing = Refusing(twin, tables=writes_of(ENQUEUED_MAILS))
+            await settled(queue, SETTLE["retry"])
+            refusing.mend()
+            assert await names(queue) == ["a"]
+            assert not twin.broker.ready(QUEUE)
+            twin.clock.advance(61)
+            assert await queue.move_due() == 1
+            assert await all_delivered(queue) == ["a"]
+            assert not await names(queue)
+
+    asyncio.run(story())
+
+
+def test_the_copy_of_a_retried_mail_is_not_worked_on_early() -> None:
+    """The connection was lost before the retry: the copy that comes for it is dropped, the mail comes in its time."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            async with queue.dequeue() as mails:
+                one = await anext(mails)
+                twin.broker.drop_connections()
+                await one.retry()
+                assert await next_of(mails) is None
+                twin.clock.advance(61)
+                assert await queue.move_due() == 1
+                later = await anext(mails)
+                assert later.attempts == 1
+                await later.ack()
+
+    asyncio.run(story())
+
+
+def test_a_retry_at_once_is_not_taken_for_a_copy() -> None:
+    """Due at once and moved before the first try was settled in full, it is delivered all the same."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue, await twin.process() as other:
+            await enqueued(queue, "a")
+            async with queue.dequeue() as mails:
+                one = await anext(mails)
+                retrying = asyncio.ensure_future(one.retry(timedelta(0)))
+                while not retrying.done():
+                    with suppress(MailmendError):
+                        await other.move_due()
+                await other.move_due()
+                later = await anext(mails)
+                assert later.attempts == 1
+                await later.ack()
+
+    asyncio.run(story())
+
+
+def test_without_a_table_for_delays_a_retry_goes_back_after_a_pause() -> None:
+    """No hot loop; a delay that was asked for is refused, and the mail is still in hand."""
+
+    async def story() -> None:
+        twin = twin_queue(own=OwnTables(due=False))
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            async with queue.dequeue() as mails:
+                one = await anext(mails)
+                with pytest.raises(Delayed, match="mailmend schema apply"):
+                    await one.retry(timedelta(hours=1))
+                begun = twin.clock.now
+                await one.retry()
+                again = await anext(mails)
+                assert twin.clock.now - begun >= REQUEUE_PAUSE
+                assert again.redelivered
+                await again.ack()
+
+    asyncio.run(story())
+
+
+def test_a_delay_that_is_too_long_leaves_the_mail_in_hand() -> None:
+    """Refused before anything is done."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            async with queue.dequeue() as mails:
+                one = await anext(mails)
+                with pytest.raises(WrongUse, match="more than"):
+                    await one.retry(timedelta(days=1000))
+                await one.ack()
+
+    asyncio.run(story())
+
+
+# Reject
+
+
+def test_a_rejected_mail_is_a_dead_letter_and_out_of_sight() -> None:
+    """It pins no browse start; its bytes stay for whoever drives it back."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            await settled(queue, SETTLE["reject"])
+            assert len(twin.broker.dead(QUEUE)) == 1
+            assert not await names(queue)
+            assert len(twin.blobs.ids) == 2
+            assert (await queue.size()).mails == 0
+            assert twin.counted.of(Count.REJECTED) == 1
+
+    asyncio.run(story())
+
+
+def test_a_rejection_that_the_broker_did_not_hear_is_told() -> None:
+    """The mail keeps its row and comes again."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "a")
+            async with queue.dequeue() as mails:
+                one = await anext(mails)
+                twin.broker.drop_connections()
+                with pytest.raises(CannotReach):
+                    await one.reject()
+                await until(lambda: twin.counted.of(Count.REJECTED) == 0)
+                await (await anext(mails)).reject()
+            assert len(twin.broker.dead(QUEUE)) == 1
+            assert not await names(queue)
+
+    asyncio.run(story())
+
+
+# Death
+
+
+async def recovered(twin: TwinQueue) -> list[str]:
+    """What another process is delivered in the hours after a death, and finds to publish again."""
+    twin.broker.drop_connections()
+    async with await twin.process() as other:
+        taken = await all_delivered(other)
+        twin.clock.advance(7200)
+        await other.move_due()
+        await other.republish(timedelta(hours=1))
+        taken += await all_delivered(other)
+        assert not await names(other)
+        return taken
+
+
+@pytest.mark.parametrize("settle", SETTLE.values(), ids=SETTLE.keys())
+def test_a_death_while_settling_loses_no_mail(settle: Settle) -> None:
+    """Before each step: unless acked or a dead letter, it is delivered to somebody; acked, to nobody ever again."""
+
+    async def died_before(step: int) -> bool:
+        twin, life = twin_queue(), Life(10_000)
+        queue = await mortal_process(twin, life)
+        await enqueued(queue, "a")
+
+        async def story() -> bool:
+            async with queue.dequeue() as mails:
+                one = await anext(mails)
+                life.left = step
+                await settle(one)
+            return True
+
+        survived = await outlived(story()) is not None
+        taken, dead = await recovered(twin), len(twin.broker.dead(QUEUE))
+        if survived and settle is SETTLE["ack"]:
+            assert not taken
+        elif dead:
+            assert settle is SETTLE["reject"]
+            assert set(taken) <= {"a"}
+        elif settle is not SETTLE["ack"]:
+            assert taken, f"lost at step {step}"
+        assert len(taken) <= 2
+        return survived
+
+    survivals = [asyncio.run(died_before(step)) for step in range(14)]
+    assert not survivals[0]
+    assert survivals[-1]
