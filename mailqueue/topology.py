@@ -1,0 +1,142 @@
+"""The broker's objects that make one mail queue, by name and arguments: James's own, and side queues of ours beside it.
+
+Source: facts on James's queue (topology). Generations of James declare the work queue with different arguments, and a
+broker refuses a second declaration with others: so what is there is looked at first and used as it is, and only what
+is missing is declared, in the form that is asked for.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from model.errors import WrongUse
+from model.ids import QueueName
+from model.mails import PRIORITIES, PRIORITY_NORMAL
+
+ROUTING_KEY: Final = ""
+"""Of every publish and every binding."""
+
+DEAD_LETTER_ROUTING_KEY: Final = "x-dead-letter-routing-key"
+"""The header that James sets on each message, empty."""
+
+DEATHS: Final = "x-death"
+"""The header in which the broker tells how often and where a message was dead-lettered."""
+
+_OF_THE_BROKER: Final = re.compile(r"x-(death|first-death-.*|last-death-.*|delivery-count|acquired-count)")
+_SIDE_QUEUE: Final = re.compile(r"mailmend-priority-([0-9])-.+")
+
+Argument = str | int
+
+
+class Form(Enum):
+    """How a work queue is declared where there is none."""
+
+    CLASSIC = "classic"
+    """Without type and version, as James 3.8 declares it."""
+    CLASSIC_V2 = "classic-v2"
+    """With the version that later releases of James ask for."""
+    QUORUM = "quorum"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueForm:
+    """The form in full.
+
+    Attributes:
+        replicas: how many nodes a new quorum queue is on.
+        delivery_limit: after so many returns a quorum queue dead-letters a message; None: as the broker has it.
+    """
+
+    form: Form = Form.CLASSIC
+    replicas: int = 1
+    delivery_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1:
+            raise WrongUse(f"a queue cannot be on {self.replicas} nodes")
+        if self.delivery_limit is not None and self.form is not Form.QUORUM:
+            raise WrongUse(
+                "only a quorum queue has a delivery limit", mend="Ask for a quorum queue, or leave the limit."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The names of one level of a mail queue. Both exchanges are direct and durable, both queues durable."""
+
+    queue: QueueName
+    priority: int
+    exchange: str
+    work_queue: str
+    dead_letter_exchange: str
+    dead_letter_queue: str
+
+    def work_arguments(self, form: QueueForm) -> Mapping[str, Argument]:
+        """What the work queue is declared with."""
+        return {"x-dead-letter-exchange": self.dead_letter_exchange, **_arguments_of(form)}
+
+
+def topology_of(queue: QueueName, priority: int = PRIORITY_NORMAL) -> Topology:
+    """The names for the queue: James's for the normal level, our own beside them for the others.
+
+    Dead letters of all levels come together in James's dead letter queue.
+
+    Raises:
+        WrongUse: there is no such priority.
+    """
+    if priority not in PRIORITIES:
+        raise WrongUse(f"{priority} is no priority", mend="Priorities are 0 to 9; normal mail has 5.")
+    side = f"mailmend-priority-{priority}-{queue}"
+    normal = priority == PRIORITY_NORMAL
+    return Topology(
+        queue,
+        priority,
+        exchange=f"JamesMailQueue-exchange-{queue}" if normal else side,
+        work_queue=f"JamesMailQueue-workqueue-{queue}" if normal else side,
+        dead_letter_exchange=f"JamesMailQueue-dead-letter-exchange-{queue}",
+        dead_letter_queue=f"JamesMailQueue-dead-letter-queue-{queue}",
+    )
+
+
+def priority_of(work_queue: str) -> int:
+    """The level that the work queue of that name serves."""
+    found = _SIDE_QUEUE.fullmatch(work_queue)
+    return int(found[1]) if found else PRIORITY_NORMAL
+
+
+def headers_to_publish(own: Mapping[str, Argument]) -> dict[str, Argument]:
+    """A message's headers: James's, and those beside them."""
+    return {DEAD_LETTER_ROUTING_KEY: ROUTING_KEY, **own}
+
+
+def headers_beside(found: Mapping[str, object]) -> dict[str, Argument]:
+    """What of a delivery's headers neither James nor the broker set, as far as it is text or integers."""
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, str | int)
+        and not isinstance(value, bool)
+        and name != DEAD_LETTER_ROUTING_KEY
+        and not _OF_THE_BROKER.fullmatch(name)
+    }
+
+
+def died_in(found: Mapping[str, object]) -> str | None:
+    """The queue in which a message was dead-lettered last; None where it never was."""
+    deaths = found.get(DEATHS)
+    if not isinstance(deaths, list) or not deaths or not isinstance(deaths[0], dict):
+        return None
+    return str(deaths[0].get("queue", ""))
+
+
+def _arguments_of(form: QueueForm) -> Mapping[str, Argument]:
+    match form.form:
+        case Form.CLASSIC:
+            return {}
+        case Form.CLASSIC_V2:
+            return {"x-queue-version": 2}
+        case Form.QUORUM:
+            limit = {} if form.delivery_limit is None else {"x-delivery-limit": form.delivery_limit}
+            return {"x-queue-type": "quorum", "x-quorum-initial-group-size": form.replicas, **limit}
