@@ -30,6 +30,7 @@ if how == "broken":
     sys.exit("consequence")
 with socket.create_server(("127.0.0.1", int(port))) as server:
     note("came")
+    server.settimeout(300)  # whatever a failing test forgets is gone in the end
     while True:
         visitor, _ = server.accept()
         with visitor:
