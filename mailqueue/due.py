@@ -1,8 +1,8 @@
 """Delayed mails whose time has come move into the queue: row, publish, then the delayed row goes; under the same id.
 
 Whatever is interrupted between two of these writes is done again by the next round, so a delayed mail is delivered at
-least once. The mark is looked up first, so none that was deleted comes back. A round reads each partition after the
-last mail that it moved there and so meets none of the tombstones that it left; a slice that is over is closed, read
+least once. The mark is looked up first, so none that was deleted comes back. A round reads each partition from where
+the last one ended, and so meets few of the tombstones that were left; a slice that is over is closed, read
 once more from its beginning, and struck off the list.
 """
 
@@ -57,7 +57,7 @@ class Moving:
     """Moves the delayed mails of one queue. Any number of processes may.
 
     Attributes:
-        reached: by partition, the due time and id up to which all that was due in time has been moved.
+        reached: by partition, the due time up to which everything was moved, late writes too.
         left_until: by partition, until when it is left alone.
     """
 
@@ -117,6 +117,7 @@ class Moving:
         after = self.reached.get(partition, _START)
         next_at = await self.due.next_at(self.queue, partition, after)
         if next_at is None or next_at > now:
+            self._reach(partition, now)
             return 0
         async with self.leases.turn(partition) as lease:
             return await self._moved(partition, lease, after, now) if lease else 0
@@ -162,8 +163,9 @@ class Moving:
                 outcomes = await finished(self._batch_moved(some))
                 failures += [one for one in outcomes if isinstance(one, BaseException)]
                 moved += sum(one is True for one in outcomes)
+            else:
                 if until is not None and not failures:
-                    self._reach(partition, some, until)
+                    self._reach(partition, until)
         if failures:
             raise failures[0]
         return moved
@@ -183,11 +185,9 @@ class Moving:
         if some:
             yield some
 
-    def _reach(self, partition: DuePartition, moved: Sequence[DueMail], until: datetime) -> None:
-        """Remember the last of them that no late write can come before."""
-        settled = [due for due in moved if due.due_at <= until - LATE]
-        if settled:
-            self.reached[partition] = (settled[-1].due_at, settled[-1].enqueue_id)
+    def _reach(self, partition: DuePartition, until: datetime) -> None:
+        """All that is due by then was moved: remember it, but for the time in which late writes may still come."""
+        self.reached[partition] = (until - LATE,)
 
     def _forget_all_but(self, partitions: Sequence[DuePartition]) -> None:
         for known in (self.reached, self.left_until):

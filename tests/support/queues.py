@@ -12,9 +12,9 @@ from mailqueue.memory import MemoryBroker
 from mailqueue.memory_blobs import MemoryBlobs
 from mailqueue.metrics import Count
 from model.blob_ids import BlobNaming
-from model.ids import EnqueueId, QueueName
+from model.ids import BlobId, EnqueueId, QueueName
 from model.mail_filters import EVERYTHING, Where
-from model.mails import Listed, Mail
+from model.mails import Listed, Mail, MailBlobs, QueuedMail
 from model.queue_config import QueueConfiguration
 from model.queue_tables import OwnTables
 from model.slices import Slicing
@@ -103,6 +103,12 @@ def mail(name: str = "mail", attributes: Mapping[str, str] | None = None, **fiel
     """A mail by its name, from ada to bob unless told otherwise."""
     told = {"recipients": ("bob@example.org",), "sender": "ada@example.org", **fields}
     return Mail(name, attributes=attributes or {}, **told)  # type: ignore[arg-type]
+
+
+def queued_mail(clock: VirtualLoopClock, name: str = "mail") -> QueuedMail:
+    """A passage of a mail of that name, whose bytes are nowhere."""
+    blobs = MailBlobs(BlobId(str(clock.random_uuid())), BlobId(str(clock.random_uuid())))
+    return QueuedMail(EnqueueId(clock.random_uuid()), mail(name), blobs)
 
 
 async def listed(queue: MailQueue, where: Where = EVERYTHING) -> list[Listed]:
