@@ -15,7 +15,10 @@ NO_OBJECT: Final = frozenset({"NoSuchKey", "404", "NotFound"})
 
 _CODE: Final = re.compile(r"<Code>\s*(\w{1,80})\s*</Code>")
 _STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
-_KEYS: Final = "Check the access key and the secret key, and what they are allowed to do with the bucket."
+_KEYS: Final = (
+    "Check the access key and the secret key; they have to be allowed to get, put and delete objects and to list the "
+    "bucket: without the last, a store refuses to say that an object is missing."
+)
 _ADDRESS: Final = "Check the endpoint: is it the right address, does it answer, is its certificate known (tls_ca)?"
 
 _LOG: Final = "Look at the store's own log for the reason."

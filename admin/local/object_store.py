@@ -6,6 +6,7 @@ S3 understand. They are on nobody's command line.
 
 import http.client
 import json
+import os
 import secrets
 from collections.abc import Mapping
 from configparser import ConfigParser
@@ -79,7 +80,7 @@ class ObjectStore:
         conf = str(_conf(site))
         options = (f"-Xmx{HEAP_MIB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         command = (str(java.executable), *options, "-jar", str(parts), "--properties", conf)
-        return (Launch("server", command, conf, {**environment, "LOG_LEVEL": "warn", "JETTY_LOG_LEVEL": "warn"}),)
+        return (Launch("server", command, conf, environment_of(site, environment.get("PATH", os.defpath))),)
 
     def answers(self, site: Site) -> bool:
         """Whether it refuses those without keys, as S3 does."""
@@ -136,6 +137,12 @@ def conf_of(site: Site, keys: Keys) -> str:
         "jclouds.filesystem.basedir": str(_data(site)),
     }
     return "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
+
+
+def environment_of(site: Site, path: str) -> dict[str, str]:
+    """The whole environment of its process; Java spells the names of files as the language says."""
+    levels = {"LOG_LEVEL": "warn", "JETTY_LOG_LEVEL": "warn"}
+    return {"HOME": str(site.folder), "PATH": path, "LANG": "C.UTF-8", **levels}
 
 
 def _escaped(value: str) -> str:

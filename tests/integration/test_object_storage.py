@@ -175,7 +175,7 @@ class TestTries:
     def test_what_does_not_pass_is_not_tried_again(self, twin: S3Twin, ask: Ask) -> None:
         """Wrong keys stay wrong; too many wrong tries lock somebody out."""
         twin.refusals = [(403, "AccessDenied")] * 50
-        assert "allowed to do" in refused(open_s3(twin.settings()), ask).mend
+        assert "allowed to get" in refused(open_s3(twin.settings()), ask).mend
         assert len(twin.asked) == 1
 
     @asks("put", "get", "get odd", "scan")
@@ -193,7 +193,7 @@ class TestTries:
     def test_no_more_requests_than_allowed_are_under_way(self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch) -> None:
         """The others wait for their turn, and have it."""
         monkeypatch.setattr(object_storage, "REQUESTS_AT_ONCE", 3)
-        twin.refusals = [(STALL, "")] * 3
+        twin.refusals = [(STALL, "")] * 10
         blobs = open_s3(twin.settings())
 
         async def story() -> None:
@@ -201,7 +201,7 @@ class TestTries:
                 for _ in range(10):
                     group.create_task(blobs.put(b"x", BODY))
                 await asyncio.to_thread(twin.wait_stalled, 3)
-                assert len(twin.asked) == 3
+                assert not await asyncio.to_thread(twin.stalled.acquire, timeout=0.1)
                 twin.go_on.set()
             assert len(twin.objects) == 10
 
@@ -258,7 +258,7 @@ class TestSettings:
     ) -> None:
         """Keys, tokens, profiles and addresses there belong to somebody else."""
         config = tmp_path / "config"
-        config.write_text("[default]\nendpoint_url = http://127.0.0.1:1\nmax_attempts = 1\n")
+        config.write_text("nothing that a library of S3 could read")
         for name, value in {
             "AWS_ACCESS_KEY_ID": "another",
             "AWS_SECRET_ACCESS_KEY": "another",

@@ -103,6 +103,15 @@ def test_it_is_one_java_of_little_memory(site: Site, java_home: Path) -> None:
     assert launch.mark in launch.command
 
 
+def test_nothing_of_the_environment_reaches_it(site: Site, java_home: Path) -> None:
+    """Options of another Java, keys of another store."""
+    others = {"JAVA_TOOL_OPTIONS": "-Xmx9g", "AWS_SECRET_ACCESS_KEY": "x", "LANG": "C", "HOME": "/root"}
+    [launch] = STORE.launches(JAR, site, {"JAVA_HOME": str(java_home), "PATH": "/p", **others})
+    assert launch.environment["PATH"] == "/p"
+    assert launch.environment["HOME"] == str(site.folder)
+    assert not set(others.values()) & set(launch.environment.values())
+
+
 @pytest.mark.parametrize(
     "text", [None, "", "nothing", "[default]\n", "[default]\naws_access_key_id = x\n", "[other]\na = b\n"]
 )

@@ -43,7 +43,8 @@ def test_a_cancelled_put_is_undone_only_when_it_has_ended() -> None:
         # When it is cancelled, twice
         for _ in range(2):
             putting.cancel()
-            await asyncio.sleep(0)
+            for _ in range(5):
+                await asyncio.sleep(0)
         assert not putting.done()
         # Then it waits for the store's answer, and takes back what was kept
         store.let.set()
