@@ -200,7 +200,7 @@ class StoredBlob:
 
 
 class Blobs(Protocol):
-    """Where the bytes of mails are. Adapters: `mailqueue.object_storage` (S3, files), `cassandra_blobs`, `memory_blobs`."""
+    """Where the bytes of mails are. Adapters: `object_storage` (S3, files), `cassandra_blobs`, `memory_blobs`."""
 
     async def put(self, data: bytes, kind: BlobKind) -> BlobId:
         """Keep the bytes durably and return their id.
