@@ -6,23 +6,23 @@ tables; and what is younger than an age is left out of it.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from mailqueue.ahead import all_of
+from mailqueue.ahead import in_order
 from mailqueue.codec import listed_of, queued_of
 from mailqueue.ports import Blobs, Broker, Clock, Delivery, StoredBlob, Tables
-from mailqueue.reconciling import IDS_MAX, BrokenRow, Drained, TablesSide, refuse_too_many
+from mailqueue.reconciling import IDS_MAX, BrokenRow, Drained, LiveMail, TablesSide, refuse_too_many
 from mailqueue.view import QueueView
 from model.blob_ids import is_deduplicated
 from model.catalog_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.mail_filters import Where
-from model.mails import Listed, Whereabouts
+from model.mails import Whereabouts
 from model.operations import Level, Scan
 from model.schema import Schema
 from model.starts import live_slices
@@ -77,7 +77,7 @@ class _Rows:
 
     queue: QueueName
     ids_max: int
-    mails: dict[EnqueueId, Listed] = field(default_factory=dict)
+    mails: dict[EnqueueId, LiveMail] = field(default_factory=dict)
     broken: dict[EnqueueId, BrokenRow] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
@@ -88,7 +88,7 @@ class _Rows:
             enqueue_id = EnqueueId(row["enqueueid"])
             self.broken[enqueue_id] = BrokenRow(row["timerangestart"], row["bucketid"], enqueue_id, error.what)
         else:
-            self.mails[listed.queued.enqueue_id] = listed
+            self.mails[listed.queued.enqueue_id] = LiveMail.of(listed)
 
 
 async def _rows(view: QueueView, queue: QueueName) -> AsyncGenerator[Row]:
@@ -102,20 +102,20 @@ async def _rows(view: QueueView, queue: QueueName) -> AsyncGenerator[Row]:
                 yield row
 
 
-async def missing_among(blobs: Blobs, mails: Iterable[Listed]) -> frozenset[EnqueueId]:
+async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> frozenset[EnqueueId]:
     """Those of the mails whose header or body the store does not have.
 
     Raises:
         BlobsUnreachable: the store does not answer.
     """
-    asked = list(mails)
 
-    async def complete(listed: Listed) -> bool:
-        kept = listed.queued.blobs
-        return await blobs.exists(kept.header) and await blobs.exists(kept.body)
+    async def lacking(one: EnqueueId) -> EnqueueId | None:
+        kept = mails[one].blobs
+        whole = await blobs.exists(kept.header) and await blobs.exists(kept.body)
+        return None if whole else one
 
-    found = await all_of(asked, complete, BLOBS_AT_ONCE)
-    return frozenset(one.queued.enqueue_id for one, whole in zip(asked, found, strict=True) if not whole)
+    async with aclosing(in_order(mails, lacking, BLOBS_AT_ONCE)) as found:
+        return frozenset([one async for _, one in found if one is not None])
 
 
 async def orphan_blobs(

@@ -14,7 +14,7 @@ from mailqueue.ports import Blobs, StoredBlob
 from mailqueue.reconciling import Mended, Reconciled, removable, republishable
 from model.errors import MailmendError
 from model.ids import EnqueueId
-from model.mail_filters import EVERYTHING
+from model.mail_filters import EVERYTHING, Where
 from model.mails import Listed
 
 AT_ONCE: Final = 16
@@ -98,9 +98,8 @@ async def _marked(
     queue: MailQueue, found: Reconciled, mark: Collection[EnqueueId], keep: KeepMail, done: Mended
 ) -> Mended:
     live = found.tables.live
-    for one in mark:
-        if one in live:
-            await keep(live[one])
+    async for listed in queue.browse(Where(enqueue_ids=frozenset(mark))):
+        await keep(listed)
     broken = {row.enqueue_id: row.slice_start for row in found.tables.broken}
     mails = [(one, live[one].slice_start if one in live else broken.get(one)) for one in mark]
     errors = await queue.parts.view.mark_all(queue.name, mails)

@@ -9,15 +9,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Final
+from typing import Final, Self
 
 from mailqueue.ports import Depth, StoredBlob
 from model.errors import UnsafeRequest
 from model.ids import EnqueueId, QueueName
-from model.mails import Listed
+from model.mails import Listed, MailBlobs
 
-IDS_MAX: Final = 1_000_000
-"""How many ids of mails or blobs are held in memory at once, about 100 bytes each; more is refused."""
+IDS_MAX: Final = 500_000
+"""How many mails or blobs are held in memory at once, about half a KiB each; more is refused."""
 
 DRAIN_MAX: Final = 50_000
 """How many messages a drain holds unacked at once: AMQP counts what is in hand in 16 bits."""
@@ -60,6 +60,20 @@ class BrokenRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveMail:
+    """What is held of a mail that waits."""
+
+    enqueued_at: datetime
+    slice_start: datetime | None
+    blobs: MailBlobs
+
+    @classmethod
+    def of(cls, listed: Listed) -> Self:
+        """Of a mail that was read."""
+        return cls(listed.enqueued_at, listed.slice_start, listed.queued.blobs)
+
+
+@dataclass(frozen=True, slots=True)
 class TablesSide:
     """What the live slices hold, and what is not due yet.
 
@@ -69,7 +83,7 @@ class TablesSide:
         delayed: mails that are not due; they have no message on purpose.
     """
 
-    live: Mapping[EnqueueId, Listed]
+    live: Mapping[EnqueueId, LiveMail]
     marked: frozenset[EnqueueId] = frozenset()
     delayed: frozenset[EnqueueId] = frozenset()
     broken: tuple[BrokenRow, ...] = ()
@@ -167,9 +181,8 @@ def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId
     """Who lacks a message, and which messages have nobody; empty without a drain."""
     if drained is None:
         return (), ()
-    settled = [one for one in tables.live.values() if one.enqueued_at <= drained.began_at - SETTLING]
-    told_of = drained.ids | drained.dead
-    without = (one.queued.enqueue_id for one in settled if one.queued.enqueue_id not in told_of)
+    edge, told_of = drained.began_at - SETTLING, drained.ids | drained.dead
+    without = (one for one, mail in tables.live.items() if mail.enqueued_at <= edge and one not in told_of)
     broken = {one.enqueue_id for one in tables.broken}
     known = tables.live.keys() | tables.marked | tables.delayed | drained.marked | broken
     return tuple(without), tuple(sorted(drained.ids - known))
@@ -225,7 +238,7 @@ def refuse_too_many(held: int, what: str, limit: int = IDS_MAX) -> None:
     if held > limit:
         raise UnsafeRequest(
             f"there are more than {limit:,} {what}, and so many ids are held in memory at most",
-            mend="Allow more with --ids-max (about 100 bytes each).",
+            mend="Allow more with --ids-max (about half a KiB each).",
         )
 
 

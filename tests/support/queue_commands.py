@@ -139,6 +139,11 @@ class QueueShell:
         self.clock.advance(timedelta(**span).total_seconds())
 
     @property
+    def name(self) -> QueueName:
+        """The queue that commands work on unless told otherwise."""
+        return SPOOL
+
+    @property
     def now(self) -> datetime:
         """By the clock."""
         return self.clock.now.astimezone(UTC)

@@ -110,7 +110,7 @@ refused; 3 some of it could not be mended (each is named); 4 cannot reach."""
     type=click.IntRange(min=1),
     default=IDS_MAX,
     show_default=True,
-    help="How many ids are held in memory, about 100 bytes each (a live mail: about 2 KB); more is refused.",
+    help="How many live mails, or blobs, are held in memory, about half a KiB each; more is refused.",
 )
 @dry_run_option
 @yes_option
@@ -193,7 +193,7 @@ async def _drained(sides: Sides, depth: Depth, request: Request) -> Drained:
 
 
 async def _blobs_side(sides: Sides, tables: TablesSide, request: Request) -> BlobsSide:
-    missing = await missing_among(sides.blobs, tables.live.values())
+    missing = await missing_among(sides.blobs, tables.live)
     before = sides.now - request.min_age
     orphans = await orphan_blobs(sides.blobs, sides.tables, sides.schema, before, request.ids_max)
     unsure = await _unsure(sides, tables, request) if orphans else None

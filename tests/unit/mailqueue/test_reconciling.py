@@ -17,9 +17,12 @@ from mailqueue.reconciling import (
     BrokenRow,
     Drained,
     Finding,
+    LiveMail,
+    Mended,
     Reconciled,
     TablesSide,
     compared,
+    left_after,
     refuse_drain,
     refuse_too_many,
     removable,
@@ -28,7 +31,7 @@ from mailqueue.reconciling import (
 )
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
-from model.mails import Listed, Mail, MailBlobs, QueuedMail
+from model.mails import MailBlobs
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -46,14 +49,14 @@ def ids(*numbers: int) -> frozenset[EnqueueId]:
     return frozenset(mail_id(number) for number in numbers)
 
 
-def listed(number: int, age: timedelta = 2 * HOUR) -> Listed:
+def live(age: timedelta = 2 * HOUR) -> LiveMail:
     """A mail that waits."""
-    return Listed(QueuedMail(mail_id(number), Mail(str(number), ("b@c",)), BLOBS), NOW - age, slice_start=NOW - age)
+    return LiveMail(NOW - age, NOW - age, BLOBS)
 
 
-def tables(*live: int, marked: Collection[EnqueueId] = (), delayed: Collection[EnqueueId] = ()) -> TablesSide:
+def tables(*mails: int, marked: Collection[EnqueueId] = (), delayed: Collection[EnqueueId] = ()) -> TablesSide:
     """What the tables hold."""
-    return TablesSide({mail_id(one): listed(one) for one in live}, frozenset(marked), frozenset(delayed))
+    return TablesSide({mail_id(one): live() for one in mails}, frozenset(marked), frozenset(delayed))
 
 
 def depth(ready: int, unacked: int | None = 0, consumers: int = 0, dead: int = 0, limit: int | None = None) -> Depth:
@@ -96,7 +99,7 @@ def test_only_what_surely_lacks_is_called_lacking(broker: Depth, lacking: int | 
 
 def test_a_mail_between_row_and_publish_is_not_called_lost() -> None:
     """Traffic goes on while one looks."""
-    young = TablesSide({mail_id(1): listed(1, age=SETTLING / 2)})
+    young = TablesSide({mail_id(1): live(SETTLING / 2)})
 
     assert compared(SPOOL, NOW, young, depth=depth(0)).clean
     assert compared(SPOOL, NOW, young, drained=drained()).clean
@@ -122,7 +125,7 @@ def test_copies_of_messages_are_no_finding() -> None:
 
 def test_every_finding_is_counted_and_has_a_meaning() -> None:
     """One of each."""
-    side = TablesSide({mail_id(1): listed(1)}, broken=(BrokenRow(NOW, 0, mail_id(2), "no name"),))
+    side = TablesSide({mail_id(1): live()}, broken=(BrokenRow(NOW, 0, mail_id(2), "no name"),))
     orphan = StoredBlob(BlobId("1_1_x"), 10, NOW - HOUR)
     found = compared(
         SPOOL,
@@ -138,15 +141,15 @@ def test_every_finding_is_counted_and_has_a_meaning() -> None:
 
 
 @given(
-    live=st.frozensets(st.integers(1, 12)),
+    waiting=st.frozensets(st.integers(1, 12)),
     messages=st.frozensets(st.integers(1, 12)),
     marked=st.frozensets(st.integers(1, 12)),
 )
 def test_numbers_never_claim_more_than_names_show(
-    live: frozenset[int], messages: frozenset[int], marked: frozenset[int]
+    waiting: frozenset[int], messages: frozenset[int], marked: frozenset[int]
 ) -> None:
     """Whatever is where: what is surely lacking or surplus by count is no more than a drain would name."""
-    side = tables(*(live - marked), marked=ids(*marked))
+    side = tables(*(waiting - marked), marked=ids(*marked))
     counted = compared(SPOOL, NOW, side, depth=depth(len(messages)))
     named = compared(SPOOL, NOW, side, depth=depth(len(messages)), drained=drained(*messages))
 
@@ -200,6 +203,38 @@ class TestMending:
         said = why_unsure(depths, known, messages)
 
         assert said is None if reason is None else reason in str(said)
+
+
+class TestWhatIsLeft:
+    """After mending."""
+
+    SIDE = TablesSide({mail_id(1): live(), mail_id(2): live()}, broken=(BrokenRow(NOW, 0, mail_id(3), "no name"),))
+    ORPHAN = StoredBlob(BlobId("1_1_x"), 10, NOW - HOUR)
+
+    def found(self) -> Reconciled:
+        """One of each that can be mended."""
+        blobs = BlobsSide(ids(1), (self.ORPHAN,))
+        return compared(SPOOL, NOW, self.SIDE, blobs=blobs, drained=drained(1, 9))
+
+    def test_what_was_mended_is_not_left(self) -> None:
+        """All of it."""
+        mended = Mended(republished=1, marked=ids(1, 3, 9), removed_blobs=1)
+
+        assert left_after(self.found(), mended) == {}
+
+    def test_what_was_not_is_named(self) -> None:
+        """By kind and number."""
+        assert left_after(self.found(), Mended()) == {
+            Finding.BROKEN_ROW: 1,
+            Finding.BLOB_MISSING: 1,
+            Finding.ORPHAN_BLOB: 1,
+            Finding.LACKS_MESSAGE: 1,
+            Finding.ONLY_IN_BROKER: 1,
+        }
+
+    def test_a_mail_that_lacked_its_message_and_was_marked_lacks_nothing(self) -> None:
+        """It is out of the queue."""
+        assert Finding.LACKS_MESSAGE not in left_after(self.found(), Mended(marked=ids(2)))
 
 
 class TestGuards:

@@ -1,0 +1,191 @@
+"""`mailmend queue dequeue`: into a folder, or to a command whose exit code decides."""
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from admin.mail_consumers import Outcome, outcome_of
+from model.mails import Whereabouts
+from tests.support.queue_commands import QueueShell
+from tests.support.queues import CONTENT
+
+
+def consumer(folder: Path, program: str) -> str:
+    """A command that runs this Python, and its words in quotes."""
+    file = folder / "consumer.py"
+    file.write_text(program, encoding="utf-8")
+    return f"{sys.executable} {file}"
+
+
+def test_into_a_folder_message_and_envelope(queue: QueueShell, tmp_path: Path) -> None:
+    """Both, for their owner alone; then the mail is gone from the queue."""
+    (mail,) = queue.put("one", state="transport")
+
+    ended = queue("dequeue", "--to", str(tmp_path / "out"), "--json")
+
+    message, envelope = tmp_path / "out" / f"{mail}.eml", tmp_path / "out" / f"{mail}.json"
+    assert (ended.code, ended.json["taken"], ended.json["acked"]) == (0, 1, 1)
+    assert message.read_bytes() == CONTENT
+    told = json.loads(envelope.read_text())
+    assert (told["name"], told["state"], told["recipients"], told["attempts"]) == (
+        "one",
+        "transport",
+        ["bob@example.org"],
+        0,
+    )
+    assert stat.S_IMODE(message.stat().st_mode) == 0o600
+    assert [file.name for file in (tmp_path / "out").iterdir() if file.name.startswith(".")] == []
+    assert queue.listed() == []
+    assert queue.delivers_nothing()
+
+
+def test_a_limit_is_kept(queue: QueueShell, tmp_path: Path) -> None:
+    """Not one more, whatever the prefetch is; the others are delivered later."""
+    queue.put(*"abcde")
+
+    ended = queue("dequeue", "--to", str(tmp_path), "--limit", "2", "--prefetch", "5", "--json")
+
+    assert ended.json["taken"] == 2
+    assert len(queue.names()) == 3
+    assert sorted(queue.delivered(3)) == sorted(queue_left(tmp_path, "abcde"))
+
+
+def queue_left(folder: Path, names: str) -> set[str]:
+    """Those of the names that are not in the folder."""
+    return set(names) - {json.loads(file.read_text())["name"] for file in folder.glob("*.json")}
+
+
+def test_an_empty_queue_ends_the_command(queue: QueueShell, tmp_path: Path) -> None:
+    """After the wait; nothing was taken."""
+    before = queue.now
+
+    ended = queue("dequeue", "--to", str(tmp_path), "--wait", "7s", "--json")
+
+    assert (ended.code, ended.json["taken"]) == (0, 0)
+    assert (queue.now - before).total_seconds() >= 7
+
+
+def test_a_full_disk_gives_the_mail_back(queue: QueueShell, tmp_path: Path) -> None:
+    """Exit 3; the mail is still in its queue, and delivered again."""
+    (mail,) = queue.put("one")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / f".{mail}.json.part").mkdir()  # what cannot be opened for writing
+
+    ended = queue("dequeue", "--to", str(tmp_path / "out"), "--limit", "1", "--json")
+
+    assert (ended.code, ended.json["unsettled"]) == (3, [str(mail)])
+    assert queue.delivered(1) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [(0, Outcome.ACKED), (75, Outcome.RETRIED), (1, Outcome.REJECTED), (74, Outcome.REJECTED), (-9, Outcome.REJECTED)],
+)
+def test_an_exit_code_decides(code: int, outcome: Outcome) -> None:
+    """As sysexits(3) has it."""
+    assert outcome_of(code) is outcome
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "outcome"),
+    [
+        ("import sys; sys.stdin.buffer.read()", 0, "acked"),
+        ("raise SystemExit(75)", 0, "retried"),
+        ("raise SystemExit(1)", 1, "rejected"),
+        ("import os; os.kill(os.getpid(), 9)", 1, "rejected"),
+    ],
+)
+def test_a_command_decides_what_becomes_of_its_mail(
+    queue: QueueShell, tmp_path: Path, program: str, code: int, outcome: str
+) -> None:
+    """Acked it is gone, retried it is delayed, rejected it is a dead letter; one that reads nothing is fine."""
+    queue.put("one")
+
+    ended = queue("dequeue", "--exec", consumer(tmp_path, program), "--json")
+
+    assert (ended.code, ended.json[outcome], ended.json["taken"]) == (code, 1, 1)
+    where = [one.whereabouts for one in queue.listed()]
+    assert where == ([Whereabouts.DELAYED] if outcome == "retried" else [])
+    assert len(queue.broker.dead(queue.name)) == (outcome == "rejected")
+
+
+def test_a_command_gets_the_message_and_its_envelope(queue: QueueShell, tmp_path: Path) -> None:
+    """On standard input and in the environment, where none of our secrets is."""
+    (mail,) = queue.put("one", recipients=("bob@example.org", "carol@example.org"))
+    told = tmp_path / "told.json"
+    program = f"""
+import json, os, sys
+kept = {{name: value for name, value in os.environ.items() if name.startswith(("MAIL_", "MAILMEND_"))}}
+json.dump([sys.stdin.buffer.read().decode(), kept], open({str(told)!r}, "w"))
+"""
+    secrets = {
+        "MAILMEND_BROKER_PASSWORD": "hunter2",
+        "MAILMEND_S3_SECRET_KEY": "hunter2",
+        "MAILMEND_PASSWORD": "hunter2",
+        "MAILMEND_BROKER": "amqp://u:hunter2@127.0.0.1",
+    }
+
+    ended = queue("dequeue", "--exec", consumer(tmp_path, program), **secrets)
+
+    assert ended.code == 0, ended.err
+    content, environment = json.loads(told.read_text())
+    assert content.encode() == CONTENT
+    assert (environment["MAIL_ID"], environment["MAIL_SENDER"]) == (str(mail), "ada@example.org")
+    assert environment["MAIL_RECIPIENTS"] == "bob@example.org carol@example.org"
+    assert (environment["MAIL_QUEUE"], environment["MAIL_ATTEMPTS"]) == ("spool", "0")
+    assert "hunter2" not in told.read_text()
+    assert environment["MAILMEND_KEYSPACE"] == "mail"
+
+
+def test_several_are_worked_on_at_once(queue: QueueShell, tmp_path: Path) -> None:
+    """As many as the prefetch: three that wait for each other all end."""
+    queue.put(*"abc")
+    program = f"""
+import os, pathlib, sys, time
+folder = pathlib.Path({str(tmp_path)!r})
+(folder / os.environ["MAIL_NAME"]).touch()
+deadline = time.monotonic() + 30
+while not all((folder / name).exists() for name in "abc"):
+    if time.monotonic() > deadline: sys.exit(1)
+    time.sleep(0.01)
+"""
+    assert queue("dequeue", "--exec", consumer(tmp_path, program), "--limit", "3", "--json").json["acked"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "Give --to DIR, or --exec COMMAND"),
+        (("--to", "x", "--exec", "y"), "Give --to DIR, or --exec COMMAND"),
+        (("--exec", "no-such-program-anywhere"), "there is no command"),
+        (("--exec", "'"), "not a command"),
+        (("--exec", ""), "there is no command"),
+        (("--to", "x", "--prefetch", "0"), "0 is not in the range"),
+    ],
+)
+def test_nothing_is_taken_before_it_is_clear_what_becomes_of_it(
+    queue: QueueShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    """Exit 2."""
+    monkeypatch.chdir(tmp_path)
+    queue.put("one")
+
+    ended = queue("dequeue", *arguments)
+
+    assert (ended.code, said in ended.err) == (2, True), ended.err
+    assert queue.asked == []
+
+
+def test_a_service_that_is_told_to_stop_finishes_what_it_has(queue: QueueShell, tmp_path: Path) -> None:
+    """SIGTERM while a command runs: its mail is acked, nothing further is taken, exit 0."""
+    queue.put("one", "two")
+    program = f"import os; os.kill({os.getpid()}, 15)"
+
+    ended = queue("dequeue", "--exec", consumer(tmp_path, program), "--forever", "--prefetch", "1", "--json")
+
+    assert (ended.code, ended.json["acked"]) == (0, 1)
+    assert len(queue.names()) == 1
