@@ -85,8 +85,7 @@ def s3_twin(tls: Signed | None = None) -> Iterator[S3Twin]:
     class Answering(_Answering):
         of = twin
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Answering)
     if tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(tls.certificate, tls.key)
@@ -101,6 +100,11 @@ def s3_twin(tls: Signed | None = None) -> Iterator[S3Twin]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # with fewer, a client that is not let in at once tries again a second later
 
 
 class _Answering(BaseHTTPRequestHandler):
