@@ -206,8 +206,8 @@ class TestBrowsing:
         assert f"not readable: {broken}" in ended.err
 
     def test_nothing_that_a_sender_wrote_commands_the_terminal(self, queue: QueueShell) -> None:
-        """Escape sequences in an address or a subject are made harmless."""
-        queue.put("evil\x1b[2J", sender="a\x07@b")
+        """Escape sequences in a name or a state are made harmless; addresses with any do not come in."""
+        queue.put("evil\x1b[2J", state="a\x07b")
 
         out = queue("browse").out
 

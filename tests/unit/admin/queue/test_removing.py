@@ -1,0 +1,279 @@
+"""delete, purge and restore: what leaves a queue at a person's word is kept first, and comes back at another."""
+
+import gzip
+import json
+import stat
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.errors import TimedOut
+from model.ids import QueueName
+from model.mails import Whereabouts
+from model.operations import Put
+from tests.support.queue_commands import KEYSPACE, QueueShell, ids_in
+from tests.support.queues import CONTENT
+from tests.support.writing import Faults
+
+OUTGOING = QueueName("outgoing")
+
+
+def kept_in(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The mails in the file that an answer names."""
+    with gzip.open(answer["kept"], "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+class TestDelete:
+    """Mails that match."""
+
+    def test_they_are_gone_from_listing_and_delivery(self, queue: QueueShell) -> None:
+        """The others are not; the broker's messages of those removed are dropped, none is a dead letter."""
+        queue.put("spam", sender="eve@other.org")
+        queue.put("letter")
+
+        ended = queue("delete", "--sender", "EVE@other.org", "--json")
+
+        assert (ended.code, ended.json["removed"]) == (0, 1)
+        assert queue.names() == ["letter"]
+        assert queue.delivered(1) == ["letter"]
+        assert queue.delivers_nothing()
+        assert queue.broker.dead(queue.name) == []
+
+    def test_they_are_kept_first_for_their_owner_alone(self, queue: QueueShell) -> None:
+        """Envelope and bytes; the answer names the file, for people too."""
+        (spam,) = queue.put("spam")
+
+        answer = queue("delete", "--name", "spam", "--json").json
+
+        (kept,) = kept_in(answer)
+        assert (kept["mail"]["enqueueId"], kept["mail"]["name"], kept["queue"]) == (str(spam), "spam", "spool")
+        assert stat.S_IMODE(Path(answer["kept"]).stat().st_mode) == 0o600
+        queue.put("spam")
+        ended = queue("delete", "--name", "spam")
+        assert "To put them back: mailmend queue restore " in ended.out
+        assert "Kept in" in ended.err
+
+    def test_for_privacy_they_can_be_forgotten(self, queue: QueueShell, tmp_path: Path) -> None:
+        """No file, and no blob either."""
+        queue.put("secret")
+
+        answer = queue("delete", "--name", "secret", "--no-keep", "--json").json
+
+        assert (answer["removed"], answer["kept"]) == (1, None)
+        assert not list((tmp_path / "data").rglob("*.gz"))
+        assert not queue.blobs.ids
+
+    def test_a_dry_run_names_them_and_writes_nothing(self, queue: QueueShell) -> None:
+        """Neither tables nor files; it needs neither broker nor blobs."""
+        (spam, _) = queue.put("spam", "letter")
+
+        ended = queue("delete", "--name", "spam", "--dry-run", "--json", MAILMEND_BROKER="", MAILMEND_BLOBS="")
+
+        assert (ended.code, ended.json["would_remove"], ended.json["removed"]) == (0, 1, 0)
+        assert (ids_in(ended.json["mails"]), ended.json["kept"]) == ([str(spam)], None)
+        assert len(queue.names()) == 2
+        assert "1 would be removed" in queue("delete", "--name", "spam", "--dry-run").out
+
+    def test_delayed_ones_too(self, queue: QueueShell) -> None:
+        """They neither come at their time nor are listed."""
+        queue.put_later("later", timedelta(hours=1))
+
+        assert queue("delete", "--where", "delayed", "--json").json["removed"] == 1
+        assert queue.listed() == []
+        queue.pass_time(hours=2)
+        queue("tend", "--once")
+        assert queue.delivers_nothing()
+
+    def test_without_a_filter_it_is_refused(self, queue: QueueShell) -> None:
+        """Purging has a name of its own."""
+        queue.put("one")
+
+        ended = queue("delete")
+
+        assert (ended.code, "mailmend queue purge" in ended.err) == (2, True)
+        assert queue.names() == ["one"]
+
+    def test_nothing_that_matches_is_no_error(self, queue: QueueShell) -> None:
+        """And leaves no file."""
+        answer = queue("delete", "--name", "none", "--json")
+
+        assert (answer.code, answer.json["removed"], answer.json["kept"]) == (0, 0, None)
+
+    def test_one_whose_bytes_are_missing_goes_too_and_its_envelope_is_kept(self, queue: QueueShell) -> None:
+        """The loss is told."""
+        (lost,) = queue.put("lost")
+        queue.lose_content(lost)
+
+        answer = queue("delete", "--id", str(lost), "--json").json
+
+        assert (answer["removed"], answer["kept_without_content"]) == (1, 1)
+        assert kept_in(answer)[0]["content"] is None
+        assert queue.listed() == []
+
+    def test_what_cannot_be_kept_is_not_removed(self, queue: QueueShell, tmp_path: Path) -> None:
+        """A disk that refuses: exit 3, the mail stays."""
+        queue.put("one")
+        (tmp_path / "data" / "mailmend").mkdir(parents=True)
+        (tmp_path / "data" / "mailmend" / "queue").write_text("no folder")
+
+        ended = queue("delete", "--name", "one")
+
+        assert (ended.code, "left in its queue" in ended.err, "--no-keep" in ended.err) == (3, True, True)
+        assert queue.names() == ["one"]
+
+    def test_one_that_cannot_be_marked_is_named(self, queue: QueueShell) -> None:
+        """Exit 3; it is still in its queue, and the others are gone."""
+        (stays, _) = queue.put("stays", "goes")
+        faults = Faults()
+        queue.cluster.keyspace(KEYSPACE).surround = faults
+        faults.fail(
+            lambda one: isinstance(one, Put) and one.row.get("enqueueid") == stays and len(one.row) == 2,
+            TimedOut("no answer in time"),
+            times=100,
+        )
+
+        ended = queue("delete", "--name", "*s", "--json")
+
+        assert (ended.code, ended.json["removed"]) == (3, 1)
+        assert [one["id"] for one in ended.json["failed"]] == [str(stays)]
+        assert queue.names() == ["stays"]
+
+
+class TestPurge:
+    """Every mail of a queue."""
+
+    def test_nobody_purges_by_accident(self, queue: QueueShell) -> None:
+        """Without a terminal it needs --yes."""
+        queue.put("one")
+
+        refused = queue("purge")
+
+        assert (refused.code, "--yes" in refused.err, queue.names()) == (2, True, ["one"])
+
+    def test_all_of_one_queue_and_none_of_another(self, queue: QueueShell) -> None:
+        """Delayed ones too; nothing is delivered afterwards, even after a sweep, whatever the broker still holds."""
+        queue.put("one", "two")
+        queue.put_later("later", timedelta(hours=3))
+        queue.put("other", queue=OUTGOING)
+
+        ended = queue("purge", "--yes", "--json")
+
+        assert (ended.code, ended.json["removed"]) == (0, 3)
+        queue.pass_time(hours=5)
+        assert queue("tend", "--once").code == 0
+        assert queue.delivers_nothing()
+        assert queue.broker.dead(queue.name) == []
+        assert queue.names(OUTGOING) == ["other"]
+
+    def test_a_dry_run_asks_nothing(self, queue: QueueShell) -> None:
+        """It only counts."""
+        queue.put("one", "two")
+
+        assert queue("purge", "--dry-run", "--json").json["would_remove"] == 2
+        assert len(queue.names()) == 2
+
+
+class TestRestore:
+    """Back into the queue."""
+
+    def removed(self, queue: QueueShell) -> str:
+        """Three mails were purged, one of them delayed; the file."""
+        queue.put("one", "two")
+        queue.put_later("later", timedelta(hours=3))
+        file: str = queue("purge", "--yes", "--json").json["kept"]
+        return file
+
+    def test_every_mail_is_back_under_a_new_id(self, queue: QueueShell) -> None:
+        """Delivered with its bytes; the delayed one waits for its time again."""
+        file = self.removed(queue)
+
+        ended = queue("restore", file, "--json")
+
+        assert (ended.code, ended.json["restored"], ended.json["queues"]) == (0, 3, ["spool"])
+        listed = {one.queued.mail.name: one for one in queue.listed()}
+        assert set(listed) == {"one", "two", "later"}
+        assert listed["later"].whereabouts is Whereabouts.DELAYED
+        assert sorted(queue.delivered(2)) == ["one", "two"]
+
+    def test_into_the_queue_that_it_came_from(self, queue: QueueShell) -> None:
+        """Whatever the settings name."""
+        queue.put("other", queue=OUTGOING)
+        file = queue("purge", "--queue", "outgoing", "--yes", "--json").json["kept"]
+
+        queue("restore", file)
+
+        assert (queue.names(OUTGOING), queue.names()) == (["other"], [])
+
+    def test_one_whose_time_is_over_is_delivered_at_once(self, queue: QueueShell) -> None:
+        """Its delay is not begun again."""
+        file = self.removed(queue)
+        queue.pass_time(hours=4)
+
+        queue("restore", file)
+
+        assert {one.whereabouts for one in queue.listed()} == {Whereabouts.WAITING}
+
+    def test_nobody_restores_twice_by_accident(self, queue: QueueShell) -> None:
+        """Second copies are for who asks for them."""
+        file = self.removed(queue)
+        queue("restore", file)
+
+        refused = queue("restore", file)
+
+        assert (refused.code, "--again" in refused.err, len(queue.listed())) == (2, True, 3)
+        assert queue("restore", file, "--again").code == 0
+        assert len(queue.listed()) == 6
+
+    def test_one_that_was_interrupted_goes_on(self, queue: QueueShell) -> None:
+        """Each mail once."""
+        file = self.removed(queue)
+        queue.broker.go_away()
+        assert queue("restore", file).code == 4
+        queue.broker.come_back()
+
+        ended = queue("restore", file, "--json")
+
+        assert ended.code == 0
+        assert ended.json["restored"] + ended.json["already"] == 3
+        assert sorted(queue.names()) == ["later", "one", "two"]
+
+    def test_what_had_no_bytes_is_named(self, queue: QueueShell) -> None:
+        """It cannot come back: exit 3."""
+        (lost,) = queue.put("lost")
+        queue.lose_content(lost)
+        file = queue("purge", "--yes", "--json").json["kept"]
+
+        ended = queue("restore", file, "--json")
+
+        assert (ended.code, ended.json["without_content"], queue.listed()) == (3, [str(lost)], [])
+
+    def test_a_dry_run_puts_nothing_back(self, queue: QueueShell) -> None:
+        """And asks no server."""
+        file = self.removed(queue)
+
+        ended = queue("restore", file, "--dry-run", "--json", MAILMEND_BROKER="", MAILMEND_BLOBS="")
+
+        assert (ended.code, ended.json["would_restore"], queue.listed()) == (0, 3, [])
+        assert "3 mails" in queue("restore", file, "--dry-run").out
+
+    @pytest.mark.parametrize("content", [b"", b"no gzip"])
+    def test_what_is_no_such_file_is_refused(self, queue: QueueShell, tmp_path: Path, content: bytes) -> None:
+        """By name; an empty file holds nothing."""
+        file = tmp_path / "file"
+        file.write_bytes(content)
+
+        ended = queue("restore", str(file))
+
+        assert ended.code == (2 if content else 0)
+        assert queue.listed() == []
+
+    def test_the_content_survives_whatever_it_is(self, queue: QueueShell) -> None:
+        """Byte for byte."""
+        file = self.removed(queue)
+        queue("restore", file)
+
+        (listed, *_) = queue.listed()
+        assert queue.on_queue(lambda opened: opened.content(listed)) == CONTENT

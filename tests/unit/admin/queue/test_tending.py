@@ -1,0 +1,205 @@
+"""flush, sweep, republish and tend: what keeps a queue going."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from model.catalog_queue import BROWSE_START
+from model.ids import QueueName
+from model.mails import Whereabouts
+from model.operations import Put
+from tests.support.queue_commands import KEYSPACE, QueueShell
+
+OUTGOING = QueueName("outgoing")
+
+
+class TestFlush:
+    """Every delayed mail is due now."""
+
+    def test_what_was_delayed_is_delivered(self, queue: QueueShell) -> None:
+        """Whenever it would have been due."""
+        queue.put_later("soon", timedelta(minutes=5))
+        queue.put_later("late", timedelta(days=30))
+
+        ended = queue("flush", "--json")
+
+        assert (ended.code, ended.json["flushed"]) == (0, 2)
+        assert sorted(queue.delivered(2)) == ["late", "soon"]
+
+    def test_a_dry_run_counts(self, queue: QueueShell) -> None:
+        """And leaves them delayed; no broker is asked."""
+        queue.put_later("soon", timedelta(minutes=5))
+
+        ended = queue("flush", "--dry-run", "--json", MAILMEND_BROKER="")
+
+        assert (ended.json["delayed"], ended.json["flushed"]) == (1, 0)
+        assert [one.whereabouts for one in queue.listed()] == [Whereabouts.DELAYED]
+
+    def test_in_a_keyspace_of_james_nothing_is_delayed(self, james: QueueShell) -> None:
+        """There is no table for it, and that is fine."""
+        james.put("one")
+
+        assert james("flush", "--json").json["flushed"] == 0
+
+
+class TestSweep:
+    """Move, clean, renew."""
+
+    def test_what_was_processed_is_cleaned(self, queue: QueueShell) -> None:
+        """The browse start follows the first mail, the content start follows it."""
+        queue.put("done")
+        queue.delivered(1)
+        queue.pass_time(hours=3)
+        queue.put("waits")
+        queue.pass_time(hours=3)
+
+        found = queue("sweep", "--json").json
+
+        assert (found["rows"], found["rescued"], found["moved_back"], found["exit"]) == (1, 0, False, 0)
+        assert found["browse_start"] == found["content_start"]
+        assert queue.names() == ["waits"]
+        assert "spool begins at" in queue("sweep").out
+
+    def test_only_the_start_can_be_moved(self, queue: QueueShell) -> None:
+        """Without a broker, and without cleaning."""
+        queue.put("done")
+        queue.delivered(1)
+        queue.pass_time(hours=3)
+
+        found = queue("sweep", "--move-only", "--json", MAILMEND_BROKER="", MAILMEND_BLOBS="").json
+
+        assert found["before"] < found["browse_start"]
+        assert queue("list", "--json").json["queues"][0]["content_start"] == found["before"]
+        assert "as before" in queue("sweep", "--move-only").out
+
+    def test_a_backward_move_by_james_is_told(self, queue: QueueShell) -> None:
+        """Exit 1, in words and in JSON."""
+        queue.put("done")
+        queue.delivered(1)
+        start = queue.now
+        queue.pass_time(hours=5)
+        assert queue("sweep").code == 0
+        behind = start - timedelta(hours=start.hour % 2, minutes=start.minute, seconds=start.second)
+        row = {"queuename": "spool", "browsestart": behind.replace(microsecond=0) - timedelta(hours=1)}
+        queue.cluster.keyspace(KEYSPACE).write(Put(BROWSE_START, row))
+
+        ended = queue("sweep", "--json")
+
+        assert (ended.code, ended.json["moved_back"]) == (1, True)
+        assert "moved the browse start back" in ended.err
+
+    def test_a_new_queue_has_nothing_to_sweep(self, queue: QueueShell) -> None:
+        """Said in words."""
+        assert "nothing was ever enqueued" in queue("sweep").out
+        assert "nothing was ever enqueued" in queue("sweep", "--move-only").out
+        assert queue("sweep", "--json").json["browse_start"] is None
+
+
+class TestRepublish:
+    """What the broker may have lost."""
+
+    def test_after_a_broker_was_lost_everything_old_enough_is_delivered(self, queue: QueueShell) -> None:
+        """And nothing that is younger."""
+        queue.put("old")
+        queue.pass_time(hours=2)
+        queue.put("young")
+        queue.broker.wipe()
+
+        ended = queue("republish", "--older-than", "1h", "--json")
+
+        assert (ended.code, ended.json["republished"]) == (0, 1)
+        assert queue.delivered(1) == ["old"]
+        assert queue.delivers_nothing()
+        assert queue.names() == ["young"]
+
+    def test_a_dry_run_publishes_nothing(self, queue: QueueShell) -> None:
+        """It counts, without a broker, and writes nothing."""
+        queue.put("old")
+        queue.pass_time(hours=2)
+        queue.broker.wipe()
+
+        ended = queue("republish", "--dry-run", "--json", MAILMEND_BROKER="", MAILMEND_BLOBS="")
+
+        assert (ended.json["would_republish"], ended.json["republished"]) == (1, 0)
+        assert queue.broker.ready(queue.name) == []
+
+    def test_only_those_that_match(self, queue: QueueShell) -> None:
+        """The filters are those of browse."""
+        queue.put("one", "two")
+        queue.pass_time(hours=2)
+        queue.broker.wipe()
+
+        assert queue("republish", "--name", "two", "--json").json["republished"] == 1
+        assert queue.delivered(1) == ["two"]
+
+    def test_a_second_copy_is_dropped(self, queue: QueueShell) -> None:
+        """Where the broker had the first one still."""
+        queue.put("one")
+        queue.pass_time(hours=2)
+
+        queue("republish")
+
+        assert len(queue.broker.ready(queue.name)) == 2
+        assert queue.delivered(1) == ["one"]
+        assert queue.delivers_nothing()
+
+
+class TestTend:
+    """The background."""
+
+    def test_one_round_moves_what_is_due_and_sweeps(self, queue: QueueShell) -> None:
+        """From a scheduler, on every queue."""
+        queue.put_later("due", timedelta(minutes=5))
+        queue.put("other", queue=OUTGOING)
+        queue.pass_time(hours=1)
+
+        ended = queue("tend", "--once", "--all", "--json")
+
+        found = {one["queue"]: one for one in ended.json["queues"]}
+        assert (ended.code, found["spool"]["moved_due"], found["outgoing"]["moved_due"]) == (0, 1, 0)
+        assert queue.delivered(1) == ["due"]
+        assert "became due" in queue("tend", "--once").out
+
+    def test_a_service_works_until_it_is_told_to_stop(self, queue: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
+        """SIGTERM ends it with 0; what was due by then has moved."""
+        queue.put_later("due", timedelta(minutes=5))
+        end = queue.now + timedelta(minutes=10)
+        pause = type(queue.clock).pause
+
+        async def pause_until_told(clock: object, seconds: float) -> None:
+            await pause(queue.clock, seconds)
+            if queue.now >= end:
+                os.kill(os.getpid(), 15)
+
+        monkeypatch.setattr(type(queue.clock), "pause", pause_until_told)
+
+        ended = queue("tend")
+
+        assert ended.code == 0, ended.err
+        assert "Tending spool." in ended.err
+        assert "finished" in ended.err
+        assert [message.body for message in queue.broker.ready(queue.name)]
+
+    def test_its_metrics_are_in_a_file(self, queue: QueueShell, tmp_path: Path) -> None:
+        """Counters of its own, and a look at each queue."""
+        queue.put_later("due", timedelta(minutes=5))
+        queue.pass_time(hours=1)
+        file = tmp_path / "tend.prom"
+
+        queue("tend", "--once", "--metrics", str(file))
+
+        text = file.read_text()
+        assert 'mailmend_queue_due_moved_total{queue="spool"} 1.0' in text
+        assert 'mailmend_queue_mails{queue="spool"} 1.0' in text
+
+    def test_a_file_that_cannot_be_written_is_told_at_once(self, queue: QueueShell, tmp_path: Path) -> None:
+        """Before anything is moved."""
+        ended = queue("tend", "--once", "--metrics", str(tmp_path / "none" / "x"))
+
+        assert (ended.code, "cannot be written" in ended.err) == (2, True)
+
+    def test_a_service_answers_with_no_json(self, queue: QueueShell) -> None:
+        """It has no end at which it could."""
+        assert queue("tend", "--json").code == 2
