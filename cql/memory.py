@@ -102,13 +102,16 @@ class MemoryTables:
         return in_clustering_order(table, rows)
 
     def _scan(self, scan: Scan) -> list[Row]:
-        after, up_to = scan.tokens or (NEVER - 1, -NEVER)
-        keys = sorted((token_of(key), key) for key in self._tables[scan.table.name])
-        within = [scan.under] if scan.under else [key for token, key in keys if after < token <= up_to]
+        within = [scan.under] if scan.under else self._partitions_in(scan)
         rows = [seen.row for key in within for seen in self._read(scan.table, key, times=False)]
         start, end = len(scan.under), len(scan.under) + len(scan.after)
         behind = [row for row in rows if not scan.after or scan.table.key_of(row)[start:end] > scan.after]
         return [{name: row[name] for name in scan.columns} for row in behind[: scan.limit]]
+
+    def _partitions_in(self, scan: Scan) -> list[Key]:
+        after, up_to = scan.tokens or (NEVER - 1, -NEVER)
+        keys = sorted((token_of(key), key) for key in self._tables[scan.table.name])
+        return [key for token, key in keys if after < token <= up_to]
 
     def _write(self, write: Write) -> None:
         match write:

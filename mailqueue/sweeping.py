@@ -81,7 +81,7 @@ class Sweeper:
         self._renewal = Renewal(tables, view)
         self._turns: defaultdict[QueueName, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._first_live: dict[QueueName, Key] = {}
-        self._passes: set[asyncio.Task[None]] = set()
+        self._passes: dict[QueueName, asyncio.Task[None]] = {}
 
     async def move(self, queue: QueueName) -> Moved:
         """Move the browse start as far as it may go, and no further.
@@ -106,14 +106,13 @@ class Sweeper:
     async def maybe(self, queue: QueueName) -> None:
         """Once in so many calls begin a sweep, for which nobody waits; `close` ends what is under way."""
         pace = (await self._view.ground.configuration()).pace
-        if self._clock.chance() * pace < 1 and not self._turns[queue].locked():
-            task = asyncio.create_task(self._quietly(queue), name=f"sweep of {queue}")
-            self._passes.add(task)
-            task.add_done_callback(self._passes.discard)
+        if self._clock.chance() * pace < 1 and queue not in self._passes and not self._turns[queue].locked():
+            task = self._passes[queue] = asyncio.create_task(self._quietly(queue), name=f"sweep of {queue}")
+            task.add_done_callback(lambda _: self._passes.pop(queue, None))
 
     async def close(self) -> None:
         """Cut short what is under way: the next sweep completes it."""
-        passes = list(self._passes)
+        passes = list(self._passes.values())
         for task in passes:
             task.cancel()
         await asyncio.gather(*passes, return_exceptions=True)

@@ -128,6 +128,10 @@ class Scene:
         """Move a start as James does, without looking."""
         self.memory.write(Change(table, (SPOOL,), {table.regular[0].name: at}))
 
+    def mark(self, enqueue_id: EnqueueId) -> None:
+        """Mark a mail of the spool as somebody else would."""
+        self.memory.write(Put(DELETED_MAILS, {"queuename": SPOOL, "enqueueid": enqueue_id}))
+
     def put_row(self, row: Row) -> None:
         """Put a row as somebody else would."""
         self.memory.write(Put(ENQUEUED_MAILS, row))

@@ -309,7 +309,7 @@ class TestTakeBack:
         asyncio.run(story(Scene()))
 
     def test_what_comes_back_is_seen_whatever_clock_took_it_back(self) -> None:
-        """The removal was stamped by a clock ten minutes ahead: the row is put above it, and can be taken back again."""
+        """The removal was stamped by a clock ten minutes ahead: the row is put above it, and can be taken back too."""
 
         async def story(scene: Scene) -> None:
             process = scene.process()
