@@ -14,6 +14,9 @@ from model.fields import object_in
 from model.james_json import json_text
 from model.mails import PRIORITIES, PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Mail
 
+_KINDS: Final = frozenset(
+    f"{kind}Serializer" for kind in ("Boolean", "Int", "Long", "String", "Bytes", "Collection", "Map")
+)
 _INT: Final = range(-(2**31), 2**31)
 _LONG: Final = range(-(2**63), 2**63)
 
@@ -37,6 +40,14 @@ def attribute_value(text: str) -> Any:
         return _value_of(object_in(text, "the attribute"))
     except RecursionError:
         raise BadPayload("the attribute is not one that anybody reads: it nests too deep") from None
+
+
+def is_attribute(text: str) -> bool:
+    """Whether James reads the text as an attribute; what stands in kinds that are not known here is not judged."""
+    try:
+        return _is_told(object_in(text, "the attribute"))
+    except (BadPayload, RecursionError):
+        return False
 
 
 def priority_of(mail: Mail) -> int:
@@ -89,11 +100,17 @@ def _kind(serializer: str, value: Any) -> Mapping[str, Any]:
     return {"serializer": serializer, "value": value}
 
 
+def _is_number(value: int, allowed: range) -> bool:
+    return not isinstance(value, bool) and value in allowed
+
+
 def _value_of(told: Any) -> Any:  # noqa: PLR0911 - one for each kind
     match told:
         case {"serializer": "BooleanSerializer", "value": bool(value)}:
             return value
-        case {"serializer": "IntSerializer" | "LongSerializer", "value": int(value)} if not isinstance(value, bool):
+        case {"serializer": "IntSerializer", "value": int(value)} if _is_number(value, _INT):
+            return value
+        case {"serializer": "LongSerializer", "value": int(value)} if _is_number(value, _LONG):
             return value
         case {"serializer": "StringSerializer", "value": str(value)}:
             return value
@@ -105,6 +122,27 @@ def _value_of(told: Any) -> Any:  # noqa: PLR0911 - one for each kind
             return {name: _value_of(part) for name, part in value.items()}
         case _:
             return told
+
+
+def _is_told(told: Any) -> bool:
+    value = _value_of(told)
+    if value is not told:
+        return _are_told(told["value"])
+    match told:
+        case {"serializer": str(serializer), "value": _}:
+            return serializer not in _KINDS
+        case _:
+            return False
+
+
+def _are_told(value: Any) -> bool:
+    match value:
+        case list():
+            return all(map(_is_told, value))
+        case dict():
+            return all(map(_is_told, value.values()))
+        case _:
+            return True
 
 
 def _bytes_in(text: str) -> bytes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from mailqueue.admission import admissible
 from mailqueue.afterwards import finished
 from mailqueue.codec import payload_of, priority_of, with_priority
 from mailqueue.contents import forget, put_content
@@ -81,11 +82,12 @@ class Enqueueing:
         """Put the mail into the queue, or among the delayed ones.
 
         Raises:
+            WrongUse: James could not read such a mail; nothing was put anywhere.
             Delayed: delays are not possible here.
             CannotReach, PublishFailed: it is not in the queue, unless the message says what is left.
         """
         due = None if due_at is None else needs_due_mails(self.parts.due)
-        mail = mail if priority is None else with_priority(mail, priority)
+        mail = admissible(mail if priority is None else with_priority(mail, priority))
         enqueue_id = EnqueueId(self.parts.clock.random_uuid())
         try:
             queued = QueuedMail(enqueue_id, mail, await put_content(self.parts.blobs, content))
@@ -112,10 +114,16 @@ class Enqueueing:
         now = instant_of(self.parts.clock.micros())
         listed = Listed(queued, now, Whereabouts.DELAYED, due_at=due_at)
         try:
+            await self._known()
             await due.put(self.queue, listed)
         except BaseException as error:
             await finished(self._undo(queued, error, lambda: self._mark(queued, None)))
             raise
+
+    async def _known(self) -> None:
+        """A queue of delayed mails alone has a beginning too: else nobody who asks for all queues would tend it."""
+        if self.queue not in self.parts.view.ground.known:
+            await self.parts.view.ground.begun(self.queue, self.parts.slicing.window)
 
     async def _mark(self, queued: QueuedMail, slice_start: datetime | None) -> None:
         await self.parts.view.mark(self.queue, queued.enqueue_id, slice_start)

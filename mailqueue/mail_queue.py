@@ -74,7 +74,7 @@ class MailQueue:
             priority: 0, the last, to 9, the first; None: as the mail's attribute says, else 5.
 
         Raises:
-            WrongUse: a delay, instant or priority that cannot be.
+            WrongUse: a delay, instant or priority that cannot be, or a mail that James could not read.
             Delayed: a delay, where the keyspace has no table for delayed mails.
             CannotReach, PublishFailed: it is not in the queue; where it could not be undone, the message says what is
                 left.

@@ -1,0 +1,191 @@
+"""What may come into a queue is what James can read back; what may not is named, and shown to nobody."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailqueue.admission import admissible, is_address
+from mailqueue.codec import attribute, listed_of, queued_of
+from model.catalog_queue import ENQUEUED_MAILS
+from model.errors import WrongUse
+from model.mails import Mail, RecipientHeader
+from tests.support.james_queue import james_messages, james_queue_rows
+from tests.support.queued_mails import queued_mail
+from tests.support.queues import CONTENT, listed, twin_queue
+
+MAIL = queued_mail().mail
+
+GOOD = [
+    "alice@one.test",
+    "carol.d+x@three.test",
+    "bob@localhost",
+    "!#$%&'*+-/=?^_`{|}~@one.test",
+    '"serge@home"@lokitech.com',
+    '"a b"@one.test',
+    r'"a\"b"@one.test',
+    "a@1.2.3.4",
+    "a@[1.2.3.4]",
+    "a@3com.test",
+    "a@x--y.test",
+    "a@xn--mnchen-3ya.de",
+]
+BAD = [
+    "",
+    "@",
+    "alice",
+    "alice@",
+    "@one.test",
+    "a b@one.test",
+    " alice@one.test",
+    "alice@one.test\n",
+    "a@b@one.test",
+    ".a@one.test",
+    "a.@one.test",
+    "a..b@one.test",
+    '""@one.test',
+    '"a..b"@one.test',
+    '"a"b@one.test',
+    '"a\n"@one.test',
+    r"a\,b@one.test",
+    "alíce@one.test",
+    "alice@óne.test",
+    "alice@one..test",
+    "alice@.one.test",
+    "alice@one.test.",
+    "alice@-one.test",
+    "alice@one-.test",
+    "alice@one_two.test",
+    "alice@one.4test",
+    "alice@1.2.3",
+    "alice@[1.2.3]",
+    "alice@[1.2.3.256]",
+    "alice@[IPv6:::1]",
+    f"alice@{'a' * 64}.test",
+    f"alice@{'a.' * 126}test",
+    "<>",
+    "Alice <alice@one.test>",
+]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_addresses_that_james_takes(text: str) -> None:
+    """Quoted, with signs, without a dot, literal."""
+    assert is_address(text)
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_addresses_that_james_refuses(text: str) -> None:
+    """It would raise them out of the row, in the middle of a listing."""
+    assert not is_address(text)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_an_address_or_none(text: str) -> None:
+    """And what is one has both its sides, in ASCII, without white space outside of quotes."""
+    if is_address(text):
+        local, _, domain = text.rpartition("@")
+        assert local
+        assert domain
+        assert text.isascii()
+        assert " " not in domain
+
+
+def test_every_mail_that_james_queued_may_come_in() -> None:
+    """From its message and from its row, the null sender among them."""
+    mails = [queued_of(message.body).mail for message in james_messages()]
+    mails += [listed_of(row).queued.mail for row in james_queue_rows(ENQUEUED_MAILS)]
+
+    assert [admissible(mail) for mail in mails] == mails
+    assert admissible(MAIL) is MAIL
+
+
+@pytest.mark.parametrize(
+    ("mail", "fault"),
+    [
+        (replace(MAIL, name=""), "its name is empty"),
+        (replace(MAIL, sender="secret"), "its sender is no address"),
+        (replace(MAIL, sender=""), "its sender is no address"),
+        (replace(MAIL, recipients=("a@one.test", "secret")), r"recipients\[1\] is no address"),
+        (
+            replace(MAIL, recipient_headers=(RecipientHeader("secret", "X", "y"),)),
+            r"the recipient of recipient_headers\[0\] is no address",
+        ),
+        (replace(MAIL, attributes={"": attribute("secret")}), "an attribute has no name"),
+        (replace(MAIL, attributes={"a": "secret"}), "the attribute 'a' is not the JSON of one"),
+        (replace(MAIL, attributes={"a": '{"value":"secret"}'}), "the attribute 'a' is not the JSON of one"),
+        (replace(MAIL, name="\ud800"), "half a surrogate pair"),
+        (replace(MAIL, state="\ud800"), "half a surrogate pair"),
+        (replace(MAIL, error_message="\ud800"), "half a surrogate pair"),
+        (replace(MAIL, recipient_headers=(RecipientHeader("a@x", "X", "\udfff"),)), "half a surrogate pair"),
+    ],
+)
+def test_what_james_cannot_read_is_refused_by_field(mail: Mail, fault: str) -> None:
+    """Its contents stay out of the message, which goes to logs."""
+    with pytest.raises(WrongUse, match=fault) as refused:
+        admissible(mail)
+    assert "secret" not in str(refused.value)
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    """For whoever mends it."""
+    with pytest.raises(WrongUse) as refused:
+        admissible(replace(MAIL, sender="x", recipients=("y", "z")))
+    assert refused.value.what.count(" is no address") == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(attribute(value) for value in (5, 2**40, True, "x", b"x", ["a", 1, []], {"a": {"b": "c"}})),
+        '{"serializer":"DateSerializer","value":"2016-09-08T14:25:52Z"}',
+        '{"serializer":"CollectionSerializer","value":[{"serializer":"UrlSerializer","value":"x"}]}',
+    ],
+)
+def test_attributes_that_james_reads_come_in(text: str) -> None:
+    """Kinds that only James knows too."""
+    assert admissible(replace(MAIL, attributes={"a": text})).attributes == {"a": text}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "5",
+        "{}",
+        '{"serializer":"IntSerializer"}',
+        '{"serializer":"IntSerializer","value":"5"}',
+        '{"serializer":"IntSerializer","value":2147483648}',
+        '{"serializer":"LongSerializer","value":9223372036854775808}',
+        '{"serializer":"BooleanSerializer","value":1}',
+        '{"serializer":5,"value":5}',
+        '{"serializer":"CollectionSerializer","value":["a"]}',
+        '{"serializer":"MapSerializer","value":{"a":{"value":5}}}',
+        '{"serializer":"MapSerializer","value":[]}',
+        '{"serializer":"CollectionSerializer","value":[' * 480 + "{}" + "]}" * 480,
+    ],
+    ids=lambda text: text[:50],
+)
+def test_attributes_that_james_stumbles_over_stay_out(text: str) -> None:
+    """At any depth."""
+    with pytest.raises(WrongUse, match="the attribute 'a' is not the JSON of one"):
+        admissible(replace(MAIL, attributes={"a": text}))
+
+
+def test_nothing_is_put_anywhere_for_a_mail_that_may_not_come_in() -> None:
+    """No blob, no row, no message; at any priority, now or later."""
+    twins = twin_queue()
+
+    async def story() -> None:
+        async with await twins.process() as queue:
+            for wish in ({"priority": 9}, {"delay": timedelta(hours=1)}, {}):
+                with pytest.raises(WrongUse, match="its sender is no address"):
+                    await queue.enqueue(replace(MAIL, sender="nobody"), CONTENT, **wish)
+            assert await listed(queue) == []
+            assert [blob async for blob in twins.blobs.scan()] == []
+            assert (await twins.broker.depth(twins.name)).ready == 0
+
+    asyncio.run(story())
