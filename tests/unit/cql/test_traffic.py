@@ -18,6 +18,7 @@ from cql.traffic import (
     QueueTraffic,
     Reading,
     message_traffic,
+    queue_settings,
     queue_traffic,
 )
 from model.advice import HOUR, QueueSettings
@@ -128,6 +129,23 @@ class TestQueue:
 
         assert [one.rates.peak for one in (configured, seen, lonely) if one.rates] == [600 / 1_800, 1, 600 / 3_600]
         assert (configured.settings, seen.settings) == (QueueSettings(1_800, 2), None)
+
+    @pytest.mark.parametrize(
+        ("events", "found"),
+        [
+            ([CONFIGURATION], QueueSettings(1_800, 2)),
+            (['{"bucketCount":2,"sliceWindow":1800.0,"updateBrowseStartPace":500}'], QueueSettings(1_800, 2, 500)),
+            ([CONFIGURATION, '{"bucketCount":3,"sliceWindow":60}'], QueueSettings(60, 3)),
+            ([CONFIGURATION, "[]", "soon", '{"bucketCount":3}'], QueueSettings(1_800, 2)),
+            ([], None),
+        ],
+    )
+    def test_the_last_event_that_can_be_read_counts(self, events: list[str], found: QueueSettings | None) -> None:
+        """With its pace where it tells one; a queue without any mail has settings too."""
+        server = MailServer({}, {"eventstore": [{"event": event} for event in events]})
+
+        assert queue_settings(Reading(server), "mail", WHOLE) == found
+        assert queue_settings(Reading(server), "mail", ALONE) is None
 
     def test_the_configuration_is_looked_for_where_james_keeps_it(self) -> None:
         """Under its own aggregate, bound."""
