@@ -110,6 +110,8 @@ class _Server(ThreadingHTTPServer):
 class _Answering(BaseHTTPRequestHandler):
     of: S3Twin
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1  # headers and body in one packet
 
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
