@@ -159,6 +159,7 @@ class MailQueue:
     async def tend(self, stop: asyncio.Event) -> None:
         """Do what a served queue needs in the background, until told to stop: move, count, sweep."""
         await tend(self.name, self.parts.clock, stop, self._chores())
+        await self.parts.tallies.flush()
 
     async def close(self) -> None:
         """Finish what nobody waited for, and tell what was counted."""

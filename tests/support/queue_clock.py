@@ -26,6 +26,7 @@ class VirtualLoopClock(VirtualClock):
         super().__init__(micros)
         self._random = random.Random(seed)
         self._wakings: list[int] = []
+        self._stirs = 0
         self.chances: list[float] = []
         """What `chance` answers first, before it draws."""
 
@@ -43,17 +44,22 @@ class VirtualLoopClock(VirtualClock):
         waking = self.micros() + round(max(0.0, seconds) * 1_000_000)
         self.slept.append(seconds)
         self._wakings.append(waking)
+        self._stirs += 1
         try:
-            while True:
-                for _ in range(_TURNS):
-                    await asyncio.sleep(0)
-                if self.micros() >= waking:
-                    return
-                if waking == min(self._wakings):
-                    self.advance((waking - self.micros()) / 1_000_000)
-                    return
+            while not await self._is_over(waking):
+                pass
         finally:
             self._wakings.remove(waking)
+            self._stirs += 1
+
+    async def _is_over(self, waking: int) -> bool:
+        """Whether it is; time moves on only when nobody began or ended a pause for some turns."""
+        stirs = self._stirs
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        if self._stirs == stirs and waking == min(self._wakings) and self.micros() < waking:
+            self.advance((waking - self.micros()) / 1_000_000)
+        return self.micros() >= waking
 
     def random_uuid(self) -> UUID:
         """A version-4 UUID, the same in every run."""

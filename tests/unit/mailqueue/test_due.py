@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.awaited import InTurn
@@ -106,6 +106,7 @@ def test_what_is_moved_keeps_its_id_time_and_bytes() -> None:
     asyncio.run(story())
 
 
+@settings(max_examples=25)
 @given(
     delays=st.lists(st.integers(1, 40 * 60), min_size=1, max_size=12),
     pauses=st.lists(st.integers(1, 1200), min_size=1, max_size=20),

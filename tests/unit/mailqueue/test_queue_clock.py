@@ -26,6 +26,27 @@ def test_pauses_end_in_the_order_of_their_ends() -> None:
     assert woken == [(1.0, 1_000_000), (5.0, 5_000_000), (60.0, 60_000_000)]
 
 
+def test_whoever_woke_may_pause_again_before_a_longer_pause_ends() -> None:
+    """Time does not jump past the next pause of somebody who has only just woken."""
+    clock = VirtualLoopClock()
+    begun, woken = clock.micros(), list[int]()
+
+    async def often() -> None:
+        for _ in range(10):
+            await clock.pause(1)
+            woken.append(clock.micros() - begun)
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(clock.pause(60))
+            tasks.create_task(clock.pause(300))
+            tasks.create_task(often())
+
+    asyncio.run(story())
+    assert woken == [seconds * 1_000_000 for seconds in range(1, 11)]
+    assert clock.micros() - begun == 300_000_000
+
+
 def test_a_cancelled_pause_holds_nobody_up() -> None:
     """What was cancelled is forgotten: the next pause moves the hand all by itself."""
     clock = VirtualLoopClock()
