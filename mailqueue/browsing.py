@@ -61,7 +61,7 @@ class Broken:
 class Held:
     """What one slice holds that is not marked: its mails in no order, or, of a large slice, their keys."""
 
-    mails: list[Listed] = field(default_factory=list)
+    mails: list[tuple[Listed, int]] = field(default_factory=list)  # each with its bucket
     keys: list[int] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
 
@@ -81,10 +81,10 @@ class Held:
             self.broken.append(one)
         elif self.keys or len(self.mails) >= HELD_MAILS_MAX:
             self.keys.append(_packed(one, bucket))
-            self.keys.extend(_packed(mail, bucket) for mail in self.mails)
+            self.keys.extend(_packed(*held) for held in self.mails)
             self.mails.clear()
         else:
-            self.mails.append(one)
+            self.mails.append((one, bucket))
 
 
 class Slices:
@@ -126,7 +126,7 @@ class Slices:
 
     async def mails(self, queue: QueueName, slice_start: datetime, held: Held, select: Select) -> AsyncIterator[Listed]:
         """The mails that are held, by the time at which they were enqueued, then by id."""
-        for listed in sorted(held.mails, key=_order):
+        for listed in sorted((mail for mail, _ in held.mails), key=_order):
             yield listed
         keys = sorted(held.keys)
         for first in range(0, len(keys), READ_AGAIN_ROWS):

@@ -1,0 +1,520 @@
+"""Listings: in order, in pages that stay what they are, of metadata alone, bounded in memory, never broken by a row."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cql.statements import Operation
+from mailqueue import browsing, listing
+from mailqueue.ahead import all_of, in_order
+from mailqueue.browsing import Broken, Held, Slices
+from mailqueue.codec import row_of
+from mailqueue.due_mails import DueMails
+from mailqueue.marks import Marks
+from mailqueue.memory_blobs import BlobCall
+from model.catalog_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
+from model.errors import TimedOut
+from model.mail_filters import Where
+from model.mails import Listed, Whereabouts
+from model.operations import Put, Read, Remove, Scan
+from model.positions import Position
+from model.slices import bucket_of
+from repair.retries import AwaitedRetries
+from tests.support.queue_scene import HOUR, MINUTE, NOON, SPOOL, Process, Scene, names, passing, queued
+
+GIVEN = 12
+
+
+async def fill(scene: Scene, numbers: Sequence[int], step: timedelta = MINUTE, **fields: Any) -> Process:
+    """Enqueue so many mails, one each step."""
+    process = scene.process()
+    for number in numbers:
+        await process.view.place(SPOOL, queued(number, **fields))
+        scene.clock.advance(step.total_seconds())
+    return process
+
+
+async def page(process: Process, size: int, after: str | None = None, where: Where = Where()) -> list[Listed]:  # noqa: B008 - a value
+    """So many mails after a token."""
+    position = None if after is None else Position.parse(after)
+    mails = list[Listed]()
+    async with aclosing(process.view.browse(SPOOL, where, position)) as browsed:  # type: ignore[type-var]
+        async for one in browsed:
+            mails.append(one)
+            if len(mails) == size:
+                break
+    return mails
+
+
+class TestOrder:
+    """Slice by slice, each by time, ties by id; then what is not due."""
+
+    @pytest.mark.parametrize("buckets", [1, 5])
+    def test_mails_come_as_they_were_enqueued(self, buckets: int) -> None:
+        """Whatever bucket and id they have."""
+
+        async def story(scene: Scene) -> None:
+            await scene.cut(buckets=buckets)
+            process = await fill(scene, range(100), 3 * MINUTE)
+            assert await names(process.view.browse(SPOOL)) == [f"mail-{number}" for number in range(100)]
+
+        asyncio.run(story(Scene()))
+
+    def test_mails_of_one_moment_come_by_id(self) -> None:
+        """In the same order each time."""
+
+        async def story(scene: Scene) -> None:
+            await scene.cut(buckets=3)
+            process = await fill(scene, range(30), timedelta(0))
+            ids = [one.queued.enqueue_id async for one in process.view.browse(SPOOL)]
+            assert ids == sorted(queued(number).enqueue_id for number in range(30))
+
+        asyncio.run(story(Scene()))
+
+    def test_delayed_mails_come_last_as_they_are_due(self) -> None:
+        """Those that are marked are left out; those that wait too are shown once."""
+
+        async def story(scene: Scene) -> None:
+            process, due = await fill(scene, range(2)), DueMails(scene.tables, scene.clock, buckets=3)
+            for number, hours in ((10, 5), (11, 1), (12, 3), (13, 2), (1, 4)):
+                at = NOON + hours * HOUR
+                await due.put(SPOOL, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=at))
+            await process.view.mark(SPOOL, queued(13).enqueue_id, None)
+            browsed = [one async for one in process.view.browse(SPOOL)]
+            assert [one.queued.mail.name for one in browsed] == ["mail-0", "mail-1", "mail-11", "mail-12", "mail-10"]
+            assert browsed[2].due_at == NOON + HOUR
+            size = await process.view.size(SPOOL)
+            assert (size.mails, size.delayed) == (2, 4)
+            assert await names(process.view.browse(SPOOL, include_delayed=False)) == ["mail-0", "mail-1"]
+            delayed = Where(whereabouts=Whereabouts.DELAYED)
+            assert await names(process.view.browse(SPOOL, delayed)) == ["mail-11", "mail-12", "mail-1", "mail-10"]
+            assert await names(process.view.browse(SPOOL, delayed, include_delayed=False)) == [
+                "mail-11", "mail-12", "mail-1", "mail-10"
+            ]  # fmt: skip
+
+        asyncio.run(story(Scene()))
+
+    def test_a_queue_that_never_was_lists_nothing(self) -> None:
+        """And reads no slice."""
+
+        async def story(scene: Scene) -> None:
+            assert await names(scene.process().view.browse(SPOOL)) == []
+
+        asyncio.run(story(Scene()))
+
+    def test_what_is_before_the_browse_start_is_not_read(self) -> None:
+        """However much was processed there."""
+
+        async def story(scene: Scene) -> None:
+            process = await fill(scene, range(10), HOUR)
+            scene.put_start(BROWSE_START, NOON + 8 * HOUR)
+            read = list[Any]()
+            scene.memory.surround = watching(read)
+            assert await names(process.view.browse(SPOOL)) == ["mail-8", "mail-9"]
+            slices = {one.under[1] for one in read if is_of_mails(one)}
+            assert min(slices) == NOON + 8 * HOUR
+
+        asyncio.run(story(Scene()))
+
+    def test_no_blob_is_touched(self) -> None:
+        """A listing is of metadata: blobs may all be missing."""
+
+        async def story(scene: Scene) -> None:
+            process = await fill(scene, range(3))
+            calls = list[object]()
+
+            def watch(call: BlobCall, carry_out: Callable[[], Any]) -> Any:
+                calls.append(call)
+                return carry_out()
+
+            scene.blobs.store.surround = watch
+            assert len(await names(process.view.browse(SPOOL))) == 3
+            assert calls == []
+
+        asyncio.run(story(Scene()))
+
+
+class TestPages:
+    """A page begins behind what was seen last, whatever has come and gone since."""
+
+    @pytest.mark.parametrize("size", [1, 3, 7, 30])
+    def test_pages_together_are_the_listing(self, size: int) -> None:
+        """Nothing twice, nothing left out; the delayed ones too."""
+
+        async def story(scene: Scene) -> None:
+            await scene.cut(buckets=2)
+            process, due = await fill(scene, range(GIVEN), 20 * MINUTE), DueMails(scene.tables, scene.clock, buckets=2)
+            for number in range(50, 55):
+                at = NOON + number * HOUR
+                await due.put(SPOOL, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=at))
+            whole = await names(process.view.browse(SPOOL))
+            paged, after = list[str](), None
+            while mails := await page(process, size, after):
+                paged += [one.queued.mail.name for one in mails]
+                after = Position.of(mails[-1]).token
+            assert paged == whole
+            assert len(whole) == GIVEN + 5
+
+        asyncio.run(story(Scene()))
+
+    @given(seed=st.integers(0, 1000))
+    @settings(max_examples=30)
+    def test_mails_may_come_and_go_between_pages(self, seed: int) -> None:
+        """Each that was there all the time is shown once; the one that was seen last may go, and the sweep come."""
+
+        async def story(scene: Scene) -> None:
+            chance = random.Random(seed)
+            process = await fill(scene, range(30), 20 * MINUTE)
+            gone, shown, after, number = set[int](), list[str](), None, 30
+            while mails := await page(process, 4, after):
+                shown += [one.queued.mail.name for one in mails]
+                after = Position.of(mails[-1]).token
+                for leaving in [int(shown[-1].removeprefix("mail-")), chance.randrange(number)]:
+                    await process.view.mark(SPOOL, queued(leaving).enqueue_id, None)
+                    gone.add(leaving)
+                if number < 40:
+                    await process.view.place(SPOOL, queued(number))
+                    number += 1
+                await process.sweeper.sweep(SPOOL)
+            assert len(shown) == len(set(shown))
+            assert {f"mail-{one}" for one in range(30) if one not in gone} <= set(shown)
+
+        asyncio.run(story(Scene()))
+
+    def test_a_page_reads_no_more_slices_than_it_needs(self) -> None:
+        """A first page of a long queue costs what a page costs."""
+
+        async def story(scene: Scene) -> None:
+            process = await fill(scene, range(200), HOUR)
+            read = list[Any]()
+            scene.memory.surround = watching(read)
+            mails = await page(process, 5)
+            assert len({one.under for one in read if is_of_mails(one)}) < 30
+            read.clear()
+            await page(process, 5, Position.of(mails[-1]).token)
+            assert min(one.under[1] for one in read if is_of_mails(one)) >= NOON + 4 * HOUR
+
+        asyncio.run(story(Scene()))
+
+
+class TestWhere:
+    """Only what is meant is looked up further."""
+
+    def test_conditions_choose(self) -> None:
+        """Across slices and buckets."""
+
+        async def story(scene: Scene) -> None:
+            process = await fill(scene, range(6), HOUR)
+            await fill(scene, range(6, 8), HOUR, sender="ann@example.org")
+            where = Where(sender="ANN@*", older_than_at=NOON + 7 * HOUR)
+            assert await names(process.view.browse(SPOOL, where)) == ["mail-6"]
+
+        asyncio.run(story(Scene()))
+
+    def test_marks_are_asked_for_what_is_meant_alone(self) -> None:
+        """One of thousands costs one look-up."""
+
+        async def story(scene: Scene) -> None:
+            process = await fill(scene, range(50))
+            read = list[Any]()
+            scene.memory.surround = watching(read)
+            assert await names(process.view.browse(SPOOL, Where(name="mail-7"))) == ["mail-7"]
+            assert len([one for one in read if isinstance(one, Read) and one.table is DELETED_MAILS]) == 1
+
+        asyncio.run(story(Scene()))
+
+    def test_slices_that_are_too_old_are_not_read(self) -> None:
+        """None of their mails was enqueued later than the slice ends, but for what clocks differ by."""
+
+        async def story(scene: Scene) -> None:
+            process = await fill(scene, range(20), HOUR)
+            read = list[Any]()
+            scene.memory.surround = watching(read)
+            where = Where(newer_than_at=NOON + 18 * HOUR)
+            assert await names(process.view.browse(SPOOL, where)) == ["mail-18", "mail-19"]
+            assert min(one.under[1] for one in read if is_of_mails(one)) >= NOON + 17 * HOUR
+
+        asyncio.run(story(Scene()))
+
+
+class TestBroken:
+    """A row that no mail can be made of never breaks a listing."""
+
+    def test_it_is_told_of_and_left_out(self, caplog: pytest.LogCaptureFixture) -> None:
+        """In the log with its id and column, without addresses; it still counts as a mail."""
+
+        async def story(scene: Scene) -> None:
+            process = await fill(scene, range(3))
+            scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(7)), "bodyblobid": None})
+            broken = list[Broken]()
+            where = Where(sender="sender@*")
+            assert await names(process.view.browse(SPOOL, where, on_broken=broken.append)) == [
+                "mail-0",
+                "mail-1",
+                "mail-2",
+            ]
+            assert [(one.enqueue_id, one.slice_start) for one in broken] == [(queued(7).enqueue_id, NOON)]
+            await process.view.foreign(SPOOL)
+            assert (await process.view.size(SPOOL)).mails == 4
+            caplog.clear()
+            await process.view.mark(SPOOL, queued(7).enqueue_id, NOON)
+            assert len(await names(process.view.browse(SPOOL))) == 3
+            assert caplog.text == ""
+
+        asyncio.run(story(Scene()))
+
+    def test_the_log_names_no_address(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Ids are enough to find it."""
+
+        async def story(scene: Scene) -> None:
+            process = await fill(scene, range(1))
+            scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(7)), "bodyblobid": None})
+            await names(process.view.browse(SPOOL))
+
+        asyncio.run(story(Scene()))
+        assert str(queued(7).enqueue_id) in caplog.text
+        assert "example.org" not in caplog.text
+
+
+class TestBounds:
+    """What is held and what is read at once has limits."""
+
+    @pytest.mark.parametrize("buckets", [1, 3])
+    def test_a_slice_too_large_to_be_held_is_listed_all_the_same(
+        self, buckets: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By its keys: in the same order, with the same conditions, without those that went meanwhile."""
+        monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 10)
+        monkeypatch.setattr(browsing, "READ_AGAIN_ROWS", 7)
+        monkeypatch.setattr(browsing, "PAGE_ROWS", 5)
+
+        async def story(scene: Scene) -> None:
+            await scene.cut(buckets=buckets)
+            process = await fill(scene, range(40))
+            await process.view.mark(SPOOL, queued(3).enqueue_id, NOON)
+            expected = [f"mail-{number}" for number in range(40) if number != 3]
+            assert await names(process.view.browse(SPOOL)) == expected
+            mails = await page(process, 30)
+            rest = await page(process, 30, Position.of(mails[-1]).token)
+            assert [one.queued.mail.name for one in mails + rest] == expected
+
+            def lose(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                if isinstance(operation, Read) and operation.table is ENQUEUED_MAILS:
+                    scene.memory.surround = passing
+                    partition = (SPOOL, NOON, bucket_of("mail-30", buckets))
+                    scene.memory.write(Remove(ENQUEUED_MAILS, (*partition, queued(30).enqueue_id)))
+                return carry_out()
+
+            scene.memory.surround = lose
+            assert await names(process.view.browse(SPOOL)) == [name for name in expected if name != "mail-30"]
+
+        asyncio.run(story(Scene()))
+
+    def test_no_more_is_held_than_may_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whole mails up to the limit; above it numbers."""
+        monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 10)
+        held, kept = Held(), list[int]()
+        for number in range(100):
+            held.add(Listed(queued(number), NOON, slice_start=NOON), number % 3)
+            kept.append(len(held.mails))
+        assert max(kept) == 10
+        assert (held.count, len(held.keys), held.mails, held.room) == (100, 100, [], 0)
+
+    def test_dense_slices_are_not_read_ahead(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One that holds much leaves no room for the next; empty ones are read many at once."""
+        monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 8)
+        assert [Held(mails=[(Listed(queued(0), NOON), 0)] * count).room for count in (0, 1, 4, 8, 9)] == [8, 8, 2, 1, 0]
+
+    def test_pages_of_a_partition_are_read_one_after_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each by a request of its own; one that fails is asked for again, and no row is shown twice."""
+        monkeypatch.setattr(browsing, "PAGE_ROWS", 4)
+
+        async def story(scene: Scene) -> None:
+            await fill(scene, range(10), timedelta(0))
+            retries, failures = AwaitedRetries(scene.clock), 2
+            asked = list[Scan]()
+
+            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                nonlocal failures
+                if isinstance(operation, Scan):
+                    asked.append(operation)
+                    if len(asked) == 2 and failures:
+                        failures -= 1
+                        asked.pop()
+                        raise TimedOut("no answer")
+                return carry_out()
+
+            scene.memory.surround = surround
+            slices = Slices(scene.tables, Marks(scene.tables, retries), retries)
+            pages = [list(one) async for one in slices.pages((SPOOL, NOON, 0))]
+            assert [len(one) for one in pages] == [4, 4, 2]
+            ids = [row["enqueueid"] for one in pages for row in one]
+            assert ids == sorted(queued(number).enqueue_id for number in range(10))
+            assert [one.limit for one in asked] == [4, 4, 4]
+
+        asyncio.run(story(Scene()))
+
+    def test_what_does_not_answer_is_told(self) -> None:
+        """A listing that lacks a slice would be taken for the whole."""
+
+        async def story(scene: Scene) -> None:
+            process = await fill(scene, range(3), HOUR)
+
+            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                if isinstance(operation, Scan) and operation.under[1:2] == (NOON + HOUR,):
+                    raise TimedOut("no answer")
+                return carry_out()
+
+            scene.memory.surround = surround
+            with pytest.raises(TimedOut):
+                await names(process.view.browse(SPOOL))
+
+        asyncio.run(story(Scene()))
+
+    def test_what_a_listing_remembers_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Past it a mail that is in both tables may be shown in both places."""
+        monkeypatch.setattr(listing, "REMEMBERED_MAX", 1)
+
+        async def story(scene: Scene) -> None:
+            process, due = await fill(scene, range(2)), DueMails(scene.tables, scene.clock, buckets=1)
+            for number in range(2):
+                await due.put(SPOOL, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=NOON + HOUR))
+            assert await names(process.view.browse(SPOOL)) == ["mail-0", "mail-1", "mail-1"]
+
+        asyncio.run(story(Scene()))
+
+
+class TestAhead:
+    """Many things awaited at once, and taken in order."""
+
+    def test_order_is_kept_and_the_bound_too(self) -> None:
+        """Whichever is done first."""
+
+        async def story() -> None:
+            under_way, most = 0, 0
+
+            async def read(number: int) -> int:
+                nonlocal under_way, most
+                under_way += 1
+                most = max(most, under_way)
+                for _ in range(20 - number):
+                    await asyncio.sleep(0)
+                under_way -= 1
+                return number * number
+
+            assert await all_of(range(20), read, 3) == [number * number for number in range(20)]
+            assert most == 3
+            assert await all_of([], read, 3) == []
+
+        asyncio.run(story())
+
+    def test_room_decides_how_many_are_read_ahead(self) -> None:
+        """The first alone; then as many as there is room for, at least one."""
+
+        async def story() -> None:
+            begun = list[int]()
+
+            async def read(number: int) -> int:
+                begun.append(number)
+                await asyncio.sleep(0)
+                return number
+
+            seen = list[int]()
+            async with aclosing(in_order(range(10), read, 4, lambda number: 9 if number < 2 else 0)) as found:
+                async for number, _ in found:
+                    await asyncio.sleep(0)
+                    seen.append(len(begun) - number - 1)
+            assert seen == [0, 3, 3, 2, 1, 0, 0, 0, 0, 0]
+
+        asyncio.run(story())
+
+    def test_leaving_early_ends_what_is_under_way(self) -> None:
+        """Nothing goes on behind a listing that nobody reads."""
+
+        async def story() -> None:
+            async def read(number: int) -> int:
+                if number:
+                    await asyncio.Event().wait()
+                return number
+
+            before = asyncio.all_tasks()
+            async with aclosing(in_order(range(10), read, 5)) as found:
+                async for number, _ in found:
+                    assert number == 0
+                    break
+            assert asyncio.all_tasks() == before
+
+        asyncio.run(story())
+
+    def test_a_failure_ends_the_others(self) -> None:
+        """And is told as it is."""
+
+        async def story() -> None:
+            async def read(number: int) -> int:
+                if number == 2:
+                    raise TimedOut("no answer")
+                if number > 2:
+                    await asyncio.Event().wait()
+                return number
+
+            before = asyncio.all_tasks()
+            with pytest.raises(TimedOut):
+                await all_of(range(10), read, 5)
+            assert asyncio.all_tasks() == before
+
+        asyncio.run(story())
+
+    def test_cancelling_ends_all(self) -> None:
+        """Within one turn of the loop or few."""
+
+        async def story() -> None:
+            async def read(_: int) -> None:
+                await asyncio.Event().wait()
+
+            before = asyncio.all_tasks()
+            reading = asyncio.create_task(all_of(range(10), read, 5))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            assert asyncio.all_tasks() == before
+
+        asyncio.run(story())
+
+
+@given(
+    at=st.datetimes(datetime(1969, 1, 1), datetime(2090, 1, 1)),  # noqa: DTZ001 - the zone is put on below
+    number=st.integers(0, 10**6),
+    bucket=st.integers(0, 2**31 - 1),
+)
+def test_a_packed_key_keeps_bucket_and_id_and_the_order(at: datetime, number: int, bucket: int) -> None:
+    """Before 1970 too."""
+    mail = Listed(queued(number), at.replace(microsecond=0, tzinfo=NOON.tzinfo))
+    key = browsing._packed(mail, bucket)
+    assert browsing._unpacked(key) == (bucket, mail.queued.enqueue_id)
+    later = replace(mail, enqueued_at=mail.enqueued_at + timedelta(milliseconds=1))
+    assert browsing._packed(later, 0) > key
+
+
+def is_of_mails(operation: Operation) -> bool:
+    """Whether it reads rows of mails that wait."""
+    return isinstance(operation, Scan) and operation.table is ENQUEUED_MAILS
+
+
+def watching(read: list[Any]) -> Callable[[Operation, Callable[[], Any]], Any]:
+    """Every read is noted."""
+
+    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if not isinstance(operation, Put):
+            read.append(operation)
+        return carry_out()
+
+    return surround
