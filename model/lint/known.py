@@ -42,9 +42,11 @@ _QUEUE: Final = Knowledge(
 _BESIDE_QUEUE: Final = Knowledge(
     updated=_names(SLICE_TALLIES, QUEUE_STATE, DUE_MAILS),
     deleted=_names(DUE_MAILS, SLICE_TALLIES),
+    stamped=_names(SLICE_TALLIES),
     conditional=_names(QUEUE_STATE, DUE_MAILS),
 )
-"""Ours: a mail that is due moves away under a lease, tallies grow as their slice is read, and go with it."""
+"""Ours: a mail that is due moves away under a lease, tallies grow as their slice is read, are
+renewed as of their last change, and go with it."""
 
 _LEDGER: Final = Knowledge(
     updated=_names(REPAIR_RUN, REPAIR_FINDING), deleted=_names(REPAIR_LAG), stamped=_names(REPAIR_FINDING)

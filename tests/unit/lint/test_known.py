@@ -59,6 +59,7 @@ def test_the_queue_and_the_ledger_are_known_by_name() -> None:
     ours = known_of(Schema((), (Table("sliceTallies", KEY),)))
     assert ours.updated == {"slicetallies", "queuestate", "duemails"}
     assert ours.conditional == {"queuestate", "duemails"}
+    assert ours.stamped == {"slicetallies"}
     assert ours.deleted == {"duemails", "slicetallies"}
     ledger = known_of(Schema((), LEDGER_TABLES))
     assert ledger.deleted == {"repair_lag"}
