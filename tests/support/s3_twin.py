@@ -182,6 +182,12 @@ class _Answering(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
+    def handle_expect_100(self) -> bool:
+        """Tell the client to go on, at once."""
+        goes_on = super().handle_expect_100()
+        self.wfile.flush()
+        return goes_on
+
     def handle_one_request(self) -> None:
         """A client that goes away, or refuses the certificate, is no error of the server's."""
         try:
