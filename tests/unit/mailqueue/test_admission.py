@@ -165,7 +165,7 @@ def test_attributes_that_james_reads_come_in(text: str) -> None:
         '{"serializer":"CollectionSerializer","value":["a"]}',
         '{"serializer":"MapSerializer","value":{"a":{"value":5}}}',
         '{"serializer":"MapSerializer","value":[]}',
-        '{"serializer":"CollectionSerializer","value":[' * 480 + "{}" + "]}" * 480,
+        '{"serializer":"CollectionSerializer","value":[' * 5_000 + "{}" + "]}" * 5_000,
     ],
     ids=lambda text: text[:50],
 )

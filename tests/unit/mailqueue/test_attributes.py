@@ -114,7 +114,7 @@ NESTED = '{"serializer":"CollectionSerializer","value":['
         "[]",
         '{"serializer":"BytesSerializer","value":"%%"}',
         "[" * 100_000,
-        f"{NESTED * 480}{{}}{']}' * 480}",
+        f"{NESTED * 5_000}{{}}{']}' * 5_000}",
     ],
     ids=lambda text: text[:20],
 )

@@ -97,6 +97,18 @@ def test_seconds_are_exact(length: timedelta) -> None:
     assert seconds_of(length) * 1_000_000 == length // timedelta(microseconds=1)
 
 
+def test_all_of_latin_1_is_as_jackson_writes_it() -> None:
+    """What Jackson 2.15.2 makes of the first 256 characters."""
+    controls = (
+        r"\u0000\u0001\u0002\u0003\u0004\u0005\u0006\u0007\b\t\n\u000B\f\r\u000E\u000F"
+        r"\u0010\u0011\u0012\u0013\u0014\u0015\u0016\u0017\u0018\u0019\u001A\u001B\u001C\u001D\u001E\u001F"
+    )
+    printable = "".join(map(chr, range(32, 256)))
+    escaped = printable.replace("\\", "\\\\").replace('"', '\\"')
+
+    assert json_bytes("".join(map(chr, range(256)))).decode() == f'"{controls}{escaped}"'
+
+
 @pytest.mark.parametrize("value", [1.5, {1, 2}, b"bytes", object()])
 def test_what_james_has_no_form_for_is_a_mistake_of_the_program(value: object) -> None:
     """Floats among it: exact numbers are Decimals."""
