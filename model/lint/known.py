@@ -45,8 +45,7 @@ _BESIDE_QUEUE: Final = Knowledge(
     stamped=_names(SLICE_TALLIES),
     conditional=_names(QUEUE_STATE, DUE_MAILS),
 )
-"""Ours: a mail that is due moves away under a lease, tallies grow as their slice is read, are
-renewed as of their last change, and go with it."""
+"""Ours: a mail that is due moves away under a lease; tallies grow with their slice, are renewed, and go with it."""
 
 _LEDGER: Final = Knowledge(
     updated=_names(REPAIR_RUN, REPAIR_FINDING), deleted=_names(REPAIR_LAG), stamped=_names(REPAIR_FINDING)
