@@ -15,9 +15,11 @@ from typing import Any
 
 from cql.session import CassandraCluster, Contact, connect
 from spark_repair.session import SparkSettings, session_for_a_command
-from tests.bench import mending, population, scanning, schema, writing
+from tests.bench import mending, population, queue_history, queueing, scanning, schema, writing
 from tests.support.applying import apply_schema
-from tests.support.keyspaces import dropped
+from tests.support.brokers import one_rabbitmq
+from tests.support.keyspaces import MAIL, created, dropped
+from tests.support.object_stores import one_s3
 from tests.support.servers import one_node
 
 RESULTS = Path("bench-results/bench.json")
@@ -39,6 +41,8 @@ def main() -> None:
             results["writing"] = _writing(server.host, server.port, arguments.writes)
         if not arguments.only or arguments.only == "schema":
             results["schema"] = _schema(contact)
+        if not arguments.only or arguments.only == "queue":
+            results |= _queue(contact, arguments.mails)
         if not arguments.only or arguments.only == "scanning":
             results |= _spark(contact, arguments.messages)
     RESULTS.parent.mkdir(exist_ok=True)
@@ -50,7 +54,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000, help="the larger of the two sizes that are checked")
     parser.add_argument("--writes", type=int, default=2_000, help="messages that the store adds and flags per round")
-    parser.add_argument("--only", choices=["writing", "schema", "scanning"], help="a part only")
+    parser.add_argument("--mails", type=int, default=1_000_000, help="mails that have gone through the largest queue")
+    parser.add_argument("--only", choices=["writing", "schema", "queue", "scanning"], help="a part only")
     return parser.parse_args()
 
 
@@ -68,6 +73,24 @@ def _schema(contact: Contact) -> list[dict[str, Any]]:
         measured = schema.measure(cluster)
     print(schema.shown(measured))
     return schema.as_json(measured)
+
+
+def _queue(contact: Contact, mails: int) -> dict[str, Any]:
+    with connect(contact) as cluster:
+        keyspace = created(cluster, "bench_queue", MAIL)
+        print("== The queue beside its raw parts")
+        with one_rabbitmq() as broker, one_s3() as store, broker.vhost() as vhost:
+            servers = queueing.Servers(keyspace, broker.host, broker.port, vhost, store.bucket())
+            through = queueing.measure(servers)
+        for one in through:
+            print(one)
+        print("== The queue against how much has gone through it")
+        past = []
+        for one in queue_history.measure(keyspace, mails):
+            print(one, flush=True)
+            past.append(one)
+        dropped(cluster, ("bench_queue",))
+    return {"queue": queueing.as_json(through), "queue_history": queue_history.as_json(past)}
 
 
 def _spark(contact: Contact, messages: int) -> dict[str, Any]:

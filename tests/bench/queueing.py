@@ -1,0 +1,238 @@
+"""How much of the throughput of its raw parts the queue keeps: mails in and mails out, at concurrency 1 and 64.
+
+The raw parts of a mail, in the same order, by the same libraries: two blobs put side by side, a prepared insert, a
+publish with confirm; then a delivery, two blobs got side by side, a prepared insert of the mark, the ack. The queue
+does more: it reads the browse start, looks up the mark, counts, forgets the blobs of what is done. Both lanes take
+turns on the same servers, and a share is the median of the turns' shares: a busy machine disturbs both alike.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from statistics import median
+from typing import Any, Generic, TypeVar
+
+import aio_pika
+from aio_pika.abc import AbstractExchange
+from aio_pika.abc import AbstractIncomingMessage as Incoming
+
+from cql.awaited import AwaitedKeyspace
+from cql.session import Keyspace
+from mailqueue.broker_settings import BrokerSettings, Host
+from mailqueue.codec import payload_of, queued_of, row_of, split
+from mailqueue.mail_queue import MailQueue, open_queue
+from mailqueue.object_storage import S3Settings, open_s3
+from mailqueue.ports import BlobKind, Blobs
+from mailqueue.rabbitmq import RabbitBroker
+from mailqueue.topology import headers_to_publish, topology_of
+from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS
+from model.ids import EnqueueId, QueueName
+from model.instants import instant_of
+from model.mails import Mail, MailBlobs, QueuedMail
+from model.operations import Put
+from model.slices import Slicing
+from repair.clock import LoopClock
+
+T = TypeVar("T")
+
+CONCURRENCY = (1, 64)
+TURNS = 5
+MAILS: dict[int, int] = {1: 150, 64: 1500}
+"""So many mails go through each lane in one turn, by concurrency."""
+
+JAMES = {1: (222, 286), 64: (893, 978)}
+"""What James 3.8.1 was measured at on such a machine: in and out per second, one at a time and sixteen at once."""
+
+MAIL = Mail("bench", ("to@example.test",), "from@example.test")
+CONTENT = b"Subject: bench\r\nFrom: from@example.test\r\n\r\n" + b"x" * 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Mails per second of one way at one concurrency, beside the raw parts."""
+
+    way: str
+    concurrency: int
+    queue_per_second: float
+    raw_per_second: float
+    share: float
+    times_james: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.way:8} x{self.concurrency:<3} {self.queue_per_second:6.0f}/s   raw {self.raw_per_second:6.0f}/s"
+            f"   share {self.share:.2f}   {self.times_james:.1f} x James 3.8.1"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Where both lanes work."""
+
+    keyspace: Keyspace
+    broker_host: str
+    broker_port: int
+    vhost: str
+    bucket: S3Settings
+
+
+Lane = Callable[[int, int], Awaitable[tuple[float, float]]]
+"""So many mails, so many at once: mails in and out per second."""
+
+
+def measure(servers: Servers) -> list[Measured]:
+    """Every way and concurrency."""
+    return asyncio.run(_measure(servers))
+
+
+def as_json(measured: list[Measured]) -> list[dict[str, Any]]:
+    """For the results' file."""
+    return [asdict(one) for one in measured]
+
+
+async def _measure(servers: Servers) -> list[Measured]:
+    found: list[Measured] = []
+    async with _queue_lane(servers) as queue, _raw_lane(servers) as raw:
+        for concurrency in CONCURRENCY:
+            mails = MAILS[concurrency]
+            await queue(mails, concurrency)
+            await raw(mails, concurrency)
+            turns = [await _turn(queue, raw, mails, concurrency, turn) for turn in range(TURNS)]
+            for place, way in enumerate(("enqueue", "dequeue")):
+                ours, theirs = [one[0][place] for one in turns], [one[1][place] for one in turns]
+                share = median(mine / its for mine, its in zip(ours, theirs, strict=True))
+                rate = median(ours)
+                found.append(Measured(way, concurrency, rate, median(theirs), share, rate / JAMES[concurrency][place]))
+    return found
+
+
+async def _turn(
+    queue: Lane, raw: Lane, mails: int, concurrency: int, turn: int
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Each lane once; another one begins each time."""
+    if turn % 2:
+        theirs = await raw(mails, concurrency)
+        return await queue(mails, concurrency), theirs
+    ours = await queue(mails, concurrency)
+    return ours, await raw(mails, concurrency)
+
+
+@asynccontextmanager
+async def _queue_lane(servers: Servers) -> AsyncIterator[Lane]:
+    clock = LoopClock()
+    hosts = (Host(servers.broker_host, servers.broker_port),)
+    broker, blobs = (
+        RabbitBroker(BrokerSettings(hosts=hosts, vhost=servers.vhost), clock),
+        open_s3(servers.bucket, clock),
+    )
+    tables = AwaitedKeyspace(servers.keyspace)
+    try:
+        async with await open_queue(QueueName("bench"), tables, broker, blobs, clock) as queue:
+            yield lambda mails, concurrency: _through(queue, mails, concurrency)
+    finally:
+        await broker.close()
+
+
+async def _through(queue: MailQueue, mails: int, concurrency: int) -> tuple[float, float]:
+    came_in = await _rate(mails, concurrency, lambda: queue.enqueue(MAIL, CONTENT))
+    async with queue.dequeue(prefetch=max(5, concurrency)) as found:
+
+        async def take() -> None:
+            mail = await turns.next()
+            await mail.ack()
+
+        turns = _Shared(found)
+        return came_in, await _rate(mails, concurrency, take)
+
+
+@asynccontextmanager
+async def _raw_lane(servers: Servers) -> AsyncIterator[Lane]:
+    connection = await aio_pika.connect(
+        host=servers.broker_host, port=servers.broker_port, virtualhost=servers.vhost, login="guest", password="guest"
+    )
+    async with connection:
+        channel = await connection.channel(publisher_confirms=True)
+        names = topology_of(QueueName("raw"))
+        exchange = await channel.declare_exchange(names.exchange, durable=True)
+        work = await channel.declare_queue(names.work_queue, durable=True)
+        await work.bind(exchange, "")
+        clock = LoopClock()
+        raw = _Raw(AwaitedKeyspace(servers.keyspace), open_s3(servers.bucket, clock), exchange, clock)
+
+        async def through(mails: int, concurrency: int) -> tuple[float, float]:
+            came_in = await _rate(mails, concurrency, raw.put)
+            taking = await connection.channel()
+            await taking.set_qos(prefetch_count=max(5, concurrency))
+            async with (await taking.get_queue(names.work_queue)).iterator() as found:
+                turns = _Shared(found)
+                went_out = await _rate(mails, concurrency, lambda: raw.take(turns))
+            await taking.close()
+            return came_in, went_out
+
+        yield through
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """The parts alone."""
+
+    tables: AwaitedKeyspace
+    blobs: Blobs
+    exchange: AbstractExchange
+    clock: LoopClock
+
+    async def put(self) -> None:
+        """One mail in."""
+        header, body = split(CONTENT)
+        ids = await asyncio.gather(self.blobs.put(header, BlobKind.HEADER), self.blobs.put(body, BlobKind.BODY))
+        queued = QueuedMail(EnqueueId(self.clock.random_uuid()), MAIL, MailBlobs(*ids))
+        now = instant_of(self.clock.micros())
+        slice_start, bucket = Slicing(timedelta(hours=1), 1).partition_of(now, MAIL.name)
+        row = row_of(QueueName("raw"), slice_start, bucket, now, queued)
+        await self.tables.write(Put(ENQUEUED_MAILS, row))
+        message = aio_pika.Message(
+            payload_of(queued),
+            headers=dict(headers_to_publish({})),
+            content_type="text/plain",
+            delivery_mode=2,
+            priority=0,
+        )
+        await self.exchange.publish(message, "", mandatory=True)
+
+    async def take(self, turns: "_Shared[Incoming]") -> None:
+        """One mail out."""
+        message = await turns.next()
+        queued = queued_of(message.body)
+        await asyncio.gather(self.blobs.get(queued.blobs.header), self.blobs.get(queued.blobs.body))
+        await self.tables.write(Put(DELETED_MAILS, {"queuename": "raw", "enqueueid": queued.enqueue_id}))
+        await message.ack()
+
+
+class _Shared(Generic[T]):
+    """One iterator for many tasks: whoever asks is given the next one."""
+
+    def __init__(self, found: AsyncIterator[T]) -> None:
+        self._found, self._turn = found, asyncio.Lock()
+
+    async def next(self) -> T:
+        """The next one."""
+        async with self._turn:
+            return await anext(self._found)
+
+
+async def _rate(mails: int, concurrency: int, step: Callable[[], Awaitable[object]]) -> float:
+    """Per second, so many at once."""
+    left = iter(range(mails))
+
+    async def work() -> None:
+        for _ in left:
+            await step()
+
+    begun = time.perf_counter()
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(concurrency):
+            tasks.create_task(work())
+    return mails / (time.perf_counter() - begun)

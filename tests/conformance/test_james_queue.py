@@ -1,0 +1,300 @@
+"""A queue that James filled is worked off by ours, and what ours puts there is what James would have put.
+
+Everything that James 3.8.1 left is loaded as it was: 24 messages, the rows of its tables, the blobs under its own ids;
+6 of the mails are dequeued, those of one sender deleted. Once on the twins, once on the real servers.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cql.awaited import AwaitedKeyspace, InTurn
+from cql.memory import MemoryTables
+from cql.session import CassandraCluster
+from mailqueue.blob_stores import BlobStore
+from mailqueue.broker_settings import BrokerSettings, Host
+from mailqueue.codec import payload_of
+from mailqueue.mail_queue import MailQueue, open_queue
+from mailqueue.memory import MemoryBroker
+from mailqueue.memory_blobs import MemoryBlobs
+from mailqueue.object_storage import open_s3
+from mailqueue.ports import SLICE_HEADER, Blobs, Broker, Clock, Message, Tables
+from mailqueue.rabbitmq import RabbitBroker
+from model.catalog_beside import EVENT_STORE
+from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
+from model.mail_filters import Where
+from model.mails import Mail, RecipientHeader
+from model.operations import Scan
+from model.queue_size import CountedBy, SizeKind
+from model.schema import Schema
+from repair.clock import LoopClock
+from tests.support.brokers import Broker as RabbitServer
+from tests.support.james_queue import (
+    SPOOL,
+    james_blobs,
+    james_enqueued,
+    james_messages,
+    james_queue_rows,
+    put_james_queue,
+)
+from tests.support.keyspaces import created, dropped
+from tests.support.object_stores import S3
+from tests.support.queue_clock import VirtualLoopClock
+from tests.support.queues import listed
+
+AFTER_JAMES = datetime(2026, 11, 20, 19, 30, tzinfo=UTC)
+"""An hour after the last of its mails, where time is ours to choose."""
+
+HEADERS = "perrecipientspecificheaders"
+
+MARKED = {row["enqueueid"] for row in james_queue_rows(DELETED_MAILS)}
+ALIVE = {str(row["enqueueid"]): row for row in james_queue_rows(ENQUEUED_MAILS) if row["enqueueid"] not in MARKED}
+
+
+@dataclass(frozen=True, slots=True)
+class Trio:
+    """Tables, a broker and blobs that hold what James left."""
+
+    tables: Tables
+    broker: Broker
+    blobs: Blobs
+    clock: Clock
+
+    async def queue(self) -> MailQueue:
+        """The queue, opened by us."""
+        return await open_queue(SPOOL, self.tables, self.broker, self.blobs, self.clock)
+
+
+Story = Callable[[Trio], Awaitable[None]]
+Told = Callable[[Story], None]
+
+
+async def _filled(trio: Trio, store: BlobStore) -> None:
+    for blob_id, content in james_blobs().items():
+        await store.keep(blob_id, content)
+    for message in james_messages():
+        await trio.broker.publish(SPOOL, Message(message.body))
+
+
+@pytest.fixture(params=["twins", pytest.param("servers", marks=[pytest.mark.cassandra, pytest.mark.broker])])
+def told(request: pytest.FixtureRequest) -> Told:
+    """Tells a story about James's queue, on the twins or on real servers."""
+    if request.param == "twins":
+        return lambda story: asyncio.run(_on_twins(story))
+    cluster, rabbitmq, s3 = (request.getfixturevalue(name) for name in ("cluster", "rabbitmq", "s3"))
+    return lambda story: _on_servers(story, cluster, rabbitmq, s3)
+
+
+async def _on_twins(story: Story) -> None:
+    clock = VirtualLoopClock()
+    clock.turn_to(AFTER_JAMES)
+    memory, blobs = MemoryTables(clock.micros), MemoryBlobs(clock)
+    put_james_queue(memory)
+    trio = Trio(InTurn(memory), MemoryBroker(clock), blobs, clock)
+    await _filled(trio, blobs.store)
+    await story(trio)
+
+
+def _on_servers(story: Story, cluster: CassandraCluster, rabbitmq: RabbitServer, s3: S3) -> None:
+    keyspace = created(cluster, f"j_queue_{uuid4().hex[:8]}", Schema((), (*QUEUE_TABLES, EVENT_STORE)))
+    put_james_queue(keyspace)
+    bucket = s3.bucket()
+
+    async def tell(vhost: str) -> None:
+        settings = BrokerSettings((Host(rabbitmq.host, rabbitmq.port),), vhost)
+        async with _broker(settings) as broker:
+            blobs = open_s3(bucket, LoopClock())
+            trio = Trio(AwaitedKeyspace(keyspace), broker, blobs, LoopClock())
+            await _filled(trio, blobs.store)
+            await story(trio)
+
+    with rabbitmq.vhost() as vhost:
+        asyncio.run(tell(vhost))
+    dropped(cluster, (keyspace.name,))
+
+
+@asynccontextmanager
+async def _broker(settings: BrokerSettings) -> AsyncGenerator[Broker]:
+    broker = RabbitBroker(settings, LoopClock())
+    try:
+        yield broker
+    finally:
+        await broker.close()
+
+
+def test_what_james_enqueued_is_listed_as_it_says(told: Told) -> None:
+    """Those that are not marked, with every field of their rows, and the content that was handed to James."""
+
+    async def story(trio: Trio) -> None:
+        async with await trio.queue() as queue:
+            found = {str(one.queued.enqueue_id): one for one in await listed(queue)}
+            size = await queue.size()
+            contents = {one: sha256(await queue.content(found[one])).hexdigest() for one in found}
+
+        assert found.keys() == ALIVE.keys()
+        assert (size.mails, size.kind, size.counted_by) == (len(ALIVE), SizeKind.EXACT, CountedBy.METADATA)
+        handed = {one["enqueueId"]: one for one in james_enqueued()}
+        assert contents == {one: handed[one]["sha256"] for one in found}
+        assert {one: found[one].queued.mail.name for one in found} == {one: handed[one]["name"] for one in found}
+
+    told(story)
+
+
+def test_what_james_published_is_delivered_once_and_what_it_marked_is_not(told: Told) -> None:
+    """Messages without our header, blobs under ids with `+`, `/` and `=`; afterwards everything is marked."""
+
+    async def story(trio: Trio) -> None:
+        async with await trio.queue() as queue:
+            taken = {}
+            async with queue.dequeue(prefetch=10) as mails:
+                for _ in ALIVE:
+                    one = await anext(mails)
+                    taken[str(one.enqueue_id)] = sha256(one.content).hexdigest()
+                    await one.ack()
+            left, marked = await listed(queue), await _marks(trio)
+
+        handed = {one["enqueueId"]: one["sha256"] for one in james_enqueued()}
+        assert taken == {one: handed[one] for one in ALIVE}
+        assert left == []
+        assert len(marked) == len(james_messages())
+        assert [await trio.blobs.exists(one) for one in james_blobs()] == [True] * len(james_blobs())
+
+    told(story)
+
+
+def test_what_is_deleted_of_james_s_mails_never_comes(told: Told) -> None:
+    """A purge, then a sweep, then whatever the broker still holds: nothing is delivered, nothing is dead-lettered."""
+
+    async def story(trio: Trio) -> None:
+        async with await trio.queue() as queue:
+            removed = await queue.purge()
+            await queue.parts.sweeper.sweep(SPOOL)
+            assert removed.count == len(ALIVE)
+            assert await _nothing_comes(queue, trio)
+            assert (await trio.broker.depth(SPOOL)).dead == 0
+
+    told(story)
+
+
+def test_only_the_mails_that_are_meant_are_deleted(told: Told) -> None:
+    """By sender, as an operator would."""
+
+    async def story(trio: Trio) -> None:
+        of_bob = {one for one, row in ALIVE.items() if row["sender"] == "bob@two.test"}
+        async with await trio.queue() as queue:
+            removed = await queue.delete(Where(sender="BOB@two.test"))
+            left = {str(one.queued.enqueue_id) for one in await listed(queue)}
+
+        assert removed.count == len(of_bob) > 0
+        assert left == ALIVE.keys() - of_bob
+
+    told(story)
+
+
+def test_what_we_enqueue_is_what_james_would_have_written(told: Told) -> None:
+    """The same mails, handed to us: message and row are James's own but for ids, blobs and time."""
+
+    async def story(trio: Trio) -> None:
+        async with await trio.queue() as queue:
+            before = {one.queued.enqueue_id for one in await listed(queue)}
+            for handed in james_enqueued():
+                await queue.enqueue(_mail(handed), _content(handed["enqueueId"]))
+            rows = [row async for row in _rows(trio) if row["enqueueid"] not in before | MARKED]
+            bodies = await _bodies(trio)
+
+        james = {str(row["enqueueid"]): row for row in james_queue_rows(ENQUEUED_MAILS)}
+        by_name = {row["name"]: row for row in rows}
+        assert len(by_name) == len(james)
+        for row in james.values():
+            ours = by_name[row["name"]]
+            differ = {name for name in row if _plain(name, row[name]) != _plain(name, ours[name])}
+            assert differ <= {"enqueueid", "timerangestart", "enqueuedtime", "headerblobid", "bodyblobid"}
+            assert json.loads(bodies[str(ours["enqueueid"])]).keys() == json.loads(james_messages()[0].body).keys()
+
+    told(story)
+
+
+def test_our_messages_carry_their_slice_beside_what_james_sets() -> None:
+    """So that a delivery from a slice that was swept is known; James passes over headers that it does not know."""
+
+    async def story(trio: Trio) -> None:
+        async with await trio.queue() as queue:
+            enqueued = await queue.enqueue(_mail(james_enqueued()[0]), b"Subject: x\r\n\r\n")
+            (found,) = [one for one in await listed(queue) if one.queued.enqueue_id == enqueued]
+            async with trio.broker.deliveries(SPOOL, 100) as deliveries:
+                messages = [(await anext(deliveries)).message for _ in range(len(james_messages()) + 1)]
+            (ours,) = [one for one in messages if str(enqueued).encode() in one.body]
+
+        assert found.slice_start is not None
+        assert ours.headers == {SLICE_HEADER: round(found.slice_start.timestamp() * 1000)}
+        assert ours.body == payload_of(found.queued)
+
+    asyncio.run(_on_twins(story))
+
+
+def _mail(handed: Any) -> Mail:
+    """As it was handed to James; the headers of one recipient were listed there as `name: value`."""
+    headers = tuple(
+        RecipientHeader(recipient, *line.split(": ", 1))
+        for recipient, lines in handed["perRecipientHeaders"].items()
+        for line in lines
+    )
+    return Mail(
+        name=handed["name"],
+        recipients=tuple(handed["recipients"]),
+        sender=handed["sender"],
+        state=handed["state"],
+        error_message=handed["errorMessage"],
+        remote_addr=handed["remoteAddr"],
+        remote_host=handed["remoteHost"],
+        last_updated=datetime.fromisoformat(handed["lastUpdated"]),
+        attributes=handed["attributes"],
+        recipient_headers=headers,
+    )
+
+
+def _plain(column: str, cell: Any) -> Any:
+    """In which order James holds one recipient's headers is its own affair; nothing and an empty list are one."""
+    return frozenset(cell or ()) if column == HEADERS else cell or None
+
+
+def _content(enqueue_id: str) -> bytes:
+    (row,) = [row for row in james_queue_rows(ENQUEUED_MAILS) if str(row["enqueueid"]) == enqueue_id]
+    return james_blobs()[row["headerblobid"]] + james_blobs()[row["bodyblobid"]]
+
+
+async def _marks(trio: Trio) -> list[Any]:
+    return [row async for row in trio.tables.scan(Scan(DELETED_MAILS, DELETED_MAILS.names))]
+
+
+def _rows(trio: Trio) -> Any:
+    return trio.tables.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names))
+
+
+async def _bodies(trio: Trio) -> dict[str, bytes]:
+    """Every message in the broker, by enqueue id; they go back."""
+    count = (await trio.broker.depth(SPOOL)).ready
+    async with trio.broker.deliveries(SPOOL, count) as deliveries:
+        bodies = [(await anext(deliveries)).message.body for _ in range(count)]
+    return {json.loads(body)["enqueueId"]: body for body in bodies}
+
+
+async def _nothing_comes(queue: MailQueue, trio: Trio) -> bool:
+    """Whether the broker is emptied without a single mail being handed out."""
+    async with queue.dequeue(prefetch=50) as mails:
+        asking = asyncio.ensure_future(anext(mails))
+        async with asyncio.timeout(30):
+            while not asking.done() and (await trio.broker.depth(SPOOL)).ready:  # noqa: ASYNC110 - the broker tells nobody
+                await asyncio.sleep(0.01)
+        came = asking.done()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+    return not came
