@@ -1,0 +1,383 @@
+"""What the whole queue must do: one suite, run on twins in memory and on a real Cassandra, RabbitMQ and S3 together."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from cql.awaited import AwaitedKeyspace, InTurn
+from cql.memory import MemoryTables
+from cql.session import CassandraCluster, Keyspace
+from mailqueue.broker_settings import BrokerSettings, Host
+from mailqueue.codec import payload_of, priority_of
+from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
+from mailqueue.memory import MemoryBroker
+from mailqueue.memory_blobs import MemoryBlobs
+from mailqueue.object_storage import S3Settings, open_s3
+from mailqueue.ports import Blobs, Clock, Message, Tables
+from mailqueue.ports import Broker as BrokerPort
+from mailqueue.rabbitmq import RabbitBroker
+from model.catalog_beside import EVENT_STORE
+from model.catalog_queue import QUEUE_TABLES
+from model.errors import BlobMissing
+from model.ids import QueueName
+from model.mail_filters import Where
+from model.mails import Whereabouts
+from model.queue_config import QueueConfiguration
+from model.queue_size import SizeKind
+from model.schema import Schema
+from model.slices import Slicing
+from repair.clock import LoopClock
+from tests.support.brokers import Broker
+from tests.support.keyspaces import created, dropped
+from tests.support.object_stores import S3
+from tests.support.queue_clock import VirtualLoopClock
+from tests.support.queues import CONTENT, enqueued, listed, mail, names
+
+SECOND = timedelta(seconds=1)
+CONFIGURATION = QueueConfiguration(Slicing(timedelta(hours=1), 2), pace=1_000_000)
+_PATIENCE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The three sides of a queue that nobody used before, and its clock."""
+
+    name: QueueName
+    tables: Tables
+    broker: BrokerPort
+    blobs: Blobs
+    clock: Clock
+
+    async def process(self) -> MailQueue:
+        """The queue as one more process has it."""
+        return await open_queue(self.name, self.tables, self.broker, self.blobs, self.clock, CONFIGURATION)
+
+
+Opened = Callable[[], "AsyncIterator[Sides]"]
+
+
+@pytest.fixture(scope="session")
+def mail_queue_keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
+    """The queue's tables on the real server."""
+    name = f"g_conformance_{uuid4().hex[:8]}"
+    yield created(cluster, name, Schema((), (EVENT_STORE, *QUEUE_TABLES)))
+    dropped(cluster, (name,))
+
+
+@pytest.fixture(scope="session")
+def queue_vhost(rabbitmq: Broker) -> Iterator[str]:
+    """A virtual host that these tests share."""
+    with rabbitmq.vhost() as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
+def queue_bucket(s3: S3) -> S3Settings:
+    """A bucket that these tests share."""
+    return s3.bucket()
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        pytest.param("real", marks=[pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]),
+    ]
+)
+def sides(request: pytest.FixtureRequest) -> Callable[[], "AsyncIterator[Sides]"]:
+    """What opens a queue of the test's own, on each kind of servers."""
+    name = QueueName(f"q-{uuid4().hex[:12]}")
+    if request.param == "memory":
+        return lambda: _in_memory(name)
+    broker: Broker = request.getfixturevalue("rabbitmq")
+    settings = BrokerSettings((Host(broker.host, broker.port),), request.getfixturevalue("queue_vhost"))
+    keyspace, bucket = request.getfixturevalue("mail_queue_keyspace"), request.getfixturevalue("queue_bucket")
+    return lambda: _for_real(name, keyspace, settings, bucket)
+
+
+async def _in_memory(name: QueueName) -> AsyncIterator[Sides]:
+    clock = VirtualLoopClock()
+    yield Sides(name, InTurn(MemoryTables(clock.micros)), MemoryBroker(clock), MemoryBlobs(clock), clock)
+
+
+async def _for_real(
+    name: QueueName, keyspace: Keyspace, settings: BrokerSettings, bucket: S3Settings
+) -> AsyncIterator[Sides]:
+    clock = LoopClock()
+    broker = RabbitBroker(settings, clock)
+    try:
+        yield Sides(name, AwaitedKeyspace(keyspace), broker, open_s3(bucket, clock), clock)
+    finally:
+        await broker.close()
+
+
+def told(sides: Callable[[], AsyncIterator[Sides]], story: Callable[..., Awaitable[None]], processes: int = 1) -> None:
+    """Tell a story with so many processes on one queue."""
+
+    async def all_of_it() -> None:
+        async with asynccontextmanager(sides)() as three, AsyncExitStack() as stack:
+            queues = [await stack.enter_async_context(await three.process()) for _ in range(processes)]
+            await story(three, *queues)
+
+    asyncio.run(all_of_it())
+
+
+async def until(holds: Callable[[], Awaitable[bool]], clock: Clock) -> None:
+    """Ask until it holds, or patience ends."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not await holds():
+        assert time.monotonic() < deadline, "it never held"
+        await clock.pause(0.05)
+
+
+async def taken(queue: MailQueue, sentinel: str = "sentinel") -> list[Dequeued]:
+    """Ack everything that is there by now: what comes before a mail that is put behind it, one at a time."""
+    await queue.enqueue(mail(sentinel), CONTENT)
+    found: list[Dequeued] = []
+    async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue(prefetch=1, priorities=[5]) as mails:
+        async for one in mails:
+            await one.ack()
+            if one.mail.name == sentinel:
+                break
+            found.append(one)
+    return found
+
+
+async def names_taken(queue: MailQueue) -> list[str]:
+    """Their names."""
+    return [one.mail.name for one in await taken(queue)]
+
+
+async def one_of(queue: MailQueue, settle: Callable[[Dequeued], Awaitable[None]]) -> Dequeued:
+    """Take one mail and settle it so."""
+    async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
+        one = await anext(mails)
+        await settle(one)
+    return one
+
+
+def test_a_mail_goes_through_the_queue(sides: Opened) -> None:
+    """Listed, counted, delivered whole, done: and then neither listed nor counted, and its bytes are gone."""
+
+    async def story(three: Sides, queue: MailQueue) -> None:
+        attributes = {"note": '{"serializer":"StringSerializer","value":"ünï"}'}
+        enqueue_id = await queue.enqueue(mail("through", attributes, error_message="none"), CONTENT)
+        (shown,) = await listed(queue)
+        assert (shown.queued.enqueue_id, shown.whereabouts) == (enqueue_id, Whereabouts.WAITING)
+        assert await queue.content(shown) == CONTENT
+        size = await queue.size()
+        assert (size.mails, size.delayed, size.kind) == (1, 0, SizeKind.EXACT)
+        one = await one_of(queue, lambda one: one.ack())
+        assert (one.queued, one.content, one.slice_start) == (shown.queued, CONTENT, shown.slice_start)
+        assert not await names(queue)
+        assert (await queue.size()).mails == 0
+        await queue.close()
+        with pytest.raises(BlobMissing):
+            await queue.content(shown)
+
+    told(sides, story)
+
+
+def test_many_at_once_from_several_processes(sides: Opened) -> None:
+    """A hundred mails put by three processes and taken by two: each once."""
+
+    async def story(three: Sides, one: MailQueue, two: MailQueue, three_: MailQueue) -> None:
+        wanted = {f"{number}" for number in range(99)}
+        async with asyncio.TaskGroup() as tasks:
+            for number, queue in enumerate((one, two, three_) * 33):
+                tasks.create_task(queue.enqueue(mail(f"{number}"), CONTENT))
+        assert set(await names(one)) == wanted
+        worked = Counter[str]()
+
+        async def work(queue: MailQueue) -> None:
+            async with queue.dequeue(prefetch=10) as mails:
+                while worked.total() < 99:
+                    try:
+                        async with asyncio.timeout(0.5):
+                            mail_ = await anext(mails)
+                    except TimeoutError:
+                        continue
+                    worked[mail_.mail.name] += 1
+                    await mail_.ack()
+
+        async with asyncio.timeout(_PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
+            tasks.create_task(work(two))
+            tasks.create_task(work(three_))
+        assert worked == Counter(wanted)
+        assert not await names(one)
+
+    told(sides, story, processes=3)
+
+
+def test_what_was_not_settled_comes_again(sides: Opened) -> None:
+    """Redelivered to whoever asks next."""
+
+    async def story(three: Sides, queue: MailQueue) -> None:
+        await enqueued(queue, "a")
+        async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
+            await anext(mails)
+        again = await one_of(queue, lambda one: one.ack())
+        assert again.redelivered
+        assert not await names_taken(queue)
+
+    told(sides, story)
+
+
+def test_a_delayed_mail_comes_in_its_time(sides: Opened) -> None:
+    """Listed with its time, moved when it is over, by one of the movers that try."""
+
+    async def story(three: Sides, queue: MailQueue, other: MailQueue) -> None:
+        for number in range(20):
+            await queue.enqueue(mail(f"{number}"), CONTENT, delay=SECOND)
+        assert {shown.whereabouts for shown in await listed(queue)} == {Whereabouts.DELAYED}
+        assert (await queue.size()).delayed == 20
+        moved = 0
+
+        async def all_moved() -> bool:
+            nonlocal moved
+            moved += sum(await asyncio.gather(queue.move_due(), other.move_due()))
+            return moved >= 20
+
+        await until(all_moved, three.clock)
+        assert moved == 20
+        assert sorted(map(int, await names_taken(queue))) == list(range(20))
+        assert await queue.move_due() == 0
+
+    told(sides, story, processes=2)
+
+
+def test_a_flush_ends_every_wait(sides: Opened) -> None:
+    """However far ahead; two flushes at once move each mail once."""
+
+    async def story(three: Sides, queue: MailQueue, other: MailQueue) -> None:
+        for hours in range(1, 31):
+            await queue.enqueue(mail(f"{hours}"), CONTENT, delay=timedelta(hours=hours))
+        assert sum(await asyncio.gather(queue.flush(), other.flush())) == 30
+        assert sorted(map(int, await names_taken(queue))) == list(range(1, 31))
+
+    told(sides, story, processes=2)
+
+
+def test_a_retried_mail_comes_again_with_its_story(sides: Opened) -> None:
+    """Its tries, its error, its bytes; its row is gone meanwhile."""
+
+    async def story(three: Sides, queue: MailQueue) -> None:
+        (enqueue_id,) = await enqueued(queue, "a")
+        await one_of(queue, lambda one: one.retry(error_message="no route"))
+        (shown,) = await listed(queue)
+        assert (shown.whereabouts, shown.attempts) == (Whereabouts.DELAYED, 1)
+        assert not await names_taken(queue)
+        assert await queue.flush() == 1
+        again = await one_of(queue, lambda one: one.ack())
+        assert (again.enqueue_id, again.attempts, again.content) == (enqueue_id, 1, CONTENT)
+        assert again.mail.error_message == "no route"
+        assert not await names(queue)
+
+    told(sides, story)
+
+
+def test_a_rejected_mail_is_a_dead_letter(sides: Opened) -> None:
+    """Out of the listing, with its bytes where they were."""
+
+    async def story(three: Sides, queue: MailQueue) -> None:
+        await enqueued(queue, "a")
+        rejected = await one_of(queue, lambda one: one.reject())
+        assert not await names(queue)
+        async with asyncio.timeout(_PATIENCE_SECONDS), three.broker.dead_letters(three.name, 1) as dead:
+            letter = await anext(dead)
+            assert letter.message.body == payload_of(rejected.queued)
+            assert letter.dead_lettered
+            await letter.ack()
+        assert await three.blobs.exists(rejected.queued.blobs.body)
+
+    told(sides, story)
+
+
+def test_what_is_no_mail_is_a_dead_letter_and_stops_nobody(sides: Opened) -> None:
+    """The mail behind it is delivered."""
+
+    async def story(three: Sides, queue: MailQueue) -> None:
+        await three.broker.publish(three.name, Message(b"no mail"))
+        assert not await names_taken(queue)
+        async with asyncio.timeout(_PATIENCE_SECONDS), three.broker.dead_letters(three.name, 1) as dead:
+            letter = await anext(dead)
+            assert letter.message.body == b"no mail"
+            await letter.ack()
+
+    told(sides, story)
+
+
+def test_what_was_deleted_is_never_delivered(sides: Opened) -> None:
+    """Waiting or delayed, by condition or all together; counted exactly, and no dead letter."""
+
+    async def story(three: Sides, queue: MailQueue) -> None:
+        await enqueued(queue, "a", "b", "c")
+        for name in "de":
+            await queue.enqueue(mail(name), CONTENT, delay=SECOND)
+        assert (await queue.delete(Where(name="b"))).count == 1
+        assert (await queue.purge(dry_run=True)).count == 4
+        assert (await queue.delete(Where(whereabouts=Whereabouts.DELAYED))).count == 2
+        assert (await queue.purge()).count == 2
+        assert not await names(queue)
+        assert await queue.flush() == 0
+        assert not await names_taken(queue)
+        assert (await three.broker.depth(three.name)).dead == 0
+
+    told(sides, story)
+
+
+def test_urgent_mail_comes_first(sides: Opened) -> None:
+    """Of what waits at two levels, the first is of the higher one."""
+
+    async def story(three: Sides, queue: MailQueue) -> None:
+        for priority in (0, 9):
+            await queue.enqueue(mail(f"{priority}"), CONTENT, priority=priority)
+        seen = list[int]()
+        async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue(priorities=[0, 9]) as mails:
+            async for one in mails:
+                seen.append(priority_of(one.mail))
+                await one.ack()
+                if len(seen) == 2:
+                    break
+        assert sorted(seen) == [0, 9]
+        assert not await names(queue)
+
+    told(sides, story)
+
+
+def test_a_mail_published_twice_is_worked_on_once(sides: Opened) -> None:
+    """The second message finds the mark of the first."""
+
+    async def story(three: Sides, queue: MailQueue) -> None:
+        await enqueued(queue, *"abc")
+        assert await queue.republish(timedelta(hours=1)) == 0
+
+        async def old_enough() -> bool:
+            return await queue.republish(timedelta(milliseconds=1), dry_run=True) == 3
+
+        await until(old_enough, three.clock)
+        assert await queue.republish(timedelta(milliseconds=1)) == 3
+        assert sorted(await names_taken(queue)) == list("abc")
+        assert not await names_taken(queue)
+
+    told(sides, story)
+
+
+def test_a_connection_that_is_lost_costs_no_work(sides: Opened) -> None:
+    """What was in hand is acked all the same: its mark stands, and whoever gets it again drops it."""
+
+    async def story(three: Sides, queue: MailQueue, other: MailQueue) -> None:
+        await enqueued(queue, "a")
+        async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
+            one = await anext(mails)
+        await one.ack()
+        assert not await names_taken(other)
+        assert not await names(other)
+
+    told(sides, story, processes=2)
