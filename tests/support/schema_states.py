@@ -7,6 +7,7 @@ from cql.migrating.rollout import lease_name
 from cql.session import Keyspace
 from model.catalog import FIRST_UNSEEN, IMAP_UID
 from model.history_tables import SCHEMA_MIGRATION, SCHEMA_STATEMENT
+from model.migrating.plan import declared_by
 from model.operations import Remove
 from repair.clock import SystemClock
 from repair.leases import Leases
@@ -14,7 +15,7 @@ from repair.ports import Tables
 from tests.support.commands import CommandLine
 
 _LAST = shipped()[-1]
-_LAST_TABLE = "blobparts"
+_LAST_TABLE = declared_by([_LAST]).tables[-1].name
 
 
 def migration_pending(mail: Keyspace, ledger: Tables, mailmend: CommandLine) -> None:
