@@ -13,15 +13,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cql.session import CassandraCluster, Contact, connect
+from cql.session import CassandraCluster, Contact, Keyspace, connect
+from model.catalog_beside import EVENT_STORE
+from model.catalog_queue import QUEUE_TABLES
+from model.schema import Schema
 from spark_repair.session import SparkSettings, session_for_a_command
 from tests.bench import mending, population, queue_history, queueing, scanning, schema, writing
 from tests.support.applying import apply_schema
 from tests.support.brokers import one_rabbitmq
-from tests.support.keyspaces import MAIL, created, dropped
+from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import one_s3
 from tests.support.servers import one_node
 
+QUEUE = Schema((), (*QUEUE_TABLES, EVENT_STORE))
 RESULTS = Path("bench-results/bench.json")
 GROWTH = 10
 """The smaller of the two sizes is this much smaller."""
@@ -77,20 +81,28 @@ def _schema(contact: Contact) -> list[dict[str, Any]]:
 
 def _queue(contact: Contact, mails: int) -> dict[str, Any]:
     with connect(contact) as cluster:
-        keyspace = created(cluster, "bench_queue", MAIL)
-        print("== The queue beside its raw parts")
-        with one_rabbitmq() as broker, one_s3() as store, broker.vhost() as vhost:
-            servers = queueing.Servers(keyspace, broker.host, broker.port, vhost, store.bucket())
-            through = queueing.measure(servers)
-        for one in through:
-            print(one)
-        print("== The queue against how much has gone through it")
-        past = []
-        for one in queue_history.measure(keyspace, mails):
-            print(one, flush=True)
-            past.append(one)
+        keyspace = created(cluster, "bench_queue", QUEUE)
+        results = {"queue": _through_the_queue(keyspace), "queue_history": _past_of_the_queue(keyspace, mails)}
         dropped(cluster, ("bench_queue",))
-    return {"queue": queueing.as_json(through), "queue_history": queue_history.as_json(past)}
+    return results
+
+
+def _through_the_queue(keyspace: Keyspace) -> list[dict[str, Any]]:
+    print("== The queue beside its raw parts")
+    with one_rabbitmq() as broker, one_s3() as store, broker.vhost() as vhost:
+        measured = queueing.measure(queueing.Servers(keyspace, broker.host, broker.port, vhost, store.bucket()))
+    for one in measured:
+        print(one)
+    return queueing.as_json(measured)
+
+
+def _past_of_the_queue(keyspace: Keyspace, mails: int) -> list[dict[str, Any]]:
+    print("== The queue against how much has gone through it")
+    measured = []
+    for one in queue_history.measure(keyspace, mails):
+        print(one, flush=True)
+        measured.append(one)
+    return queue_history.as_json(measured)
 
 
 def _spark(contact: Contact, messages: int) -> dict[str, Any]:
