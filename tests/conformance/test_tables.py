@@ -446,6 +446,23 @@ class TestScan:
         assert list(tables.scan(Scan(CELLS, names, under=(written[7], 2)))) == [{"k": written[7], "c": 2}]
         assert list(tables.scan(Scan(CELLS, names, under=("nowhere",)))) == []
 
+    @pytest.mark.parametrize("limit", [None, 1, 3, 9])
+    @pytest.mark.parametrize("after", [(), (1,), (1, D), (1, E), (2, D), (7,)])
+    def test_one_partition_is_scanned_from_behind_a_row(
+        self, tables: Tables, k: str, after: Key, limit: int | None
+    ) -> None:
+        """By any prefix of the clustering key, and no more rows than are asked for."""
+        keys = [(1, D), (1, E), (2, D), (2, E), (3, D)]
+        tables.write_all([Put(CELLS, cell(k, c, d, v="x")) for c, d in reversed(keys)])
+        rows = tables.scan(Scan(CELLS, ("c", "d"), under=(k,), after=after, limit=limit))
+        expected = [key for key in keys if not after or key[: len(after)] > after]
+        assert [(row["c"], row["d"]) for row in rows] == expected[:limit]
+
+    @pytest.mark.usefixtures("written")
+    def test_a_scan_ends_after_so_many_rows(self, tables: Tables) -> None:
+        """Of the whole table too."""
+        assert len(list(tables.scan(Scan(CELLS, ("k",), limit=3)))) == 3
+
     @pytest.mark.usefixtures("written")
     def test_rows_of_a_partition_stay_together(self, tables: Tables, k: str) -> None:
         """In clustering order."""

@@ -1,0 +1,399 @@
+"""What every adapter of the tables that are awaited must do: the twin in turns, and a real Cassandra by its callbacks.
+
+What each operation means is told in test_tables; here it is that all of them come through, in order, page after page,
+with their errors, and that whoever is cancelled leaves the others alone.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cql.awaited import AwaitedKeyspace, InTurn
+from cql.memory import MemoryTables
+from cql.session import PAGE_ROWS, Keyspace
+from mailqueue.ports import Tables
+from model.errors import MailmendError, SchemaMismatch, TimedOut, WrongUse
+from model.operations import (
+    Applied,
+    Change,
+    ChangeIf,
+    Count,
+    Level,
+    Put,
+    PutIfAbsent,
+    Read,
+    Remove,
+    RemoveIf,
+    Scan,
+    Seen,
+)
+from model.table import Column, Kind, Row, Table
+from tests.support.tables import CELLS, COUNTERS, MARKS, micros
+
+D, E, F = (UUID(int=number << 96 | 0x11F1 << 64 | 0x8000 << 48) for number in (1, 2, 3))
+NAMES = ("k", "c")
+MANY = 2 * PAGE_ROWS + 500
+
+
+@pytest.fixture(params=["memory", pytest.param("cassandra", marks=pytest.mark.cassandra)])
+def awaited(request: pytest.FixtureRequest) -> Tables:
+    """The tables that are awaited, behind each adapter."""
+    if request.param == "memory":
+        return InTurn(MemoryTables(micros))
+    return AwaitedKeyspace(request.getfixturevalue("keyspace"))
+
+
+def cell(k: str, c: int = 1, d: UUID = D, **columns: Any) -> Row:
+    """A row of the table of cells."""
+    return {"k": k, "c": c, "d": d, **columns}
+
+
+async def scanned(tables: Tables, scan: Scan) -> list[Row]:
+    """All rows of a scan."""
+    return [row async for row in tables.scan(scan)]
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    """In a loop of its own."""
+
+    async def told() -> None:
+        await story()
+
+    asyncio.run(told())
+
+
+class TestOperations:
+    """Each of them comes through."""
+
+    def test_what_is_written_is_read(self, awaited: Tables, k: str) -> None:
+        """Put, change, remove; with times where they are asked for."""
+
+        async def story() -> None:
+            await awaited.write(Put(CELLS, cell(k, v="x", n=1), at=10))
+            await awaited.write(Change(CELLS, (k, 1, D), {"n": 2}, at=20))
+            seen = await awaited.read(Read(CELLS, (k,), times=True))
+            assert [(one.row["v"], one.row["n"], dict(one.written_at)) for one in seen] == [
+                ("x", 2, {"v": 10, "n": 20})
+            ]
+            await awaited.write(Remove(CELLS, (k, 1, D), at=30))
+            assert list(await awaited.read(Read(CELLS, (k,)))) == []
+
+        run(story)
+
+    def test_counts_are_counted(self, awaited: Tables, k: str) -> None:
+        """Once each."""
+
+        async def story() -> None:
+            for _ in range(3):
+                await awaited.write(Count(COUNTERS, (k,), {"count": 2}))
+            assert [one.row["count"] for one in await awaited.read(Read(COUNTERS, (k,)))] == [6]
+
+        run(story)
+
+    def test_conditions_are_judged(self, awaited: Tables, k: str) -> None:
+        """Applied, or with what stood there."""
+
+        async def story() -> None:
+            row = cell(k, v="me", n=None, b=None, day=None, tags=None)
+            assert await awaited.attempt(PutIfAbsent(CELLS, row)) == Applied(applied=True)
+            assert not (await awaited.attempt(PutIfAbsent(CELLS, row))).applied
+            refused = await awaited.attempt(ChangeIf(CELLS, (k, 1, D), {"v": "you"}, {"v": "other"}))
+            assert refused == Applied(applied=False, current={"v": "me"})
+            assert (await awaited.attempt(ChangeIf(CELLS, (k, 1, D), {"v": "me"}, {"v": "you"}))).applied
+            assert (await awaited.attempt(RemoveIf(CELLS, (k, 1, D), {"v": "you"}))).applied
+            assert list(await awaited.read(Read(CELLS, (k,), Level.SERIAL))) == []
+
+        run(story)
+
+    def test_many_at_once_answer_in_order(self, awaited: Tables, k: str) -> None:
+        """More than are under way at once; none is fine."""
+
+        async def story() -> None:
+            writes = [Put(MARKS, {"k": f"{k}{n}", "c": n}) for n in range(300)]
+            assert await awaited.write_all(writes) == [None] * 300
+            answers = await awaited.read_all([Read(MARKS, (f"{k}{n}",)) for n in range(301)])
+            found = [[seen.row["c"] for seen in one] for one in answers if not isinstance(one, MailmendError)]
+            assert found == [*([n] for n in range(300)), []]
+            assert await awaited.read_all([]) == []
+            assert await awaited.write_all([]) == []
+
+        run(story)
+
+    def test_single_requests_side_by_side_each_have_their_own_answer(self, awaited: Tables, k: str) -> None:
+        """However many wait for their turn."""
+
+        async def story() -> None:
+            await asyncio.gather(*(awaited.write(Put(MARKS, {"k": k, "c": n})) for n in range(600)))
+            answers = await asyncio.gather(*(awaited.read(Read(MARKS, (k, n))) for n in range(600)))
+            assert [[seen.row["c"] for seen in one] for one in answers] == [[n] for n in range(600)]
+
+        run(story)
+
+
+class TestPages:
+    """An answer of many pages is one answer."""
+
+    @pytest.fixture
+    def full(self, awaited: Tables, k: str) -> str:
+        """A partition of more than two pages."""
+
+        async def fill() -> None:
+            assert not any(await awaited.write_all([Put(MARKS, {"k": k, "c": n}) for n in range(MANY)]))
+
+        asyncio.run(fill())
+        return k
+
+    def test_a_read_of_many_pages_is_whole(self, awaited: Tables, full: str) -> None:
+        """In clustering order, which here is backwards."""
+
+        async def story() -> None:
+            seen = await awaited.read(Read(MARKS, (full,)))
+            assert [one.row["c"] for one in seen] == list(range(MANY))[::-1]
+            several = await asyncio.gather(*(awaited.read(Read(MARKS, (full,))) for _ in range(3)))
+            assert [len(one) for one in several] == [MANY] * 3
+
+        run(story)
+
+    def test_a_scan_of_many_pages_is_whole(self, awaited: Tables, full: str) -> None:
+        """Row by row."""
+
+        async def story() -> None:
+            rows = await scanned(awaited, Scan(MARKS, NAMES, under=(full,)))
+            assert [row["c"] for row in rows] == list(range(MANY))[::-1]
+
+        run(story)
+
+    def test_scans_side_by_side_do_not_mix(self, awaited: Tables, full: str) -> None:
+        """Each has its own pages."""
+
+        async def story() -> None:
+            scans = [scanned(awaited, Scan(MARKS, NAMES, under=(full,), limit=PAGE_ROWS + n)) for n in range(4)]
+            rows = await asyncio.gather(*scans)
+            assert [len(one) for one in rows] == [PAGE_ROWS + n for n in range(4)]
+            assert all(one == rows[3][: len(one)] for one in rows)
+
+        run(story)
+
+    def test_a_scan_may_be_left_early(self, awaited: Tables, full: str) -> None:
+        """While its next page is under way."""
+
+        async def story() -> None:
+            for wanted in (1, PAGE_ROWS - 1, PAGE_ROWS + 1):
+                seen = 0
+                async with aclosing(awaited.scan(Scan(MARKS, NAMES, under=(full,)))) as rows:  # type: ignore[type-var]
+                    async for _ in rows:
+                        seen += 1
+                        if seen == wanted:
+                            break
+            assert len(await awaited.read(Read(MARKS, (full, 7)))) == 1
+
+        run(story)
+
+
+class TestScan:
+    """A scan of one partition may begin behind a row, and end after so many."""
+
+    @pytest.fixture
+    def rows(self, awaited: Tables, k: str) -> list[tuple[int, UUID]]:
+        """Twelve rows in clustering order."""
+        keys = [(c, d) for c in range(4) for d in (D, E, F)]
+
+        async def fill() -> None:
+            await awaited.write_all([Put(CELLS, cell(k, c, d, v="x")) for c, d in reversed(keys)])
+
+        asyncio.run(fill())
+        return keys
+
+    @pytest.mark.parametrize("limit", [None, 1, 5, 12, 99])
+    @pytest.mark.parametrize("after", [(), (0,), (1, D), (2, F), (3, F), (-1,), (9, D)])
+    def test_rows_come_behind_the_given_one(
+        self, awaited: Tables, k: str, rows: list[tuple[int, UUID]], after: tuple[Any, ...], limit: int | None
+    ) -> None:
+        """By any prefix of the clustering key; at most so many."""
+
+        async def story() -> None:
+            found = await scanned(awaited, Scan(CELLS, ("k", "c", "d"), under=(k,), after=after, limit=limit))
+            expected = [one for one in rows if not after or one[: len(after)] > after]
+            assert [(row["c"], row["d"]) for row in found] == expected[:limit]
+
+        run(story)
+
+    def test_pages_of_ones_own_cover_a_partition(self, awaited: Tables, k: str, rows: list[tuple[int, UUID]]) -> None:
+        """Each behind the last row of the one before."""
+
+        async def story() -> None:
+            found = list[tuple[int, UUID]]()
+            after: tuple[Any, ...] = ()
+            while page := await scanned(awaited, Scan(CELLS, ("c", "d"), under=(k,), after=after, limit=5)):
+                found += [(row["c"], row["d"]) for row in page]
+                after = found[-1]
+            assert found == rows
+
+        run(story)
+
+    @pytest.mark.usefixtures("rows")
+    def test_a_whole_table_may_be_limited_too(self, awaited: Tables) -> None:
+        """To see whether there is anything."""
+
+        async def story() -> None:
+            assert len(await scanned(awaited, Scan(CELLS, ("k",), limit=3))) == 3
+
+        run(story)
+
+
+NOWHERE = Table("no_such_table", (Column("k", "text", Kind.PARTITION), Column("v", "text")))
+
+
+class TestErrors:
+    """What goes wrong comes to whoever asked, as an error of ours."""
+
+    @pytest.fixture
+    def broken(self, awaited: Tables) -> Tables:
+        """Tables among which one is missing; the twin, which makes any, is told to miss it."""
+        if isinstance(awaited, InTurn):
+            memory = MemoryTables(micros)
+
+            def surround(operation: Any, carry_out: Callable[[], Any]) -> Any:
+                if operation.table is NOWHERE:
+                    raise SchemaMismatch("memory", ("table no_such_table",))
+                return carry_out()
+
+            memory.surround = surround
+            return InTurn(memory)
+        return awaited
+
+    def test_a_missing_table_is_told_by_every_operation(self, broken: Tables, k: str) -> None:
+        """Each raises; of many, each has its own."""
+        operations: list[Callable[[], Awaitable[Any]]] = [
+            lambda: broken.read(Read(NOWHERE, (k,))),
+            lambda: broken.write(Put(NOWHERE, {"k": k, "v": "x"})),
+            lambda: broken.attempt(PutIfAbsent(NOWHERE, {"k": k, "v": "x"})),
+            lambda: scanned(broken, Scan(NOWHERE, ("k",))),
+        ]
+
+        async def story() -> None:
+            for operation in operations:
+                with pytest.raises(SchemaMismatch, match="no_such_table"):
+                    await operation()
+            errors = await broken.write_all([Put(MARKS, {"k": k, "c": 1}), Put(NOWHERE, {"k": k, "v": "x"})])
+            assert [type(error) for error in errors] == [type(None), SchemaMismatch]
+            answers = await broken.read_all([Read(NOWHERE, (k,)), Read(MARKS, (k,))])
+            assert isinstance(answers[0], SchemaMismatch)
+            assert answers[1] == [Seen({"k": k, "c": 1})]
+
+        run(story)
+
+    @pytest.mark.cassandra
+    def test_a_value_that_does_not_fit_never_leaves(self, keyspace: Keyspace, k: str) -> None:
+        """The driver refuses to bind it; what comes next is as ever."""
+        tables = AwaitedKeyspace(keyspace, in_flight=1)
+
+        async def story() -> None:
+            for _ in range(3):
+                with pytest.raises(WrongUse, match="does not fit"):
+                    await tables.write(Put(MARKS, {"k": k, "c": "one"}))
+            await tables.write(Put(MARKS, {"k": k, "c": 1}))
+
+        run(story)
+
+
+class TestCancellation:
+    """Whoever is cancelled leaves the others alone."""
+
+    @pytest.mark.parametrize("turns", range(12))
+    def test_a_request_may_be_cancelled_at_any_moment(
+        self, awaited: Tables, k: str, turns: int, request: pytest.FixtureRequest
+    ) -> None:
+        """Before it is sent, under way, landed: its turn goes to the next."""
+
+        async def story() -> None:
+            tables = awaited
+            if isinstance(awaited, AwaitedKeyspace):
+                tables = AwaitedKeyspace(request.getfixturevalue("keyspace"), in_flight=1)
+            await tables.write(Put(MARKS, {"k": k, "c": 1}))
+            for operation in (tables.read(Read(MARKS, (k,))), tables.write(Put(MARKS, {"k": k, "c": 2}))):
+                asking = asyncio.ensure_future(operation)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+            assert len(await tables.read(Read(MARKS, (k, 1)))) == 1
+
+        run(story)
+
+    def test_a_scan_may_be_cancelled(self, awaited: Tables, k: str) -> None:
+        """While it waits for a page."""
+
+        async def story() -> None:
+            await awaited.write_all([Put(MARKS, {"k": k, "c": n}) for n in range(10)])
+            for turns in range(8):
+                asking = asyncio.ensure_future(scanned(awaited, Scan(MARKS, NAMES, under=(k,))))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+            assert len(await scanned(awaited, Scan(MARKS, NAMES, under=(k,)))) == 10
+
+        run(story)
+
+    @pytest.mark.cassandra
+    def test_an_answer_to_a_loop_that_is_gone_hurts_nobody(self, keyspace: Keyspace, k: str) -> None:
+        """The driver calls back from a thread of its own; the next loop asks as ever."""
+        tables = AwaitedKeyspace(keyspace)
+
+        async def leave() -> None:
+            tasks = [asyncio.ensure_future(tables.write(Put(MARKS, {"k": k, "c": n}))) for n in range(50)]
+            await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+
+        asyncio.run(leave())
+
+        async def story() -> None:
+            await tables.write(Put(MARKS, {"k": k, "c": 1}))
+            assert len(await tables.read(Read(MARKS, (k, 1)))) == 1
+
+        run(story)
+
+    def test_others_go_on_while_one_waits(self, awaited: Tables, k: str) -> None:
+        """Nothing here blocks the loop."""
+
+        async def story() -> None:
+            turns = 0
+
+            async def count() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            counting = asyncio.ensure_future(count())
+            await awaited.write(Put(MARKS, {"k": k, "c": 1}))
+            await awaited.read_all([Read(MARKS, (k,))])
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
+            assert turns > 1
+
+        run(story)
+
+
+def test_the_twin_fails_as_it_is_told_to(k: str) -> None:
+    """Its errors are those of the tables beneath."""
+    memory = MemoryTables(micros)
+
+    def surround(_: Any, __: Callable[[], Any]) -> Any:
+        raise TimedOut("no answer")
+
+    memory.surround = surround
+    tables = InTurn(memory)
+
+    async def story() -> None:
+        with pytest.raises(TimedOut):
+            await scanned(tables, Scan(MARKS, NAMES))
+        assert [type(error) for error in await tables.write_all([Put(MARKS, {"k": k, "c": 1})])] == [TimedOut]
+
+    run(story)
