@@ -81,7 +81,9 @@ class _Rows:
     broken: dict[EnqueueId, BrokenRow] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
-        refuse_too_many(len(self.mails) + len(self.broken), f"rows in the live slices of {self.queue}", self.ids_max)
+        refuse_too_many(
+            len(self.mails) + len(self.broken) + 1, f"rows in the live slices of {self.queue}", self.ids_max
+        )
         try:
             listed = listed_of(row)
         except BadPayload as error:
@@ -118,27 +120,37 @@ async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> fr
         return frozenset([one async for _, one in found if one is not None])
 
 
-async def orphan_blobs(
-    blobs: Blobs, tables: Tables, schema: Schema, before: datetime, ids_max: int = IDS_MAX
-) -> tuple[StoredBlob, ...]:
-    """Blobs of random id that were stored before then, and that no row of the keyspace refers to.
+async def blobs_stored_before(blobs: Blobs, before: datetime, ids_max: int = IDS_MAX) -> dict[BlobId, StoredBlob]:
+    """Blobs of random id that were stored before then: those that may be orphans.
 
     One whose id is made of its bytes is never among them: others may refer to it, and only a collector may tell.
 
     Raises:
         UnsafeRequest: more than may be held.
-        BlobsUnreachable, CannotReach: a side does not answer.
+        BlobsUnreachable: the store does not answer.
     """
     candidates: dict[BlobId, StoredBlob] = {}
     async for blob in blobs.scan():
         if blob.stored_at < before and not is_deduplicated(blob.blob_id):
-            refuse_too_many(len(candidates), "blobs that may be orphans", ids_max)
+            refuse_too_many(len(candidates) + 1, "blobs that may be orphans", ids_max)
             candidates[blob.blob_id] = blob
+    return candidates
+
+
+async def without_references(
+    candidates: Mapping[BlobId, StoredBlob], tables: Tables, schema: Schema
+) -> tuple[StoredBlob, ...]:
+    """Those of the blobs that no row of the keyspace refers to.
+
+    Raises:
+        CannotReach: the tables do not answer.
+    """
+    left = dict(candidates)
     for references in references_in(schema):
         async for row in tables.scan(Scan(references.table, references.columns, Level.QUORUM)):
             for column in references.columns:
-                candidates.pop(row[column], None)
-    return tuple(candidates.values())
+                left.pop(row[column], None)
+    return tuple(left.values())
 
 
 def references_in(schema: Schema) -> Sequence[References]:
@@ -171,21 +183,39 @@ async def drained(broker: Broker, clock: Clock, queue: QueueName, began_at: date
         BrokerUnreachable: the broker does not answer; it has the messages back.
     """
     async with broker.deliveries(queue, most) as deliveries:
-        ids, bad = await _named(deliveries, clock)
+        waiting = await _named(deliveries, clock)
     async with broker.dead_letters(queue, most) as deliveries:
-        dead, _ = await _named(deliveries, clock)
-    return Drained(began_at, frozenset(ids), bad, dead=frozenset(dead))
+        dead = await _named(deliveries, clock)
+    return Drained(
+        began_at,
+        frozenset(waiting.ids),
+        waiting.bad + dead.bad,
+        dead=frozenset(dead.ids),
+        blobs=frozenset(waiting.blobs | dead.blobs),
+    )
 
 
-async def _named(deliveries: AsyncIterator[Delivery], clock: Clock) -> tuple[set[EnqueueId], int]:
-    """The ids of all mails in it, and how many messages tell of none. They stay in hand: none comes twice."""
-    ids, bad = set[EnqueueId](), 0
+@dataclass(slots=True)
+class _Named:
+    """What the messages of a queue tell of."""
+
+    ids: set[EnqueueId] = field(default_factory=set)
+    blobs: set[BlobId] = field(default_factory=set)
+    bad: int = 0
+
+
+async def _named(deliveries: AsyncIterator[Delivery], clock: Clock) -> _Named:
+    """What all messages tell of. They stay in hand: none comes twice."""
+    named = _Named()
     while (delivery := await _next(deliveries, clock)) is not None:
         try:
-            ids.add(queued_of(delivery.message.body).enqueue_id)
+            queued = queued_of(delivery.message.body)
         except BadPayload:
-            bad += 1
-    return ids, bad
+            named.bad += 1
+        else:
+            named.ids.add(queued.enqueue_id)
+            named.blobs |= {queued.blobs.header, queued.blobs.body}
+    return named
 
 
 async def _next(deliveries: AsyncIterator[Delivery], clock: Clock) -> Delivery | None:

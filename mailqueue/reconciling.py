@@ -5,7 +5,7 @@ looks: a mail may be placed and not yet published, or marked and not yet acked. 
 only as far as they surely are, and every id that is named was there before the look began.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from mailqueue.ports import Depth, StoredBlob
 from model.errors import UnsafeRequest
-from model.ids import EnqueueId, QueueName
+from model.ids import BlobId, EnqueueId, QueueName
 from model.mails import Listed, MailBlobs
 
 IDS_MAX: Final = 500_000
@@ -96,7 +96,7 @@ class BlobsSide:
     Attributes:
         missing: live mails whose header or body is gone.
         orphans: blobs of random id, old enough, that nothing in the keyspace refers to.
-        unsure: why none of them may be removed all the same; None: they may.
+        unsure: why they may be needed all the same, and are neither a finding nor removed; None: they are orphans.
     """
 
     missing: frozenset[EnqueueId] = frozenset()
@@ -111,8 +111,9 @@ class Drained:
     Attributes:
         began_at: in UTC; a mail enqueued later than `SETTLING` before it is not called lost.
         ids: of the mails that the messages tell of.
-        bad: messages that no mail could be read from.
+        bad: messages, and dead letters, that no mail could be read from.
         marked: of `ids`, those that are marked: their messages will be dropped.
+        blobs: that messages and dead letters refer to.
         dead: mails of the dead letters. James leaves their rows as they are, so they look as if they waited.
     """
 
@@ -121,6 +122,7 @@ class Drained:
     bad: int = 0
     marked: frozenset[EnqueueId] = frozenset()
     dead: frozenset[EnqueueId] = frozenset()
+    blobs: frozenset[BlobId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ def compared(
     counts = {
         Finding.BROKEN_ROW: len(tables.broken),
         Finding.BLOB_MISSING: len(blobs.missing) if blobs else 0,
-        Finding.ORPHAN_BLOB: len(blobs.orphans) if blobs else 0,
+        Finding.ORPHAN_BLOB: len(removable(blobs)) if blobs else 0,
         Finding.LACKS_MESSAGE: lacking or 0,
         Finding.ONLY_IN_BROKER: surplus if drained and surplus else 0,
         Finding.BAD_MESSAGE: drained.bad if drained else 0,
@@ -259,22 +261,28 @@ def removable(blobs: BlobsSide) -> tuple[StoredBlob, ...]:
     return () if blobs.unsure else blobs.orphans
 
 
-def why_unsure(depths: Mapping[QueueName, Depth], known: Collection[EnqueueId], messages: int) -> str | None:
-    """Why a blob that no row refers to may be needed all the same: a message or a dead letter may refer to it.
+def why_unsure(depths: Mapping[QueueName, Depth], drained: Mapping[QueueName, Drained]) -> str | None:
+    """Why a blob that no row refers to may be needed all the same: a message whose row is lost may refer to it.
+
+    Counts cannot tell: a lost row and a lost message make up for each other. Only a queue without messages refers to
+    nothing, or one whose messages and dead letters were all named.
 
     Args:
         depths: of every queue of the keyspace, for the store is one for all.
-        known: ids of mails that have a row, marked or not, in any of them.
-        messages: that wait or are in hand, in all of them together.
+        drained: what was named, by queue.
     """
-    dead = {name: depth.dead for name, depth in depths.items() if depth.dead}
-    if dead:
-        told = ", ".join(f"{name} {count:,}" for name, count in dead.items())
-        return f"dead letters may refer to them ({told})"
-    if any(depth.unacked is None for depth in depths.values()):
-        return "the broker does not tell what is in consumers' hands (--broker-management)"
-    if messages > len(known):
-        return f"{messages - len(known):,} messages have no row, and may refer to them"
+    for name, depth in sorted(depths.items()):
+        if depth.unacked is None:
+            return "the broker does not tell what is in consumers' hands (--broker-management)"
+        if depth.unacked:
+            return f"{depth.unacked:,} messages of {name} are in consumers' hands, and may refer to them"
+        if (depth.ready or depth.dead) and name not in drained:
+            return (
+                f"{depth.ready:,} messages and {depth.dead:,} dead letters of {name} may refer to them "
+                "(with --remove-orphan-blobs, --drain names those of every queue)"
+            )
+        if name in drained and drained[name].bad:
+            return f"{drained[name].bad:,} messages of {name} cannot be read, and may refer to them"
     return None
 
 

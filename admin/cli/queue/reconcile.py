@@ -21,7 +21,7 @@ from admin.wiring import state_folders
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.file_blobs import FileStore
 from mailqueue.ports import Depth, StoredBlob
-from mailqueue.reconcile_looks import drained, missing_among, orphan_blobs, tables_side
+from mailqueue.reconcile_looks import blobs_stored_before, drained, missing_among, tables_side, without_references
 from mailqueue.reconcile_mending import Keeping, Wishes, mended, would_mend
 from mailqueue.reconciling import (
     DRAIN_MAX,
@@ -38,7 +38,7 @@ from mailqueue.reconciling import (
     why_unsure,
 )
 from model.errors import ExitCode, WrongUse
-from model.ids import EnqueueId, QueueName
+from model.ids import BlobId, EnqueueId, QueueName
 from model.mails import Listed
 from repair.clock import SystemClock
 
@@ -100,7 +100,11 @@ refused; 3 some of it could not be mended (each is named); 4 cannot reach."""
 @click.option(
     "--mark", type=click.UUID, multiple=True, metavar="ID", help="Take this mail out of the queue; may be repeated."
 )
-@click.option("--remove-orphan-blobs", is_flag=True, help="Remove blobs that nothing refers to; asks.")
+@click.option(
+    "--remove-orphan-blobs",
+    is_flag=True,
+    help="Remove blobs that nothing refers to; asks. Where messages wait, it needs --drain: of every queue.",
+)
 @click.option(
     "--min-age", type=Duration(AGE_MAX), default="1h", show_default=True, help="A younger blob is no orphan yet."
 )
@@ -160,7 +164,8 @@ def _refuse(request: Request) -> None:
 
 def _ask(settings: QueueSettings, request: Request, *, yes: bool) -> None:
     if request.drain:
-        ask(f"Take every message of {settings.name} in hand for a moment? Consumers must be paused.", yes=yes)
+        which = "every queue" if request.wishes.remove_orphans else settings.name
+        ask(f"Take every message of {which} in hand for a moment? Consumers must be paused.", yes=yes)
     if request.wishes.remove_orphans and not request.dry_run:
         ask("Remove blobs that nothing in the keyspace refers to?", yes=yes)
 
@@ -178,38 +183,39 @@ async def _reconciled(sides: Sides, request: Request) -> Outcome:
 async def _looked(sides: Sides, request: Request) -> Reconciled:
     view, name = sides.view, sides.settings.name
     depth = await sides.broker.depth(name)
-    named = await _drained(sides, depth, request) if request.drain else None
+    named = await _drained(sides, name, depth, request) if request.drain else None
     tables = await tables_side(view, name, request.ids_max)
-    blobs = await _blobs_side(sides, tables, request) if request.with_blobs else None
+    blobs = await _blobs_side(sides, tables, named, request) if request.with_blobs else None
     if named is not None:
         unknown = named.ids - tables.live.keys() - tables.marked
         named = replace(named, marked=frozenset(await view.marked_among(name, unknown)))
     return compared(name, sides.now, tables, depth=depth, blobs=blobs, drained=named)
 
 
-async def _drained(sides: Sides, depth: Depth, request: Request) -> Drained:
-    refuse_drain(sides.settings.name, depth, forced=request.force)
-    return await drained(sides.broker, sides.clock, sides.settings.name, sides.now, DRAIN_MAX)
+async def _drained(sides: Sides, queue: QueueName, depth: Depth, request: Request) -> Drained:
+    refuse_drain(queue, depth, forced=request.force)
+    return await drained(sides.broker, sides.clock, queue, sides.now, DRAIN_MAX)
 
 
-async def _blobs_side(sides: Sides, tables: TablesSide, request: Request) -> BlobsSide:
+async def _blobs_side(sides: Sides, tables: TablesSide, named: Drained | None, request: Request) -> BlobsSide:
+    """Blobs are listed first, references read afterwards."""
     missing = await missing_among(sides.blobs, tables.live)
-    before = sides.now - request.min_age
-    orphans = await orphan_blobs(sides.blobs, sides.tables, sides.schema, before, request.ids_max)
-    unsure = await _unsure(sides, tables, request) if orphans else None
-    return BlobsSide(missing, orphans, unsure)
+    candidates = await blobs_stored_before(sides.blobs, sides.now - request.min_age, request.ids_max)
+    unsure, kept = await _of_brokers(sides, named, request) if candidates else (None, frozenset[BlobId]())
+    candidates = {one: blob for one, blob in candidates.items() if one not in kept}
+    return BlobsSide(missing, await without_references(candidates, sides.tables, sides.schema), unsure)
 
 
-async def _unsure(sides: Sides, tables: TablesSide, request: Request) -> str | None:
-    """The store is one for all queues: what any of them may still deliver counts."""
-    depths: dict[QueueName, Depth] = {}
-    known = set[EnqueueId]()
-    for name in {sides.settings.name, *await sides.view.queues()}:
-        depths[name] = await sides.broker.depth(name)
-        side = tables if name == sides.settings.name else await tables_side(sides.view, name, request.ids_max)
-        known |= side.live.keys() | side.marked | {row.enqueue_id for row in side.broken}
-    messages = sum(depth.ready + (depth.unacked or 0) for depth in depths.values())
-    return why_unsure(depths, known, messages)
+async def _of_brokers(sides: Sides, named: Drained | None, request: Request) -> tuple[str | None, frozenset[BlobId]]:
+    """What messages refer to, in every queue: the store is one for all. And why that may not be all."""
+    own = sides.settings.name
+    depths = {name: await sides.broker.depth(name) for name in {own, *await sides.view.queues()}}
+    drains = {own: named} if named else {}
+    if request.drain and request.wishes.remove_orphans:
+        for name, depth in depths.items():
+            if name != own:
+                drains[name] = await _drained(sides, name, depth, request)
+    return why_unsure(depths, drains), frozenset().union(*(one.blobs for one in drains.values()))
 
 
 async def _mended(sides: Sides, found: Reconciled, request: Request) -> Outcome:

@@ -187,22 +187,32 @@ class TestMending:
         assert removable(BlobsSide(orphans=(orphan,), unsure="dead letters")) == ()
 
     @pytest.mark.parametrize(
-        ("depths", "known", "reason"),
+        ("broker", "names", "reason"),
         [
-            ({SPOOL: depth(2)}, ids(1, 2), None),
-            ({SPOOL: depth(2, dead=1)}, ids(1, 2), "dead letters may refer to them (spool 1)"),
-            ({SPOOL: depth(2, unacked=None)}, ids(1, 2), "--broker-management"),
-            ({SPOOL: depth(3)}, ids(1, 2), "1 messages have no row"),
+            (depth(0), None, None),
+            (depth(2), drained(1, 2), None),
+            (depth(2, dead=1), drained(1, 2, dead=ids(3)), None),
+            (depth(2), None, "2 messages and 0 dead letters of spool"),
+            (depth(0, dead=1), None, "0 messages and 1 dead letters of spool"),
+            (depth(0, unacked=None), None, "--broker-management"),
+            (depth(0, unacked=3), drained(1), "3 messages of spool are in consumers' hands"),
+            (depth(1), Drained(NOW, ids(1), bad=1), "1 messages of spool cannot be read"),
         ],
     )
     def test_blobs_stay_while_something_unseen_may_refer_to_them(
-        self, depths: dict[QueueName, Depth], known: frozenset[EnqueueId], reason: str | None
+        self, broker: Depth, names: Drained | None, reason: str | None
     ) -> None:
-        """A dead letter, a message in a hand that is not told of, a message without a row."""
-        messages = sum(one.ready + (one.unacked or 0) for one in depths.values())
-        said = why_unsure(depths, known, messages)
+        """Counts cannot tell that nothing does: only names, or an empty broker."""
+        said = why_unsure({SPOOL: broker}, {SPOOL: names} if names else {})
 
         assert said is None if reason is None else reason in str(said)
+
+    def test_every_queue_counts(self) -> None:
+        """The store is one for all."""
+        other = QueueName("outgoing")
+
+        assert why_unsure({SPOOL: depth(1), other: depth(0)}, {SPOOL: drained(1)}) is None
+        assert "outgoing" in str(why_unsure({SPOOL: depth(1), other: depth(1)}, {SPOOL: drained(1)}))
 
 
 class TestWhatIsLeft:

@@ -1,0 +1,408 @@
+"""`mailmend queue reconcile`: three sides compared without stopping traffic; mended where somebody asks for it."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mailqueue.blob_stores import NamedBlobs
+from mailqueue.ports import BlobKind, Message
+from model.blob_ids import BlobNaming, BlobsMode
+from model.catalog import MESSAGE_V3
+from model.catalog_queue import ENQUEUED_MAILS
+from model.ids import BlobId, EnqueueId, QueueName
+from model.operations import Change, Put, Remove, Scan
+from tests.support.queue_commands import KEYSPACE, QueueShell
+from tests.support.repairing import content_row, message
+
+OUTGOING = QueueName("outgoing")
+
+
+def settled(queue: QueueShell, *names: str) -> list[EnqueueId]:
+    """Mails that have been in the queue for two hours."""
+    mails = queue.put(*names)
+    queue.pass_time(hours=2)
+    return mails
+
+
+def found(queue: QueueShell, *arguments: str, code: int = 1) -> dict[str, Any]:
+    """What a comparison comes to."""
+    ended = queue("reconcile", *arguments, "--json")
+    assert ended.code == code, ended.err
+    return ended.json
+
+
+def row_of(queue: QueueShell, enqueue_id: EnqueueId) -> dict[str, Any]:
+    """A mail's row."""
+    rows = queue.cluster.keyspace(KEYSPACE).scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names))
+    (row,) = (dict(row) for row in rows if row["enqueueid"] == enqueue_id)
+    return row
+
+
+def stray_blob(queue: QueueShell, content: bytes = b"stray", blobs: NamedBlobs | None = None) -> BlobId:
+    """A blob that nothing refers to."""
+    return asyncio.run((blobs or queue.blobs).put(content, BlobKind.BODY))
+
+
+class TestLooking:
+    """Nothing is written."""
+
+    def test_a_sound_queue_is_clean(self, queue: QueueShell) -> None:
+        """Mails that wait, are done, are delayed, are in somebody's hand: none of it is a finding."""
+        settled(queue, "done", "waits")
+        queue.put_later("later", timedelta(hours=5))
+        queue.delivered(1)
+
+        answer = found(queue, code=0)
+
+        assert (answer["table"]["live"], answer["table"]["marked"], answer["table"]["delayed"]) == (1, 1, 1)
+        assert (answer["lacking"], answer["surplus"], answer["findings"]) == (0, 0, {})
+        assert answer["broker"] == {"ready": 1, "unacked": 0, "consumers": 0, "dead": 0, "delivery_limit": None}
+        assert "Nothing is lost" in queue("reconcile").out
+
+    def test_a_broker_that_was_lost_is_seen_by_its_counts(self, queue: QueueShell) -> None:
+        """Without a drain nobody knows whose message lacks, but how many surely do."""
+        settled(queue, *"abc")
+        queue.broker.wipe()
+        queue.on_queue(lambda opened: opened.republish(timedelta(0)))
+        queue.delivered(1)
+        queue.broker.wipe()
+
+        answer = found(queue)
+
+        assert (answer["lacking"], answer["findings"]) == (2, {"lacks_message": 2})
+        assert "--drain --republish" in queue("reconcile").out
+
+    def test_a_mail_that_has_just_come_is_not_called_lost(self, queue: QueueShell) -> None:
+        """Its publish may be under way."""
+        queue.put("young")
+        queue.broker.wipe()
+
+        assert found(queue, code=0)["lacking"] == 0
+
+    def test_lost_bytes_are_named(self, queue: QueueShell) -> None:
+        """By the mail's id."""
+        lost, _ = settled(queue, "lost", "there")
+        queue.lose_content(lost)
+
+        answer = found(queue)
+
+        assert answer["blobs"]["missing"] == [str(lost)]
+        assert answer["findings"] == {"blob_missing": 1}
+        assert str(lost) in queue("reconcile").out
+
+    def test_a_row_that_cannot_be_read_is_named(self, queue: QueueShell) -> None:
+        """With what is wrong with it."""
+        (broken,) = settled(queue, "broken")
+        key = ENQUEUED_MAILS.key_of(row_of(queue, broken))
+        queue.cluster.keyspace(KEYSPACE).write(Change(ENQUEUED_MAILS, key, assign={"headerblobid": None}))
+
+        answer = found(queue)
+
+        assert answer["findings"]["broken_row"] == 1
+        (row,) = answer["table"]["broken"]
+        assert (row["id"], "headerBlobId" in row["why"] or "headerblobid" in row["why"]) == (str(broken), True)
+
+    def test_dead_letters_are_a_finding(self, queue: QueueShell) -> None:
+        """And name the page that says what to do."""
+        settled(queue, "bad")
+        queue("dequeue", "--exec", "false", "--limit", "1")
+
+        assert found(queue)["findings"] == {"dead_letter": 1}
+
+    def test_it_writes_nothing(self, queue: QueueShell) -> None:
+        """Tables, broker and blobs are as they were."""
+        settled(queue, "one")
+        before = (queue.names(), len(queue.broker.ready(queue.name)), set(queue.blobs.ids))
+
+        queue("reconcile")
+
+        assert (queue.names(), len(queue.broker.ready(queue.name)), set(queue.blobs.ids)) == before
+        assert set(queue.asked) <= {"depth", "close"}
+
+    def test_too_many_ids_are_refused_with_the_number(self, queue: QueueShell) -> None:
+        """Memory has a bound."""
+        settled(queue, *"abc")
+
+        ended = queue("reconcile", "--ids-max", "2")
+
+        assert (ended.code, "more than 2 rows" in ended.err, "--ids-max" in ended.err) == (2, True, True)
+        assert queue("reconcile", "--ids-max", "6").code == 0
+
+    def test_without_blobs_only_the_two_others_are_compared(self, queue: QueueShell) -> None:
+        """No store is asked."""
+        (lost,) = settled(queue, "lost")
+        queue.lose_content(lost)
+
+        ended = queue("reconcile", "--no-blobs", "--json", MAILMEND_BLOBS="")
+
+        assert (ended.code, ended.json["blobs"]) == (0, None)
+
+
+class TestDrain:
+    """Every message named."""
+
+    def test_it_names_what_is_only_here_and_only_there(self, queue: QueueShell) -> None:
+        """And gives every message back."""
+        lost, there, only = settled(queue, "lost", "there", "only")
+        queue.broker.wipe()
+        queue.on_queue(lambda opened: opened.republish(timedelta(0)))
+        messages = {str(one): one for one in (lost, there, only)}
+        queue.broker.wipe()
+        for listed in queue.listed():
+            if listed.queued.enqueue_id != lost:
+                queue("republish", "--id", str(listed.queued.enqueue_id), "--older-than", "1s")
+        queue.cluster.keyspace(KEYSPACE).write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row_of(queue, only))))
+
+        answer = found(queue, "--drain", "--yes")
+
+        assert answer["drained"]["only_in_table"] == [str(lost)]
+        assert answer["drained"]["only_in_broker"] == [str(only)]
+        assert answer["findings"] == {"lacks_message": 1, "only_in_broker": 1}
+        assert len(queue.broker.ready(queue.name)) == 2
+        assert set(messages) == {str(lost), str(there), str(only)}
+
+    def test_then_exactly_those_are_published_again(self, queue: QueueShell) -> None:
+        """No mail gets a second message."""
+        settled(queue, "lost", "there")
+        queue.broker.wipe()
+        queue("republish", "--name", "there")
+
+        answer = found(queue, "--drain", "--yes", "--republish", code=0)
+
+        assert (answer["mended"]["republished"], answer["left"]) == (1, {})
+        assert len(queue.broker.ready(queue.name)) == 2
+        assert sorted(queue.delivered(2)) == ["lost", "there"]
+
+    def test_a_dry_run_says_who_it_would_be(self, queue: QueueShell) -> None:
+        """Exit 1: it is still to be done."""
+        (lost,) = settled(queue, "lost")
+        queue.broker.wipe()
+
+        answer = found(queue, "--drain", "--yes", "--republish", "--dry-run")
+
+        assert (answer["mended"]["republished"], answer["drained"]["only_in_table"]) == (1, [str(lost)])
+        assert queue.broker.ready(queue.name) == []
+
+    def test_a_rejected_mail_is_not_called_lost(self, james: QueueShell) -> None:
+        """James leaves its row as it is; its message is a dead letter."""
+        (bad,) = settled(james, "bad")
+        row = row_of(james, bad)
+        james("dequeue", "--exec", "false", "--limit", "1")
+        james.cluster.keyspace(KEYSPACE).write(Put(ENQUEUED_MAILS, row, at=james.clock.micros() + 10))
+
+        answer = found(james, "--drain", "--yes", "--no-blobs")
+
+        assert answer["findings"] == {"dead_letter": 1}
+        assert answer["drained"]["dead"] == [str(bad)]
+        assert len(james.broker.dead(james.name)) == 1
+
+    def test_a_message_that_tells_of_no_mail_is_counted(self, queue: QueueShell) -> None:
+        """It stays where it is."""
+        settled(queue, "one")
+        queue.on_queue(lambda opened: opened.parts.broker.publish(queue.name, Message(b"no mail")))
+
+        answer = found(queue, "--drain", "--yes")
+
+        assert (answer["findings"], answer["drained"]["bad"]) == ({"bad_message": 1}, 1)
+
+    def test_marked_mails_in_the_broker_are_no_finding(self, queue: QueueShell) -> None:
+        """Their messages are dropped on delivery."""
+        settled(queue, "one")
+        queue("delete", "--name", "one")
+
+        assert found(queue, "--drain", "--yes", code=0)["drained"]["messages"] == 1
+
+    def test_nobody_drains_by_accident(self, queue: QueueShell) -> None:
+        """It takes messages in hand: somebody must want it."""
+        ended = queue("reconcile", "--drain")
+
+        assert (ended.code, "--yes" in ended.err) == (2, True)
+
+    def test_consumers_must_be_paused(self, queue: QueueShell) -> None:
+        """What is in their hands would be called lost; --force for who knows better."""
+        settled(queue, "one")
+
+        async def story(opened: Any) -> tuple[int, int]:
+            async with opened.dequeue() as mails:
+                await anext(mails)
+                refused = await asyncio.to_thread(queue, "reconcile", "--drain", "--yes")
+                forced = await asyncio.to_thread(queue, "reconcile", "--drain", "--yes", "--force")
+                assert "consumers" in refused.err
+                return refused.code, forced.code
+
+        assert queue.on_queue(story) == (2, 1)
+
+    def test_a_delivery_limit_refuses_it(self, queue: QueueShell) -> None:
+        """Each drain is a return more."""
+        queue.broker._delivery_limit = 20
+
+        ended = queue("reconcile", "--drain", "--yes")
+
+        assert (ended.code, "after 20 returns" in ended.err) == (2, True)
+
+    def test_force_alone_means_nothing(self, queue: QueueShell) -> None:
+        """It is for the drain."""
+        assert queue("reconcile", "--force").code == 2
+
+
+class TestRepublish:
+    """Without a drain."""
+
+    def test_where_messages_surely_lack_all_of_that_age_are_published(self, queue: QueueShell) -> None:
+        """Each at most once more."""
+        settled(queue, "one", "two")
+        queue.put("young")
+        queue.broker.wipe()
+
+        answer = found(queue, "--republish", code=0)
+
+        assert answer["mended"]["republished"] == 2
+        assert sorted(queue.delivered(2)) == ["one", "two"]
+
+    def test_where_none_surely_lacks_none_is(self, queue: QueueShell) -> None:
+        """A copy could be delivered beside the first."""
+        settled(queue, "one", "two")
+
+        assert found(queue, "--republish", code=0)["mended"]["republished"] == 0
+        assert len(queue.broker.ready(queue.name)) == 2
+
+
+class TestMark:
+    """Take one mail out."""
+
+    def test_what_has_lost_its_bytes_leaves_the_queue(self, queue: QueueShell) -> None:
+        """It is neither listed nor delivered, and no dead letter; its envelope is kept."""
+        lost, _ = settled(queue, "lost", "there")
+        queue.lose_content(lost)
+
+        answer = found(queue, "--mark", str(lost), code=0)
+
+        assert (answer["mended"]["marked"], answer["left"], len(answer["kept"])) == ([str(lost)], {}, 1)
+        assert queue.names() == ["there"]
+        assert queue.delivered(1) == ["there"]
+        assert queue.broker.dead(queue.name) == []
+
+    def test_a_dry_run_marks_nothing(self, queue: QueueShell) -> None:
+        """And keeps nothing."""
+        (one,) = settled(queue, "one")
+
+        answer = found(queue, "--mark", str(one), "--dry-run", code=0)
+
+        assert (queue.names(), answer["kept"]) == (["one"], [])
+
+    def test_a_marked_mail_can_be_restored(self, queue: QueueShell) -> None:
+        """Where its bytes were there."""
+        (one,) = settled(queue, "one")
+        (file,) = found(queue, "--mark", str(one), code=0)["kept"]
+
+        assert queue("restore", file).code == 0
+        assert queue.names() == ["one"]
+
+
+class TestOrphans:
+    """Blobs that nothing refers to."""
+
+    def test_they_are_found_and_removed_on_request(self, queue: QueueShell) -> None:
+        """Kept aside first; everything that a row or a message of any queue refers to stays."""
+        settled(queue, "one")
+        queue.put_later("later", timedelta(hours=9))
+        (rowless,) = queue.put("rowless", queue=OUTGOING)
+        queue.cluster.keyspace(KEYSPACE).write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row_of(queue, rowless))))
+        kept = set(queue.blobs.ids)
+        stray = stray_blob(queue)
+        queue.pass_time(hours=2)
+
+        unsure = found(queue, code=0)["blobs"]
+        assert stray in [one["id"] for one in unsure["orphans"]]
+        assert "may refer to them" in unsure["orphans_kept_because"]
+
+        answer = found(queue, "--remove-orphan-blobs", "--drain", "--yes", code=0)
+        assert [one["id"] for one in answer["blobs"]["orphans"]] == [stray]
+        assert (answer["mended"]["removed_blobs"], set(queue.blobs.ids)) == (1, kept)
+
+        (folder,) = answer["kept"]
+        assert queue("restore", folder).code == 0
+        assert set(queue.blobs.ids) == {*kept, stray}
+
+    def test_without_messages_no_drain_is_needed(self, queue: QueueShell) -> None:
+        """Nothing in the broker refers to anything: it is a finding, and can be removed at once."""
+        settled(queue, "one")
+        queue.delivered(1)
+        stray_blob(queue)
+        queue.pass_time(hours=2)
+
+        assert found(queue)["findings"] == {"orphan_blob": 1}
+        assert found(queue, "--remove-orphan-blobs", "--yes", code=0)["mended"]["removed_blobs"] == 1
+
+    def test_a_young_one_is_not_called_one(self, queue: QueueShell) -> None:
+        """Its row may be under way."""
+        settled(queue, "one")
+        stray_blob(queue)
+
+        assert found(queue, code=0)["blobs"]["orphans"] == []
+        queue.pass_time(seconds=2)
+        assert len(found(queue, "--min-age", "1s", code=0)["blobs"]["orphans"]) == 1
+
+    def test_nobody_removes_them_by_accident(self, queue: QueueShell) -> None:
+        """It asks; a dry run does not."""
+        assert queue("reconcile", "--remove-orphan-blobs").code == 2
+        assert queue("reconcile", "--remove-orphan-blobs", "--dry-run").code == 0
+
+    def test_a_deduplicated_one_is_never_called_one(self, queue: QueueShell) -> None:
+        """Others may refer to it: that is for a collector."""
+        named = NamedBlobs(queue.blobs.store, queue.clock, BlobNaming(BlobsMode.DEDUPLICATED))
+        stray_blob(queue, b"shared", named)
+        queue.pass_time(hours=2)
+
+        assert found(queue, code=0)["blobs"]["orphans"] == []
+
+    def test_what_a_message_refers_to_is_none(self, queue: QueueShell) -> None:
+        """The store of a small James holds both: any table of the keyspace that names a blob saves it."""
+        stray = stray_blob(queue)
+        row = {**content_row(message(1)), "headercontent": stray}
+        queue.cluster.keyspace(KEYSPACE).write(Put(MESSAGE_V3, row))
+        queue.pass_time(hours=2)
+
+        assert found(queue, code=0)["blobs"]["orphans"] == []
+
+    def test_they_stay_while_a_dead_letter_may_refer_to_them(self, queue: QueueShell) -> None:
+        """Of any queue of the keyspace: the rejected mail's own bytes look like orphans, and are not removed."""
+        queue.put("bad", queue=OUTGOING)
+        queue("dequeue", "--queue", "outgoing", "--exec", "false", "--limit", "1")
+        queue.pass_time(hours=2)
+
+        answer = found(queue, "--remove-orphan-blobs", "--yes", code=0)
+
+        assert (answer["mended"]["removed_blobs"], len(answer["blobs"]["orphans"])) == (0, 2)
+        assert "1 dead letters of outgoing" in answer["blobs"]["orphans_kept_because"]
+        assert len(queue.blobs.ids) == 2
+
+    def test_they_stay_while_a_message_without_row_may_refer_to_them(self, queue: QueueShell) -> None:
+        """Cassandra was restored from an old state, and the broker knows more."""
+        (one,) = settled(queue, "one")
+        queue.cluster.keyspace(KEYSPACE).write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row_of(queue, one))))
+
+        answer = found(queue, "--remove-orphan-blobs", "--yes", code=0)
+
+        assert "1 messages and 0 dead letters of spool" in answer["blobs"]["orphans_kept_because"]
+        assert len(queue.blobs.ids) == 2
+
+    def test_they_need_the_blobs(self, queue: QueueShell) -> None:
+        """Said before anything is asked."""
+        assert queue("reconcile", "--remove-orphan-blobs", "--no-blobs").code == 2
+
+
+@pytest.mark.parametrize("side", ["broker", "blobs"])
+def test_a_side_that_does_not_answer_is_named(queue: QueueShell, side: str) -> None:
+    """Exit 4, one message."""
+    settled(queue, "one")
+    if side == "broker":
+        queue.broker.go_away()
+        ended = queue("reconcile")
+    else:
+        ended = queue("reconcile", MAILMEND_BLOBS="")
+
+    assert ended.code == (4 if side == "broker" else 2)
+    assert "Traceback" not in ended.err
