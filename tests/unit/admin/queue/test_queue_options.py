@@ -1,0 +1,374 @@
+"""What the commands of the queue are told, and by whom: options, environment, the table [queue], local servers."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from admin import wiring_queue
+from admin.cli import queue_options as options
+from admin.cli.queue import queue as queue_group
+from admin.cli.queue_options import QueueSettings, always, local_blobs, queue_options
+from admin.local.object_store import keys_file
+from admin.local.services import Site
+from admin.queue_settings import Store
+from cql import session
+from mailqueue.broker_settings import Host
+from mailqueue.topology import Form
+from model.errors import BrokerUnreachable
+from model.generations import AUGUST_2026
+from tests.support.cluster_twin import ClusterTwin
+from tests.support.commands import CommandLine, Ended, command_line
+from tests.support.queue_clock import VirtualLoopClock
+from tests.support.queue_commands import KEYSPACE, QueueShell
+from tests.support.schemas import served, without_tables
+
+KEYS = {"MAILMEND_S3_ACCESS_KEY": "AK", "MAILMEND_S3_SECRET_KEY": "hunter2"}
+BUCKET = {"MAILMEND_BLOBS": "s3://mails?endpoint=https://s3.example.org", **KEYS}
+BROKER = {"MAILMEND_BROKER": "amqp://rabbit"}
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> CommandLine:
+    """A shell on another machine's cluster."""
+    return command_line(tmp_path, None, MAILMEND_HOST="cassandra-1")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[QueueSettings]:
+    """What a command that needs all three sides is told, in place of `sweep`."""
+    found: list[QueueSettings] = []
+
+    @click.command()
+    @queue_options(broker=always, blobs=always)
+    def look(settings: QueueSettings) -> None:
+        found.append(settings)
+
+    monkeypatch.setattr("admin.cli.queue.sweep.sweep", look)
+    return found
+
+
+Look = Callable[..., QueueSettings]
+
+
+@pytest.fixture
+def look(shell: CommandLine, told: list[QueueSettings]) -> Look:
+    """Type options, and see what a command is told."""
+
+    def call(*arguments: str, **environment: str) -> QueueSettings:
+        ended = shell("queue", "sweep", *arguments, **environment)
+        assert ended.code == 0, ended.err
+        return told[-1]
+
+    return call
+
+
+@pytest.fixture
+def refused(shell: CommandLine, told: list[QueueSettings]) -> Callable[..., Ended]:
+    """Type options that are refused."""
+
+    def call(*arguments: str, **environment: str) -> Ended:
+        ended = shell("queue", "sweep", *arguments, **environment)
+        assert (ended.code, told, ended.out) == (2, [], ""), ended.err
+        assert "Traceback" not in ended.err
+        return ended
+
+    return call
+
+
+class TestBroker:
+    """Where the broker is."""
+
+    def test_from_the_environment(self, look: Look) -> None:
+        """With a password of its own variable."""
+        broker = look(**BROKER, **BUCKET, MAILMEND_BROKER_PASSWORD="hunter2").broker
+
+        assert broker is not None
+        assert (broker.hosts, broker.password, broker.management) == ((Host("rabbit", 5672),), "hunter2", None)
+
+    def test_an_option_outweighs_it(self, look: Look) -> None:
+        """And every other setting has one."""
+        broker = look(
+            "--broker",
+            "amqp://other:1/v",
+            "--broker-management",
+            "http://other:15672",
+            "--broker-form",
+            "quorum",
+            "--broker-replicas",
+            "3",
+            **BROKER,
+            **BUCKET,
+        ).broker
+
+        assert broker is not None
+        assert (broker.hosts, broker.vhost) == ((Host("other", 1),), "v")
+        assert (broker.form.form, broker.form.replicas) == (Form.QUORUM, 3)
+        assert broker.management is not None
+        assert (broker.management.url, broker.management.username) == ("http://other:15672", "guest")
+
+    def test_a_password_on_the_command_line_is_refused_unseen(self, refused: Callable[..., Ended]) -> None:
+        """Every user of the machine could read it; the message does not repeat it."""
+        ended = refused("--broker", "amqp://u:hunter2@rabbit", **BUCKET)
+
+        assert "MAILMEND_BROKER_PASSWORD" in ended.err
+        assert "hunter2" not in ended.err
+
+    def test_in_the_environment_a_url_may_hold_it(self, look: Look) -> None:
+        """As James's own uri does."""
+        broker = look(**BUCKET, MAILMEND_BROKER="amqp://u:hunter2@rabbit").broker
+
+        assert broker is not None
+        assert (broker.username, broker.password) == ("u", "hunter2")
+
+    def test_a_file_named_now_outweighs_the_environment(self, look: Look, tmp_path: Path) -> None:
+        """Which outweighs a file that was named before."""
+        file = tmp_path / "secret"
+        file.write_text("from-file\n")
+        both = {**BROKER, **BUCKET, "MAILMEND_BROKER_PASSWORD": "from-environment"}
+
+        now = look("--broker-password-file", str(file), **both).broker
+        before = look(**both, MAILMEND_BROKER_PASSWORD_FILE=str(file)).broker
+
+        assert now is not None
+        assert before is not None
+        assert (now.password, before.password) == ("from-file", "from-environment")
+
+    def test_a_user_without_a_password_is_refused(self, refused: Callable[..., Ended]) -> None:
+        """Only guest's is known."""
+        assert "password of 'james'" in refused(**BUCKET, MAILMEND_BROKER="amqp://james@rabbit").err
+
+    def test_files_for_tls_go_with_amqps(
+        self, look: Look, refused: Callable[..., Ended], told: list[QueueSettings], tmp_path: Path
+    ) -> None:
+        """Without it they are a mistake, and so is one that is not there."""
+        authority = tmp_path / "ca.pem"
+        authority.write_text("x")
+
+        assert "amqps" in refused("--broker-tls-ca", str(authority), **BROKER, **BUCKET).err
+        assert "does not exist" in refused("--broker-tls-ca", "/none", **BUCKET, MAILMEND_BROKER="amqps://r").err
+        broker = look("--broker-tls-ca", str(authority), **BUCKET, MAILMEND_BROKER="amqps://r").broker
+        assert broker is not None
+        assert broker.tls is not None
+        assert broker.tls.ca == authority
+        assert len(told) == 1
+
+    def test_none_at_all_is_told_with_both_ways_out(self, refused: Callable[..., Ended]) -> None:
+        """Name one, or start one."""
+        ended = refused(**BUCKET)
+
+        assert "--broker amqp://host:5672" in ended.err
+        assert "mailmend local up --with rabbitmq,s3" in ended.err
+
+
+class TestBlobs:
+    """Where contents are."""
+
+    def test_a_bucket_and_its_keys(self, look: Look) -> None:
+        """From the environment; the repr keeps them to itself."""
+        found = look(**BROKER, **BUCKET)
+
+        assert found.blobs is not None
+        address, bucket = found.blobs
+        assert bucket is not None
+        assert (address.store, bucket.bucket, bucket.access_key, bucket.secret_key) == (
+            Store.S3,
+            "mails",
+            "AK",
+            "hunter2",
+        )
+        assert "hunter2" not in repr(found)
+
+    def test_keys_from_a_file(self, look: Look, refused: Callable[..., Ended], tmp_path: Path) -> None:
+        """Two lines; one is not enough."""
+        one, two = tmp_path / "one", tmp_path / "two"
+        one.write_text("AK\n")
+        two.write_text("AK\nhunter2\n")
+        where = {"MAILMEND_BLOBS": BUCKET["MAILMEND_BLOBS"], **BROKER}
+
+        assert "no second line" in refused("--s3-keys-file", str(one), **where).err
+        assert "keys to the bucket mails" in refused(**where).err
+        found = look("--s3-keys-file", str(two), **where)
+        assert found.blobs is not None
+        assert found.blobs[1] is not None
+        assert found.blobs[1].secret_key == "hunter2"
+
+    def test_files_and_tables_need_no_keys(self, look: Look) -> None:
+        """A folder, or the keyspace itself."""
+        for url, store in (("file:///var/blobs", Store.FILES), ("cassandra:", Store.CASSANDRA)):
+            found = look("--blobs", url, **BROKER)
+            assert found.blobs is not None
+            assert (found.blobs[0].store, found.blobs[1]) == (store, None)
+
+    def test_none_at_all_is_told(self, refused: Callable[..., Ended]) -> None:
+        """With the forms that there are."""
+        assert "--blobs file:///folder" in refused(**BROKER).err
+
+    def test_a_bucket_in_the_clear_is_refused_far_away(self, refused: Callable[..., Ended]) -> None:
+        """Letters do not travel so unless somebody says it."""
+        where = {"MAILMEND_BLOBS": "s3://mails?endpoint=http://s3.example.org", **KEYS}
+
+        assert "not encrypted" in refused(**BROKER, **where).err
+
+
+class TestSettingsFile:
+    """The table [queue]."""
+
+    def write(self, shell: CommandLine, text: str) -> None:
+        """Settings of this user."""
+        file = shell.home / "config" / "mailmend" / "config.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def test_it_serves_every_command(self, shell: CommandLine, look: Look) -> None:
+        """Queue, broker, blobs, secrets; below the environment in weight."""
+        self.write(
+            shell,
+            """
+[queue]
+queue = "outgoing"
+broker = "amqp://james@from-file"
+broker-password = "hunter2"
+blobs = "s3://from-file?endpoint=https://s3.example.org"
+s3-access-key = "AK"
+s3-secret-key = "SK"
+""",
+        )
+
+        found = look()
+
+        assert (found.name, found.broker and found.broker.hosts[0].name) == ("outgoing", "from-file")
+        assert found.broker is not None
+        assert found.broker.password == "hunter2"
+        assert found.blobs is not None
+        assert found.blobs[0].bucket == "from-file"
+        assert look(MAILMEND_QUEUE="spool").name == "spool"
+
+    def test_a_commands_own_table_lies_in_it(self, queue: QueueShell) -> None:
+        """As `[queue.browse]`."""
+        queue.put("one", "two")
+        self.write(queue.line, "[queue.browse]\nlimit = 1\n")
+
+        assert len(queue("browse", "--json").json["mails"]) == 1
+
+    def test_a_misspelt_setting_is_named(self, shell: CommandLine, refused: Callable[..., Ended]) -> None:
+        """File and line."""
+        self.write(shell, '[queue]\nbroker = "amqp://x"\nblops = "y"\n')
+
+        assert "line 3: 'blops' is not a setting of `queue`" in refused().err
+
+
+class TestLocalServers:
+    """Those of a running `mailmend local up --with rabbitmq,s3`."""
+
+    @pytest.fixture(autouse=True)
+    def _running(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Both kinds run."""
+        keys = keys_file(Site(tmp_path, {}))
+        keys.write_text("[default]\naws_access_key_id = AK\naws_secret_access_key = SK\n")
+        contacts: Mapping[str, Mapping[str, str]] = {
+            "rabbitmq": {"amqp": "amqp://127.0.0.1:5673", "management": "http://127.0.0.1:15673"},
+            "s3": {"s3": "http://127.0.0.1:9000", "keys": str(keys)},
+        }
+        monkeypatch.setattr(options, "local_service", contacts.get)
+
+    def test_they_are_found_where_the_cluster_is_here_too(self, look: Look) -> None:
+        """Without a single option."""
+        found = look(MAILMEND_HOST="127.0.0.1")
+
+        assert found.broker is not None
+        assert found.broker.hosts == (Host("127.0.0.1", 5673),)
+        assert found.broker.management is not None
+        assert found.blobs is not None
+        assert found.blobs[1] is not None
+        assert (found.blobs[1].endpoint, found.blobs[1].create_bucket) == ("http://127.0.0.1:9000", True)
+
+    def test_mail_of_another_cluster_is_not_put_into_them(self, refused: Callable[..., Ended]) -> None:
+        """A forgotten option must not mix production with a try."""
+        assert "no message broker is named" in refused().err
+
+    def test_one_that_was_named_outweighs_them(self, look: Look) -> None:
+        """Each side for itself."""
+        found = look("--broker", "amqp://other", MAILMEND_HOST="127.0.0.1")
+
+        assert found.broker is not None
+        assert found.broker.hosts[0].name == "other"
+        assert found.blobs is not None
+        assert found.blobs[0].endpoint == "http://127.0.0.1:9000"
+
+    def test_keys_that_cannot_be_read_are_told(self, tmp_path: Path) -> None:
+        """As those of that server."""
+        with pytest.raises(Exception, match="cannot be read"):
+            local_blobs({"s3": "http://127.0.0.1:9000", "keys": str(tmp_path / "credentials")})
+
+
+class TestFailures:
+    """What a person reads when a side is not as it should be."""
+
+    @pytest.mark.parametrize(
+        ("missing", "said"),
+        [(("enqueuedMailsV4",), "schema apply"), (("deletedMailsV2", "browseStart"), "schema apply")],
+    )
+    def test_a_keyspace_without_a_queue_is_told(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missing: tuple[str, ...], said: str
+    ) -> None:
+        """Which tables lack, and what makes them."""
+        cluster = ClusterTwin(VirtualLoopClock(), **{KEYSPACE: served(without_tables(AUGUST_2026.schema, *missing))})
+        monkeypatch.setattr(session, "connect", lambda _contact: cluster)
+
+        ended = command_line(tmp_path, None, MAILMEND_HOST="127.0.0.1", MAILMEND_KEYSPACE=KEYSPACE)("queue", "size")
+
+        assert (ended.code, missing[0] in ended.err, said in ended.err) == (2, True, True), ended.err
+
+    def test_an_unknown_keyspace_is_told(self, queue: QueueShell) -> None:
+        """By name."""
+        ended = queue("size", "--keyspace", "none")
+
+        assert (ended.code, "'none' does not exist" in ended.err) == (2, True)
+
+    @pytest.mark.parametrize("command", [("sweep",), ("tend", "--once"), ("dequeue", "--to", "x"), ("reconcile",)])
+    def test_a_broker_that_refuses_is_told(
+        self, queue: QueueShell, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], tmp_path: Path
+    ) -> None:
+        """Exit 4, its own words, no traceback; a sweep of nothing needs no answer."""
+        monkeypatch.chdir(tmp_path)
+
+        class Refusing:
+            def __getattr__(self, name: str) -> Any:
+                if name == "close":
+                    return queue.broker.close
+                raise BrokerUnreachable("the broker refused the password of 'james'", mend="Set another.")
+
+        monkeypatch.setattr(wiring_queue, "broker_behind", lambda _settings, _clock: Refusing())
+
+        ended = queue(*command)
+
+        assert ended.code == (0 if command[0] in {"sweep", "tend"} else 4), ended.err
+        assert "Traceback" not in ended.err
+        assert ended.code == 0 or "refused the password" in ended.err
+
+    def test_a_side_that_was_not_named_says_so_when_it_is_needed(self) -> None:
+        """In place of an attribute error."""
+        with pytest.raises(Exception, match="none is named"):
+            wiring_queue._NO_BROKER.publish  # noqa: B018 - asking is enough
+
+
+def test_every_command_has_examples_exit_codes_and_json() -> None:
+    """A person in a hurry reads the end of the help."""
+    context = click.Context(queue_group)
+    for name in queue_group.list_commands(context):
+        command = queue_group.get_command(context, name)
+        assert command is not None
+        help_text = command.get_help(click.Context(command, info_name=name))
+        assert "Examples:" in help_text, name
+        assert "Exit codes:" in help_text, name
+        assert "--json" in help_text or name == "metrics", name
+
+
+def test_the_list_of_commands_needs_no_library(shell: CommandLine) -> None:
+    """Help is told without any of them being imported."""
+    ended = shell("queue", "--help")
+
+    assert (ended.code, "reconcile" in ended.out, "advise" in ended.out) == (0, True, True)
