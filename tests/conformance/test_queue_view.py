@@ -105,10 +105,7 @@ def test_a_mail_is_listed_as_it_was_enqueued(queue: Queue) -> None:
         state="transport",
         error_message="no\nroute",
         attributes={"a": '{"serializer":"StringSerializer","value":"ü"}'},
-        recipient_headers=(
-            RecipientHeader("bob@example.org", "X-Spam", "1"),
-            RecipientHeader("bob@example.org", "X", ""),
-        ),
+        recipient_headers=headers,
         last_updated=queue.clock.now,
     )
 
