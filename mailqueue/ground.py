@@ -5,6 +5,7 @@ from typing import Final
 
 from mailqueue.configuration import Configurations
 from mailqueue.ports import Clock, Tables
+from mailqueue.shared_reads import SharedReads
 from mailqueue.start_rows import Starts
 from mailqueue.tallies import Tallies
 from model.ids import QueueName
@@ -40,6 +41,7 @@ class Ground:
         self.known: dict[QueueName, datetime] = {}
         """The browse starts as they were last seen: they are no earlier now, unless James moved them."""
         self._configurations = configurations
+        self._looks = SharedReads(self.browse_start)
         self._cut: tuple[int, QueueConfiguration] | None = None
 
     @property
@@ -65,8 +67,8 @@ class Ground:
         return start
 
     async def begun(self, queue: QueueName, window: timedelta) -> datetime:
-        """The browse start; where there is none yet, the slice of now, put there."""
-        start = await self.browse_start(queue)
+        """The browse start from now on, shared with others; where there is none yet, the slice of now, put there."""
+        start = await self._looks.get(queue)
         if start is None:
             start = self.known[queue] = await self.starts.begin(queue, slice_of(self.now, window))
         return start
