@@ -59,7 +59,10 @@ class MemoryTables:
 
     def read(self, read: Read) -> Sequence[Seen]:
         """The rows under the key, in clustering order."""
-        seen: Sequence[Seen] = self._surrounded(read, lambda: self._read(read.table, read.key, times=read.times))
+        keys = [(*read.key, one) for one in dict.fromkeys(read.among)] if read.among else [read.key]
+        seen: Sequence[Seen] = self._surrounded(
+            read, lambda: [seen for key in keys for seen in self._read(read.table, key, times=read.times)]
+        )
         return seen
 
     def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:

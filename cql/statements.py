@@ -33,8 +33,8 @@ def shape_of(operation: Operation) -> Hashable:  # noqa: PLR0911 - one for each 
     match operation:
         case Put(table, row, at, clear, ttl):
             return (Put, id(table), *row, at is None, clear, ttl is None)
-        case Read(table, key, level, times):
-            return (Read, id(table), len(key), level, times)
+        case Read(table, key, level, times, among):
+            return (Read, id(table), len(key), level, times, bool(among))
         case Change(table, key, assign, add, take, at):
             return (Change, id(table), len(key), *assign, "+", *add, "-", *take, at is None)
         case Remove(table, key, at):
@@ -59,8 +59,8 @@ def values_of(operation: Operation, unset: object) -> tuple[Any, ...]:  # noqa: 
         case Put(_, row, at, clear, ttl):
             cells = row.values() if clear else _set_or(unset, row)
             return (*cells, *_given(ttl), *_given(at))
-        case Read(_, key):
-            return key
+        case Read(_, key, among=among):
+            return (*key, among) if among else key
         case Change(_, key, assign, add, take, at):
             return (*_given(at), *assign.values(), *add.values(), *take.values(), *key)
         case Remove(_, key, at):
@@ -140,8 +140,8 @@ def _render_time(column: Column) -> str:
 
 def _render_restriction(read: Read | Scan) -> str:
     match read:
-        case Read(table, key):
-            return f" WHERE {_render_key(table, key)}"
+        case Read(table, key, among=among):
+            return f" WHERE {_render_among(table, key) if among else _render_key(table, key)}"
         case Scan(table, under=under, after=after) if under:
             return f" WHERE {_render_key(table, under)}{_render_after(table, len(under), len(after))}"
         case Scan(tokens=None):
@@ -155,6 +155,13 @@ def _render_key(table: Table, key: tuple[Any, ...]) -> str:
     if not len(table.partition) <= len(key) <= len(table.key):
         raise ValueError(f"{table.spelling} has no key of {len(key)} values")
     return " AND ".join(f"{_plain(column)} = ?" for column in table.key[: len(key)])
+
+
+def _render_among(table: Table, key: tuple[Any, ...]) -> str:
+    if not len(table.partition) <= len(key) + 1 <= len(table.key):
+        raise ValueError(f"{table.spelling} has no key of {len(key) + 1} values")
+    *fixed, meant = map(_plain, table.key[: len(key) + 1])
+    return " AND ".join([*(f"{name} = ?" for name in fixed), f"{meant} IN ?"])
 
 
 def _render_after(table: Table, fixed: int, width: int) -> str:

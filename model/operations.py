@@ -42,12 +42,17 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Rows of one partition: `key` is the partition key or any longer prefix of the primary key."""
+    """Rows of one partition: `key` is the partition key or any longer prefix of the primary key.
+
+    Or of several at once: `among` then holds some values for the column after `key`, each of which is meant. One
+    request is spared for each, and one partition without an answer leaves the others unanswered too; so ask for few.
+    """
 
     table: Table
     key: Key
     level: Level = Level.QUORUM
     times: bool = False  # also read WRITETIMEs
+    among: Key = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,23 @@ class TestRead:
             tables.write(Put(CELLS, cell(k, c, d, v="x")))
         assert len(see(tables, (k, *rest))) == found
 
+    def test_rows_of_many_partitions_are_read_together(self, tables: Tables, k: str) -> None:
+        """Those that are there, whole, once each; what is not there is no error."""
+        for n in range(3):
+            tables.write(Put(CELLS, cell(f"{k}{n}", v=f"{n}"), at=10))
+        seen = tables.read(Read(CELLS, (), times=True, among=(f"{k}0", f"{k}2", f"{k}0", f"{k}9")))
+        assert sorted((one.row["k"], one.row["v"], one.newest) for one in seen) == [
+            (f"{k}0", "0", 10),
+            (f"{k}2", "2", 10),
+        ]
+
+    def test_some_rows_of_a_partition_are_read_together(self, tables: Tables, k: str) -> None:
+        """By the next value of the key, whatever follows it."""
+        for c, d in ((1, D), (2, D), (2, E), (3, E)):
+            tables.write(Put(CELLS, cell(k, c, d)))
+        seen = tables.read(Read(CELLS, (k,), among=(2, 3, 4)))
+        assert sorted((one.row["c"], one.row["d"]) for one in seen) == [(2, D), (2, E), (3, E)]
+
     @pytest.mark.parametrize("level", list(Level))
     def test_every_level_reads(self, tables: Tables, k: str, level: Level) -> None:
         """Whatever the consistency, one healthy node answers."""

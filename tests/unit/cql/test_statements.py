@@ -52,6 +52,16 @@ TEXTS: list[tuple[Operation, str, tuple[Any, ...]]] = [
         "SELECT messageid, uid, modseq, userflags, WRITETIME(modseq) FROM ks.sometable WHERE messageid = ? AND uid = ?",
         (M, 7),
     ),
+    (
+        Read(T, (M,), among=(7, 8)),
+        "SELECT messageid, uid, modseq, userflags FROM ks.sometable WHERE messageid = ? AND uid IN ?",
+        (M, (7, 8)),
+    ),
+    (
+        Read(PAIRED, ("x",), among=("y", "z")),
+        "SELECT a, b, c FROM ks.paired WHERE a = ? AND b IN ?",
+        ("x", ("y", "z")),
+    ),
     (Scan(T, ("uid", "modseq")), "SELECT uid, modseq FROM ks.sometable", ()),
     (Scan(T, ("uid",), under=(M,)), "SELECT uid FROM ks.sometable WHERE messageid = ?", (M,)),
     (
@@ -202,6 +212,13 @@ def test_a_key_holds_at_least_the_partition_and_at_most_the_row(key: tuple[int, 
         render("ks", Remove(PAIRED, key))
 
 
+@pytest.mark.parametrize("key", [(), (1, 2, 3)])
+def test_what_is_read_among_ends_in_the_key(key: tuple[int, ...]) -> None:
+    """With the value that stands for many it is a partition's key at least, and a row's at most."""
+    with pytest.raises(ValueError, match=f"key of {len(key) + 1} values"):
+        render("ks", Read(PAIRED, key, among=(1, 2)))
+
+
 def test_a_change_of_nothing_has_no_text() -> None:
     """It is a mistake of the program."""
     with pytest.raises(ValueError, match="changes nothing"):
@@ -220,8 +237,8 @@ operations: st.SearchStrategy[Operation] = st.one_of(
         st.sampled_from((None, 60)),
     ),
     st.builds(
-        lambda key, times, level: Read(T, key, level, times),
-        st.sampled_from(((M,), (M, 7))),
+        lambda place, times, level: Read(T, place[0], level, times, place[1]),
+        st.sampled_from((((M,), ()), ((M, 7), ()), ((M,), (7, 8)), ((M,), (9,)), ((), (M,)))),
         st.booleans(),
         st.sampled_from(Level),
     ),
