@@ -207,7 +207,7 @@ class _Named:
 async def _named(deliveries: AsyncIterator[Delivery], clock: Clock) -> _Named:
     """What all messages tell of. They stay in hand: none comes twice."""
     named = _Named()
-    while (delivery := await _next(deliveries, clock)) is not None:
+    while (delivery := await next_within(deliveries, clock)) is not None:
         try:
             queued = queued_of(delivery.message.body)
         except BadPayload:
@@ -218,7 +218,7 @@ async def _named(deliveries: AsyncIterator[Delivery], clock: Clock) -> _Named:
     return named
 
 
-async def _next(deliveries: AsyncIterator[Delivery], clock: Clock) -> Delivery | None:
+async def next_within(deliveries: AsyncIterator[Delivery], clock: Clock) -> Delivery | None:
     """The next one; None where none comes for a while."""
     coming = asyncio.ensure_future(_one(deliveries))
     waiting = asyncio.ensure_future(clock.pause(PATIENCE_SECONDS))

@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "tend": Later("admin.cli.queue.tend", "tend", "The background work: due mails, sweeps, renewals."),
     "reconcile": Later("admin.cli.queue.reconcile", "reconcile", "Compare broker, tables and blobs; mend."),
     "republish": Later("admin.cli.queue.republish", "republish", "Publish again what was not processed."),
+    "redrive": Later("admin.cli.queue.redrive", "redrive", "Put dead letters back into their queue."),
     "health": Later("admin.cli.queue.health", "health", "Whether a queue is well, and why not."),
     "metrics": Later("admin.cli.queue.metrics", "metrics", "Figures of a queue for Prometheus."),
     "configure": Later("admin.cli.queue.configure", "configure", "Slice window, buckets and pace, by James's rules."),

@@ -129,14 +129,17 @@ class Taking:
                 working.create_task(self._work(mail)).add_done_callback(lambda _: room.release())
 
     async def _next(self, mails: Any, stop: asyncio.Event) -> Dequeued | None:
-        """The next mail; None where somebody wants us to stop, or none came for too long."""
+        """The next mail; None where somebody wants us to stop, or none came for too long.
+
+        One that came with the wish to stop is left to the broker: it has it back when the stream is closed.
+        """
         coming = asyncio.ensure_future(anext(mails))
         others: list[asyncio.Future[Any]] = [asyncio.ensure_future(stop.wait())]
         if self.wait is not None:
             others.append(asyncio.ensure_future(self.clock.pause(self.wait.total_seconds())))
         try:
             await asyncio.wait([coming, *others], return_when=asyncio.FIRST_COMPLETED)
-            return coming.result() if coming.done() else None
+            return coming.result() if coming.done() and not stop.is_set() else None
         except StopAsyncIteration:
             return None
         finally:

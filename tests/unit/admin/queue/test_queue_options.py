@@ -301,7 +301,7 @@ class TestLocalServers:
     def test_keys_that_cannot_be_read_are_told(self, tmp_path: Path) -> None:
         """As those of that server."""
         with pytest.raises(Exception, match="cannot be read"):
-            local_blobs({"s3": "http://127.0.0.1:9000", "keys": str(tmp_path / "credentials")})
+            local_blobs({"s3": "http://127.0.0.1:9000", "keys": str(tmp_path / "none" / "credentials")})
 
 
 class TestFailures:

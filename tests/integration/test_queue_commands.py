@@ -1,0 +1,218 @@
+"""`mailmend queue` on a real Cassandra, RabbitMQ and object store: every command, in the stories of operators."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers import Broker
+from tests.support.object_stores import S3
+from tests.support.real_queue import LETTER, RealQueue, real_queue
+from tests.support.servers import CassandraServer
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
+
+PATIENCE_SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def servers(
+    cassandra: CassandraServer, rabbitmq: Broker, s3: S3, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealQueue]:
+    """One keyspace and virtual host for all stories."""
+    bucket = s3.bucket()
+    blobs = {
+        "MAILMEND_BLOBS": f"s3://{bucket.bucket}?endpoint={s3.endpoint}",
+        "MAILMEND_S3_ACCESS_KEY": s3.access_key,
+        "MAILMEND_S3_SECRET_KEY": s3.secret_key,
+    }
+    with real_queue(cassandra, rabbitmq, tmp_path_factory.mktemp("home"), blobs) as queue:
+        yield queue
+
+
+@pytest.fixture
+def queue(servers: RealQueue) -> RealQueue:
+    """Empty."""
+    servers.empty()
+    return servers
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what real servers show a little later."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to hold"
+        time.sleep(0.2)
+
+
+def told_messages(queue: RealQueue, count: int) -> Callable[[], bool]:
+    """Whether the broker's HTTP API tells of so many by now; it lags."""
+    return lambda: queue("reconcile", "--no-blobs", "--json").json["broker"]["ready"] == count
+
+
+def test_in_and_out_again(queue: RealQueue, tmp_path: Path) -> None:
+    """Enqueued, listed, counted, taken, and nothing is left over."""
+    one, two = queue.put("one", "two")
+
+    assert queue("size", "--json").json["mails"] == 2
+    assert queue.names() == ["one", "two"]
+    assert [one["queue"] for one in queue("list", "--json").json["queues"]] == ["spool"]
+
+    taken = queue("dequeue", "--to", str(tmp_path), "--wait", "2s", "--json")
+
+    assert (taken.code, taken.json["acked"]) == (0, 2), taken.err
+    assert {file.stem for file in tmp_path.glob("*.eml")} == {one, two}
+    assert (tmp_path / f"{one}.eml").read_bytes() == LETTER
+    assert queue("size", "--json").json["mails"] == 0
+    ended = queue("reconcile", "--min-age", "0")
+    assert ended.code == 0, ended.out
+
+
+def test_deleted_mails_stay_away_and_come_back_on_request(queue: RealQueue, tmp_path: Path) -> None:
+    """Their messages are dropped on delivery; restored they are delivered."""
+    queue.put("spam", "letter")
+    gone = queue("delete", "--name", "spam", "--json").json
+
+    taken = queue("dequeue", "--to", str(tmp_path / "first"), "--wait", "2s", "--json").json
+    assert (gone["removed"], taken["acked"], queue.names()) == (1, 1, [])
+
+    assert queue("restore", gone["kept"]).code == 0
+    assert queue.names() == ["spam"]
+    assert queue("dequeue", "--to", str(tmp_path / "then"), "--wait", "2s", "--json").json["acked"] == 1
+
+
+def test_a_purged_queue_delivers_nothing(queue: RealQueue, tmp_path: Path) -> None:
+    """Delayed mails neither."""
+    queue.put("one", "two")
+    queue.put("later", options=("--delay", "1h"))
+
+    assert queue("purge", "--yes", "--json").json["removed"] == 3
+    assert queue("flush", "--json").json["flushed"] == 0
+    assert queue("dequeue", "--to", str(tmp_path), "--wait", "2s", "--json").json["taken"] == 0
+    assert queue("size", "--json").json["mails"] == 0
+
+
+def test_delays_and_priorities(queue: RealQueue, tmp_path: Path) -> None:
+    """A flushed mail is delivered; urgent mail waits in a queue of its own."""
+    queue.put("later", options=("--delay", "1h"))
+    queue.put("urgent", options=("--priority", "9"))
+
+    assert queue("size", "--json").json["delayed"] == 1
+    assert queue("flush", "--json").json["flushed"] == 1
+    assert queue("dequeue", "--to", str(tmp_path), "--wait", "2s", "--json").json["acked"] == 2
+
+
+def test_lost_messages_are_found_and_published_again(queue: RealQueue, tmp_path: Path) -> None:
+    """By count, then by name; exactly those that lack theirs."""
+    lost, there = queue.put("lost", "there")
+    queue.lose_messages()
+    queue("republish", "--id", there, "--older-than", "1ms")
+    until(told_messages(queue, 1))
+
+    named = queue("reconcile", "--drain", "--yes", "--json")
+    # younger than a minute, so neither is called lost; both are looked for by name all the same
+    assert named.code == 0, named.out
+    assert named.json["drained"]["messages"] == 1
+
+    assert queue("republish", "--id", lost, "--older-than", "1ms", "--json").json["republished"] == 1
+    assert queue("dequeue", "--to", str(tmp_path), "--wait", "2s", "--json").json["acked"] == 2
+
+
+def test_a_drain_gives_everything_back(queue: RealQueue, tmp_path: Path) -> None:
+    """Messages of every level, and dead letters."""
+    queue.put("bad")
+    assert queue("dequeue", "--exec", "false", "--wait", "2s").code == 1
+    queue.put("one")
+    queue.put("urgent", options=("--priority", "9"))
+    until(told_messages(queue, 2))
+
+    drained = queue("reconcile", "--drain", "--yes", "--no-blobs", "--json")
+
+    assert (drained.json["drained"]["messages"], len(drained.json["drained"]["dead"])) == (2, 1), drained.err
+    assert drained.json["drained"]["only_in_broker"] == []
+    assert queue("dequeue", "--to", str(tmp_path), "--wait", "2s", "--json").json["acked"] == 2
+    until(lambda: queue("health", "--json").json["queues"][0]["broker"]["dead"] == 1)
+
+
+def test_a_message_without_a_row_is_named(queue: RealQueue) -> None:
+    """And marked it is dropped."""
+    (rowless,) = queue.put("rowless")
+    queue.lose_row(rowless)
+    until(told_messages(queue, 1))
+
+    named = queue("reconcile", "--drain", "--yes", "--no-blobs", "--json")
+    assert (named.code, named.json["drained"]["only_in_broker"]) == (1, [rowless])
+
+    until(told_messages(queue, 1))
+    marked = queue("reconcile", "--drain", "--yes", "--no-blobs", "--mark", rowless, "--json")
+    assert (marked.code, marked.json["left"]) == (0, {})
+
+
+def test_health_and_metrics(queue: RealQueue, tmp_path: Path) -> None:
+    """Nobody takes what waits: told by both."""
+    queue.put("one")
+    until(lambda: queue("health", "--json").code == 1)
+
+    file = tmp_path / "queue.prom"
+    assert queue("metrics", "--over", "0", "--all", "--output", str(file)).code == 0
+    text = file.read_text()
+    assert 'mailmend_queue_mails{queue="spool"} 1.0' in text
+    assert 'mailmend_queue_trouble{queue="spool",trouble="no_consumer"} 1.0' in text
+    assert queue("sweep", "--json").code == 0
+    assert queue("tend", "--once", "--all").code == 0
+
+
+def test_a_service_ends_in_good_order(queue: RealQueue) -> None:
+    """`tend` as a process of its own: it moves what is due, and SIGTERM ends it with 0."""
+    queue.put("later", options=("--delay", "1s"))
+    environment = {**queue.line.environment, "HOME": str(queue.line.home), "PATH": "/usr/bin:/bin"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "admin.cli", "queue", "tend"],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    try:
+        until(lambda: queue("size", "--json").json["delayed"] == 0)
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert process.returncode == 0, told
+    assert "Tending spool." in told
+    assert queue("size", "--json").json["mails"] == 1
+
+
+class TestFailures:
+    """No traceback, whatever is wrong."""
+
+    @pytest.mark.parametrize(
+        ("wrong", "code", "said"),
+        [
+            ({"MAILMEND_BROKER": "amqp://127.0.0.1:1"}, 4, "127.0.0.1:1"),
+            ({"MAILMEND_BROKER_PASSWORD": "wrong"}, 4, "guest"),
+            ({"MAILMEND_BROKER": "amqp://%s/none"}, 4, "none"),
+            ({"MAILMEND_KEYSPACE": "system_auth"}, 2, "enqueuedMailsV4"),
+            ({"MAILMEND_PORT": "1"}, 4, "127.0.0.1:1"),
+            ({"MAILMEND_S3_SECRET_KEY": "wrong"}, 4, "bucket"),
+        ],
+    )
+    def test_each_side_is_named(self, queue: RealQueue, wrong: dict[str, str], code: int, said: str) -> None:
+        """Exit 4 for what does not answer, 2 for what is no queue."""
+        place = f"{queue.broker.host}:{queue.broker.port}"
+        queue.line.home.joinpath("letter.eml").write_bytes(LETTER)
+        arguments = ("enqueue", str(queue.line.home / "letter.eml"), "--recipient", "bob@example.org")
+
+        ended = queue(*arguments, **{name: value.replace("%s", place) for name, value in wrong.items()})
+
+        assert ended.code == code, ended.err
+        assert said in ended.err
+        assert "Traceback" not in ended.err
+        assert "wrong" not in ended.err

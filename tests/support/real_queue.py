@@ -1,0 +1,102 @@
+"""`mailmend queue` on real servers: a keyspace, a virtual host and a store of blobs of a test's own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from cql.session import CassandraCluster, Keyspace, connect
+from mailqueue.topology import topology_of
+from model.catalog import SCHEMA
+from model.catalog_queue import ENQUEUED_MAILS, QUEUE_TABLES
+from model.ids import QueueName
+from model.operations import Remove, Scan
+from tests.support.brokers import Broker
+from tests.support.commands import CommandLine, Ended, command_line, contact_of
+from tests.support.keyspaces import created, dropped
+from tests.support.servers import CassandraServer
+
+LETTER = b"From: ann@example.org\r\nSubject: hello\r\n\r\nBody.\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class RealQueue:
+    """A queue that nobody used before, and a shell that knows its servers.
+
+    Attributes:
+        name: of the queue.
+        keyspace: with the tables of the queue, and all others.
+    """
+
+    name: QueueName
+    keyspace: Keyspace
+    cluster: CassandraCluster
+    broker: Broker
+    vhost: str
+    line: CommandLine
+
+    def __call__(self, *arguments: str, **environment: str) -> Ended:
+        """Type `mailmend queue` and the arguments."""
+        return self.line("queue", *arguments, **environment)
+
+    def put(self, *names: str, options: tuple[str, ...] = ()) -> list[str]:
+        """Enqueue a letter under each name; their ids."""
+        file = self.line.home / "letter.eml"
+        file.write_bytes(LETTER)
+        ids = []
+        for name in names:
+            ended = self("enqueue", str(file), "--recipient", "bob@example.org", "--name", name, "--json", *options)
+            assert ended.code == 0, ended.err
+            ids.append(ended.json["enqueued"][0]["id"])
+        return ids
+
+    def names(self) -> list[str]:
+        """What is listed."""
+        return [one["name"] for one in self("browse", "--json").json["mails"]]
+
+    def lose_messages(self) -> None:
+        """The broker lost what waits."""
+        queue = topology_of(self.name).work_queue
+        self.broker.api("DELETE", f"queues/{self.vhost}/{queue}/contents")
+
+    def lose_row(self, enqueue_id: str) -> None:
+        """The table lost a row."""
+        for row in self.keyspace.scan(Scan(ENQUEUED_MAILS, tuple(column.name for column in ENQUEUED_MAILS.key))):
+            if str(row["enqueueid"]) == enqueue_id:
+                self.keyspace.write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row)))
+
+    def empty(self) -> None:
+        """As if nobody had used it, but for the configuration."""
+        for table in QUEUE_TABLES:
+            self.cluster.execute_ddl(f"TRUNCATE {self.keyspace.name}.{table.name}")
+        for queue in self.broker.api("GET", f"queues/{self.vhost}"):
+            self.broker.api("DELETE", f"queues/{self.vhost}/{queue['name']}")
+
+
+@contextmanager
+def real_queue(
+    server: CassandraServer, broker: Broker, home: Path, blobs: dict[str, str], keyspace: str | None = None
+) -> Iterator[RealQueue]:
+    """A queue on real servers; keyspace and virtual host are gone afterwards.
+
+    `blobs` are the environment variables that say where contents are; `keyspace` is one that is there, or None.
+    """
+    name = keyspace or f"g_queue_{uuid4().hex[:8]}"
+    with connect(contact_of(server)) as cluster, broker.vhost() as vhost:
+        tables = created(cluster, name, SCHEMA) if keyspace is None else cluster.keyspace(name)
+        line = command_line(
+            home,
+            server,
+            MAILMEND_KEYSPACE=name,
+            MAILMEND_LEDGER_KEYSPACE=f"{name}_ledger",
+            MAILMEND_BROKER=f"amqp://{broker.user}@{broker.host}:{broker.port}/{vhost}",
+            MAILMEND_BROKER_PASSWORD=broker.password,
+            MAILMEND_BROKER_MANAGEMENT=f"http://{broker.host}:{broker.management_port}",
+            **blobs,
+        )
+        try:
+            yield RealQueue(QueueName("spool"), tables, cluster, broker, vhost, line)
+        finally:
+            if keyspace is None:
+                dropped(cluster, (name, f"{name}_ledger"))
