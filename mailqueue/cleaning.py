@@ -6,7 +6,7 @@ with that slice: whoever gets the first message of it may have found it gone.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,23 +14,27 @@ from functools import reduce
 from typing import Final
 
 from mailqueue.ahead import all_of
-from mailqueue.browsing import Broken, id_of, read_row
+from mailqueue.browsing import Broken, Slices, id_of, read_row
 from mailqueue.codec import payload_of, priority_of
-from mailqueue.ports import SLICE_HEADER, Blobs, Broker, Message, Tables
+from mailqueue.marks import Marks, answered
+from mailqueue.ports import SLICE_HEADER, Blobs, Broker, Message
 from mailqueue.view import QueueView
 from model.catalog_queue import ENQUEUED_MAILS
 from model.errors import BadPayload
-from model.ids import BlobId, QueueName
+from model.ids import BlobId, EnqueueId, QueueName
 from model.mails import Listed
-from model.operations import Remove
+from model.operations import Read, Remove
 from model.slices import EPOCH, Slicing
-from model.table import Row
+from model.table import Key, Row
 
 PARTITIONS_AT_ONCE: Final = 4
 """How many partitions are cleaned at once."""
 
-BLOBS_AT_ONCE: Final = 32
-"""How many blobs of one partition are deleted at once."""
+MAILS_AT_ONCE: Final = 32
+"""Of how many mails of one partition the blobs are deleted at once."""
+
+_NEEDED: Final = ("enqueueid", "headerblobid", "bodyblobid")
+"""Of the rows that are marked."""
 
 _MILLISECONDS: Final = 1_000
 
@@ -52,8 +56,8 @@ class Cleaned:
 class Cleaner:
     """Cleans slices of every queue of a keyspace."""
 
-    def __init__(self, tables: Tables, view: QueueView, blobs: Blobs, broker: Broker) -> None:
-        self._tables, self._view, self._blobs, self._broker = tables, view, blobs, broker
+    def __init__(self, view: QueueView, slices: Slices, marks: Marks, blobs: Blobs, broker: Broker) -> None:
+        self._view, self._slices, self._marks, self._blobs, self._broker = view, slices, marks, blobs, broker
 
     async def clean(self, queue: QueueName, starts: Sequence[datetime], slicing: Slicing) -> Cleaned:
         """Clean the slices, all their partitions first, then their tallies.
@@ -74,24 +78,29 @@ class Cleaner:
         return reduce(Cleaned.__add__, cleaned, Cleaned())
 
     async def _clean(self, queue: QueueName, slice_start: datetime, bucket: int) -> Cleaned:
-        cleaned = Cleaned()
-        async with aclosing(self._view.slices.pages((queue, slice_start, bucket))) as pages:
+        cleaned, partition = Cleaned(), (queue, slice_start, bucket)
+        async with aclosing(self._slices.pages(partition, _NEEDED)) as pages:
             async for page in pages:
-                cleaned += await self._emptied(queue, page)
+                cleaned += await self._emptied(partition, page)
         if cleaned.rows:
-            await self._view.ground.retries.write(self._tables, Remove(ENQUEUED_MAILS, (queue, slice_start, bucket)))
+            await self._view.ground.retries.write(self._view.ground.tables, Remove(ENQUEUED_MAILS, partition))
         return cleaned
 
-    async def _emptied(self, queue: QueueName, page: Sequence[Row]) -> Cleaned:
+    async def _emptied(self, partition: tuple[QueueName, datetime, int], page: Sequence[Row]) -> Cleaned:
         """Nothing of the page is needed any more."""
-        rows = {id_of(one): (one, row) for one, row in zip(map(read_row, page), page, strict=True)}
-        marked = await self._view.marked_among(queue, rows)
-        left = [rows[one] for one in rows if one not in marked]
-        for one, row in left:
-            await self._rescue(queue, one, row)
-        blobs = [blob for one in marked for blob in _blobs_of(rows[one][1])]
-        await all_of(blobs, self._delete, BLOBS_AT_ONCE)
-        return Cleaned(len(page), len(blobs), len(left))
+        rows = {EnqueueId(row["enqueueid"]): row for row in page}
+        marked = await self._marks.among(partition[0], rows)
+        left = await self._rows([(*partition, one) for one in rows if one not in marked])
+        for row in left:
+            await self._rescue(partition[0], read_row(row), row)
+        blobs = await all_of([rows[one] for one in marked], self._delete_blobs, MAILS_AT_ONCE)
+        return Cleaned(len(page), sum(blobs), len(left))
+
+    async def _rows(self, keys: Sequence[Key]) -> list[Row]:
+        """Whole, as far as nobody took them back meanwhile."""
+        reads = [Read(ENQUEUED_MAILS, key) for key in keys]
+        answers = await answered(self._view.ground.tables, self._view.ground.retries, reads)
+        return [seen.row for answer in answers for seen in answer]
 
     async def _rescue(self, queue: QueueName, one: Listed | Broken, row: Row) -> None:
         _log.warning("the mail %s of the queue %s lay before the browse start, and is put back", id_of(one), queue)
@@ -102,17 +111,17 @@ class Cleaner:
         message = Message(payload_of(one.queued), {SLICE_HEADER: millis_of(slice_start)})
         await self._broker.publish(queue, message, priority_of(one.queued.mail))
 
-    async def _delete(self, blob_id: BlobId) -> None:
-        try:
-            await self._blobs.delete(blob_id)
-        except BadPayload as error:
-            _log.warning("a row that is swept names a blob that cannot be: %s", error.what)
+    async def _delete_blobs(self, row: Row) -> int:
+        """How many blobs the row names; they are deleted, whether or not they were before."""
+        blobs = [BlobId(row[column]) for column in ("headerblobid", "bodyblobid") if row[column]]
+        for blob_id in blobs:
+            try:
+                await self._blobs.delete(blob_id)
+            except BadPayload as error:
+                _log.warning("a row that is swept names a blob that cannot be: %s", error.what)
+        return len(blobs)
 
 
 def millis_of(at: datetime) -> int:
     """Milliseconds since 1970."""
     return round((at - EPOCH).total_seconds() * _MILLISECONDS)
-
-
-def _blobs_of(row: Row) -> Iterable[BlobId]:
-    return (BlobId(row[column]) for column in ("headerblobid", "bodyblobid") if row[column])

@@ -8,13 +8,16 @@ again, first. Marks stay: they hide whatever the broker may deliver yet.
 import asyncio
 import logging
 from collections import defaultdict
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from mailqueue.ahead import in_order
+from mailqueue.browsing import Slices
 from mailqueue.cleaning import Cleaner
+from mailqueue.marks import RememberedMarks
 from mailqueue.metrics import Count
 from mailqueue.ports import Blobs, Broker, Clock, Tables
 from mailqueue.renewing import Renewal
@@ -77,7 +80,9 @@ class Sweeper:
 
     def __init__(self, tables: Tables, view: QueueView, blobs: Blobs, broker: Broker, clock: Clock) -> None:
         self._tables, self._view, self._clock = tables, view, clock
-        self._cleaner = Cleaner(tables, view, blobs, broker)
+        self._marks = RememberedMarks(tables, view.ground.retries)
+        self._slices = Slices(tables, self._marks, view.ground.retries)
+        self._cleaner = Cleaner(view, self._slices, self._marks, blobs, broker)
         self._renewal = Renewal(tables, view)
         self._turns: defaultdict[QueueName, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._first_live: dict[QueueName, Key] = {}
@@ -89,7 +94,7 @@ class Sweeper:
         Raises:
             MailmendError: whatever did not answer.
         """
-        async with self._turns[queue]:
+        async with self._turn(queue):
             return await self._moved(queue, await self._view.ground.slicing())
 
     async def sweep(self, queue: QueueName) -> Swept:
@@ -98,7 +103,7 @@ class Sweeper:
         Raises:
             MailmendError: whatever did not answer; what is left is done by the next sweep.
         """
-        async with self._turns[queue]:
+        async with self._turn(queue):
             swept = await self._swept(queue, await self._view.ground.slicing())
         self._count(queue, swept)
         return swept
@@ -116,6 +121,15 @@ class Sweeper:
         for task in passes:
             task.cancel()
         await asyncio.gather(*passes, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _turn(self, queue: QueueName) -> AsyncGenerator[None]:
+        """Of all passes of a queue in this process."""
+        async with self._turns[queue]:
+            try:
+                yield
+            finally:
+                self._marks.forget(queue)
 
     async def _quietly(self, queue: QueueName) -> None:
         try:
@@ -186,7 +200,7 @@ class Sweeper:
 
     async def _found_live(self, queue: QueueName, first: datetime, end: datetime, slicing: Slicing) -> Key | None:
         async def look(slice_start: datetime) -> Key | None:
-            return await self._view.slices.first_unmarked(queue, slice_start, slicing.buckets)
+            return await self._slices.first_unmarked(queue, slice_start, slicing.buckets)
 
         async with aclosing(in_order(slices_between(first, end, slicing.window), look, SLICES_AT_ONCE)) as slices:
             async for _, key in slices:
