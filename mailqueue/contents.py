@@ -39,19 +39,26 @@ async def content_of(blobs: Blobs, kept: MailBlobs) -> bytes:
         BlobMissing: the store holds nothing under one of them.
         BlobsUnreachable: it does not answer.
     """
-    return b"".join(await asyncio.gather(blobs.get(kept.header), blobs.get(kept.body)))
+    loading = asyncio.ensure_future(blobs.get(kept.header))
+    try:
+        body = await blobs.get(kept.body)
+    except BaseException:
+        loading.cancel()
+        await asyncio.gather(loading, return_exceptions=True)
+        raise
+    return await loading + body
 
 
 async def forget(blobs: Blobs, kept: MailBlobs) -> None:
-    """Delete both, as far as nobody else may refer to them.
+    """Delete both, as far as nobody else may refer to them; nobody is in a hurry.
 
     Raises:
         BlobsUnreachable: one of them is left.
     """
-    deleting = (blobs.delete(kept.header), blobs.delete(kept.body))
-    for outcome in await asyncio.gather(*deleting, return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
+    try:
+        await blobs.delete(kept.header)
+    finally:
+        await blobs.delete(kept.body)
 
 
 async def _unput(blobs: Blobs, putting: "tuple[asyncio.Future[BlobId], ...]") -> None:

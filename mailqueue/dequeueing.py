@@ -130,6 +130,7 @@ class _Stream:
         for task in bringing:
             task.cancel()
         await asyncio.gather(*bringing, return_exceptions=True)
+        await self._looking.close()
         for enqueue_id in tuple(self._held):
             self._settled(enqueue_id, Settlement.RETURNED)
 

@@ -7,12 +7,13 @@ no third look-up; the others have it while their bytes are on the way.
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from mailqueue.codec import queued_of
 from mailqueue.contents import content_of
+from mailqueue.mark_lookups import MarkLookups
 from mailqueue.parts import Parts
 from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Delivery
 from mailqueue.verdicts import Blob, Sight
@@ -45,12 +46,16 @@ def attempts_of(delivery: Delivery) -> int:
     return attempts if isinstance(attempts, int) and attempts > 0 else 0
 
 
-@dataclass(frozen=True, slots=True)
 class Looking:
-    """Looks up the deliveries of one queue."""
+    """Looks up the deliveries of one consumer."""
 
-    queue: QueueName
-    parts: Parts
+    def __init__(self, queue: QueueName, parts: Parts) -> None:
+        self.queue, self.parts, view = queue, parts, parts.view
+        self._marks = MarkLookups(partial(view.marked, queue), partial(view.marked_among, queue))
+
+    async def close(self) -> None:
+        """Stop asking."""
+        await self._marks.close()
 
     def read(self, delivery: Delivery) -> Sight:
         """The delivery's mail, not looked up yet."""
@@ -72,14 +77,18 @@ class Looking:
     async def _sight(self, queued: QueuedMail, delivery: Delivery) -> Sight:
         if await self.marked(queued):
             return Sight(queued, marked=True)
-        content, swept = await asyncio.gather(self._content(queued.blobs), self._swept(queued, delivery))
+        slice_start = slice_of_delivery(delivery)
+        if slice_start is None or delivery.dead_lettered or not self._is_over(slice_start):
+            content, swept = await self._content(queued.blobs), False
+        else:
+            content, swept = await asyncio.gather(self._content(queued.blobs), self._swept(queued, slice_start))
         if content is None:
             return Sight(queued, await self.marked(queued), swept, delivery.dead_lettered, Blob.MISSING)
         return Sight(queued, False, swept, delivery.dead_lettered, Blob.LOADED, content=content)  # noqa: FBT003
 
     async def marked(self, queued: QueuedMail) -> bool:
         """Whether the mail is marked by now."""
-        return await self.parts.view.marked(self.queue, queued.enqueue_id)
+        return await self._marks.marked(queued.enqueue_id)
 
     async def _content(self, blobs: MailBlobs) -> bytes | None:
         try:
@@ -87,11 +96,8 @@ class Looking:
         except (BlobMissing, BadPayload):  # what is no id of a blob names none
             return None
 
-    async def _swept(self, queued: QueuedMail, delivery: Delivery) -> bool:
-        """Whether it names a slice before the browse start in which its row is not, or no longer."""
-        slice_start = slice_of_delivery(delivery)
-        if slice_start is None or delivery.dead_lettered or not self._is_over(slice_start):
-            return False
+    async def _swept(self, queued: QueuedMail, slice_start: datetime) -> bool:
+        """Whether the slice is before the browse start, and the mail's row is not in it, or no longer."""
         if not gone_before(slice_start, await self.parts.view.browse_start(self.queue)):
             return False
         try:
