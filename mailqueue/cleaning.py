@@ -33,6 +33,10 @@ PARTITIONS_AT_ONCE: Final = 4
 MAILS_AT_ONCE: Final = 32
 """Of how many mails of one partition the blobs are deleted at once."""
 
+SECOND_LOOK_SECONDS: Final = 10.0
+"""How long a row without a mark is left alone before it is put back: where James sweeps at the same time, it removes the
+marks of a slice some seconds before its rows."""
+
 _NEEDED: Final = ("enqueueid", "headerblobid", "bodyblobid")
 """Of the rows that are marked."""
 
@@ -40,17 +44,25 @@ _MILLISECONDS: Final = 1_000
 
 _log = logging.getLogger("mailmend.queue")
 
+Partition = tuple[QueueName, datetime, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What was cleaned away, and what was put back."""
+    """What was cleaned away, what was put back, and what seemed to need it at the first look."""
 
     rows: int = 0
     blobs: int = 0
     rescued: int = 0
+    suspects: int = 0
 
     def __add__(self, other: "Cleaned") -> "Cleaned":
-        return Cleaned(self.rows + other.rows, self.blobs + other.blobs, self.rescued + other.rescued)
+        return Cleaned(
+            self.rows + other.rows,
+            self.blobs + other.blobs,
+            self.rescued + other.rescued,
+            self.suspects + other.suspects,
+        )
 
 
 class Cleaner:
@@ -81,20 +93,32 @@ class Cleaner:
         cleaned, partition = Cleaned(), (queue, slice_start, bucket)
         async with aclosing(self._slices.pages(partition, _NEEDED)) as pages:
             async for page in pages:
-                cleaned += await self._emptied(partition, page)
+                cleaned += await self._without_blobs(partition, page)
+        if cleaned.suspects:
+            await self._view.ground.clock.pause(SECOND_LOOK_SECONDS)
+            cleaned += await self._rescued(partition)
         if cleaned.rows:
             await self._view.ground.retries.write(self._view.ground.tables, Remove(ENQUEUED_MAILS, partition))
         return cleaned
 
-    async def _emptied(self, partition: tuple[QueueName, datetime, int], page: Sequence[Row]) -> Cleaned:
-        """Nothing of the page is needed any more."""
+    async def _without_blobs(self, partition: Partition, page: Sequence[Row]) -> Cleaned:
+        """Those that are marked need nothing any more; the others are looked at once more, later."""
         rows = {EnqueueId(row["enqueueid"]): row for row in page}
         marked = await self._marks.among(partition[0], rows)
-        left = await self._rows([(*partition, one) for one in rows if one not in marked])
-        for row in left:
-            await self._rescue(partition[0], read_row(row), row)
         blobs = await all_of([rows[one] for one in marked], self._delete_blobs, MAILS_AT_ONCE)
-        return Cleaned(len(page), sum(blobs), len(left))
+        return Cleaned(len(page), sum(blobs), suspects=len(page) - len(marked))
+
+    async def _rescued(self, partition: Partition) -> Cleaned:
+        """What is still there without a mark is put back."""
+        rescued = 0
+        async with aclosing(self._slices.pages(partition, _NEEDED)) as pages:
+            async for page in pages:
+                ids = [EnqueueId(row["enqueueid"]) for row in page]
+                marked = await self._marks.among(partition[0], ids)
+                for row in await self._rows([(*partition, one) for one in ids if one not in marked]):
+                    await self._rescue(partition[0], read_row(row), row)
+                    rescued += 1
+        return Cleaned(rescued=rescued)
 
     async def _rows(self, keys: Sequence[Key]) -> list[Row]:
         """Whole, as far as nobody took them back meanwhile."""

@@ -10,6 +10,7 @@ import pytest
 
 from cql.statements import Operation
 from mailqueue.browsing import Broken
+from mailqueue.cleaning import SECOND_LOOK_SECONDS
 from mailqueue.codec import row_of
 from mailqueue.memory import MemoryBroker
 from mailqueue.memory_blobs import BlobCall, BlobVerb
@@ -20,6 +21,7 @@ from mailqueue.sweeping import Moved, Swept
 from model.catalog_queue import (
     BROWSE_START,
     CONTENT_START,
+    DELETED_MAILS,
     ENQUEUED_MAILS,
     LIVES,
     SLICE_TALLIES,
@@ -342,6 +344,28 @@ class TestClean:
             assert scene.published == [(queued(0).enqueue_id, micros_at(start) // 1000)]
             assert await process.view.row(SPOOL, start, queued(0)) is not None
             assert queued(0).blobs.header in scene.blobs.ids
+
+        asyncio.run(story(Scene()))
+
+    def test_what_james_sweeps_at_the_same_time_is_not_put_back(self) -> None:
+        """It removes the marks of a slice before the rows: in between mails that are done with look like lost ones."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            await fill(scene, process, range(8))
+            await finish(process, range(5))
+            scene.put_start(BROWSE_START, NOON + 5 * HOUR)
+            for number in range(1, 5):
+                scene.memory.write(Remove(DELETED_MAILS, (SPOOL, queued(number).enqueue_id)))
+
+            async def sweep_as_james() -> None:
+                await scene.clock.pause(SECOND_LOOK_SECONDS / 2)
+                for number in range(5):
+                    scene.memory.write(Remove(ENQUEUED_MAILS, (SPOOL, NOON + number * HOUR, 0)))
+
+            swept, _ = await asyncio.gather(process.sweeper.sweep(SPOOL), sweep_as_james())
+            assert (swept.rescued, scene.published) == (0, [])
+            assert await names(process.view.browse(SPOOL)) == ["mail-5", "mail-6", "mail-7"]
 
         asyncio.run(story(Scene()))
 
