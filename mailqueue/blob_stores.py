@@ -5,13 +5,13 @@ rule that a deduplicated blob is never deleted with a mail stands here, once.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from mailqueue.ports import BlobKind, Clock, StoredBlob
 from model.blob_ids import BlobNaming, checked, is_deduplicated
-from model.errors import MailmendError
+from model.errors import BadPayload, MailmendError
 from model.ids import BlobId
 
 
@@ -28,6 +28,10 @@ class BlobStore(Protocol):
 
     async def remove(self, blob_id: BlobId) -> None:
         """Forget the bytes, whoever may refer to them; none there is fine."""
+        ...
+
+    async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
+        """The same for many, none of them twice; where it fails some may be left."""
         ...
 
     async def exists(self, blob_id: BlobId) -> bool:
@@ -73,6 +77,20 @@ class NamedBlobs:
         """Forget the bytes, unless others may refer to them."""
         if not is_deduplicated(checked(blob_id)):
             await self.store.remove(blob_id)
+
+    async def delete_all(self, blob_ids: Collection[BlobId]) -> None:
+        """Forget the bytes of many; what is no id is told of when the others are gone."""
+        wanted, bad = dict[BlobId, None](), list[BadPayload]()
+        for blob_id in blob_ids:
+            try:
+                if not is_deduplicated(checked(blob_id)):
+                    wanted[blob_id] = None
+            except BadPayload as error:
+                bad.append(error)
+        if wanted:
+            await self.store.remove_all(tuple(wanted))
+        if bad:
+            raise bad[0]
 
     async def exists(self, blob_id: BlobId) -> bool:
         """Whether there are bytes under the id."""

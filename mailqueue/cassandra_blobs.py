@@ -78,6 +78,12 @@ class CassandraStore:
             await self._tables.write(Remove(_COUNTS, (blob_id,)))
             await self._tables.write(Remove(BLOB_PARTS, (blob_id,)))
 
+    async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
+        """Remove the numbers of all, then the parts."""
+        with _told():
+            for table in (_COUNTS, BLOB_PARTS):
+                _raise_first(await self._tables.write_all([Remove(table, (blob_id,)) for blob_id in blob_ids]))
+
     async def exists(self, blob_id: BlobId) -> bool:
         """Whether its parts are counted."""
         with _told():

@@ -1,9 +1,10 @@
 """The blobs' twin in memory: what a blob store would answer, without one. Tests of everybody lean on it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from mailqueue.blob_stores import NamedBlobs
@@ -66,6 +67,12 @@ class MemoryStore:
     async def remove(self, blob_id: BlobId) -> None:
         """Forget the bytes."""
         await self._surrounded(BlobVerb.DELETE, blob_id, lambda: self._kept.pop(blob_id, None))
+
+    async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
+        """Forget the bytes of each; others have their turn once."""
+        await asyncio.sleep(0)
+        for blob_id in blob_ids:
+            self.surround(BlobCall(BlobVerb.DELETE, blob_id), partial(self._kept.pop, blob_id, None))
 
     async def exists(self, blob_id: BlobId) -> bool:
         """Whether there are bytes."""

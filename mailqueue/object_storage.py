@@ -5,9 +5,10 @@ refusal means is in `s3_failures`; the few requests that need another library ar
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -15,11 +16,12 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
+from mailqueue.ahead import all_of
 from mailqueue.blob_stores import NamedBlobs
 from mailqueue.exact_requests import ExactRequests, refuse_compressed
 from mailqueue.file_blobs import FileStore
 from mailqueue.ports import Clock, StoredBlob
-from mailqueue.s3_failures import NO_BUCKET, code_in, failure
+from mailqueue.s3_failures import NO_BUCKET, NO_BULK, code_in, failure
 from mailqueue.s3_settings import S3Settings
 from model.blob_ids import BlobNaming
 from model.errors import BadSettings, BlobMissing, BucketMissing
@@ -35,6 +37,12 @@ T = TypeVar("T")
 
 REQUESTS_AT_ONCE: Final = 64
 """How many requests of one store are under way at the same time; more wait for their turn."""
+
+BULK_MIN: Final = 5
+"""Fewer objects are deleted sooner one by one."""
+
+BULK_MAX: Final = 1000
+"""How many objects one request deletes: no store takes more."""
 
 RETRIES: Final = 4
 RETRY_TIME_MAX: Final = timedelta(seconds=15)
@@ -81,6 +89,7 @@ class S3Bucket:
         self._store = _quick_store(settings)
         self._exactly = ExactRequests(settings)
         self._turns = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        self._in_bulk = True
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
         """Put the object; where the settings say so, into a bucket made for it."""
@@ -106,6 +115,15 @@ class S3Bucket:
             else:
                 await self._ask(lambda: obstore.delete_async(self._store, blob_id), blob_id)
 
+    async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
+        """Delete the objects, a thousand in one request where the store knows how."""
+        plain = [blob_id for blob_id in blob_ids if not _needs_exactness(blob_id)]
+        if len(plain) < BULK_MIN:
+            plain = []
+        for first in range(0, len(plain), BULK_MAX):
+            await self._remove_together(plain[first : first + BULK_MAX])
+        await self._remove_each(set(blob_ids).difference(plain))
+
     async def exists(self, blob_id: BlobId) -> bool:
         """Whether there is an object."""
         try:
@@ -129,6 +147,28 @@ class S3Bucket:
             if not after:
                 return
             page, after = await self._exactly.page(after)
+
+    async def _remove_together(self, blob_ids: Sequence[BlobId]) -> None:
+        """In one request; a store that does not know it is not asked so again."""
+        if self._in_bulk:
+            async with self._turns:
+                try:
+                    await obstore.delete_async(self._bulk_store, list(blob_ids))
+                except (BaseError, OSError) as error:
+                    code = code_in(str(error))
+                    if code not in NO_BULK:
+                        raise failure(self._settings, code, _cause(error)) from None
+                    self._in_bulk = False
+                else:
+                    return
+        await self._remove_each(blob_ids)
+
+    async def _remove_each(self, blob_ids: Iterable[BlobId]) -> None:
+        await all_of(blob_ids, self.remove, REQUESTS_AT_ONCE)
+
+    @cached_property
+    def _bulk_store(self) -> S3Store:
+        return _quick_store(self._settings, bulk=True)
 
     async def _keep(self, blob_id: BlobId, content: bytes) -> None:
         if _needs_exactness(blob_id):
@@ -164,7 +204,7 @@ def _cause(error: Exception) -> str:
     return str(error).partition("\n")[0].rpartition(" - ")[2].strip()[:_CAUSE_LENGTH_MAX]
 
 
-def _quick_store(settings: S3Settings) -> S3Store:
+def _quick_store(settings: S3Settings, *, bulk: bool = False) -> S3Store:
     """A client of the settings alone: a token in the environment belongs to somebody else's keys."""
     keys: S3Credential = {
         "access_key_id": settings.access_key,
@@ -186,7 +226,7 @@ def _quick_store(settings: S3Settings) -> S3Store:
         credential_provider=lambda: keys,
         virtual_hosted_style_request=False,
         skip_signature=False,
-        disable_bulk_delete=True,  # not every store has it, and none takes one object faster by it
+        disable_bulk_delete=not bulk,  # not every store has it, and none takes one object faster by it
         client_options=options,
         retry_config={
             "max_retries": RETRIES,

@@ -227,6 +227,15 @@ class Blobs(Protocol):
         """
         ...
 
+    async def delete_all(self, blob_ids: Collection[BlobId]) -> None:
+        """Forget the bytes of many, as `delete` does, in as few requests as the store can.
+
+        Raises:
+            BlobsUnreachable: the store does not answer; some may be left.
+            BadPayload: some are no ids; all the others are forgotten.
+        """
+        ...
+
     async def exists(self, blob_id: BlobId) -> bool:
         """Whether there are bytes under the id."""
         ...

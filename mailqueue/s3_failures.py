@@ -12,8 +12,12 @@ from model.errors import BlobsUnreachable, BucketMissing
 
 NO_BUCKET: Final = "NoSuchBucket"
 NO_OBJECT: Final = frozenset({"NoSuchKey", "404", "NotFound"})
+NO_BULK: Final = frozenset(
+    {"NotImplemented", "MethodNotAllowed", "InvalidRequest", "MalformedXML", "400", "405", "501"}
+)
+"""What a store says that cannot delete many objects by one request."""
 
-_CODE: Final = re.compile(r"<Code>\s*(\w{1,80})\s*</Code>")
+_CODE: Final = re.compile(r"<Code>\s*(\w{1,80})\s*</Code>|\(code: (\w{1,80})\)")
 _STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
 _KEYS: Final = (
     "Check the access key and the secret key; they have to be allowed to get, put and delete objects and to list the "
@@ -47,7 +51,7 @@ _MENDS: Final[Mapping[str, str]] = {
 def code_in(text: str) -> str:
     """The code of S3 in a library's message, else the status of HTTP, else nothing."""
     found = _CODE.search(text) or _STATUS.search(text)
-    return found[1] if found else ""
+    return next(filter(None, found.groups())) if found else ""
 
 
 def failure(settings: S3Settings, code: str, cause: str = "") -> BlobsUnreachable:

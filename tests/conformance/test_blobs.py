@@ -21,7 +21,7 @@ from mailqueue.blob_stores import BlobStore, NamedBlobs
 from mailqueue.cassandra_blobs import PART_BYTES, CassandraStore
 from mailqueue.file_blobs import FileStore
 from mailqueue.memory_blobs import MemoryStore
-from mailqueue.object_storage import S3Bucket
+from mailqueue.object_storage import BULK_MIN, S3Bucket
 from mailqueue.ports import BlobKind, StoredBlob
 from model.blob_ids import BlobNaming, BlobsMode, HashSpelling, is_deduplicated
 from model.catalog_beside import BLOB_PARTS, BLOBS
@@ -154,6 +154,53 @@ class TestKeeping:
             await blobs.delete(blob_id)
             assert await missing(blobs, blob_id)
             assert await blobs.get(other) == b"x"
+
+        asyncio.run(story())
+
+    @pytest.mark.parametrize("number", [0, 1, BULK_MIN, 40])
+    def test_many_are_deleted_together(self, kept: Kept, number: int) -> None:
+        """Those that are there and those that are not, named twice or once; nothing else."""
+        blobs = kept.blobs()
+
+        async def story() -> None:
+            ids = await asyncio.gather(*(blobs.put(b"x", BODY) for _ in range(number)))
+            other, never = await blobs.put(b"y", BODY), BlobId(f"1_1_{uuid4()}")
+            await blobs.delete_all([*ids, never, *ids])
+            assert not any([await blobs.exists(one) for one in ids])
+            assert await blobs.get(other) == b"y"
+            await blobs.delete_all(ids)
+
+        asyncio.run(story())
+
+    @pytest.mark.parametrize("others", [0, BULK_MIN])
+    def test_of_many_what_others_may_refer_to_stays_and_what_is_no_id_is_told(self, kept: Kept, others: int) -> None:
+        """As of one; and the rest is gone by then, whatever its form."""
+        blobs, shared = kept.blobs(), kept.blobs(BlobsMode.DEDUPLICATED)
+        content = uuid4().bytes
+
+        async def story() -> None:
+            forms = [BlobId(text) for text in RANDOM_IDS] + [BlobId(f"1_1_{uuid4()}") for _ in range(others)]
+            for form in forms:
+                await kept.store.keep(form, b"x")
+            stays = await shared.put(content, BODY)
+            with pytest.raises(BadPayload, match="is not the id of a blob"):
+                await blobs.delete_all([stays, BlobId(BAD_IDS[0]), *forms])
+            assert not any([await blobs.exists(form) for form in forms])
+            assert await blobs.get(stays) == content
+
+        asyncio.run(story())
+
+    def test_of_many_stores_know_ids_of_every_form(self, kept: Kept) -> None:
+        """Whoever knows every reference removes what is made of bytes too: slashes, two of them, plus signs."""
+        ids = [
+            BlobId(text) for text in (*RANDOM_IDS, *SHARED_IDS) if kept.exact or ("//" not in text and text[-1] != "/")
+        ]
+
+        async def story() -> None:
+            for blob_id in ids:
+                await kept.store.keep(blob_id, b"x")
+            await kept.store.remove_all(ids)
+            assert not any([await kept.store.exists(blob_id) for blob_id in ids])
 
         asyncio.run(story())
 

@@ -13,7 +13,7 @@ import pytest
 
 from mailqueue import exact_requests, object_storage
 from mailqueue.blob_stores import NamedBlobs
-from mailqueue.object_storage import RETRIES, S3Settings, create_bucket, open_s3
+from mailqueue.object_storage import BULK_MAX, BULK_MIN, RETRIES, S3Settings, create_bucket, open_s3
 from mailqueue.ports import BlobKind
 from model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
 from model.ids import BlobId
@@ -23,6 +23,7 @@ from tests.support.s3_twin import HANG_UP, SECRET, STALL, S3Twin, s3_twin
 
 BODY = BlobKind.BODY
 PLAIN, ODD = BlobId("1_692_0f9a3c1e-7b0d-4c55-9a51-2f60d4a8c7e1"), BlobId("1_692_a//b=")
+MANY = [BlobId(f"{PLAIN[:-4]}{number:04}") for number in range(BULK_MAX + BULK_MIN)]
 Ask = Callable[[NamedBlobs], Awaitable[object]]
 
 
@@ -54,6 +55,7 @@ ASKS: dict[str, Ask] = {
     "exists odd": lambda blobs: blobs.exists(ODD),
     "delete": lambda blobs: blobs.delete(PLAIN),
     "remove odd": lambda blobs: blobs.store.remove(ODD),
+    "remove all": lambda blobs: blobs.store.remove_all(MANY),
     "scan": _scan,
 }
 """Everything that can be asked, by both of the ways that requests take."""
@@ -207,6 +209,43 @@ class TestTries:
             assert len(twin.objects) == 10
 
         asyncio.run(story())
+
+
+class TestBulk:
+    """Many objects are deleted a thousand at a time."""
+
+    def test_a_thousand_objects_take_one_request(self, twin: S3Twin) -> None:
+        """Those that remain after the thousands are too many for a request each as well; odd keys go the other way."""
+        twin.objects = dict.fromkeys((*MANY, ODD, PLAIN), b"x")
+        asyncio.run(open_s3(twin.settings()).store.remove_all([*MANY, ODD]))
+        assert set(twin.objects) == {PLAIN}
+        assert sorted(asked.method for asked in twin.asked) == ["DELETE", "POST", "POST"]
+
+    def test_a_few_objects_take_a_request_each(self, twin: S3Twin) -> None:
+        """Which is sooner done."""
+        twin.objects = dict.fromkeys(MANY[:BULK_MIN], b"x")
+        asyncio.run(open_s3(twin.settings()).store.remove_all(MANY[1:BULK_MIN]))
+        assert set(twin.objects) == {MANY[0]}
+        assert [asked.method for asked in twin.asked] == ["DELETE"] * (BULK_MIN - 1)
+
+    @pytest.mark.usefixtures("hurried")
+    def test_a_store_without_it_is_asked_one_by_one_and_not_so_again(self, twin: S3Twin) -> None:
+        """Not every store that speaks S3 has it."""
+        twin.objects, twin.has_bulk = dict.fromkeys(MANY, b"x"), False
+        blobs = open_s3(twin.settings())
+        asyncio.run(blobs.store.remove_all(MANY[: 2 * BULK_MIN]))
+        assert set(twin.objects) == set(MANY[2 * BULK_MIN :])
+        tries = [asked.method for asked in twin.asked].count("POST")
+        asyncio.run(blobs.store.remove_all(MANY))
+        assert not twin.objects
+        assert [asked.method for asked in twin.asked].count("POST") == tries <= 1 + RETRIES
+
+    def test_an_object_that_is_kept_from_us_is_told(self, twin: S3Twin) -> None:
+        """The answer as a whole is well then."""
+        twin.objects, twin.kept_from_us = dict.fromkeys(MANY, b"x"), {MANY[3]}
+        error = refused(open_s3(twin.settings()), lambda blobs: blobs.store.remove_all(MANY))
+        assert "it answered AccessDenied" in error.what
+        assert MANY[3] in twin.objects
 
 
 class TestExactness:

@@ -4,6 +4,7 @@ The real one of these tests lays objects out as files, where `a//b` is `a/b`; S3
 what a test wants it to answer, and remembers what it was asked. It checks no signatures: the real one does.
 """
 
+import re
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 from mailqueue.object_storage import S3Settings
 from tests.support.certificates import Signed
@@ -20,6 +21,7 @@ from tests.support.certificates import Signed
 WHEN = "2026-11-20T17:40:18.000Z"
 HANG_UP, STALL = 0, -1
 _SECONDS_MAX = 30
+_KEYS = re.compile("<Key>(.*?)</Key>")
 SECRET = "wJalr-a-secret-of-tests"
 
 
@@ -40,6 +42,8 @@ class S3Twin:
         objects: what is kept, by key.
         headers: what is sent with an object, by key.
         refusals: status and code of the next answers, before it serves again; `HANG_UP` and `STALL` are no answers.
+        has_bulk: whether it deletes many objects in one request, as not every store does.
+        kept_from_us: keys that are not deleted with many others.
         go_on: what stalled requests wait for.
     """
 
@@ -50,6 +54,8 @@ class S3Twin:
     headers: dict[str, dict[str, str]] = field(default_factory=dict)
     refusals: list[tuple[int, str]] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
+    has_bulk: bool = True
+    kept_from_us: set[str] = field(default_factory=set)
     go_on: threading.Event = field(default_factory=threading.Event)
     stalled: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
@@ -128,9 +134,9 @@ class _Answering(BaseHTTPRequestHandler):
         elif key:
             self._object(key, body)
         else:
-            self._bucket(bucket, parse_qs(url.query))
+            self._bucket(bucket, parse_qs(url.query, keep_blank_values=True), body)
 
-    do_GET = do_PUT = do_HEAD = do_DELETE = _answer  # noqa: N815 - the base class looks for these names
+    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _answer  # noqa: N815 - the base class looks for these names
 
     def _object(self, key: str, body: bytes) -> None:
         match self.command:
@@ -150,8 +156,10 @@ class _Answering(BaseHTTPRequestHandler):
             case _:
                 self._refuse(404, "NoSuchKey")
 
-    def _bucket(self, bucket: str, query: dict[str, list[str]]) -> None:
-        if self.command == "PUT":
+    def _bucket(self, bucket: str, query: dict[str, list[str]], body: bytes) -> None:
+        if self.command == "POST":
+            self._delete_all(body)
+        elif self.command == "PUT":
             if bucket in self.of.buckets:
                 self._refuse(409, "BucketAlreadyOwnedByYou")
                 return
@@ -160,6 +168,19 @@ class _Answering(BaseHTTPRequestHandler):
         else:
             after, most = query.get("continuation-token", [""])[0], int(query.get("max-keys", ["1000"])[0])
             self._send(200, self.of.listing(after, most), {"Content-Type": "application/xml"})
+
+    def _delete_all(self, body: bytes) -> None:
+        if not self.of.has_bulk:
+            self._refuse(501, "NotImplemented")
+            return
+        result = "".join(self._deleted(unescape(key)) for key in _KEYS.findall(body.decode()))
+        self._send(200, f"<DeleteResult>{result}</DeleteResult>".encode(), {"Content-Type": "application/xml"})
+
+    def _deleted(self, key: str) -> str:
+        if key in self.of.kept_from_us:
+            return f"<Error><Key>{escape(key)}</Key><Code>AccessDenied</Code><Message>{SECRET}</Message></Error>"
+        self.of.objects.pop(key, None)
+        return f"<Deleted><Key>{escape(key)}</Key></Deleted>"
 
     def _refuse(self, status: int, code: str) -> None:
         if status <= HANG_UP:
