@@ -90,10 +90,10 @@ def slices_to_clean(
         content_start: before it every row is gone.
         before: the browse start that this sweep found; earlier than the content start where somebody put it back, and
             mails may have been enqueued in between since.
-        browse_start: where it is now.
+        browse_start: where it is now; the slice that it lies in is browsed, wherever in it a hand has put it.
         window: the slice window.
     """
-    return slices_between(slice_of(min(content_start, before), window), browse_start, window)
+    return slices_between(slice_of(min(content_start, before), window), slice_of(browse_start, window), window)
 
 
 def slack_of(row_ttl: timedelta, mark_ttl: timedelta) -> timedelta:

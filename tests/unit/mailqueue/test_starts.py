@@ -137,6 +137,13 @@ def test_a_browse_start_that_was_put_back_is_cleaned_up_from_there() -> None:
     assert list(slices_to_clean(NOON, back, NOON - 3 * HOUR, HOUR)) == [back, back + HOUR]
 
 
+def test_a_browse_start_within_a_slice_keeps_all_of_it() -> None:
+    """Listings begin with that slice, and what is rescued is put there: it is not cleaned."""
+    start = NOON + HOUR / 2
+    assert list(slices_to_clean(NOON - HOUR, start, start, HOUR)) == [NOON - HOUR]
+    assert list(slices_to_clean(start, start, start, HOUR)) == []
+
+
 def test_gone_is_what_lies_before_the_browse_start() -> None:
     """And nothing where either is unknown."""
     assert gone_before(NOON - HOUR, NOON)
