@@ -192,17 +192,33 @@ def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId
 
 def _lacking(tables: TablesSide, depth: Depth | None, at: datetime) -> int | None:
     """At least so many: each message, and each dead letter, could belong to one of the live mails, none to two."""
-    if depth is None or depth.unacked is None:
+    messages = _messages(depth)
+    if depth is None or messages is None:
         return None
     settled = sum(one.enqueued_at <= at - SETTLING for one in tables.live.values())
-    return max(0, settled - depth.ready - depth.unacked - depth.dead)
+    return max(0, settled - messages - depth.dead)
 
 
 def _surplus(tables: TablesSide, depth: Depth | None) -> int | None:
     """Messages beyond one for each row, marked ones too: copies, or of mails whose rows are swept. No finding."""
-    if depth is None or depth.unacked is None:
+    messages = _messages(depth)
+    if messages is None:
         return None
-    return max(0, depth.ready + depth.unacked - len(tables.live) - len(tables.marked) - len(tables.delayed))
+    return max(0, messages - len(tables.live) - len(tables.marked) - len(tables.delayed))
+
+
+def _messages(depth: Depth | None) -> int | None:
+    """How many messages there are, in hand or not; None where that is not told."""
+    in_hand = in_hands(depth) if depth else None
+    return None if depth is None or in_hand is None else depth.ready + in_hand
+
+
+def in_hands(depth: Depth) -> int | None:
+    """What consumers have in their hands: nothing where there are none, whether or not the broker tells.
+
+    RabbitMQ's HTTP API does not tell it of a queue in which little has happened yet.
+    """
+    return 0 if depth.unacked is None and not depth.consumers else depth.unacked
 
 
 def refuse_drain(queue: QueueName, depth: Depth, *, forced: bool) -> None:
@@ -272,10 +288,11 @@ def why_unsure(depths: Mapping[QueueName, Depth], drained: Mapping[QueueName, Dr
         drained: what was named, by queue.
     """
     for name, depth in sorted(depths.items()):
-        if depth.unacked is None:
+        in_hand = in_hands(depth)
+        if in_hand is None:
             return "the broker does not tell what is in consumers' hands (--broker-management)"
-        if depth.unacked:
-            return f"{depth.unacked:,} messages of {name} are in consumers' hands, and may refer to them"
+        if in_hand:
+            return f"{in_hand:,} messages of {name} are in consumers' hands, and may refer to them"
         if (depth.ready or depth.dead) and name not in drained:
             return (
                 f"{depth.ready:,} messages and {depth.dead:,} dead letters of {name} may refer to them "
@@ -307,11 +324,12 @@ def left_after(found: Reconciled, mended: Mended) -> Mapping[Finding, int]:
     """What of each kind is left, without zeros."""
     broken = {row.enqueue_id for row in found.tables.broken}
     missing = found.blobs.missing if found.blobs else frozenset()
+    lacked = set(found.without_message) if found.drained else found.tables.live.keys()
     settled = {
         Finding.BROKEN_ROW: len(broken & mended.marked),
         Finding.BLOB_MISSING: len(missing & mended.marked),
         Finding.ORPHAN_BLOB: mended.removed_blobs,
-        Finding.LACKS_MESSAGE: mended.republished + len(set(found.without_message) & mended.marked),
+        Finding.LACKS_MESSAGE: mended.republished + len(lacked & mended.marked),
         Finding.ONLY_IN_BROKER: len(set(found.only_in_broker) & mended.marked),
     }
     left = {kind: count - settled.get(kind, 0) for kind, count in found.counts.items()}

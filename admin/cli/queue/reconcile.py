@@ -270,7 +270,7 @@ def _show(settings: QueueSettings, outcome: Outcome, left: Mapping[Finding, int]
     say(*_done_lines(outcome, request))
     for why in outcome.done.failed:
         remark(why)
-    if found.clean:
+    if found.clean and found.lacking is not None:
         say("Nothing is lost, and nothing is left over.")
     elif left:
         say(*_next_lines(settings, left))

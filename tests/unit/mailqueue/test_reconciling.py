@@ -86,7 +86,8 @@ def test_three_sides_that_agree_are_clean() -> None:
         (depth(1, unacked=1), 1),
         (depth(1, dead=1), 1),
         (depth(9), 0),
-        (depth(0, unacked=None), None),
+        (depth(0, unacked=None, consumers=1), None),
+        (depth(0, unacked=None), 3),
     ],
 )
 def test_only_what_surely_lacks_is_called_lacking(broker: Depth, lacking: int | None) -> None:
@@ -177,7 +178,7 @@ class TestMending:
         """None where no message surely lacks: a copy could be delivered beside the first."""
         assert republishable(self.found(tables(1, 2), depth(1)), HOUR) is None
         assert republishable(self.found(tables(1, 2), depth(2)), HOUR) == frozenset()
-        assert republishable(self.found(tables(1, 2), depth(0, unacked=None)), HOUR) == frozenset()
+        assert republishable(self.found(tables(1, 2), depth(0, unacked=None, consumers=1)), HOUR) == frozenset()
 
     def test_orphans_are_removed_all_or_none(self) -> None:
         """Not while anything unseen may refer to them."""
@@ -194,7 +195,8 @@ class TestMending:
             (depth(2, dead=1), drained(1, 2, dead=ids(3)), None),
             (depth(2), None, "2 messages and 0 dead letters of spool"),
             (depth(0, dead=1), None, "0 messages and 1 dead letters of spool"),
-            (depth(0, unacked=None), None, "--broker-management"),
+            (depth(0, unacked=None, consumers=1), None, "--broker-management"),
+            (depth(0, unacked=None), None, None),
             (depth(0, unacked=3), drained(1), "3 messages of spool are in consumers' hands"),
             (depth(1), Drained(NOW, ids(1), bad=1), "1 messages of spool cannot be read"),
         ],
@@ -245,6 +247,13 @@ class TestWhatIsLeft:
     def test_a_mail_that_lacked_its_message_and_was_marked_lacks_nothing(self) -> None:
         """It is out of the queue."""
         assert Finding.LACKS_MESSAGE not in left_after(self.found(), Mended(marked=ids(2)))
+
+    def test_by_count_every_live_mail_that_leaves_is_one_that_lacks_nothing(self) -> None:
+        """Two lack a message, nobody knows which: with one of them gone one is left."""
+        counted = compared(SPOOL, NOW, tables(1, 2), depth=depth(0))
+
+        assert left_after(counted, Mended(marked=ids(1))) == {Finding.LACKS_MESSAGE: 1}
+        assert left_after(counted, Mended(marked=ids(1, 2))) == {}
 
 
 class TestGuards:

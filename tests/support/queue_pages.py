@@ -1,0 +1,80 @@
+"""The states that the queue's runbook pages describe, brought about on real servers."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from model.catalog_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS
+from model.operations import Change, Put, Remove, Scan
+from model.slices import slice_of
+from tests.support.real_queue import RealQueue
+
+HOUR = timedelta(hours=1)
+
+
+def rows(queue: RealQueue) -> list[dict[str, Any]]:
+    """Every row of enqueued mails."""
+    return [dict(row) for row in queue.keyspace.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names))]
+
+
+def make_older(queue: RealQueue, age: timedelta) -> None:
+    """As if its mails had been enqueued so long before, and the queue had begun then."""
+    first: datetime | None = None
+    for row in rows(queue):
+        older = {
+            **row,
+            "enqueuedtime": row["enqueuedtime"] - age,
+            "timerangestart": slice_of(row["timerangestart"] - age, HOUR),
+        }
+        queue.keyspace.write(Put(ENQUEUED_MAILS, older))
+        queue.keyspace.write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row)))
+        first = min(first or older["timerangestart"], older["timerangestart"])
+    for table in (BROWSE_START, CONTENT_START):
+        queue.keyspace.write(Change(table, (queue.name,), assign={table.regular[0].name: first}))
+
+
+def does_not_drain(queue: RealQueue) -> None:
+    """One mail was rejected, one waits and nobody takes it, one is delayed."""
+    queue.put("bad")
+    assert queue("dequeue", "--exec", "false", "--wait", "2s").code == 1
+    queue.put("waits")
+    queue.put("later", options=("--delay", "3h"))
+
+
+def one_is_to_go(queue: RealQueue) -> None:
+    """Two mails; one must not go out."""
+    queue.put("mistake", "letter")
+
+
+def broker_was_lost(queue: RealQueue) -> None:
+    """Two mails wait for two hours, and their messages are gone."""
+    queue.put("one", "two")
+    make_older(queue, 2 * HOUR)
+    queue.lose_messages()
+
+
+def start_is_stuck(queue: RealQueue) -> None:
+    """A mail has lost its bytes and its message, nine days ago."""
+    queue.put("stuck")
+    make_older(queue, timedelta(days=9))
+    queue.lose_messages()
+    for row in rows(queue):
+        queue.keyspace.write(Change(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row), assign={"bodyblobid": "1_1_gone"}))
+
+
+def listing_is_slow(queue: RealQueue) -> None:
+    """Five hours ago many mails were processed, and nobody has swept since."""
+    queue.put(*(str(number) for number in range(5)))
+    taken = queue("dequeue", "--exec", "true", "--wait", "2s", "--json")
+    assert taken.json["acked"] == 5, taken.err
+    make_older(queue, 5 * HOUR)
+
+
+QUEUE_PAGES: Mapping[str, Callable[[RealQueue], None]] = {
+    "queue-does-not-drain": does_not_drain,
+    "mail-must-be-removed-now": one_is_to_go,
+    "rabbitmq-was-lost": broker_was_lost,
+    "browse-start-is-stuck": start_is_stuck,
+    "listing-is-slow": listing_is_slow,
+}
+"""Each page, and what brings its state about; they are executed by `tests/integration/test_queue_runbooks.py`."""
