@@ -30,14 +30,12 @@ from model.table import Key, Row
 PARTITIONS_AT_ONCE: Final = 4
 """How many partitions are cleaned at once."""
 
-MAILS_AT_ONCE: Final = 32
-"""Of how many mails of one partition the blobs are deleted at once."""
-
 SECOND_LOOK_SECONDS: Final = 10.0
-"""How long a row without a mark is left alone before it is put back: where James sweeps at the same time, it removes the
+"""How long a row without a mark is left alone before it is put back: James, sweeping at the same time, removes the
 marks of a slice some seconds before its rows."""
 
-_NEEDED: Final = ("enqueueid", "headerblobid", "bodyblobid")
+_BLOBS: Final = ("headerblobid", "bodyblobid")
+_NEEDED: Final = ("enqueueid", *_BLOBS)
 """Of the rows that are marked."""
 
 _MILLISECONDS: Final = 1_000
@@ -105,8 +103,9 @@ class Cleaner:
         """Those that are marked need nothing any more; the others are looked at once more, later."""
         rows = {EnqueueId(row["enqueueid"]): row for row in page}
         marked = await self._marks.among(partition[0], rows)
-        blobs = await all_of([rows[one] for one in marked], self._delete_blobs, MAILS_AT_ONCE)
-        return Cleaned(len(page), sum(blobs), suspects=len(page) - len(marked))
+        blobs = [BlobId(blob) for one in marked for blob in (rows[one][name] for name in _BLOBS) if blob]
+        await self._delete(blobs)
+        return Cleaned(len(page), len(blobs), suspects=len(page) - len(marked))
 
     async def _rescued(self, partition: Partition) -> Cleaned:
         """What is still there without a mark is put back."""
@@ -135,15 +134,12 @@ class Cleaner:
         message = Message(payload_of(one.queued), {SLICE_HEADER: millis_of(slice_start)})
         await self._broker.publish(queue, message, priority_of(one.queued.mail))
 
-    async def _delete_blobs(self, row: Row) -> int:
-        """How many blobs the row names; they are deleted, whether or not they were before."""
-        blobs = [BlobId(row[column]) for column in ("headerblobid", "bodyblobid") if row[column]]
-        for blob_id in blobs:
-            try:
-                await self._blobs.delete(blob_id)
-            except BadPayload as error:
-                _log.warning("a row that is swept names a blob that cannot be: %s", error.what)
-        return len(blobs)
+    async def _delete(self, blobs: Sequence[BlobId]) -> None:
+        """Delete them, whether or not they were before."""
+        try:
+            await self._blobs.delete_all(blobs)
+        except BadPayload as error:
+            _log.warning("a row that is swept names a blob that cannot be: %s", error.what)
 
 
 def millis_of(at: datetime) -> int:

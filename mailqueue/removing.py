@@ -5,14 +5,12 @@ every delivery that is still to come, so the broker is not asked at all. Of a de
 mark follows: a mark may expire before a far due time, a row that is gone cannot come back.
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from mailqueue.contents import forget
 from mailqueue.due_mails import DueMail
 from mailqueue.metrics import Count
 from mailqueue.parts import Parts, Removed, Unremoved
@@ -23,8 +21,6 @@ from model.mails import Listed, MailBlobs, Whereabouts
 
 AT_ONCE: Final = 500
 """How many mails are marked together."""
-
-BLOBS_AT_ONCE: Final = 32
 
 FAILURES_MAX: Final = 1_000
 """After so many failures a removal ends: somebody has to look first, and the names of them all are kept."""
@@ -119,16 +115,9 @@ class Removing:
 
     async def _forgotten(self, contents: Sequence[MailBlobs]) -> None:
         """Their bytes go; what cannot be deleted now is left to the sweep of their slices."""
-        room = asyncio.Semaphore(BLOBS_AT_ONCE)
-
-        async def one(blobs: MailBlobs) -> None:
-            async with room:
-                await forget(self.parts.blobs, blobs)
-
-        outcomes = await asyncio.gather(*map(one, contents), return_exceptions=True)
-        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        for error in errors:
-            if not isinstance(error, MailmendError):
-                raise error
-        if errors:
-            _LOG.warning("queue %s: blobs of %d removed mails are left: %s", self.queue, len(errors), errors[0])
+        try:
+            await self.parts.blobs.delete_all([one for kept in contents for one in (kept.header, kept.body)])
+        except MailmendError as error:
+            _LOG.warning(
+                "queue %s: blobs of some of %d removed mails are left: %s", self.queue, len(contents), error.what
+            )
