@@ -50,15 +50,12 @@ async def content_of(blobs: Blobs, kept: MailBlobs) -> bytes:
 
 
 async def forget(blobs: Blobs, kept: MailBlobs) -> None:
-    """Delete both, as far as nobody else may refer to them; nobody is in a hurry.
+    """Delete both, as far as nobody else may refer to them.
 
     Raises:
         BlobsUnreachable: one of them is left.
     """
-    try:
-        await blobs.delete(kept.header)
-    finally:
-        await blobs.delete(kept.body)
+    await blobs.delete_all((kept.header, kept.body))
 
 
 async def _unput(blobs: Blobs, putting: "tuple[asyncio.Future[BlobId], ...]") -> None:

@@ -16,7 +16,6 @@ from itertools import count
 from typing import Final
 
 from mailqueue.afterwards import finished
-from mailqueue.contents import forget
 from mailqueue.draining import Drain
 from mailqueue.looking import Looking, attempts_of, slice_of_delivery
 from mailqueue.metrics import Count
@@ -187,8 +186,7 @@ class _Stream:
         self._parts.counts.add(treatment.count, self._queue)
         await self._tell(delivery, treatment.settling)
         if treatment.forgets_blobs and seen.queued:
-            blobs = seen.queued.blobs
-            await self._parts.afterwards.add(lambda: forget(self._parts.blobs, blobs))
+            await self._parts.tidying.add(seen.queued.blobs, dequeued=False)
 
     async def _tell_foreign(self, delivery: Delivery) -> None:
         """Say once in each slice of time that another program enqueues here: its mails are in nobody's tallies."""

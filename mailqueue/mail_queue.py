@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Final, Self
 
+from mailqueue.afterwards import Afterwards
 from mailqueue.configuration import Configurations
 from mailqueue.contents import content_of
 from mailqueue.dequeueing import Dequeueing
@@ -27,6 +28,7 @@ from mailqueue.settling import Dequeued
 from mailqueue.sweeping import Sweeper
 from mailqueue.tallies import Tallies
 from mailqueue.tending import FLUSH_EVERY, MOVE_DUE_EVERY, SWEEP_EVERY, Chore, tend
+from mailqueue.tidying import Tidying
 from mailqueue.view import QueueView
 from model.errors import WrongUse
 from model.ids import EnqueueId, QueueName
@@ -220,4 +222,9 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     view = QueueView(tables, clock, configurations, tallies, own, counts=counts)
     sweeper = Sweeper(tables, view, blobs, broker, clock)
     due = DueMails(tables, clock, slicing.buckets) if own.due else None
-    return MailQueue(name, Parts(tables, broker, blobs, clock, slicing, view, sweeper, tallies, due, counts))
+    afterwards = Afterwards()
+    tidying = Tidying(blobs, lambda: sweeper.maybe(name), afterwards)
+    parts = Parts(
+        tables, broker, blobs, clock, slicing, view, sweeper, tallies, afterwards, tidying, due=due, counts=counts
+    )
+    return MailQueue(name, parts)

@@ -8,6 +8,7 @@ from mailqueue.metrics import Counts, NoCounts
 from mailqueue.ports import Blobs, Broker, Clock, Tables
 from mailqueue.sweeping import Sweeper
 from mailqueue.tallies import Tallies
+from mailqueue.tidying import Tidying
 from mailqueue.view import QueueView
 from model.ids import EnqueueId
 from model.slices import Slicing
@@ -18,8 +19,8 @@ class Parts:
     """What the operations of one queue share.
 
     Attributes:
-        due: None where the keyspace has no table for delayed mails.
         afterwards: what nobody waits for.
+        due: None where the keyspace has no table for delayed mails.
     """
 
     tables: Tables
@@ -30,9 +31,10 @@ class Parts:
     view: QueueView
     sweeper: Sweeper
     tallies: Tallies
+    afterwards: Afterwards
+    tidying: Tidying
     due: DueMails | None = None
     counts: Counts = field(default_factory=NoCounts)
-    afterwards: Afterwards = field(default_factory=Afterwards)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from enum import Enum
 from typing import Any, Final
 
 from mailqueue.afterwards import finished
-from mailqueue.contents import forget
 from mailqueue.due_mails import DueMails
 from mailqueue.enqueueing import due_time, needs_due_mails
 from mailqueue.looking import attempts_of, slice_of_delivery
@@ -147,12 +146,8 @@ class Dequeued:
         await passage.parts.view.mark(passage.queue, self.enqueue_id, self.slice_start, redelivered=self.redelivered)
         await self._told(passage.delivery.ack)
         passage.parts.counts.add(Count.ACKED, passage.queue)
-        await passage.parts.afterwards.add(self._tidied)
+        await passage.parts.tidying.add(self.queued.blobs, dequeued=True)
         return Settlement.ACKED
-
-    async def _tidied(self) -> None:
-        await forget(self._passage.parts.blobs, self.queued.blobs)
-        await self._passage.parts.sweeper.maybe(self._passage.queue)
 
     async def _retried(self, due: DueMails, delay: timedelta | None, error_message: str | None) -> Settlement:
         passage = self._passage
