@@ -145,7 +145,7 @@ class Moving:
             if self._now() > patient_until:
                 raise LeaseHeld(
                     f"another process keeps moving delayed mails of the queue {self.queue!r}",
-                    mend=f"Begin again in a minute: mailmend queue flush {self.queue}",
+                    mend=f"Begin again in a minute: mailmend queue flush --queue {self.queue}",
                 )
             await self.parts.clock.pause(_ASK_AGAIN_SECONDS)
 

@@ -144,4 +144,4 @@ class Enqueueing:
         told = f"The mail {queued.enqueue_id} was not undone in full: {left}."
         _LOG.warning("queue %s: %s", self.queue, told)
         if isinstance(error, MailmendError):
-            error.mend = f"{told} See: mailmend queue reconcile {self.queue}"
+            error.mend = f"{told} See: mailmend queue reconcile --queue {self.queue}"

@@ -584,7 +584,7 @@ def test_a_flush_waits_for_a_dead_movers_lease() -> None:
             forever = DueLeases(InTurn(twin.memory), twin.clock, QUEUE, ttl_seconds=3600)
             async with forever.turn([one async for one in due_of(twin).partitions(QUEUE)][-1]) as lease:
                 assert lease
-                with pytest.raises(LeaseHeld, match="mailmend queue flush spool"):
+                with pytest.raises(LeaseHeld, match="mailmend queue flush --queue spool"):
                     await queue.flush()
 
     asyncio.run(story())

@@ -226,7 +226,7 @@ def test_what_cannot_be_undone_is_named() -> None:
             (doubtful,) = await listed(queue)
             assert str(doubtful.queued.enqueue_id) in caught.value.mend
             assert "its row may still be listed" in caught.value.mend
-            assert "mailmend queue reconcile spool" in caught.value.mend
+            assert "mailmend queue reconcile --queue spool" in caught.value.mend
             assert await queue.content(doubtful) == CONTENT, "it may be delivered yet, so its bytes stay"
             assert await all_delivered(queue) == ["doubtful"]
 
