@@ -5,6 +5,7 @@ is told of and left out: one of them never breaks a listing, and still counts as
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -37,7 +38,9 @@ SLICES_AT_ONCE: Final = 16
 HELD_MAILS_MAX: Final = 20_000
 """How many mails of one slice are held; of more, only their keys. Above it no slice is read ahead."""
 
-READ_AGAIN_ROWS: Final = 500
+READ_AGAIN_ROWS: Final = 2_000
+READ_TOGETHER: Final = 100
+"""Rows of such a slice that are read again before they are shown, and how many of them one request asks for."""
 
 _ID_BITS: Final = 128
 _BUCKET_BITS: Final = 32
@@ -174,10 +177,17 @@ class Slices:
         return await self._retries.call(page)
 
     async def _again(self, queue: QueueName, slice_start: datetime, keys: Sequence[int]) -> list[Listed]:
-        places = [(queue, slice_start, *_unpacked(key)) for key in keys]
-        answers = await answered(self._tables, self._retries, [Read(ENQUEUED_MAILS, place) for place in places])
+        ids = defaultdict[int, list[EnqueueId]](list)
+        for bucket, one in map(_unpacked, keys):
+            ids[bucket].append(one)
+        reads = [
+            Read(ENQUEUED_MAILS, (queue, slice_start, bucket), among=tuple(some[first : first + READ_TOGETHER]))
+            for bucket, some in ids.items()
+            for first in range(0, len(some), READ_TOGETHER)
+        ]
+        answers = await answered(self._tables, self._retries, reads)
         read = [read_row(seen.row) for answer in answers for seen in answer]
-        return [one for one in read if isinstance(one, Listed)]
+        return sorted((one for one in read if isinstance(one, Listed)), key=_order)
 
 
 def id_of(one: Listed | Broken) -> EnqueueId:
