@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
+from mailqueue.ahead import all_of
 from mailqueue.due_mails import DueMail
 from mailqueue.metrics import Count
 from mailqueue.parts import Parts, Removed, Unremoved
@@ -24,6 +25,9 @@ AT_ONCE: Final = 500
 
 FAILURES_MAX: Final = 1_000
 """After so many failures a removal ends: somebody has to look first, and the names of them all are kept."""
+
+TOLD_AT_ONCE: Final = 32
+"""Of how many mails whoever keeps them reads the bytes at once."""
 
 OnRemoved = Callable[[Listed], Awaitable[None]]
 """Told of each mail before it is marked: whoever keeps what is deleted keeps it then."""
@@ -94,8 +98,7 @@ class Removing:
     async def _removed(self, some: Sequence[_Meant], on_removed: OnRemoved | None) -> list[Unremoved]:
         """Remove them; those that could not be."""
         if on_removed is not None:
-            for one in some:
-                await on_removed(one.listed)
+            await _told(some, on_removed)
         failures = await self._rows_gone([one for one in some if one.due])
         left = [one for one in some if one.enqueue_id not in failures]
         marks = [(one.enqueue_id, one.listed.slice_start) for one in left]
@@ -121,3 +124,12 @@ class Removing:
             _LOG.warning(
                 "queue %s: blobs of some of %d removed mails are left: %s", self.queue, len(contents), error.what
             )
+
+
+async def _told(some: Sequence[_Meant], on_removed: OnRemoved) -> None:
+    """Tell of all of them, some at once; the first failure is everybody's: then none of them is removed."""
+
+    async def tell(one: _Meant) -> None:
+        await on_removed(one.listed)
+
+    await all_of(some, tell, TOLD_AT_ONCE)
