@@ -14,13 +14,14 @@ from typing import Final
 
 from mailqueue.ahead import in_order
 from mailqueue.codec import listed_of, queued_of
-from mailqueue.ports import Blobs, Broker, Clock, Delivery, StoredBlob, Tables
+from mailqueue.ports import Blobs, Broker, Clock, Delivery, Depth, StoredBlob, Tables
 from mailqueue.reconciling import IDS_MAX, BrokenRow, Drained, LiveMail, TablesSide, refuse_too_many
 from mailqueue.view import QueueView
 from model.blob_ids import is_deduplicated
 from model.catalog_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
+from model.instants import instant_of
 from model.mail_filters import Where
 from model.mails import Whereabouts
 from model.operations import Level, Scan
@@ -29,8 +30,11 @@ from model.starts import live_slices
 from model.table import Row, Table
 
 BLOBS_AT_ONCE: Final = 32
-PATIENCE_SECONDS: Final = 3.0
-"""How long a drain waits for one more message before it believes that there is none."""
+PATIENCE_SECONDS: Final = 5.0
+"""How long a drain waits for one more message that the broker has counted."""
+
+LAST_LOOK_SECONDS: Final = 0.3
+"""How long it waits for one that may have come since."""
 
 _BLOB_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
 """Columns with ids of blobs whose names do not say so: those of messageV3."""
@@ -176,16 +180,24 @@ def _blob_columns(table: Table) -> tuple[str, ...]:
     )
 
 
-async def drained(broker: Broker, clock: Clock, queue: QueueName, began_at: datetime, most: int) -> Drained:
+async def drained(broker: Broker, clock: Clock, queue: QueueName, depth: Depth, most: int) -> Drained:
     """Take every message in hand, name its mail, and give it back; the dead letters likewise.
+
+    Args:
+        broker: whom to take them from.
+        clock: time.
+        queue: whose.
+        depth: what the broker has counted a moment ago.
+        most: how many are in hand at most.
 
     Raises:
         BrokerUnreachable: the broker does not answer; it has the messages back.
     """
+    began_at = instant_of(clock.micros())
     async with broker.deliveries(queue, most) as deliveries:
-        waiting = await _named(deliveries, clock)
+        waiting = await _named(deliveries, clock, depth.ready)
     async with broker.dead_letters(queue, most) as deliveries:
-        dead = await _named(deliveries, clock)
+        dead = await _named(deliveries, clock, depth.dead)
     return Drained(
         began_at,
         frozenset(waiting.ids),
@@ -204,10 +216,11 @@ class _Named:
     bad: int = 0
 
 
-async def _named(deliveries: AsyncIterator[Delivery], clock: Clock) -> _Named:
+async def _named(deliveries: AsyncIterator[Delivery], clock: Clock, expected: int) -> _Named:
     """What all messages tell of. They stay in hand: none comes twice."""
-    named = _Named()
-    while (delivery := await next_within(deliveries, clock)) is not None:
+    named, taken = _Named(), 0
+    while (delivery := await next_within(deliveries, clock, patience(taken, expected))) is not None:
+        taken += 1
         try:
             queued = queued_of(delivery.message.body)
         except BadPayload:
@@ -218,10 +231,15 @@ async def _named(deliveries: AsyncIterator[Delivery], clock: Clock) -> _Named:
     return named
 
 
-async def next_within(deliveries: AsyncIterator[Delivery], clock: Clock) -> Delivery | None:
-    """The next one; None where none comes for a while."""
+def patience(taken: int, expected: int) -> float:
+    """How many seconds to wait for the next message, after so many of those that are expected."""
+    return PATIENCE_SECONDS if taken < expected else LAST_LOOK_SECONDS
+
+
+async def next_within(deliveries: AsyncIterator[Delivery], clock: Clock, seconds: float) -> Delivery | None:
+    """The next one; None where none comes within so many seconds."""
     coming = asyncio.ensure_future(_one(deliveries))
-    waiting = asyncio.ensure_future(clock.pause(PATIENCE_SECONDS))
+    waiting = asyncio.ensure_future(clock.pause(seconds))
     try:
         await asyncio.wait((coming, waiting), return_when=asyncio.FIRST_COMPLETED)
         return coming.result() if coming.done() else None

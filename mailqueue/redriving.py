@@ -13,7 +13,7 @@ from mailqueue.codec import priority_of, queued_of
 from mailqueue.enqueueing import message_of
 from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Delivery
-from mailqueue.reconcile_looks import next_within
+from mailqueue.reconcile_looks import next_within, patience
 from mailqueue.reconciling import DRAIN_MAX, IDS_MAX, refuse_too_many
 from model.errors import BadPayload
 from model.ids import EnqueueId
@@ -55,9 +55,10 @@ async def redrive(queue: MailQueue, limit: int | None = None, *, dry_run: bool =
         BrokerUnreachable, CannotReach: a side does not answer; what is back stays back.
     """
     done, rows = Redriven(), await _slices(queue)
+    expected = (await queue.parts.broker.depth(queue.name)).dead
     async with queue.parts.broker.dead_letters(queue.name, DRAIN_MAX if dry_run else AT_ONCE) as letters:
         while limit is None or done.seen < limit:
-            letter = await next_within(letters, queue.parts.clock)
+            letter = await next_within(letters, queue.parts.clock, patience(done.seen, expected))
             if letter is None:
                 break
             await _redriven(queue, letter, rows, done, dry_run=dry_run)

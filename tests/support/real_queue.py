@@ -8,15 +8,17 @@ from uuid import uuid4
 
 from cql.session import CassandraCluster, Keyspace, connect
 from mailqueue.topology import topology_of
-from model.catalog import SCHEMA
+from model.catalog_beside import EVENT_STORE
 from model.catalog_queue import ENQUEUED_MAILS, QUEUE_TABLES
 from model.ids import QueueName
 from model.operations import Remove, Scan
+from model.schema import Schema
 from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.keyspaces import created, dropped
 from tests.support.servers import CassandraServer
 
+QUEUE_SCHEMA = Schema((), (EVENT_STORE, *QUEUE_TABLES))
 LETTER = b"From: ann@example.org\r\nSubject: hello\r\n\r\nBody.\r\n"
 
 
@@ -26,7 +28,7 @@ class RealQueue:
 
     Attributes:
         name: of the queue.
-        keyspace: with the tables of the queue, and all others.
+        keyspace: with the tables of the queue.
     """
 
     name: QueueName
@@ -84,7 +86,7 @@ def real_queue(
     """
     name = keyspace or f"g_queue_{uuid4().hex[:8]}"
     with connect(contact_of(server)) as cluster, broker.vhost() as vhost:
-        tables = created(cluster, name, SCHEMA) if keyspace is None else cluster.keyspace(name)
+        tables = created(cluster, name, QUEUE_SCHEMA) if keyspace is None else cluster.keyspace(name)
         line = command_line(
             home,
             server,

@@ -194,7 +194,7 @@ async def _looked(sides: Sides, request: Request) -> Reconciled:
 
 async def _drained(sides: Sides, queue: QueueName, depth: Depth, request: Request) -> Drained:
     refuse_drain(queue, depth, forced=request.force)
-    return await drained(sides.broker, sides.clock, queue, sides.now, DRAIN_MAX)
+    return await drained(sides.broker, sides.clock, queue, depth, DRAIN_MAX)
 
 
 async def _blobs_side(sides: Sides, tables: TablesSide, named: Drained | None, request: Request) -> BlobsSide:

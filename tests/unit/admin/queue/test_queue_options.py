@@ -13,12 +13,16 @@ from admin.cli.queue import queue as queue_group
 from admin.cli.queue_options import QueueSettings, always, local_blobs, queue_options
 from admin.local.object_store import keys_file
 from admin.local.services import Site
-from admin.queue_settings import Store
+from admin.queue_settings import BlobsAddress, Store
 from cql import session
-from mailqueue.broker_settings import Host
+from cql.awaited import InTurn
+from mailqueue.blob_stores import NamedBlobs
+from mailqueue.broker_settings import BrokerSettings, Host
+from mailqueue.s3_settings import S3Settings
 from mailqueue.topology import Form
 from model.errors import BrokerUnreachable
 from model.generations import AUGUST_2026
+from repair.clock import LoopClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.queue_clock import VirtualLoopClock
@@ -372,3 +376,37 @@ def test_the_list_of_commands_needs_no_library(shell: CommandLine) -> None:
     ended = shell("queue", "--help")
 
     assert (ended.code, "reconcile" in ended.out, "advise" in ended.out) == (0, True, True)
+
+
+class TestAdapters:
+    """What stands behind the ports."""
+
+    def test_each_kind_of_store_has_its_adapter(self, tmp_path: Path) -> None:
+        """Named as James names blobs, in the mode that was asked for."""
+        bucket = S3Settings("https://s3.example.org", "mails", "AK", "SK")
+        for address, settings in (
+            (BlobsAddress(Store.FILES, folder=tmp_path / "blobs"), None),
+            (BlobsAddress(Store.S3, "mails", "https://s3.example.org"), bucket),
+            (BlobsAddress(Store.CASSANDRA), None),
+        ):
+            clock = VirtualLoopClock()
+            tables = InTurn(ClusterTwin(clock, mail=served(AUGUST_2026.schema)).keyspace("mail"))
+            assert isinstance(wiring_queue.blobs_behind((address, settings), tables, clock), NamedBlobs)
+
+    def test_the_broker_is_rabbitmq(self) -> None:
+        """Nothing is asked of it before it is used."""
+        broker = wiring_queue.broker_behind(BrokerSettings((Host("127.0.0.1", 1),)), VirtualLoopClock())
+
+        assert type(broker).__name__ == "RabbitBroker"
+
+    def test_time_is_this_machines(self) -> None:
+        """And chance is chance."""
+        assert isinstance(wiring_queue.loop_clock(), LoopClock)
+
+    def test_servers_of_this_machine_are_looked_for(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """None was ever started in a new home; an unknown kind is none either."""
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+        assert options.local_service("rabbitmq") is None
+        assert options.local_service("carrier-pigeon") is None

@@ -1,0 +1,125 @@
+"""One look at a queue, and the pace between two of them."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mailqueue.figures import Sums, figures_of, pace_between, slack_of, sums_of
+from mailqueue.mail_queue import MailQueue
+from mailqueue.ports import Depth
+from model.queue_tables import OwnTables
+from tests.support.queues import CONTENT, QUEUE, TwinQueue, drained, enqueued, mail, twin_queue
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def sums(at: datetime = NOW, enqueued: int = 0, marked: int = 0, slices: Sequence[datetime] = (NOW,)) -> Sums:
+    """What tallies tell."""
+    return Sums(at, slices, enqueued, marked)
+
+
+class TestPace:
+    """Mails per second."""
+
+    def test_it_is_the_difference_over_the_time(self) -> None:
+        """Of both sums."""
+        pace = pace_between(sums(enqueued=10, marked=4), sums(NOW + 10 * SECOND, enqueued=30, marked=9))
+
+        assert pace is not None
+        assert (pace.enqueued, pace.marked) == (2.0, 0.5)
+
+    def test_it_is_never_negative(self) -> None:
+        """A mail that was put back for a retry is no enqueue taken back."""
+        pace = pace_between(sums(enqueued=10), sums(NOW + SECOND, enqueued=9))
+
+        assert pace is not None
+        assert pace.enqueued == 0
+
+    @pytest.mark.parametrize(("first", "second"), [(None, sums()), (sums(), None), (sums(), sums())])
+    def test_without_two_looks_and_time_between_there_is_none(self, first: Sums | None, second: Sums | None) -> None:
+        """Nothing is divided by zero."""
+        assert pace_between(first, second) is None
+
+    def test_a_sweep_between_two_looks_takes_nothing_away(self) -> None:
+        """The second look is at the slices of the first, though the browse start has moved on."""
+        twin = twin_queue()
+
+        async def story() -> tuple[Sums | None, Sums | None]:
+            async with await twin.process() as queue:
+                await enqueued(queue, "one", "two")
+                await drained(queue, 2)
+                await queue.parts.tallies.flush()
+                first = await sums_of(queue.parts.view, QUEUE)
+                twin.clock.advance(4 * 3600)
+                await queue.parts.sweeper.move(QUEUE)
+                return first, await sums_of(queue.parts.view, QUEUE, first)
+
+        first, second = asyncio.run(story())
+        pace = pace_between(first, second)
+        assert pace is not None
+        assert (pace.enqueued, pace.marked) == (0, 0)
+        assert second is not None
+        assert (second.enqueued, second.marked) == (2, 2)
+
+    def test_where_nobody_keeps_tallies_there_is_none(self) -> None:
+        """A keyspace of James, and a queue that nobody used."""
+        for twin in (twin_queue(own=OwnTables(tallies=False)), twin_queue()):
+
+            async def story(twin: TwinQueue = twin) -> Sums | None:
+                async with await twin.process() as queue:
+                    if not twin.own.tallies:
+                        await enqueued(queue, "one")
+                    return await sums_of(queue.parts.view, QUEUE)
+
+            assert asyncio.run(story()) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "slack"),
+    [
+        (OwnTables(), None),
+        (OwnTables(row_ttl_seconds=900, mark_ttl_seconds=1000), timedelta(seconds=100)),
+        (OwnTables(row_ttl_seconds=900, mark_ttl_seconds=900), timedelta(seconds=300)),
+        (OwnTables(row_ttl_seconds=900), timedelta(seconds=300)),
+    ],
+)
+def test_the_slack_is_what_marks_outlive_rows_by(own: OwnTables, slack: timedelta | None) -> None:
+    """A third of a row's life where they do not; none where rows live for ever."""
+    assert slack_of(own) == slack
+
+
+def test_a_look_shows_all_sides() -> None:
+    """What waits, since when, what is delayed, what the broker holds."""
+    twin = twin_queue()
+    begun = twin.clock.now
+
+    async def story() -> tuple[object, ...]:
+        async with await twin.process() as queue:
+            await enqueued(queue, "old")
+            twin.clock.advance(60)
+            await enqueued(queue, "young")
+            await queue.enqueue(mail("later"), CONTENT, delay=timedelta(days=1))
+            found = await figures_of(queue.parts.view, QUEUE, twin.broker)
+            return found.mails, found.delayed, found.exact, found.oldest_at, found.depth, found.broker_away
+
+    assert asyncio.run(story()) == (2, 1, True, begun, Depth(2, 0, 0, 0), None)
+
+
+def test_a_broker_that_is_away_is_a_figure() -> None:
+    """The tables' figures are there all the same."""
+    twin = twin_queue()
+
+    async def look(queue: MailQueue) -> tuple[int, Depth | None, bool]:
+        await enqueued(queue, "one")
+        twin.broker.go_away()
+        found = await figures_of(queue.parts.view, QUEUE, twin.broker)
+        return found.mails, found.depth, found.broker_away is not None
+
+    async def story() -> tuple[int, Depth | None, bool]:
+        async with await twin.process() as queue:
+            return await look(queue)
+
+    assert asyncio.run(story()) == (1, None, True)

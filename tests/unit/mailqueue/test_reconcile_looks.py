@@ -1,0 +1,58 @@
+"""What is looked at, in which order: every column that may refer to a blob, delayed mails before and after others."""
+
+import pytest
+
+from mailqueue.reconcile_looks import LAST_LOOK_SECONDS, PATIENCE_SECONDS, patience, references_in
+from model.catalog import SCHEMA
+from model.schema import Schema
+from model.table import Column, Kind, Table
+from tests.support.schemas import served
+
+
+def columns(schema: Schema) -> dict[str, tuple[str, ...]]:
+    """What refers to blobs, by table."""
+    return {one.table.name: one.columns for one in references_in(schema)}
+
+
+def test_every_table_that_names_blobs_is_read() -> None:
+    """Mails in the queue, messages, attachments; the store itself refers to none."""
+    found = columns(served(SCHEMA))
+
+    assert set(found["enqueuedmailsv4"]) == {"headerblobid", "bodyblobid"}
+    assert set(found["duemails"]) == {"headerblobid", "bodyblobid"}
+    assert set(found["messagev3"]) == {"headercontent", "bodycontent"}
+    assert found["attachmentv2"] == ("blobid",)
+    assert not found.keys() & {"blobs", "blobparts", "mailbox"}
+
+
+def test_a_table_that_is_not_known_here_counts_too() -> None:
+    """James's mail repositories, say: better one reference too many than a lost mail."""
+    repository = Table(
+        "mailRepositoryContentV2",
+        (
+            Column("url", "text", Kind.PARTITION),
+            Column("mailKey", "text", Kind.PARTITION),
+            Column("headerBlobId", "text"),
+            Column("bodyBlobId", "text"),
+            Column("blobCount", "int"),
+        ),
+    )
+
+    assert columns(Schema((), (repository,))) == {"mailrepositorycontentv2": ("headerblobid", "bodyblobid")}
+
+
+def test_delayed_mails_are_read_on_both_sides_of_those_that_wait() -> None:
+    """One that moves between two tables meanwhile is met in one of them."""
+    order = [one.table.name for one in references_in(served(SCHEMA))]
+    waiting = order.index("enqueuedmailsv4")
+
+    assert order[waiting - 1] == order[waiting + 1] == "duemails"
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected", "seconds"),
+    [(0, 3, PATIENCE_SECONDS), (2, 3, PATIENCE_SECONDS), (3, 3, LAST_LOOK_SECONDS), (0, 0, LAST_LOOK_SECONDS)],
+)
+def test_a_drain_waits_for_what_was_counted(taken: int, expected: int, seconds: float) -> None:
+    """And then only for what may have come since."""
+    assert patience(taken, expected) == seconds
