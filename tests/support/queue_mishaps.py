@@ -56,6 +56,9 @@ class Life:
         self.left -= 1
         self.steps.append(what)
 
+    def done(self, what: str) -> None:
+        """The step has been taken; whoever is told so may be another kind of life."""
+
     def look(self) -> None:
         """The dead see nothing either."""
         if self.left <= 0:
@@ -87,8 +90,10 @@ class MortalTables:
 
     async def write(self, write: Write) -> None:
         """Write, or die."""
-        self.life.step(f"{type(write).__name__} {write.table.spelling}")
+        what = f"{type(write).__name__} {write.table.spelling}"
+        self.life.step(what)
         await self.tables.write(write)
+        self.life.done(what)
 
     async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
         """One after the other, so that it may die between two."""
@@ -98,8 +103,11 @@ class MortalTables:
 
     async def attempt(self, write: Conditional) -> Applied:
         """Write, or die."""
-        self.life.step(f"{type(write).__name__} {write.table.spelling}")
-        return await self.tables.attempt(write)
+        what = f"{type(write).__name__} {write.table.spelling}"
+        self.life.step(what)
+        applied = await self.tables.attempt(write)
+        self.life.done(what)
+        return applied
 
 
 @dataclass(slots=True)
@@ -133,16 +141,19 @@ class MortalDelivery:
         """Ack, or die."""
         self.life.step("ack")
         await self.delivery.ack()
+        self.life.done("ack")
 
     async def requeue(self) -> None:
         """Requeue, or die."""
         self.life.step("requeue")
         await self.delivery.requeue()
+        self.life.done("requeue")
 
     async def dead_letter(self) -> None:
         """Dead-letter, or die."""
         self.life.step("dead letter")
         await self.delivery.dead_letter()
+        self.life.done("dead letter")
 
 
 @dataclass(slots=True)
@@ -156,6 +167,7 @@ class MortalBroker:
         """Publish, or die."""
         self.life.step("publish")
         await self.broker.publish(queue, message, priority)
+        self.life.done("publish")
 
     @asynccontextmanager
     async def deliveries(
@@ -191,7 +203,9 @@ class MortalBlobs:
     async def put(self, data: bytes, kind: BlobKind) -> BlobId:
         """Put, or die."""
         self.life.step("put blob")
-        return await self.blobs.put(data, kind)
+        blob_id = await self.blobs.put(data, kind)
+        self.life.done("put blob")
+        return blob_id
 
     async def get(self, blob_id: BlobId) -> bytes:
         """Get."""
@@ -202,6 +216,13 @@ class MortalBlobs:
         """Delete, or die."""
         self.life.step("delete blob")
         await self.blobs.delete(blob_id)
+        self.life.done("delete blob")
+
+    async def delete_all(self, blob_ids: Collection[BlobId]) -> None:
+        """Delete many, or die."""
+        self.life.step("delete blobs")
+        await self.blobs.delete_all(blob_ids)
+        self.life.done("delete blobs")
 
     async def exists(self, blob_id: BlobId) -> bool:
         """Ask."""

@@ -1,0 +1,216 @@
+"""Processes of a queue on real servers, killed at each step: what they acknowledged is delivered, the rest is named."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mailqueue.codec import queued_of
+from mailqueue.mail_queue import MailQueue
+from model.catalog_queue import BROWSE_START, ENQUEUED_MAILS
+from model.operations import Change, Scan
+from model.slices import slice_of
+from tests.support.brokers import Broker
+from tests.support.object_stores import S3
+from tests.support.queue_ground import LATER, Ground, delivered, ids_of, queue_ground
+from tests.support.servers import CassandraServer
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
+
+
+@pytest.fixture(scope="module")
+def _ground(
+    cassandra: CassandraServer, rabbitmq: Broker, s3: S3, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ground]:
+    folder = tmp_path_factory.mktemp("ledgers")
+    with rabbitmq.vhost() as vhost, queue_ground(cassandra, rabbitmq, vhost, s3, folder) as ground:
+        yield ground
+
+
+@pytest.fixture
+def ground(_ground: Ground, s3: S3) -> Ground:
+    """The servers, and an empty store of blobs."""
+    return _ground.in_bucket(s3)
+
+
+async def swept(queue: MailQueue) -> None:
+    """A sweep."""
+    await queue.parts.sweeper.sweep(queue.name)
+
+
+PUTS = {
+    "one-blob": ("done put blob", 1),
+    "both-blobs": ("done put blob", 2),
+    "row": ("done Put enqueuedMailsV4", 1),
+    "publish": ("publish", 1),
+    "confirmed": ("done publish", 1),
+    "untold": ("tell", 1),
+}
+
+
+def test_an_enqueuer_that_is_killed(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first mail was acknowledged, and is delivered; of the second nothing is left that nobody names."""
+    # When one is killed at each step of its second mail
+    told = {name: ground.killed("enqueue", name, *at) for name, at in PUTS.items()}
+    delayed = ground.killed("delay", "delayed", "done Put dueMails", 1)
+    first = {name: ids_of(one, "enqueued") for name, one in told.items()}
+    assert {len(ids) for ids in first.values()} == {1}
+
+    # Then a mail with a row is listed; one without its message is named, and brought back
+    shell = ground.shell(tmp_path, monkeypatch)
+    for name in PUTS:
+        assert (set(first[name]) < ground.listed(name)) is ("blob" not in name), name
+    drain = ("--drain", "--yes", "--no-blobs")
+    for name in ("row", "publish"):
+        found = shell.reconciled(name, *drain, code=1)
+        assert (found["findings"], found["drained"]["messages"]) == ({"lacks_message": 1}, 1)
+        assert set(found["drained"]["only_in_table"]) == ground.listed(name) - set(first[name])
+        mended = shell.reconciled(name, *drain, "--republish", "--older-than", "0s", code=0)
+        assert (mended["left"], mended["mended"]["republished"]) == ({}, 1)
+    for name, ids in first.items():
+        came = ground.told(name, lambda queue, ids=ids: delivered(queue, ids))  # type: ignore[misc]
+        assert len(set(came)) == (1 if "blob" in name else 2), name
+        assert set(ids) <= set(came)
+
+    # And the delayed ones are both there: the second was not acknowledged, and may be
+    async def flushed(queue: MailQueue) -> list[str]:
+        await queue.flush()
+        return await delivered(queue, ids_of(delayed, "enqueued"))
+
+    assert len(ground.told("delayed", flushed)) == 2
+    # And the blobs that nobody refers to are named once nothing waits any more, and removed on request
+    for name in (*PUTS, "delayed"):
+        ground.told(name, swept, ahead_seconds=LATER)
+    orphans = shell.reconciled("row", code=1)
+    left = {one["id"] for one in orphans["blobs"]["orphans"]}
+    assert left == ground.blobs()
+    assert len(left) in {3, 4}  # the other put of a killed process may come to its end without it
+    assert orphans["findings"] == {"orphan_blob": len(left)}
+    removed = shell.reconciled("row", "--remove-orphan-blobs", "--drain", "--yes", code=0)
+    assert removed["mended"]["removed_blobs"] == len(left)
+    assert not ground.blobs()
+
+
+TAKES = {
+    "in-hand": ("ack", "in hand", 1),
+    "marked": ("ack", "done Put deletedMailsV2", 1),
+    "before-ack": ("ack", "ack", 1),
+    "after-ack": ("ack", "done ack", 1),
+    "before-blobs": ("ack", "delete blobs", 1),
+    "retry-due": ("retry", "done Put dueMails", 1),
+    "retry-row": ("retry", "Remove enqueuedMailsV4", 1),
+    "retry-ack": ("retry", "ack", 1),
+    "reject": ("reject", "done dead letter", 1),
+}
+
+
+SETTLED = {"ack": "acked", "retry": "retried", "reject": "rejected"}
+"""What a process tells when a mail is settled."""
+
+MARKED = {"marked", "before-ack", "after-ack", "before-blobs"}
+"""Where the mark of the second mail was written before it was killed."""
+
+
+@pytest.mark.parametrize("name", TAKES)
+def test_a_dequeuer_that_is_killed(ground: Ground, name: str) -> None:
+    """What it has marked never comes again, everything else does; of what is finished no byte is left."""
+    story, at, nth = TAKES[name]
+    # Given four mails in the hand of a process that is killed at its second
+    ids = set(map(str, ground.put(name, *"abcd")))
+    told = ground.killed(story, name, at, nth)
+    first, second, *_ = handed = ids_of(told, "handed")
+    assert set(handed) == ids
+    assert ids_of(told, SETTLED[story])[0] == first
+    marked = {first} if story == "ack" else set[str]()
+    marked |= {second} if name in MARKED else set()
+
+    # Then what waits is listed, and comes again
+    assert ids - ground.listed(name) == marked | ({first} if story == "reject" else set())
+
+    async def taken(queue: MailQueue) -> tuple[list[str], list[str]]:
+        came = await delivered(queue, handed[2:])
+        came += await delivered(queue) if await queue.flush() else []
+        return came, await dead_letters(queue)
+
+    came, dead = ground.told(name, taken)
+    assert set(came) | set(dead) == ids - marked
+    assert set(dead) <= ({first, second} if story == "reject" else set())
+
+    # And after a sweep no byte is left but of dead letters
+    ground.told(name, swept, ahead_seconds=LATER)
+    assert len(ground.blobs()) == 2 * len(dead)
+
+
+async def dead_letters(queue: MailQueue) -> list[str]:
+    """The ids of the dead letters."""
+    ids = list[str]()
+    count = (await queue.parts.broker.depth(queue.name)).dead
+    async with queue.parts.broker.dead_letters(queue.name, count or 1) as letters:
+        for _ in range(count):
+            ids.append(str(queued_of((await anext(letters)).message.body).enqueue_id))
+    return ids
+
+
+HOUR = timedelta(hours=1)
+SOON = timedelta(milliseconds=100)
+
+MOVES = {
+    "row": ("done Put enqueuedMailsV4", 1),
+    "published": ("done publish", 1),
+    "removed": ("done Remove dueMails", 2),
+}
+
+
+def test_a_mover_that_is_killed(ground: Ground) -> None:
+    """Each delayed mail comes, whoever moves it in the end."""
+    for name, at in MOVES.items():
+        ids = list(map(str, ground.put(name, *"abc", delay=SOON)))
+        ground.killed("move", name, *at)
+        assert ground.listed(name) == set(ids)
+        pid, _ = ground.begin("move", name)
+        assert ground.wait(pid) == 0
+
+        came = ground.told(name, lambda queue, ids=ids: delivered(queue, ids))  # type: ignore[misc]
+
+        assert set(came) == set(ids)
+        ground.told(name, swept, ahead_seconds=LATER)
+    assert not ground.blobs()
+
+
+AN_HOUR_AGO = slice_of(datetime.now(UTC) - HOUR, HOUR)
+
+SWEEPS = {
+    "start-moved": ("done ChangeIf browseStart", 1),
+    "blobs": ("delete blobs", 1),
+    "partition": ("done Remove enqueuedMailsV4", 1),
+    "rescued": ("done Put enqueuedMailsV4", 1),
+    "republished": ("done publish", 1),
+    "content-start": ("ChangeIf contentStart", 1),
+}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_sweeper_that_is_killed(ground: Ground, name: str) -> None:
+    """The next completes it: what is done with goes with all its bytes, what waits where nobody looks comes back."""
+    # Given mails of some hours ago: most are marked, their bytes left; one waits before the browse start
+    done = [*ground.put(name, *"abcd", ahead_seconds=-2 * LATER), *ground.put(name, *"efg", ahead_seconds=-LATER)]
+    (waits,) = ground.put(name, "waits", ahead_seconds=-LATER)
+
+    async def finished(queue: MailQueue) -> None:
+        for one in done:
+            await queue.parts.view.mark(queue.name, one, None)
+        if name in {"rescued", "republished"}:
+            await queue.parts.tables.write(Change(BROWSE_START, (queue.name,), {"browsestart": AN_HOUR_AGO}))
+
+    ground.told(name, finished)
+
+    # When a sweep is killed
+    ground.killed("sweep", name, *SWEEPS[name])
+    # Then the next one completes it
+    ground.told(name, swept)
+    assert ground.listed(name) == {str(waits)}
+    assert set(ground.told(name, lambda queue: delivered(queue, [str(waits)]))) == {str(waits)}
+    ground.told(name, swept, ahead_seconds=LATER)
+    assert not ground.blobs()
+    assert not [row for row in ground.keyspace.scan(Scan(ENQUEUED_MAILS, ("queuename",))) if row["queuename"] == name]

@@ -1,0 +1,387 @@
+"""Processes of a queue on real servers that tell what they do, and kill themselves at a step: run as a program.
+
+The program imports everything once and connects to nothing; each child is forked from it, connects, and goes on until
+SIGKILL or its end. What a child tells it appends to its ledger before it goes on, so what was told stays told.
+
+Usage: python -m tests.support.queue_faults, then lines of JSON: {"order": …} begins a child and is answered with its
+pid, {"wait": PID} is answered with how it ended. Where the servers are stands in the orders, keys too: not in argv.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from cql.awaited import AwaitedKeyspace
+from cql.contact import Contact
+from cql.session import Keyspace, connect
+from mailqueue.broker_settings import BrokerSettings, Host
+from mailqueue.due_leases import DueLeases
+from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
+from mailqueue.object_storage import S3Settings, open_s3
+from mailqueue.rabbitmq import RabbitBroker
+from model.errors import MailmendError
+from model.ids import QueueName
+from model.mail_filters import Where
+from model.mails import Listed
+from model.queue_config import QueueConfiguration
+from model.slices import Slicing
+from repair.clock import LoopClock
+from tests.support.queue_mishaps import Life, MortalBlobs, MortalBroker, MortalTables
+from tests.support.queues import CONTENT, mail
+
+CONFIGURATION = QueueConfiguration(Slicing(timedelta(hours=1), 2), pace=1_000_000)
+"""The smallest window that hides nothing for less than an hour, more than one bucket, and no sweep but on request."""
+
+LEASE_SECONDS = 2
+"""How long the partition of a killed mover waits for the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Where the three sides of the queues of one keyspace are."""
+
+    hosts: tuple[str, ...]
+    port: int
+    keyspace: str
+    broker_port: int
+    vhost: str
+    endpoint: str
+    bucket: str
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    broker_host: str = "127.0.0.1"
+
+    @property
+    def contact(self) -> Contact:
+        """Of Cassandra."""
+        return Contact(self.hosts, self.port)
+
+    @property
+    def broker(self) -> BrokerSettings:
+        """Of RabbitMQ; what does not answer is given up soon."""
+        host = Host(self.broker_host, self.broker_port)
+        return BrokerSettings((host,), self.vhost, publish_confirm_seconds=3, answer_seconds=3)
+
+    @property
+    def blobs(self) -> S3Settings:
+        """Of the object store."""
+        return S3Settings(self.endpoint, self.bucket, self.access_key, self.secret_key, allow_http=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a process is to do.
+
+    Attributes:
+        story: one of `STORIES`.
+        ledger: the file that it tells.
+        at: the step at which it kills itself, `done …` for right after it; "": none.
+        nth: at which time of that step, counted from when the story arms it.
+        ahead_seconds: what its clock is ahead.
+        seconds: for how long it works, where nothing else ends it.
+        name: by which its mails are known.
+    """
+
+    story: str
+    queue: str
+    ledger: str
+    at: str = ""
+    nth: int = 1
+    ahead_seconds: float = 0
+    seconds: float = 0
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Doomed(Life):
+    """The life of a process that kills itself at a step, and not before it is armed."""
+
+    at: str = ""
+    nth: int = 1
+    armed: bool = False
+
+    def step(self, what: str) -> None:
+        """Take a step, or die."""
+        if self.armed and what == self.at:
+            self.nth -= 1
+            if self.nth == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def done(self, what: str) -> None:
+        """A step was taken; or die."""
+        self.step(f"done {what}")
+
+    def look(self) -> None:
+        """Look, as ever."""
+
+
+class Ahead(LoopClock):
+    """This machine's clock, put forward; a clock behind is put forward by less than nothing."""
+
+    def __init__(self, seconds: float) -> None:
+        self._micros = round(seconds * 1_000_000)
+
+    def micros(self) -> int:
+        """Microseconds since 1970, as this process believes."""
+        return super().micros() + self._micros
+
+    async def pause(self, seconds: float) -> None:
+        """Let some of the time pass: what is waited for here comes at once or never."""
+        await super().pause(min(seconds, 1.0))
+
+
+@asynccontextmanager
+async def opened(
+    servers: Servers, keyspace: Keyspace, queue: str, *, ahead_seconds: float = 0, life: Life | None = None
+) -> AsyncIterator[MailQueue]:
+    """A queue as a process of its own has it."""
+    clock, life = Ahead(ahead_seconds), life or Doomed()
+    broker = RabbitBroker(servers.broker, clock)
+    tables = MortalTables(AwaitedKeyspace(keyspace), life)
+    blobs = MortalBlobs(open_s3(servers.blobs, clock), life)
+    try:
+        name = QueueName(queue)
+        async with await open_queue(name, tables, MortalBroker(broker, life), blobs, clock, CONFIGURATION) as process:
+            yield process
+    finally:
+        await broker.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """A process at its story."""
+
+    order: Order
+    queue: MailQueue
+    life: Doomed
+    ledger: int
+    until: float
+
+    def arm(self) -> None:
+        """From here on it dies at its step."""
+        self.life.armed = True
+
+    def tell(self, what: str, one: object) -> None:
+        """Write it down for ever."""
+        line = json.dumps({"what": what, "of": str(one), "at": time.time_ns()})
+        os.write(self.ledger, f"{line}\n".encode())
+
+    @property
+    def lasts(self) -> bool:
+        """Whether its time is not over."""
+        return time.time() < self.until
+
+
+async def enqueue(acting: Acting, **when: Any) -> None:
+    """Two mails; armed for the second."""
+    acting.tell("enqueued", await acting.queue.enqueue(mail("first"), CONTENT, **when))
+    acting.arm()
+    second = await acting.queue.enqueue(mail("second"), CONTENT, **when)
+    acting.life.step("tell")
+    acting.tell("enqueued", second)
+
+
+async def delay(acting: Acting) -> None:
+    """Two mails that are delayed."""
+    await enqueue(acting, delay=timedelta(hours=1))
+
+
+async def _settle(acting: Acting, settle: Callable[[Dequeued], Awaitable[None]], word: str) -> None:
+    async with acting.queue.dequeue(prefetch=4, priorities=[5]) as mails:
+        taken = [await anext(mails) for _ in range(4)]
+        for one in taken:
+            acting.tell("handed", one.enqueue_id)
+        await settle(taken[0])
+        acting.tell(word, taken[0].enqueue_id)
+        acting.arm()
+        acting.life.step("in hand")
+        await settle(taken[1])
+        acting.tell(word, taken[1].enqueue_id)
+        await acting.queue.parts.afterwards.close()
+
+
+async def ack(acting: Acting) -> None:
+    """Four mails in hand; the first is acked, armed for the second."""
+    await _settle(acting, lambda one: one.ack(), "acked")
+
+
+async def retry(acting: Acting) -> None:
+    """The same, delayed again."""
+    await _settle(acting, lambda one: one.retry(timedelta(hours=1)), "retried")
+
+
+async def reject(acting: Acting) -> None:
+    """The same, as dead letters."""
+    await _settle(acting, lambda one: one.reject(), "rejected")
+
+
+async def move(acting: Acting) -> None:
+    """Move what is due, until nothing is delayed."""
+    queue = acting.queue
+    leases = DueLeases(queue.parts.tables, queue.parts.clock, queue.name, LEASE_SECONDS)
+    assert queue._moving is not None
+    queue._moving = replace(queue._moving, leases=leases)
+    acting.arm()
+    while (await queue.size()).delayed:
+        await queue.move_due()
+        await asyncio.sleep(0.1)
+
+
+async def sweep(acting: Acting) -> None:
+    """One sweep."""
+    acting.arm()
+    await acting.queue.parts.sweeper.sweep(acting.queue.name)
+
+
+async def purge(acting: Acting) -> None:
+    """Every mail."""
+    acting.arm()
+
+    async def removing(listed: Listed) -> None:
+        acting.tell("removing", listed.queued.enqueue_id)
+
+    removed = await acting.queue.purge(on_removed=removing)
+    acting.tell("purged", removed.count)
+
+
+async def keep_enqueuing(acting: Acting) -> None:
+    """Mails from two senders, some of them delayed, until its time is over."""
+    number = 0
+    while acting.lasts:
+        number += 1
+        sender = f"{'spam' if number % 4 == 0 else 'ada'}@example.org"
+        wait = timedelta(seconds=1) if number % 7 == 0 else None
+        sent = mail(f"{acting.order.name}-{number}", sender=sender)
+        try:
+            acting.tell("enqueued", await acting.queue.enqueue(sent, CONTENT, delay=wait))
+        except MailmendError as error:
+            acting.tell("failed", error)
+
+
+async def keep_dequeuing(acting: Acting) -> None:
+    """Ack most, retry a few, until its time is over."""
+    async with acting.queue.dequeue(prefetch=8, priorities=[5]) as mails:
+        number = 0
+        while acting.lasts:
+            try:
+                async with asyncio.timeout(0.3):
+                    one = await anext(mails)
+            except TimeoutError:
+                continue
+            number += 1
+            acting.tell("handed", one.enqueue_id)
+            if number % 9 == 0 and not one.attempts:
+                await one.retry(timedelta(milliseconds=500))
+                acting.tell("retried", one.enqueue_id)
+            else:
+                await one.ack()
+                acting.tell("acked", one.enqueue_id)
+
+
+async def keep_sweeping(acting: Acting) -> None:
+    """Move delayed mails and sweep, again and again."""
+    queue = acting.queue
+    while acting.lasts:
+        await queue.move_due()
+        await queue.parts.sweeper.sweep(queue.name)
+        acting.tell("swept", queue.name)
+        await asyncio.sleep(0.2)
+
+
+async def keep_purging(acting: Acting) -> None:
+    """Remove what one sender sent, again and again."""
+    while acting.lasts:
+        meant: list[object] = []
+
+        async def removing(listed: Listed, meant: list[object] = meant) -> None:
+            meant.append(listed.queued.enqueue_id)
+            acting.tell("removing", listed.queued.enqueue_id)
+
+        removed = await acting.queue.delete(Where(sender="spam@example.org"), on_removed=removing)
+        if not removed.failed:
+            for one in meant:
+                acting.tell("purged", one)
+        await asyncio.sleep(0.3)
+
+
+STORIES: Mapping[str, Callable[[Acting], Awaitable[None]]] = {
+    one.__name__: one
+    for one in (
+        enqueue, delay, ack, retry, reject, move, sweep, purge,
+        keep_enqueuing, keep_dequeuing, keep_sweeping, keep_purging,
+    )
+}  # fmt: skip
+
+
+def act(servers: Servers, order: Order) -> None:
+    """One child's life."""
+    until = time.time() + order.seconds
+    ledger = os.open(order.ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    life = Doomed(at=order.at, nth=order.nth)
+
+    async def story(keyspace: Keyspace) -> None:
+        async with opened(servers, keyspace, order.queue, ahead_seconds=order.ahead_seconds, life=life) as queue:
+            await STORIES[order.story](Acting(order, queue, life, ledger, until))
+
+    with connect(servers.contact) as cluster:
+        asyncio.run(story(cluster.keyspace(servers.keyspace)))
+
+
+def main() -> None:
+    """Do as each line says."""
+    for line in sys.stdin:
+        asked = json.loads(line)
+        _answer(_waited(asked["wait"]) if "wait" in asked else _begun(asked))
+
+
+def _answer(answer: object) -> None:
+    os.write(1, f"{json.dumps(answer)}\n".encode())
+
+
+def _begun(asked: Mapping[str, Any]) -> int:
+    child = os.fork()
+    if child == 0:
+        servers = {**asked["servers"], "hosts": tuple(asked["servers"]["hosts"])}
+        _child(Servers(**servers), Order(**asked["order"]))
+    return child
+
+
+def _waited(pid: int) -> int:
+    """The exit code; -9 after SIGKILL."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _child(servers: Servers, order: Order) -> None:
+    code = 1
+    try:
+        act(servers, order)
+        code = 0
+    except BaseException:  # noqa: BLE001 - this is a process's end
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def asked(servers: Servers, order: Order) -> str:
+    """The line that begins a process."""
+    return json.dumps({"servers": asdict(servers), "order": asdict(order)})
+
+
+def ledger_of(file: Path) -> list[dict[str, Any]]:
+    """What was told, in order; a torn last line was not."""
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""A queue's three real servers as a fault test has them: processes on them that die, and one that looks and heals."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import pytest
+
+from admin import wiring_queue
+from cql.session import Keyspace, connect
+from mailqueue.mail_queue import Dequeued, MailQueue
+from mailqueue.ports import Depth
+from model.catalog_beside import EVENT_STORE
+from model.catalog_queue import QUEUE_TABLES
+from model.ids import BlobId, EnqueueId
+from model.schema import Schema
+from tests.support.brokers import Broker
+from tests.support.commands import CommandLine, Ended, command_line
+from tests.support.keyspaces import created, dropped
+from tests.support.object_stores import S3
+from tests.support.queue_faults import Ahead, Order, Servers, asked, ledger_of, opened
+from tests.support.queues import CONTENT, listed, mail
+from tests.support.servers import CassandraServer
+
+T = TypeVar("T")
+
+KILLED = -9
+PATIENCE_SECONDS = 30.0
+HOUR = 3600.0
+LATER = 3 * HOUR
+"""So far ahead a clock has to be for a sweep to pass what was enqueued just now."""
+
+Told = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Three servers, a program that forks processes on them, and a folder for their ledgers."""
+
+    servers: Servers
+    management_port: int
+    keyspace: Keyspace
+    program: "subprocess.Popen[str]"
+    folder: Path
+
+    def begin(self, story: str, queue: str, **wishes: Any) -> tuple[int, Path]:
+        """Let a process begin; its pid, and its ledger."""
+        ledger = self.folder / f"{queue}-{story}-{uuid4().hex[:6]}.jsonl"
+        return int(self._ask(asked(self.servers, Order(story, queue, str(ledger), **wishes)))), ledger
+
+    def wait(self, pid: int) -> int:
+        """How a process ended."""
+        return int(self._ask(json.dumps({"wait": pid})))
+
+    def killed(self, story: str, queue: str, at: str, nth: int = 1, **wishes: Any) -> Told:
+        """What a process told before it killed itself at that step."""
+        pid, ledger = self.begin(story, queue, at=at, nth=nth, **wishes)
+        assert self.wait(pid) == KILLED, f"{story} never came to {at}"
+        return ledger_of(ledger)
+
+    def told(self, queue: str, story: Callable[[MailQueue], Awaitable[T]], *, ahead_seconds: float = 0) -> T:
+        """What a story comes to in a process that lives on."""
+
+        async def all_of_it() -> T:
+            async with opened(self.servers, self.keyspace, queue, ahead_seconds=ahead_seconds) as process:
+                return await story(process)
+
+        return asyncio.run(all_of_it())
+
+    def put(self, queue: str, *names: str, ahead_seconds: float = 0, **when: Any) -> list[EnqueueId]:
+        """Enqueue mails of these names."""
+
+        async def story(process: MailQueue) -> list[EnqueueId]:
+            return [await process.enqueue(mail(name), CONTENT, **when) for name in names]
+
+        return self.told(queue, story, ahead_seconds=ahead_seconds)
+
+    def listed(self, queue: str) -> set[str]:
+        """The ids of what is listed."""
+
+        async def story(process: MailQueue) -> set[str]:
+            return {str(one.queued.enqueue_id) for one in await listed(process)}
+
+        return self.told(queue, story)
+
+    def blobs(self) -> set[BlobId]:
+        """What the store holds."""
+
+        async def story(process: MailQueue) -> set[BlobId]:
+            return {blob.blob_id async for blob in process.parts.blobs.scan()}
+
+        return self.told("of-no-matter", story)
+
+    def in_bucket(self, s3: S3) -> "Ground":
+        """The same with an empty store."""
+        return replace(self, servers=replace(self.servers, bucket=s3.bucket().bucket))
+
+    def shell(self, home: Path, monkeypatch: pytest.MonkeyPatch, ahead_seconds: float = LATER) -> "QueueLine":
+        """A shell in which it is later: what is too young to be judged is old."""
+        monkeypatch.setattr(wiring_queue, "loop_clock", lambda: Ahead(ahead_seconds))
+        at = self.servers
+        line = command_line(
+            home,
+            CassandraServer(at.hosts[0], at.port),
+            MAILMEND_KEYSPACE=at.keyspace,
+            MAILMEND_LEDGER_KEYSPACE=f"{at.keyspace}_ledger",
+            MAILMEND_BROKER=f"amqp://guest@{at.broker_host}:{at.broker_port}/{at.vhost}",
+            MAILMEND_BROKER_PASSWORD="guest",
+            MAILMEND_BROKER_MANAGEMENT=f"http://{at.broker_host}:{self.management_port}",
+            MAILMEND_BLOBS=f"s3://{at.bucket}?endpoint={at.endpoint}",
+            MAILMEND_S3_ACCESS_KEY=at.access_key,
+            MAILMEND_S3_SECRET_KEY=at.secret_key,
+        )
+        return QueueLine(line)
+
+    def _ask(self, line: str) -> Any:
+        assert self.program.stdin
+        assert self.program.stdout
+        self.program.stdin.write(f"{line}\n")
+        self.program.stdin.flush()
+        return json.loads(self.program.stdout.readline())
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLine:
+    """`mailmend queue` as a person types it."""
+
+    line: CommandLine
+
+    def __call__(self, *arguments: str) -> Ended:
+        """Type it, and the arguments."""
+        return self.line("queue", *arguments)
+
+    def reconciled(self, queue: str, *options: str, code: int) -> dict[str, Any]:
+        """What a comparison tells, with the exit code that is expected."""
+        ended = self("reconcile", "--queue", queue, "--json", *options)
+        assert ended.code == code, ended.out + ended.err
+        return ended.json
+
+
+def ids_of(told: Sequence[dict[str, Any]], what: str) -> list[str]:
+    """The ids of what was told under that word."""
+    return [one["of"] for one in told if one["what"] == what]
+
+
+async def delivered(
+    queue: MailQueue, wanted: Sequence[str] = (), settle: Callable[[Dequeued], Awaitable[None]] | None = None
+) -> list[str]:
+    """Take and ack everything that comes: what is wanted first, and then whatever comes before a mail put behind it."""
+    taken: list[str] = []
+
+    async def take(mails: Any) -> str:
+        one = await anext(mails)
+        await (settle(one) if settle else one.ack())
+        taken.append(str(one.enqueue_id))
+        return taken[-1]
+
+    await _let_go(queue)
+    async with asyncio.timeout(PATIENCE_SECONDS), queue.dequeue(prefetch=1, priorities=[5]) as mails:
+        while not set(wanted) <= set(taken):
+            await take(mails)
+        last = str(await queue.enqueue(mail("last"), CONTENT))
+        while await take(mails) != last:
+            continue
+    return taken[:-1]
+
+
+async def _let_go(queue: MailQueue) -> None:
+    """Wait until the broker has back what a killed process had in hand."""
+
+    async def free() -> bool:
+        depth: Depth = await queue.parts.broker.depth(queue.name)
+        return depth.consumers == 0
+
+    await until(free)
+
+
+async def until(holds: Callable[[], Awaitable[bool]], seconds_max: float = PATIENCE_SECONDS) -> None:
+    """Ask until it holds, or patience ends."""
+    async with asyncio.timeout(seconds_max):
+        while not await holds():  # noqa: ASYNC110 - servers tell nobody
+            await asyncio.sleep(0.05)
+
+
+@contextmanager
+def queue_ground(server: CassandraServer, broker: Broker, vhost: str, s3: S3, folder: Path) -> Iterator[Ground]:
+    """A keyspace of its own on these servers; gone afterwards, and no process lives on."""
+    bucket = s3.bucket()
+    servers = Servers(
+        (server.host,),
+        server.port,
+        f"f_queue_{uuid4().hex[:8]}",
+        broker.port,
+        vhost,
+        s3.endpoint,
+        bucket.bucket,
+        s3.access_key,
+        s3.secret_key,
+        broker.host,
+    )
+    with connect(servers.contact) as cluster:
+        keyspace = created(cluster, servers.keyspace, Schema((), (EVENT_STORE, *QUEUE_TABLES)))
+        with program() as forks:
+            yield Ground(servers, broker.management_port, keyspace, forks, folder)
+        dropped(cluster, (servers.keyspace, f"{servers.keyspace}_ledger"))
+
+
+@contextmanager
+def program() -> "Iterator[subprocess.Popen[str]]":
+    """The program that forks processes."""
+    command = [sys.executable, "-m", "tests.support.queue_faults"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as forks:
+        assert forks.stdin
+        try:
+            yield forks
+        finally:
+            forks.stdin.close()
