@@ -18,7 +18,7 @@ from model.catalog_beside import EVENT_STORE
 from model.catalog_queue import QUEUE_TABLES
 from model.schema import Schema
 from spark_repair.session import SparkSettings, session_for_a_command
-from tests.bench import mending, population, queue_history, queueing, scanning, schema, writing
+from tests.bench import mending, population, queue_history, queue_past, queueing, scanning, schema, writing
 from tests.support.applying import apply_schema
 from tests.support.brokers import one_rabbitmq
 from tests.support.keyspaces import created, dropped
@@ -81,9 +81,10 @@ def _schema(contact: Contact) -> list[dict[str, Any]]:
 
 def _queue(contact: Contact, mails: int) -> dict[str, Any]:
     with connect(contact) as cluster:
-        keyspace = created(cluster, "bench_queue", QUEUE)
-        results = {"queue": _through_the_queue(keyspace), "queue_history": _past_of_the_queue(keyspace, mails)}
-        dropped(cluster, ("bench_queue",))
+        results: dict[str, Any] = {"queue": _through_the_queue(created(cluster, "bench_queue", QUEUE))}
+        past = created(cluster, "bench_queue_past", queue_past.SCHEMA)
+        results["queue_history"] = _past_of_the_queue(past, mails)
+        dropped(cluster, ("bench_queue", "bench_queue_past"))
     return results
 
 

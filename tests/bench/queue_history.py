@@ -2,50 +2,71 @@
 
 The history is made as rows, marks and tallies: what as many mails would have left behind. For each number of mails:
 the size while all of them wait, beside browsing and counting them (ADR-31's own way); then all are marked, a hundred
-more wait, the past is swept, and the hundred are listed. Beside the sweep the same past is deleted row by row, as a
-cleaner that follows the marks would. Broker and blobs are the twins: nothing of it is about them.
+more wait, the past is swept, and the hundred are listed.
+
+Beside the sweep the same past is deleted row by row, by a cleaner that has everything the sweep has but its order: the
+same readers (the columns that are needed, page by page), the same look-ups of marks (twenty to a request), the same
+slices at once, the same way to forget blobs; it need not move a start. Of each mail that is marked it then deletes the
+row and the mark, two deletions for a mail, where the sweep deletes a partition and leaves the marks to expire. Broker
+and blobs are the twins: nothing of it is about them. Tables are not compacted meanwhile, so the bytes that a lane has
+added are those of its deletions.
 """
 
 import asyncio
+import resource
 import time
 from collections.abc import Awaitable, Iterable, Iterator
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
-from itertools import islice
-from random import Random
+from datetime import datetime
 from typing import Any, TypeVar
-from uuid import UUID
 
 from cql.awaited import AwaitedKeyspace
 from cql.session import Keyspace
-from mailqueue.codec import row_of
+from mailqueue.ahead import all_of
+from mailqueue.cleaning import PARTITIONS_AT_ONCE
 from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.memory import MemoryBroker
 from mailqueue.memory_blobs import MemoryBlobs
-from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, SLICE_TALLIES
-from model.ids import BlobId, EnqueueId, QueueName
+from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS
+from model.ids import BlobId, QueueName
 from model.instants import instant_of
-from model.mails import Mail, MailBlobs, QueuedMail
-from model.operations import Put, Remove, Write
+from model.operations import Remove
 from model.slices import slice_of
+from model.table import Row
 from repair.clock import LoopClock
+from tests.bench.queue_past import MAIL, WINDOW, Past, flushed_mebibytes, write
 
 T = TypeVar("T")
 
 SIZES = (10, 100, 1000)
 """So many thousandths of the mails asked for."""
 
-WINDOW = timedelta(hours=1)
-PER_SLICE = 10_000
-"""What a slice should hold, as ADR-31 says."""
+CONTROL_MAX = 100_000
+"""Of so many mails at most the past is deleted row by row too: more take as much for each mail, and an hour in all."""
 
 PENDING = 100
-CHUNK = 5_000
 LOOKS = 5
 """A listing or size is taken so often; the median counts."""
 
-MAIL = Mail("bench", ("to@example.test",), "from@example.test")
-BLOBS = MailBlobs(BlobId("1_692_header"), BlobId("1_692_body"))
+NEEDED = ("enqueueid", "headerblobid", "bodyblobid")
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What it cost to clean a past away.
+
+    Attributes:
+        deletions: tombstones that were written for it.
+        mebibytes: that it added on disk, once flushed.
+    """
+
+    seconds: float
+    deletions: int
+    mebibytes: int
+
+    def __str__(self) -> str:
+        return f"{self.seconds:6.1f} s, {self.deletions:,} deletions, {self.mebibytes:+} MiB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +75,32 @@ class Measured:
 
     Attributes:
         size: while all wait, from tallies; `counted`: browsing and counting them instead.
-        sweep: all of them marked; `partitions`: so many deletions did it.
-        row_by_row: the same past, each row and each mark deleted by itself; `rows`: so many deletions did it.
         browse: the hundred that wait, after the sweep.
+        sweep: all of them marked; `row_by_row`: the same past, each row and each mark by itself; None: not measured.
+        peak_mebibytes: what this process has needed at most, up to here.
     """
 
     mails: int
     size: float
     counted: float
-    sweep: float
-    partitions: int
-    row_by_row: float
-    rows: int
     browse: float
+    sweep: Cleaned
+    row_by_row: Cleaned | None
+    peak_mebibytes: int
 
     def __str__(self) -> str:
+        each = f"{1e6 * self.sweep.seconds / self.mails:.0f} us a mail"
+        times = f", {self.row_by_row.seconds / self.sweep.seconds:.1f} x the time" if self.row_by_row else ""
         return (
-            f"{self.mails:>9,} mails: size {self.size * 1000:6.1f} ms (counted {self.counted:6.1f} s)   "
-            f"browse {PENDING} of it {self.browse * 1000:6.1f} ms   sweep {self.sweep:6.1f} s, {self.partitions:,} "
-            f"deletions (row by row {self.row_by_row:6.1f} s, {self.rows:,})"
+            f"{self.mails:>9,} mails: size {self.size * 1000:5.1f} ms (counted {self.counted:6.1f} s)   "
+            f"browse {PENDING} {self.browse * 1000:5.1f} ms   memory {self.peak_mebibytes} MiB\n"
+            f"{'':>17}sweep      {self.sweep} ({each})\n"
+            f"{'':>17}row by row {self.row_by_row or 'not measured'}{times}"
         )
 
 
 def measure(keyspace: Keyspace, mails: int) -> Iterator[Measured]:
-    """Each number of mails in turn, the largest last."""
+    """Each number of mails in turn, the largest last; the keyspace has `queue_past.SCHEMA`."""
     for part in SIZES:
         yield asyncio.run(_measured(keyspace, mails * part // SIZES[-1]))
 
@@ -90,75 +113,70 @@ def as_json(measured: Iterable[Measured]) -> list[dict[str, Any]]:
 async def _measured(keyspace: Keyspace, mails: int) -> Measured:
     clock, tables = LoopClock(), AwaitedKeyspace(keyspace)
     broker, blobs = MemoryBroker(clock), MemoryBlobs(clock)
-    past = _Past(QueueName(f"past-{mails}"), mails, slice_of(instant_of(clock.micros()), WINDOW))
-    _write(keyspace, past.starts())
-    _write(keyspace, past.rows())
-    _write(keyspace, past.tallies(marked=False))
+    past = Past(QueueName(f"past-{mails}"), mails, slice_of(instant_of(clock.micros()), WINDOW))
+    write(keyspace, past.starts())
+    write(keyspace, past.rows())
+    write(keyspace, past.tallies(marked=False))
     async with await open_queue(past.queue, tables, broker, blobs, clock) as queue:
         size, counted = await _median(queue.size, mails), await _seconds(_count(queue, mails))
-        _write(keyspace, past.marks())
-        _write(keyspace, past.tallies(marked=True))
+        write(keyspace, past.marks())
+        write(keyspace, past.tallies(marked=True))
         for _ in range(PENDING):
             await queue.enqueue(MAIL, b"Subject: bench\r\n\r\n")
-        begun = time.perf_counter()
-        swept = await queue.parts.sweeper.sweep(past.queue)
-        sweep = time.perf_counter() - begun
-        browse = await _seconds(_count(queue, PENDING))
-        browse = min([browse, *[await _seconds(_count(queue, PENDING)) for _ in range(LOOKS)]])
-    again = _Past(QueueName(f"again-{mails}"), mails, past.until)
-    _write(keyspace, again.rows())
-    _write(keyspace, again.marks())
-    row_by_row = _write(keyspace, again.deletions())
-    return Measured(mails, size, counted, sweep, swept.slices, row_by_row, 2 * mails, browse)
+        sweep = await _swept(keyspace, queue, past)
+        browse = sorted([await _seconds(_count(queue, PENDING)) for _ in range(LOOKS)])[LOOKS // 2]
+        row_by_row = await _row_by_row(keyspace, queue, past) if mails <= CONTROL_MAX else None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return Measured(mails, size, counted, browse, sweep, row_by_row, peak)
 
 
-@dataclass(frozen=True, slots=True)
-class _Past:
-    """What so many mails have left in full slices; `until` is where the last one ends, well before now."""
+async def _swept(keyspace: Keyspace, queue: MailQueue, past: Past) -> Cleaned:
+    before = flushed_mebibytes(keyspace)
+    begun = time.perf_counter()
+    swept = await queue.parts.sweeper.sweep(past.queue)
+    seconds = time.perf_counter() - begun
+    if swept.rows != past.mails or swept.rescued:
+        raise AssertionError(f"{swept} of {past.mails} mails")
+    return Cleaned(seconds, len(past.slices), flushed_mebibytes(keyspace) - before)
 
-    queue: QueueName
-    mails: int
-    until: datetime
 
-    @property
-    def slices(self) -> list[datetime]:
-        """The last one ends a few windows before now, so that the grace period does not matter."""
-        count = -(-self.mails // PER_SLICE)
-        return [self.until - WINDOW * (count + 2 - number) for number in range(count)]
+async def _row_by_row(keyspace: Keyspace, queue: MailQueue, past: Past) -> Cleaned:
+    """Another past of the same size, cleaned the other way."""
+    again = Past(QueueName(f"again-{past.mails}"), past.mails, past.until)
+    write(keyspace, again.rows())
+    write(keyspace, again.marks())
+    before = flushed_mebibytes(keyspace)
 
-    def starts(self) -> Iterator[Write]:
-        first = self.slices[0]
-        yield Put(BROWSE_START, {"queuename": self.queue, "browsestart": first})
-        yield Put(CONTENT_START, {"queuename": self.queue, "contentstart": first})
+    async def clean(slice_start: datetime) -> int:
+        return await _slice_row_by_row(queue, (again.queue, slice_start, 0))
 
-    def ids(self) -> Iterator[tuple[datetime, EnqueueId]]:
-        """The same ones each time."""
-        drawn = Random(self.queue)
-        for number in range(self.mails):
-            yield (
-                self.slices[0] + WINDOW * (number // PER_SLICE),
-                EnqueueId(UUID(int=drawn.getrandbits(128), version=4)),
-            )
+    begun = time.perf_counter()
+    deletions = sum(await all_of(again.slices, clean, PARTITIONS_AT_ONCE))
+    seconds = time.perf_counter() - begun
+    if deletions != 2 * again.mails:
+        raise AssertionError(f"{deletions} deletions for {again.mails} mails")
+    return Cleaned(seconds, deletions, flushed_mebibytes(keyspace) - before)
 
-    def rows(self) -> Iterator[Write]:
-        for start, enqueue_id in self.ids():
-            yield Put(ENQUEUED_MAILS, row_of(self.queue, start, 0, start, QueuedMail(enqueue_id, MAIL, BLOBS)))
 
-    def marks(self) -> Iterator[Write]:
-        for _, enqueue_id in self.ids():
-            yield Put(DELETED_MAILS, {"queuename": self.queue, "enqueueid": enqueue_id})
+async def _slice_row_by_row(queue: MailQueue, partition: tuple[QueueName, datetime, int]) -> int:
+    """How many rows and marks were deleted."""
+    parts, deletions = queue.parts, 0
+    async with aclosing(parts.view.slices.pages(partition, NEEDED)) as pages:
+        async for page in pages:
+            marked = await parts.view.marked_among(partition[0], [row["enqueueid"] for row in page])
+            done = [row for row in page if row["enqueueid"] in marked]
+            await parts.blobs.delete_all([BlobId(row[name]) for row in done for name in NEEDED[1:]])
+            writes = [one for row in done for one in _deletions(partition, row)]
+            for error in await parts.tables.write_all(writes):
+                if error is not None:
+                    raise error
+            deletions += len(writes)
+    return deletions
 
-    def tallies(self, *, marked: bool) -> Iterator[Write]:
-        left = self.mails
-        for start in self.slices:
-            held, left = min(left, PER_SLICE), left - PER_SLICE
-            row = {"queuename": self.queue, "timerangestart": start, "writer": UUID(int=1), "enqueued": held}
-            yield Put(SLICE_TALLIES, {**row, "marked": held * marked, "settled": True, "isforeign": False})
 
-    def deletions(self) -> Iterator[Write]:
-        for start, enqueue_id in self.ids():
-            yield Remove(ENQUEUED_MAILS, (self.queue, start, 0, enqueue_id))
-            yield Remove(DELETED_MAILS, (self.queue, enqueue_id))
+def _deletions(partition: tuple[QueueName, datetime, int], row: Row) -> tuple[Remove, Remove]:
+    enqueue_id = row["enqueueid"]
+    return Remove(ENQUEUED_MAILS, (*partition, enqueue_id)), Remove(DELETED_MAILS, (partition[0], enqueue_id))
 
 
 async def _count(queue: MailQueue, expected: int) -> None:
@@ -183,14 +201,4 @@ async def _median(ask: Any, expected: int) -> float:
 async def _seconds(work: Awaitable[T]) -> float:
     begun = time.perf_counter()
     await work
-    return time.perf_counter() - begun
-
-
-def _write(keyspace: Keyspace, writes: Iterator[Write]) -> float:
-    """Seconds that it took; a write that fails would make the rest meaningless."""
-    begun = time.perf_counter()
-    while chunk := list(islice(writes, CHUNK)):
-        for error in keyspace.write_all(chunk):
-            if error is not None:
-                raise error
     return time.perf_counter() - begun
