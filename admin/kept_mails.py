@@ -1,8 +1,8 @@
 """The before-images of mails that an operator takes out of a queue: files that `mailmend queue restore` puts back.
 
-One file for each delete or purge, for its owner's eyes only: a line of JSON for each mail, its envelope as James has it
-and its bytes. A mail is in the file, and the file on the disk, before the mail leaves the queue; each write is a gzip
-member of its own, so that a file whose end was cut off can be read up to there.
+One file for each delete or purge, for its owner's eyes only: a line of JSON for each mail, its envelope as James's
+payload has it, and its bytes. A mail is in the file, and the file on the disk, before the mail leaves the queue; each
+write is a gzip member of its own, so that a file whose end was cut off can be read up to there.
 """
 
 import asyncio
@@ -138,7 +138,7 @@ def _line(queue: QueueName, listed: Listed, content: bytes | None) -> str:
         "enqueued_at": listed.enqueued_at.isoformat(),
         "due_at": listed.due_at.isoformat() if listed.due_at else None,
         "where": listed.whereabouts.value,
-        "mail": json.loads(payload_of(listed.queued)),
+        "payload": payload_of(listed.queued).decode(),
         "content": b64encode(content).decode() if content is not None else None,
     }
     return json.dumps(document, ensure_ascii=False) + "\n"
@@ -148,7 +148,7 @@ def _mails_in(stream: Iterable[bytes], file: Path) -> Iterator[KeptMail]:
     for number, line in enumerate(stream, 1):
         try:
             yield _mail_of(json.loads(line))
-        except (ValueError, KeyError, TypeError, BadPayload) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, BadPayload) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise WrongUse(f"{file}, line {number}: not a kept mail: {why}") from error
 
@@ -160,7 +160,7 @@ def _mail_of(document: dict[str, Any]) -> KeptMail:
     due_at = document["due_at"]
     return KeptMail(
         queue_name(document["queue"]),
-        queued_of(json.dumps(document["mail"]).encode()),
+        queued_of(document["payload"].encode()),
         datetime.fromisoformat(document["enqueued_at"]),
         datetime.fromisoformat(due_at) if due_at else None,
         b64decode(content, validate=True) if content is not None else None,

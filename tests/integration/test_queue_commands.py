@@ -62,7 +62,7 @@ def test_in_and_out_again(queue: RealQueue, tmp_path: Path) -> None:
     assert queue.names() == ["one", "two"]
     assert [one["queue"] for one in queue("list", "--json").json["queues"]] == ["spool"]
 
-    taken = queue("dequeue", "--to", str(tmp_path), "--wait", "2s", "--json")
+    taken = queue("dequeue", "--to", str(tmp_path), "--limit", "2", "--wait", "20s", "--json")
 
     assert (taken.code, taken.json["acked"]) == (0, 2), taken.err
     assert {file.stem for file in tmp_path.glob("*.eml")} == {one, two}
@@ -82,7 +82,9 @@ def test_deleted_mails_stay_away_and_come_back_on_request(queue: RealQueue, tmp_
 
     assert queue("restore", gone["kept"]).code == 0
     assert queue.names() == ["spam"]
-    assert queue("dequeue", "--to", str(tmp_path / "then"), "--wait", "2s", "--json").json["acked"] == 1
+    assert (
+        queue("dequeue", "--to", str(tmp_path / "then"), "--limit", "1", "--wait", "20s", "--json").json["acked"] == 1
+    )
 
 
 def test_a_purged_queue_delivers_nothing(queue: RealQueue, tmp_path: Path) -> None:
@@ -103,7 +105,7 @@ def test_delays_and_priorities(queue: RealQueue, tmp_path: Path) -> None:
 
     assert queue("size", "--json").json["delayed"] == 1
     assert queue("flush", "--json").json["flushed"] == 1
-    assert queue("dequeue", "--to", str(tmp_path), "--wait", "2s", "--json").json["acked"] == 2
+    assert queue("dequeue", "--to", str(tmp_path), "--limit", "2", "--wait", "20s", "--json").json["acked"] == 2
 
 
 def test_lost_messages_are_found_and_published_again(queue: RealQueue, tmp_path: Path) -> None:
@@ -119,13 +121,13 @@ def test_lost_messages_are_found_and_published_again(queue: RealQueue, tmp_path:
     assert named.json["drained"]["messages"] == 1
 
     assert queue("republish", "--id", lost, "--older-than", "1ms", "--json").json["republished"] == 1
-    assert queue("dequeue", "--to", str(tmp_path), "--wait", "2s", "--json").json["acked"] == 2
+    assert queue("dequeue", "--to", str(tmp_path), "--limit", "2", "--wait", "20s", "--json").json["acked"] == 2
 
 
 def test_a_drain_gives_everything_back(queue: RealQueue, tmp_path: Path) -> None:
     """Messages of every level, and dead letters."""
     queue.put("bad")
-    assert queue("dequeue", "--exec", "false", "--wait", "2s").code == 1
+    assert queue("dequeue", "--exec", "false", "--limit", "1", "--wait", "20s").code == 1
     queue.put("one")
     queue.put("urgent", options=("--priority", "9"))
     until(told_messages(queue, 2))
@@ -134,7 +136,7 @@ def test_a_drain_gives_everything_back(queue: RealQueue, tmp_path: Path) -> None
 
     assert (drained.json["drained"]["messages"], len(drained.json["drained"]["dead"])) == (2, 1), drained.err
     assert drained.json["drained"]["only_in_broker"] == []
-    assert queue("dequeue", "--to", str(tmp_path), "--wait", "2s", "--json").json["acked"] == 2
+    assert queue("dequeue", "--to", str(tmp_path), "--limit", "2", "--wait", "20s", "--json").json["acked"] == 2
     until(lambda: queue("health", "--json").json["queues"][0]["broker"]["dead"] == 1)
 
 

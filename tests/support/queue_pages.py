@@ -36,7 +36,7 @@ def make_older(queue: RealQueue, age: timedelta) -> None:
 def does_not_drain(queue: RealQueue) -> None:
     """One mail was rejected, one waits and nobody takes it, one is delayed."""
     queue.put("bad")
-    assert queue("dequeue", "--exec", "false", "--wait", "2s").code == 1
+    assert queue("dequeue", "--exec", "false", "--limit", "1", "--wait", "20s").code == 1
     queue.put("waits")
     queue.put("later", options=("--delay", "3h"))
 
@@ -65,7 +65,7 @@ def start_is_stuck(queue: RealQueue) -> None:
 def listing_is_slow(queue: RealQueue) -> None:
     """Five hours ago many mails were processed, and nobody has swept since."""
     queue.put(*(str(number) for number in range(5)))
-    taken = queue("dequeue", "--exec", "true", "--wait", "2s", "--json")
+    taken = queue("dequeue", "--exec", "true", "--limit", "5", "--wait", "20s", "--json")
     assert taken.json["acked"] == 5, taken.err
     make_older(queue, 5 * HOUR)
 

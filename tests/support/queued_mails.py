@@ -11,10 +11,10 @@ from model.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
 
 TEXTS: Final = st.text(st.characters(codec="utf-8"), max_size=20)
 NAMES: Final = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
-INSTANTS: Final = st.integers(-62_135_596_800_000, 253_402_300_799_000).map(
+INSTANTS: Final = st.integers(-62_135_596_800_000, 253_402_300_798_999).map(
     lambda millis: datetime.fromtimestamp(millis // 1000, UTC).replace(microsecond=millis % 1000 * 1000)
 )
-"""In whole milliseconds."""
+"""In whole milliseconds, without the last second of the year 9999, which no payload may hold."""
 
 HEADERS: Final = st.builds(
     RecipientHeader, st.sampled_from(["a@one.test", "b@two.test"]), st.sampled_from(["X-A", "X-B"]), TEXTS

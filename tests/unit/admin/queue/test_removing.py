@@ -49,7 +49,8 @@ class TestDelete:
         answer = queue("delete", "--name", "spam", "--json").json
 
         (kept,) = kept_in(answer)
-        assert (kept["mail"]["enqueueId"], kept["mail"]["name"], kept["queue"]) == (str(spam), "spam", "spool")
+        payload = json.loads(kept["payload"])
+        assert (payload["enqueueId"], payload["name"], kept["queue"]) == (str(spam), "spam", "spool")
         assert stat.S_IMODE(Path(answer["kept"]).stat().st_mode) == 0o600
         queue.put("spam")
         ended = queue("delete", "--name", "spam")
