@@ -178,6 +178,7 @@ class Sweeper:
             return Moved(before, before, back)  # cut anew meanwhile: there may be slices between those that were read
         after = await starts.advance_browse_start(queue, before, wanted)
         await starts.remember(queue, furthest=after)
+        self._view.ground.known[queue] = after
         return Moved(before, after, back)
 
     async def _first_live_slice(
