@@ -39,6 +39,9 @@ AT_ONCE: Final = 64
 
 PARTITIONS_AT_ONCE: Final = 4
 
+BEGUN_MAX: Final = 256
+"""How many partitions a round looks at: usually two slices' buckets have begun."""
+
 FAILURES_MAX: Final = AT_ONCE
 """After so many failures in one partition the round leaves it to the next."""
 
@@ -98,9 +101,9 @@ class Moving:
         return await _summed([one async for one in self.due.partitions(self.queue)], self._flushed)
 
     async def _begun(self, now: datetime) -> list[DuePartition]:
-        """The partitions whose slice has begun, the earliest first."""
+        """The partitions whose slice has begun, the earliest first; where they are too many, the next round's too."""
         begun = list[DuePartition]()
-        async with aclosing(self.due.partitions(self.queue)) as partitions:
+        async with aclosing(self.due.partitions(self.queue, BEGUN_MAX)) as partitions:
             async for partition in partitions:
                 if partition.due_slice > now:
                     break

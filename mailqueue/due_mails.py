@@ -6,7 +6,7 @@ whoever wants the rows of mails never meets that partition. Its rows carry the l
 
 A slice is closed by raising `queueState.dueStart` past it, and emptied only then. Whoever puts a mail writes its row
 first and reads the due start afterwards: either it was not raised yet, and whoever raised it reads the row; or the mail
-is put again, where it is found (docs/adr/0017).
+is put again, where it is found (docs/adr/0019).
 """
 
 import logging
@@ -135,9 +135,9 @@ class DueMails:
                     async for due in mails:
                         yield due
 
-    async def partitions(self, queue: QueueName) -> AsyncGenerator[DuePartition]:
-        """Where delayed mails may be, the earliest slice first."""
-        async for row in self._tables.scan(Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=_index(queue))):
+    async def partitions(self, queue: QueueName, most: int | None = None) -> AsyncGenerator[DuePartition]:
+        """Where delayed mails may be, the earliest slice first; at most so many."""
+        async for row in self._tables.scan(Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=_index(queue), limit=most)):
             yield DuePartition(row["dueat"], row["enqueueid"].int)
 
     async def under(self, queue: QueueName, partition: DuePartition, after: Key = ()) -> AsyncGenerator[DueMail]:
@@ -151,6 +151,11 @@ class DueMails:
                 yield DueMail(partition, due_listed_of(row))
             except BadPayload as error:
                 _LOG.warning("queue %s: delayed mail %s cannot be read: %s", queue, row["enqueueid"], error.what)
+
+    async def ids(self, queue: QueueName, partition: DuePartition) -> AsyncGenerator[EnqueueId]:
+        """The mails of one partition by their ids alone."""
+        async for row in self._tables.scan(Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=partition.key(queue))):
+            yield EnqueueId(row["enqueueid"])
 
     async def next_at(self, queue: QueueName, partition: DuePartition, after: Key = ()) -> datetime | None:
         """When the first mail of a partition after that time and id is due; None where there is none."""
