@@ -6,7 +6,7 @@ whoever wants the rows of mails never meets that partition. Its rows carry the l
 
 A slice is closed by raising `queueState.dueStart` past it, and emptied only then. Whoever puts a mail writes its row
 first and reads the due start afterwards: either it was not raised yet, and whoever raised it reads the row; or the mail
-is put again, where it is found (docs/adr/0019).
+is put again, where it is found (docs/adr/0021).
 """
 
 import logging
