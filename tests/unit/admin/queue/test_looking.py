@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from model.catalog_queue import BROWSE_START, ENQUEUED_MAILS
+from model.catalog_queue import BROWSE_START, ENQUEUED_MAILS, SLICE_TALLIES
 from model.ids import QueueName
 from model.operations import Change, Scan
 from tests.support.queue_commands import KEYSPACE, QueueShell
@@ -87,6 +87,21 @@ class TestSize:
         found = james("size", "--json").json
 
         assert (found["mails"], found["kind"], found["counted_by"]) == (3, "exact", "metadata")
+
+    def test_an_estimate_can_be_counted_again(self, queue: QueueShell) -> None:
+        """A process was killed before it had told: the rows know."""
+        queue.put("one", "two")
+        tables = queue.cluster.keyspace(KEYSPACE)
+        (tally,) = (row for row in tables.scan(Scan(SLICE_TALLIES, SLICE_TALLIES.names)))
+        tables.write(Change(SLICE_TALLIES, SLICE_TALLIES.key_of(tally), assign={"enqueued": 7, "settled": False}))
+        before = queue("size", "--json").json
+        assert "count again" in queue("size", "--recount").err
+        queue.pass_time(hours=2)
+
+        after = queue("size", "--recount", "--json").json
+
+        assert (before["mails"], before["kind"]) == (7, "estimate")
+        assert (after["mails"], after["kind"]) == (2, "exact")
 
     def test_a_queue_that_nobody_knows_is_empty(self, queue: QueueShell) -> None:
         """Queues come into being with their first mail."""
