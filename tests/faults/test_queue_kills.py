@@ -1,42 +1,17 @@
 """Processes of a queue on real servers, killed at each step: what they acknowledged is delivered, the rest is named."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from mailqueue.codec import queued_of
 from mailqueue.mail_queue import MailQueue
 from model.catalog_queue import BROWSE_START, ENQUEUED_MAILS
 from model.operations import Change, Scan
 from model.slices import slice_of
-from tests.support.brokers import Broker
-from tests.support.object_stores import S3
-from tests.support.queue_ground import LATER, Ground, delivered, ids_of, queue_ground
-from tests.support.servers import CassandraServer
+from tests.support.queue_ground import LATER, Ground, dead_letters, delivered, ids_of, swept
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
-
-
-@pytest.fixture(scope="module")
-def _ground(
-    cassandra: CassandraServer, rabbitmq: Broker, s3: S3, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Ground]:
-    folder = tmp_path_factory.mktemp("ledgers")
-    with rabbitmq.vhost() as vhost, queue_ground(cassandra, rabbitmq, vhost, s3, folder) as ground:
-        yield ground
-
-
-@pytest.fixture
-def ground(_ground: Ground, s3: S3) -> Ground:
-    """The servers, and an empty store of blobs."""
-    return _ground.in_bucket(s3)
-
-
-async def swept(queue: MailQueue) -> None:
-    """A sweep."""
-    await queue.parts.sweeper.sweep(queue.name)
 
 
 PUTS = {
@@ -142,16 +117,6 @@ def test_a_dequeuer_that_is_killed(ground: Ground, name: str) -> None:
     assert len(ground.blobs()) == 2 * len(dead)
 
 
-async def dead_letters(queue: MailQueue) -> list[str]:
-    """The ids of the dead letters."""
-    ids = list[str]()
-    count = (await queue.parts.broker.depth(queue.name)).dead
-    async with queue.parts.broker.dead_letters(queue.name, count or 1) as letters:
-        for _ in range(count):
-            ids.append(str(queued_of((await anext(letters)).message.body).enqueue_id))
-    return ids
-
-
 HOUR = timedelta(hours=1)
 SOON = timedelta(milliseconds=100)
 
@@ -214,3 +179,22 @@ def test_a_sweeper_that_is_killed(ground: Ground, name: str) -> None:
     ground.told(name, swept, ahead_seconds=LATER)
     assert not ground.blobs()
     assert not [row for row in ground.keyspace.scan(Scan(ENQUEUED_MAILS, ("queuename",))) if row["queuename"] == name]
+
+
+def test_a_purge_that_is_killed(ground: Ground) -> None:
+    """What it has marked never comes; what is left is listed, comes, and goes with the next purge."""
+    for name, again in (("half", False), ("whole", True)):
+        ids = set(map(str, ground.put(name, *map(str, range(12)))))
+        told = ground.killed("purge", name, "done Put deletedMailsV2", 6)
+        left = ground.listed(name)
+        assert len(left) == 6
+        assert set(ids_of(told, "removing")) == ids
+        if again:
+            pid, _ = ground.begin("purge", name)
+            assert ground.wait(pid) == 0
+
+        came = ground.told(name, lambda queue, left=set() if again else left: delivered(queue, left))  # type: ignore[misc]
+
+        assert set(came) == (set() if again else left)
+        ground.told(name, swept, ahead_seconds=LATER)
+    assert not ground.blobs()

@@ -88,7 +88,7 @@ class Order:
         at: the step at which it kills itself, `done …` for right after it; "": none.
         nth: at which time of that step, counted from when the story arms it.
         ahead_seconds: what its clock is ahead.
-        seconds: for how long it works, where nothing else ends it.
+        stop: the file whose being there ends it, where nothing else does.
         name: by which its mails are known.
     """
 
@@ -98,7 +98,7 @@ class Order:
     at: str = ""
     nth: int = 1
     ahead_seconds: float = 0
-    seconds: float = 0
+    stop: str = ""
     name: str = ""
 
 
@@ -165,7 +165,6 @@ class Acting:
     queue: MailQueue
     life: Doomed
     ledger: int
-    until: float
 
     def arm(self) -> None:
         """From here on it dies at its step."""
@@ -178,8 +177,8 @@ class Acting:
 
     @property
     def lasts(self) -> bool:
-        """Whether its time is not over."""
-        return time.time() < self.until
+        """Whether nobody has told it to stop."""
+        return not Path(self.order.stop).exists()
 
 
 async def enqueue(acting: Acting, **when: Any) -> None:
@@ -255,7 +254,7 @@ async def purge(acting: Acting) -> None:
 
 
 async def keep_enqueuing(acting: Acting) -> None:
-    """Mails from two senders, some of them delayed, until its time is over."""
+    """Mails from two senders, some of them delayed, until told to stop."""
     number = 0
     while acting.lasts:
         number += 1
@@ -266,10 +265,11 @@ async def keep_enqueuing(acting: Acting) -> None:
             acting.tell("enqueued", await acting.queue.enqueue(sent, CONTENT, delay=wait))
         except MailmendError as error:
             acting.tell("failed", error)
+        await asyncio.sleep(0.01)
 
 
 async def keep_dequeuing(acting: Acting) -> None:
-    """Ack most, retry a few, until its time is over."""
+    """Ack most, retry a few, until told to stop."""
     async with acting.queue.dequeue(prefetch=8, priorities=[5]) as mails:
         number = 0
         while acting.lasts:
@@ -325,13 +325,12 @@ STORIES: Mapping[str, Callable[[Acting], Awaitable[None]]] = {
 
 def act(servers: Servers, order: Order) -> None:
     """One child's life."""
-    until = time.time() + order.seconds
     ledger = os.open(order.ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     life = Doomed(at=order.at, nth=order.nth)
 
     async def story(keyspace: Keyspace) -> None:
         async with opened(servers, keyspace, order.queue, ahead_seconds=order.ahead_seconds, life=life) as queue:
-            await STORIES[order.story](Acting(order, queue, life, ledger, until))
+            await STORIES[order.story](Acting(order, queue, life, ledger))
 
     with connect(servers.contact) as cluster:
         asyncio.run(story(cluster.keyspace(servers.keyspace)))

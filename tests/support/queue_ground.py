@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +15,14 @@ import pytest
 
 from admin import wiring_queue
 from cql.session import Keyspace, connect
+from mailqueue.codec import queued_of
 from mailqueue.mail_queue import Dequeued, MailQueue
 from mailqueue.ports import Depth
 from model.catalog_beside import EVENT_STORE
 from model.catalog_queue import QUEUE_TABLES
 from model.ids import BlobId, EnqueueId
 from model.schema import Schema
-from tests.support.brokers import Broker
+from tests.support.brokers import Broker, eventually
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import S3
@@ -82,6 +83,14 @@ class Ground:
 
         return self.told(queue, story, ahead_seconds=ahead_seconds)
 
+    def put_at_once(self, queue: str, names: Sequence[str]) -> list[EnqueueId]:
+        """The same, side by side."""
+
+        async def story(process: MailQueue) -> list[EnqueueId]:
+            return list(await asyncio.gather(*(process.enqueue(mail(name), CONTENT) for name in names)))
+
+        return self.told(queue, story)
+
     def listed(self, queue: str) -> set[str]:
         """The ids of what is listed."""
 
@@ -139,10 +148,18 @@ class QueueLine:
         return self.line("queue", *arguments)
 
     def reconciled(self, queue: str, *options: str, code: int) -> dict[str, Any]:
-        """What a comparison tells, with the exit code that is expected."""
-        ended = self("reconcile", "--queue", queue, "--json", *options)
-        assert ended.code == code, ended.out + ended.err
-        return ended.json
+        """What a comparison tells, with the exit code that is expected; the broker's counts may lag for a while."""
+        ended: Ended | None = None
+
+        def told() -> Ended | None:
+            nonlocal ended
+            ended = self("reconcile", "--queue", queue, "--json", *options)
+            return ended if ended.code == code else None
+
+        try:
+            return eventually(told).json
+        except AssertionError:
+            pytest.fail(f"{ended}")
 
 
 def ids_of(told: Sequence[dict[str, Any]], what: str) -> list[str]:
@@ -151,7 +168,7 @@ def ids_of(told: Sequence[dict[str, Any]], what: str) -> list[str]:
 
 
 async def delivered(
-    queue: MailQueue, wanted: Sequence[str] = (), settle: Callable[[Dequeued], Awaitable[None]] | None = None
+    queue: MailQueue, wanted: Collection[str] = (), settle: Callable[[Dequeued], Awaitable[None]] | None = None
 ) -> list[str]:
     """Take and ack everything that comes: what is wanted first, and then whatever comes before a mail put behind it."""
     taken: list[str] = []
@@ -187,6 +204,23 @@ async def until(holds: Callable[[], Awaitable[bool]], seconds_max: float = PATIE
     async with asyncio.timeout(seconds_max):
         while not await holds():  # noqa: ASYNC110 - servers tell nobody
             await asyncio.sleep(0.05)
+
+
+async def swept(queue: MailQueue) -> None:
+    """A sweep."""
+    await queue.parts.sweeper.sweep(queue.name)
+
+
+async def dead_letters(queue: MailQueue) -> list[str]:
+    """The ids of the dead letters; taken away, or they would be asked for by whoever looks for orphans."""
+    ids = list[str]()
+    count = (await queue.parts.broker.depth(queue.name)).dead
+    async with queue.parts.broker.dead_letters(queue.name, count or 1) as letters:
+        for _ in range(count):
+            letter = await anext(letters)
+            ids.append(str(queued_of(letter.message.body).enqueue_id))
+            await letter.ack()
+    return ids
 
 
 @contextmanager

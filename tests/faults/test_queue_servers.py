@@ -1,0 +1,224 @@
+"""A queue whose servers die, are wiped and come back; and one under traffic whose processes die: nothing is lost."""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mailqueue.mail_queue import MailQueue
+from model.errors import BlobsUnreachable, MailmendError
+from tests.support.brokers import OwnBroker, eventually, throwaway_rabbitmq
+from tests.support.object_stores import OwnS3, throwaway_s3
+from tests.support.queue_faults import ledger_of, opened
+from tests.support.queue_ground import (
+    KILLED,
+    LATER,
+    PATIENCE_SECONDS,
+    Ground,
+    dead_letters,
+    delivered,
+    ids_of,
+    swept,
+    until,
+)
+from tests.support.queues import CONTENT, listed, mail
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
+
+MAILS = 300
+AT_ONCE = 20
+
+
+@pytest.fixture
+def own_broker() -> Iterator[OwnBroker]:
+    """A RabbitMQ that may be killed and wiped."""
+    with throwaway_rabbitmq() as own:
+        yield own
+
+
+@pytest.fixture
+def own_s3() -> Iterator[OwnS3]:
+    """An object store that may be killed."""
+    with throwaway_s3() as own:
+        yield own
+
+
+def test_a_broker_that_dies_and_one_that_is_wiped(
+    ground: Ground, own_broker: OwnBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in the middle of traffic, it loses nothing that was acknowledged; wiped, the table brings all back."""
+    at = replace(ground.servers, broker_port=own_broker.port, vhost="/")
+    ground = replace(ground, servers=at, management_port=own_broker.management_port)
+
+    # Given enqueuers and a consumer, when the broker is killed and comes back
+    acknowledged, failed, came = ground_story = (set[str](), set[str](), list[str]())
+    asyncio.run(_killed_under_way(ground, own_broker, *ground_story))
+
+    # Then everything that was acknowledged has come, and nothing that was not came after its error was told
+    assert len(acknowledged) + len(failed) == MAILS
+    assert acknowledged
+    assert acknowledged <= set(came)
+    assert not set(came[came.index("the end") :]) & failed
+    assert not ground.listed("killed")
+
+    # When a broker forgets all that waits
+    names = [str(number) for number in range(200)]
+    ids = set(map(str, ground.put_at_once("wiped", names)))
+    own_broker.kill()
+    own_broker.wipe()
+    own_broker.start()
+    # Then those that lack their message are named, and come once they are published again
+    shell, drain = ground.shell(tmp_path, monkeypatch), ("--drain", "--yes", "--no-blobs")
+    found = shell.reconciled("wiped", *drain, code=1)
+    assert (found["findings"], set(found["drained"]["only_in_table"])) == ({"lacks_message": 200}, ids)
+    mended = shell.reconciled("wiped", *drain, "--republish", "--older-than", "0s", code=0)
+    assert (mended["mended"]["republished"], mended["left"]) == (200, {})
+    assert sorted(ground.told("wiped", lambda queue: delivered(queue, ids))) == sorted(ids)
+
+
+async def _killed_under_way(
+    ground: Ground, broker: OwnBroker, acknowledged: set[str], failed: set[str], came: list[str]
+) -> None:
+    names = iter([str(number) for number in range(MAILS)])
+    asked = asyncio.Event()
+
+    async def enqueue(queue: MailQueue) -> None:
+        for name in names:
+            try:
+                await queue.enqueue(mail(name), CONTENT)
+            except MailmendError:
+                failed.add(name)
+                await asyncio.sleep(0.1)
+            else:
+                acknowledged.add(name)
+            if len(acknowledged) >= MAILS // 3:
+                asked.set()
+
+    async def consume(queue: MailQueue) -> None:
+        async with queue.dequeue(prefetch=10, priorities=[5]) as mails:
+            async for one in mails:
+                came.append(one.mail.name)
+                await one.ack()
+                if one.mail.name == "the end":
+                    break
+
+    async with AsyncExitStack() as stack:
+        one, other = [
+            await stack.enter_async_context(opened(ground.servers, ground.keyspace, "killed")) for _ in range(2)
+        ]
+        async with asyncio.timeout(3 * PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
+            tasks.create_task(consume(other))
+            enqueuing = [tasks.create_task(enqueue(one)) for _ in range(AT_ONCE)]
+            await asked.wait()
+            await asyncio.to_thread(broker.kill)
+            await asyncio.to_thread(broker.start)
+            await asyncio.wait(enqueuing)
+            while not acknowledged <= set(came):  # noqa: ASYNC110 - the consumer tells nobody
+                await asyncio.sleep(0.05)
+            await one.enqueue(mail("the end"), CONTENT)
+
+
+def test_an_object_store_that_dies(
+    ground: Ground, own_s3: OwnS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Enqueues fail and leave nothing, consumers wait; back, all goes on. Lost bytes hurt no other mail."""
+    ground = replace(
+        ground,
+        servers=replace(
+            ground.servers, endpoint=own_s3.endpoint, access_key=own_s3.access_key, secret_key=own_s3.secret_key
+        ),
+    ).in_bucket(own_s3)
+    ids = [str(one) for one in ground.put("bytes", *"abc")]
+
+    async def without(queue: MailQueue) -> list[str]:
+        with pytest.raises(BlobsUnreachable):
+            await queue.enqueue(mail("failed"), CONTENT)
+        assert (await queue.parts.broker.depth(queue.name)).ready == 3
+        assert len(await listed(queue)) == 3
+        async with asyncio.timeout(2 * PATIENCE_SECONDS), queue.dequeue(priorities=[5]) as mails:
+            first = asyncio.ensure_future(anext(mails))
+
+            async def held() -> bool:
+                return not (await queue.parts.broker.depth(queue.name)).ready
+
+            await until(held)
+            assert not first.done()
+            await asyncio.to_thread(own_s3.start)
+            await first  # in hand and not settled: it comes again
+        (lost,) = [one for one in await listed(queue) if one.queued.mail.name == "b"]
+        await queue.parts.blobs.delete(lost.queued.blobs.body)
+        return [one.queued.mail.name for one in await listed(queue)]
+
+    own_s3.kill()
+    assert sorted(ground.told("bytes", without)) == list("abc")
+
+    found = ground.shell(tmp_path, monkeypatch).reconciled("bytes", code=1)
+    assert (found["findings"], found["blobs"]["missing"]) == ({"blob_missing": 1}, [ids[1]])
+    assert sorted(ground.told("bytes", lambda queue: delivered(queue, [ids[0], ids[2]]))) == sorted([ids[0], ids[2]])
+    assert ground.told("bytes", dead_letters) == [ids[1]]
+
+
+KILLS = 10
+PROGRESS = 60
+
+ACTORS = (*["keep_enqueuing"] * 3, *["keep_dequeuing"] * 3, "keep_sweeping", "keep_purging")
+
+
+def test_traffic_whose_processes_die(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each acknowledged mail came, was purged, or is listed; none came after its ack; what is left has a name."""
+    chance, stop, ledgers = random.Random(5), tmp_path / "stop", list[Path]()
+
+    def begun(story: str) -> int:
+        name = f"{story}-{len(ledgers)}"
+        pid, ledger = ground.begin(story, "traffic", stop=str(stop), name=name)
+        ledgers.append(ledger)
+        return pid
+
+    def told(what: str) -> list[str]:
+        return [one for ledger in ledgers for one in ids_of(ledger_of(ledger), what)]
+
+    # Given enqueuers, dequeuers, a sweeper and a purger, of which one dies now and then
+    living = [(story, begun(story)) for story in ACTORS]
+    for kill in range(1, KILLS + 1):
+        eventually(lambda kill=kill: len(told("acked")) >= kill * PROGRESS, 60)  # type: ignore[misc]
+        story, pid = living.pop(chance.randrange(len(living)))
+        os.kill(pid, signal.SIGKILL)
+        assert ground.wait(pid) == KILLED
+        living.append((story, begun(story)))
+    stop.touch()
+    assert {ground.wait(pid) for _, pid in living} == {0}
+
+    # Then what was acknowledged has come, was removed, or is listed
+    enqueued, acked, purged = set(told("enqueued")), set(told("acked")), set(told("purged"))
+    left = ground.listed("traffic")
+    assert not told("failed")
+    assert purged
+    assert enqueued <= set(told("handed")) | set(told("removing")) | left
+    assert not left & (acked | purged)
+
+    # And comes once, but for what is done with
+    async def flushed(queue: MailQueue) -> list[str]:
+        await queue.flush()
+        return await delivered(queue, left)
+
+    came = ground.told("traffic", flushed)
+    assert left <= set(came)
+    assert not set(came) & (acked | purged)
+    assert not ground.listed("traffic")
+
+    # And what killed processes left over is named, and goes on request
+    ground.told("traffic", swept, ahead_seconds=LATER)
+    shell = ground.shell(tmp_path, monkeypatch)
+    over = ground.blobs()
+    found = shell.reconciled("traffic", code=1 if over else 0)
+    assert {one["id"] for one in found["blobs"]["orphans"]} == over
+    assert set(found["findings"]) <= {"orphan_blob"}
+    assert len(over) <= 2 * KILLS
+    shell.reconciled("traffic", "--remove-orphan-blobs", "--drain", "--yes", code=0)
+    assert not ground.blobs()
