@@ -1,0 +1,96 @@
+"""A queue on three nodes of Cassandra: one may be down, two may not; back, everything goes on by itself."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from cql.render import keyspace_cql, schema_cql
+from cql.replication import in_every_data_centre
+from cql.session import connect
+from mailqueue.mail_queue import MailQueue
+from model.catalog_beside import EVENT_STORE
+from model.catalog_queue import QUEUE_TABLES
+from model.errors import CannotReach, MailmendError
+from model.schema import Schema
+from tests.support.brokers import Broker
+from tests.support.keyspaces import dropped
+from tests.support.object_stores import S3
+from tests.support.queue_faults import Servers, opened
+from tests.support.queue_ground import PATIENCE_SECONDS, delivered, until
+from tests.support.queues import CONTENT, mail, names
+from tests.support.servers import ThreeNodes
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store, pytest.mark.slow]
+
+
+@pytest.fixture
+def servers(three_nodes: ThreeNodes, vhost: str, rabbitmq: Broker, s3: S3) -> Iterator[Servers]:
+    """A keyspace that is on all three nodes; the first is who is asked."""
+    name, bucket = three_nodes.keyspace(), s3.bucket()
+    at = Servers(
+        three_nodes.hosts[:1],
+        three_nodes.port,
+        name,
+        rabbitmq.port,
+        vhost,
+        s3.endpoint,
+        bucket.bucket,
+        s3.access_key,
+        s3.secret_key,
+        rabbitmq.host,
+    )
+    with connect(at.contact) as cluster:
+        cluster.execute_ddl(keyspace_cql(name, in_every_data_centre(3)))
+        for text in schema_cql(name, Schema((), (EVENT_STORE, *QUEUE_TABLES))):
+            cluster.execute_ddl(text)
+        yield at
+        dropped(cluster, (name,))
+
+
+def test_nodes_go_down_and_come_back(servers: Servers, three_nodes: ThreeNodes) -> None:
+    """One down: nobody notices. Two: enqueues fail and leave nothing, what is in hand waits. Back: all of it comes."""
+
+    async def story(queue: MailQueue, consumer: MailQueue) -> None:
+        three_nodes.kill(3)
+        for name in "abc":
+            await queue.enqueue(mail(name), CONTENT)
+        assert await names(queue) == list("abc")
+        async with asyncio.timeout(6 * PATIENCE_SECONDS), consumer.dequeue(prefetch=1, priorities=[5]) as mails:
+            first = await anext(mails)
+            assert first.mail.name == "a"
+
+            # When a second node goes
+            await asyncio.to_thread(three_nodes.stop, 2)
+            # Then an enqueue fails, and tells what may be left of it; a mail in hand cannot be acked, and goes back
+            with pytest.raises(CannotReach) as failure:
+                await queue.enqueue(mail("failed"), CONTENT)
+            assert "mailmend queue reconcile" in (failure.value.mend or "")
+            assert (await queue.parts.broker.depth(queue.name)).ready == 2
+            with pytest.raises(CannotReach):
+                await first.ack()
+            held = asyncio.ensure_future(anext(mails))
+            with pytest.raises(MailmendError):
+                await names(queue)
+            assert not held.done()
+
+            # And when both are back, so is everything: the stream goes on
+            await asyncio.to_thread(three_nodes.start_all)
+            again = await held
+            await again.ack()
+
+        async def listed_again() -> bool:
+            return sorted(await names(queue)) == sorted({"a", "b", "c"} - {again.mail.name})
+
+        await until(listed_again)
+        assert len(await delivered(queue)) == 2
+        assert not await names(queue)
+        assert (await queue.parts.broker.depth(queue.name)).dead == 0
+
+    async def told() -> None:
+        with connect(servers.contact) as cluster:
+            keyspace = cluster.keyspace(servers.keyspace)
+            async with opened(servers, keyspace, "spool") as queue, opened(servers, keyspace, "spool") as consumer:
+                await story(queue, consumer)
+
+    asyncio.run(told())
