@@ -223,7 +223,7 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     sweeper = Sweeper(tables, view, blobs, broker, clock)
     due = DueMails(tables, clock, slicing.buckets) if own.due else None
     afterwards = Afterwards()
-    tidying = Tidying(blobs, lambda: sweeper.maybe(name), afterwards)
+    tidying = Tidying(blobs, lambda: sweeper.maybe(name), afterwards, clock)
     parts = Parts(
         tables, broker, blobs, clock, slicing, view, sweeper, tallies, afterwards, tidying, due=due, counts=counts
     )

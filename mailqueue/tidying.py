@@ -1,7 +1,8 @@
 """What a queue does behind its consumers: the bytes of mails that are done with go, and now and then a sweep begins.
 
-Bytes that are to go while others are being deleted go together with the next, so a busy store is asked seldom and an
-idle one at once. What a crash, or a store that does not answer, leaves is left to the sweep of the mails' slices.
+Bytes wait a moment for those of the next mails and go together with them, so the store is asked seldom: a consumer that
+takes one mail after the other is slowed down most by requests that run beside its own. What a crash, or a store that
+does not answer, leaves is left to the sweep of the mails' slices.
 """
 
 import asyncio
@@ -12,8 +13,11 @@ from itertools import islice
 from typing import Final
 
 from mailqueue.afterwards import Afterwards
-from mailqueue.ports import Blobs
+from mailqueue.ports import Blobs, Clock
 from model.mails import MailBlobs
+
+GATHER_SECONDS: Final = 0.05
+"""How long the bytes of one mail wait for those of others."""
 
 TOGETHER_MAX: Final = 500
 """How many mails' bytes go together."""
@@ -37,10 +41,13 @@ class Tidying:
         blobs: where the bytes are.
         maybe_sweep: asked once for each mail that was dequeued.
         afterwards: waits for the work at the end.
+        clock: lets others come.
     """
 
-    def __init__(self, blobs: Blobs, maybe_sweep: Callable[[], Awaitable[None]], afterwards: Afterwards) -> None:
-        self._blobs, self._maybe_sweep, self._afterwards = blobs, maybe_sweep, afterwards
+    def __init__(
+        self, blobs: Blobs, maybe_sweep: Callable[[], Awaitable[None]], afterwards: Afterwards, clock: Clock
+    ) -> None:
+        self._blobs, self._maybe_sweep, self._afterwards, self._clock = blobs, maybe_sweep, afterwards, clock
         self._waiting: deque[_Done] = deque()
         self._has_room = asyncio.Event()
         self._working = False
@@ -59,6 +66,8 @@ class Tidying:
         """Until nothing waits any more; what could not be deleted is not tried again."""
         try:
             while self._waiting:
+                if len(self._waiting) < TOGETHER_MAX:
+                    await self._clock.pause(GATHER_SECONDS)
                 some = list(islice(self._waiting, TOGETHER_MAX))
                 for _ in some:
                     self._waiting.popleft()

@@ -12,6 +12,7 @@ from mailqueue.tidying import Tidying
 from model.errors import BlobsUnreachable
 from model.ids import BlobId
 from model.mails import MailBlobs
+from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queues import CONTENT, enqueued, mail, twin_queue, until
 
 
@@ -48,7 +49,7 @@ def tidying_over(blobs: Any, sweeps: list[int], afterwards: Afterwards) -> Tidyi
     async def maybe_sweep() -> None:
         sweeps.append(1)
 
-    return Tidying(blobs, maybe_sweep, afterwards)
+    return Tidying(blobs, maybe_sweep, afterwards, VirtualLoopClock())
 
 
 def test_what_comes_meanwhile_goes_together() -> None:
@@ -66,6 +67,22 @@ def test_what_comes_meanwhile_goes_together() -> None:
         assert blobs.requests == [2, 18]
         assert len(set(blobs.deleted)) == 20
         assert len(sweeps) == 5
+
+    asyncio.run(story())
+
+
+def test_the_first_waits_a_moment_for_others() -> None:
+    """A consumer that acks one mail after the other has many of them forgotten by one request."""
+
+    async def story() -> None:
+        blobs, afterwards = Deleting(), Afterwards()
+        tidier = tidying_over(blobs, [], afterwards)
+        blobs.gate.set()
+        for number in range(5):
+            await tidier.add(kept(number), dequeued=False)
+            await asyncio.sleep(0)
+        await afterwards.close()
+        assert blobs.requests == [10]
 
     asyncio.run(story())
 
