@@ -28,6 +28,7 @@ from model.instants import instant_of
 from model.mails import Listed, Whereabouts
 from model.operations import ChangeIf, Level, Put, Read, Remove, Scan
 from model.slices import EPOCH, bucket_of, slice_of
+from model.starts import GRACE_MIN
 from model.table import Key, Row
 from repair.retries import AwaitedRetries
 
@@ -39,6 +40,9 @@ _ROUNDS_MAX: Final = 20
 
 _ENTERED_MAX: Final = 10_000
 """Entries that are remembered as written: one for each partition; then they are written again."""
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 
@@ -114,18 +118,21 @@ class DueMails:
             except BaseException:
                 await finished(self._withdrawn(queue, due))
                 raise
-            if start is None or due.partition.due_slice >= start:
+            if start is not None and due.partition.due_slice < start:
+                await self._withdrawn(queue, due)
+                wanted = start
+            elif listed.attempts and await self._is_covered(queue, due):
+                wanted += _MILLISECOND
+            else:
                 return due
-            await self._withdrawn(queue, due)
-            wanted = start
 
     async def remove(self, queue: QueueName, due: DueMail) -> None:
         """Its row goes."""
-        await self._retries.write(self._tables, removal(queue, due))
+        await self._retries.write(self._tables, removal(queue, due, self._now()))
 
     async def remove_all(self, queue: QueueName, mails: Sequence[DueMail]) -> list[MailmendError | None]:
         """Many rows go; for each its error, or None, in order."""
-        return await self._retries.write_all(self._tables, [removal(queue, due) for due in mails])
+        return await self._retries.write_all(self._tables, [removal(queue, due, self._now()) for due in mails])
 
     async def mails(self, queue: QueueName) -> AsyncGenerator[DueMail]:
         """Every delayed mail that is not marked, partition by partition, in the order of due times within each."""
@@ -209,8 +216,13 @@ class DueMails:
     async def _written(self, queue: QueueName, due: DueMail) -> datetime | None:
         """The due start as it is once the mail's row is written."""
         await self._enter(queue, due.partition)
-        await self._retries.write(self._tables, Put(DUE_MAILS, _row_of(queue, due)))
+        row = Put(DUE_MAILS, _row_of(queue, due), at=self._clock.micros())
+        await self._retries.write(self._tables, row)
         return await self._retries.call(lambda: self.due_start(queue))
+
+    async def _is_covered(self, queue: QueueName, due: DueMail) -> bool:
+        """Whether the row of a mail that comes back lies under the removal of an earlier one with its very due time."""
+        return not await self._retries.call(lambda: self._tables.read(Read(DUE_MAILS, due.key(queue))))
 
     async def _withdrawn(self, queue: QueueName, due: DueMail) -> None:
         """A row that stays in a closed slice, or of a mail that its sender was told is not there, hurts nobody."""
@@ -251,9 +263,10 @@ class DueMails:
         return instant_of(self._clock.micros())
 
 
-def removal(queue: QueueName, due: DueMail) -> Remove:
-    """What removes its row."""
-    return Remove(DUE_MAILS, due.key(queue))
+def removal(queue: QueueName, due: DueMail, now: datetime) -> Remove:
+    """What removes its row, even of a clock ahead of ours: none is put later than it is due by its author's clock."""
+    at = max(now, due.due_at + GRACE_MIN)
+    return Remove(DUE_MAILS, due.key(queue), at=(at - EPOCH) // _MICROSECOND)
 
 
 def in_millis_after(at: datetime) -> datetime:

@@ -24,6 +24,7 @@ from model.operations import Change, ChangeIf, Read, Remove, Scan, Seen, Write
 from model.slices import EPOCH, slice_of
 from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queue_mishaps import FAR, Life, Refusing, mortal_process, outlived
+from tests.support.queue_world import SkewedLoopClock, Worker, taken
 from tests.support.queues import (
     CONTENT,
     QUEUE,
@@ -659,5 +660,47 @@ def test_a_doubtful_lease_is_settled_by_reading(applied: bool) -> None:
             twin.memory.surround = doubtful
             async with leases.turn(partition) as lease:
                 assert bool(lease) is applied
+
+    asyncio.run(story())
+
+
+# Clocks that differ
+
+
+def test_a_slow_clock_deletes_what_a_fast_one_has_delayed() -> None:
+    """The row goes, whoever stamped it: else the mail would come back once its mark expired, before a far due time."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        slow = Worker(twin, SkewedLoopClock(twin.clock, timedelta(minutes=-7)))
+        await slow.start()
+        async with await twin.process() as queue:
+            await queue.enqueue(mail("far"), CONTENT, delay=timedelta(days=30))
+            await slow.queue.purge()
+            assert rows(twin) == 1  # its slice is still listed
+        await slow.close()
+
+    asyncio.run(story())
+
+
+def test_a_mail_that_is_due_at_the_same_moment_again_is_not_covered() -> None:
+    """Retried at once by a slow clock, twice within one slice that a fast one has closed: both times it comes."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        slow, fast = (Worker(twin, SkewedLoopClock(twin.clock, timedelta(minutes=m))) for m in (-10, 10))
+        for worker in (slow, fast):
+            await worker.start()
+        await slow.queue.enqueue(mail("again"), CONTENT)
+        for _ in range(3):
+            (one,) = await taken(slow, 1)
+            await one.retry(timedelta(0))
+            twin.clock.advance(1)
+            await fast.queue.move_due()
+        twin.clock.advance(1200)  # what a clock behind has put late is found when its slice is closed
+        await fast.queue.move_due()
+        assert len(await taken(slow, 1)) == 1
+        for worker in (slow, fast):
+            await worker.close()
 
     asyncio.run(story())
