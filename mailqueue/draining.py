@@ -10,7 +10,20 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from model.errors import WrongUse
+
 D = TypeVar("D")
+
+
+def checked_prefetch(prefetch: int) -> int:
+    """How many messages of a level may be in hand at once.
+
+    Raises:
+        WrongUse: none may: a broker would take that for any number.
+    """
+    if prefetch < 1:
+        raise WrongUse(f"a prefetch of {prefetch} takes nothing", mend="Ask for 1 or more.")
+    return prefetch
 
 
 def weight_of(priority: int) -> int:
@@ -58,6 +71,10 @@ class Drain(Generic[D]):
         """Nothing will come any more: whoever asks is told why, once what is in hand has been handed out."""
         self._failure = error
         self._filled.set()
+
+    def drop(self, priority: int) -> None:
+        """Forget what is in hand of a level."""
+        self._lanes.pop(priority, None)
 
     def clear(self) -> list[D]:
         """Empty it; what was in hand."""

@@ -12,8 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
-from mailqueue.draining import Drain
+from mailqueue.draining import Drain, checked_prefetch
 from mailqueue.ports import Clock, Delivery, Depth, Message
+from mailqueue.topology import topology_of
 from model.errors import BrokerUnreachable, PublishFailed
 from model.ids import QueueName
 from model.mails import PRIORITIES, PRIORITY_NORMAL
@@ -91,6 +92,7 @@ class MemoryBroker:
 
     async def publish(self, queue: QueueName, message: Message, priority: int = PRIORITY_NORMAL) -> None:
         """Keep the message, or do as the next of `fates` says."""
+        topology_of(queue, priority)
         await asyncio.sleep(0)
         fate = self.fates.popleft() if self.fates else Fate.KEPT
         if self.away or fate is Fate.UNREACHABLE:
@@ -110,7 +112,8 @@ class MemoryBroker:
         self, queue: QueueName, prefetch: int, priorities: Collection[int] | None = None
     ) -> AsyncGenerator[AsyncIterator[Delivery]]:
         """Take messages, at most `prefetch` of each level in hand at once."""
-        async with self._consuming(queue, prefetch, PRIORITIES if priorities is None else priorities) as stream:
+        lanes = [topology_of(queue, level).priority for level in (PRIORITIES if priorities is None else priorities)]
+        async with self._consuming(queue, prefetch, lanes) as stream:
             yield stream
 
     @asynccontextmanager
@@ -197,7 +200,6 @@ class MemoryBroker:
         return self._queues.setdefault(queue, _Held())
 
     def _keep(self, queue: QueueName, message: Message, priority: int) -> None:
-        assert priority in PRIORITIES, f"{priority} is no priority"
         self._arrivals += 1
         self.published.append((queue, message, priority))
         self._held(queue).put(priority, _Kept(self._arrivals, message, priority))
@@ -210,7 +212,7 @@ class MemoryBroker:
         await asyncio.sleep(0)
         if self.away:
             raise _unreachable()
-        stream = _Stream(self, queue, prefetch, tuple(lanes))
+        stream = _Stream(self, queue, checked_prefetch(prefetch), tuple(lanes))
         self._streams.append(stream)
         self._pour(queue)
         try:

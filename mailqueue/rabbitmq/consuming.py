@@ -1,169 +1,212 @@
 """Consuming: a channel and a consumer for each level, made anew whenever one is lost, for as long as somebody takes.
 
-What is lost is told of and counted by nobody twice: a delivery belongs to the channel that brought it, and when that is
-gone the broker delivers again.
+A delivery belongs to the channel that brought it: when that is gone the broker delivers again, so what was not handed
+over yet is dropped, and what was cannot be settled any more.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
-
-from aio_pika.abc import AbstractIncomingMessage
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
 from mailqueue.draining import Drain
 from mailqueue.ports import Clock, Delivery, Message
-from mailqueue.rabbitmq.amqp import LOST, AbstractChannel, Link, told
-from mailqueue.rabbitmq.declaring import Declared
-from mailqueue.rabbitmq.publishing import gone
-from mailqueue.topology import Topology, died_in, headers_beside
+from mailqueue.rabbitmq.amqp import Channel, Incoming, Link
+from mailqueue.topology import died_in, headers_beside, priority_of
 from model.backoff import LOOK_AGAIN
-from model.errors import AccessDenied, MailmendError
+from model.errors import BrokerDenied, BrokerUnreachable
 
-_LOG = logging.getLogger("mailmend.queue")
+_LOG: Final = logging.getLogger("mailmend.queue")
 
 
 class RabbitDelivery:
     """A message in hand. Implements `mailqueue.ports.Delivery`."""
 
-    def __init__(self, found: AbstractIncomingMessage, priority: int, place: str) -> None:
-        self._found, self._place = found, place
-        self.settled = False
+    def __init__(self, channel: Channel, found: Incoming, queue: str) -> None:
+        died = died_in(found.headers)
+        self._channel, self._tag, self._queue, self._settled = channel, found.tag, queue, False
         self.message = Message(found.body, headers_beside(found.headers))
-        self.redelivered = bool(found.redelivered)
-        self.dead_lettered = died_in(found.headers) is not None
-        self.priority = priority
+        self.redelivered = found.redelivered
+        self.dead_lettered = died is not None
+        self.priority = priority_of(died or queue)
 
     async def ack(self) -> None:
         """It is done with."""
-        await self._settle(self._found.ack())
+        await self._settle(self._channel.ack)
 
     async def requeue(self) -> None:
         """It goes back to where it came from."""
-        await self._settle(self._found.nack(requeue=True))
+        await self._settle(partial(self._channel.nack, requeue=True))
 
     async def dead_letter(self) -> None:
         """It goes to the dead letter queue."""
-        await self._settle(self._found.nack(requeue=False))
+        await self._settle(partial(self._channel.nack, requeue=False))
 
-    async def _settle(self, settling: Any) -> None:
-        assert not self.settled, "a delivery is settled once"
-        self.settled = True
+    async def _settle(self, settling: Callable[[int], Awaitable[None]]) -> None:
+        assert not self._settled, "a delivery is settled once"
+        self._settled = True
         try:
-            await settling
-        except LOST as error:
-            raise gone(self._place) from error
+            await settling(self._tag)
+        except BrokerUnreachable as error:
+            raise BrokerUnreachable(
+                f"the connection that brought a message of {self._queue} is gone",
+                mend="The broker delivers it again; nothing is to be done.",
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """What consuming works with: a connection, what was seen to be there over it, and time."""
+class Source:
+    """A queue to take from.
 
-    link: Link
-    declared: Declared
-    clock: Clock
+    Attributes:
+        name: the broker's name of it.
+        priority: its turns among the others.
+        ensure: looks whether it is there, and declares what is missing.
+    """
+
+    name: str
+    priority: int
+    ensure: Callable[[], Awaitable[None]]
+    forget: Callable[[], None]
 
 
 @asynccontextmanager
 async def consuming(
-    means: Means, levels: Collection[tuple[Topology, str]], prefetch: int
+    link: Link, clock: Clock, sources: Collection[Source], prefetch: int
 ) -> AsyncGenerator[AsyncIterator[Delivery]]:
-    """Take from the queues: of each level its topology, and the name of the one of its queues that is meant.
+    """Take from the queues, at most `prefetch` of each in hand at once.
 
     Raises:
-        BrokerUnreachable, AccessDenied: at the beginning; later it is tried again.
+        BrokerUnreachable: at the beginning; later it is tried again, for as long as it takes.
     """
-    drain: Drain[RabbitDelivery] = Drain()
-    lanes = [_Lane(means, topology, queue, prefetch, drain) for topology, queue in levels]
+    shared = _Shared(link, clock, prefetch)
+    lanes = [_Lane(shared, source) for source in sources]
     try:
-        for lane in lanes:
-            await lane.open()
-        tasks = [asyncio.create_task(lane.keep()) for lane in lanes]
+        for source in sources:
+            await source.ensure()
+        await _all(lane.open() for lane in lanes)
+        keeping = [asyncio.create_task(lane.keep(), name=f"consume {lane.name}") for lane in lanes]
         try:
-            yield _taken(drain)
+            yield _Taken(shared.drain)
         finally:
-            for task in tasks:
+            shared.left.set()
+            for task in keeping:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*keeping, return_exceptions=True)
     finally:
-        for lane in lanes:
-            await lane.close()
+        await _all(lane.close() for lane in lanes)
 
 
-async def _taken(drain: Drain[RabbitDelivery]) -> AsyncIterator[Delivery]:
-    while True:
-        yield await drain.take()
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What the consumers of one stream have in common.
+
+    Attributes:
+        told: the losses that were told of, by connection and reason: one of a connection is one of all of them.
+        left: whether the stream is left, and nothing is consumed anew.
+    """
+
+    link: Link
+    clock: Clock
+    prefetch: int
+    drain: Drain[RabbitDelivery] = field(default_factory=Drain)
+    told: set[tuple[int, str]] = field(default_factory=set)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell_once(self, what: str, why: str) -> None:
+        if (self.link.generation, why) not in self.told:
+            self.told.add((self.link.generation, why))
+            _LOG.warning("%s: %s", what, why)
+
+
+class _Taken:
+    """What is handed out; whoever stops waiting for the next may ask again."""
+
+    def __init__(self, drain: Drain[RabbitDelivery]) -> None:
+        self._drain = drain
+
+    def __aiter__(self) -> AsyncIterator[Delivery]:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        return await self._drain.take()
 
 
 class _Lane:
-    """The consumer of one level."""
+    """The consumer of one queue."""
 
-    def __init__(
-        self, means: Means, topology: Topology, queue: str, prefetch: int, drain: Drain[RabbitDelivery]
-    ) -> None:
-        self._means, self._link, self._declared = means, means.link, means.declared
-        self._topology, self._queue, self._prefetch, self._drain = topology, queue, prefetch, drain
-        self._channel: AbstractChannel | None = None
-        self._lost = asyncio.Event()
-        self._round = 0
+    def __init__(self, shared: _Shared, source: Source) -> None:
+        self._shared, self._source = shared, source
+        self._channel: Channel | None = None
+        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    @property
+    def name(self) -> str:
+        """The queue's."""
+        return self._source.name
 
     async def open(self) -> None:
-        """Look at the queue, and consume from it."""
-        await self._declared.ensure(self._topology)
-        self._round += 1
-        self._lost.clear()
-        with told(self._link.settings):
-            self._channel = await self._link.channel()
-            self._channel.close_callbacks.add(self._told_lost)
-            await self._channel.set_qos(prefetch_count=self._prefetch)
-            queue = await self._channel.get_queue(self._queue, ensure=False)
-            underlay = await self._channel.get_underlay_channel()
-            underlay.on_consumer_cancel_callbacks.add(self._told_lost)
-            await queue.consume(self._receive(self._round), no_ack=False)
+        """Consume from a queue that is there.
+
+        Raises:
+            BrokerUnreachable: nobody answers.
+        """
+        self._lost = lost = asyncio.get_running_loop().create_future()
+        channel = await self._shared.link.channel()
+        channel.on_lost(lambda why: None if lost.done() else lost.set_result(why))
+        try:
+            await channel.limit(self._shared.prefetch)
+            await channel.consume(self.name, lambda found: self._receive(channel, found))
+        except BaseException:
+            await channel.close()
+            raise
+        self._channel = channel
 
     async def keep(self) -> None:
-        """Consume anew whenever it was lost, more and more seldom while that fails."""
-        while True:
-            await self._lost.wait()
-            _LOG.warning("the consumer of %s was lost; consuming anew", self._queue)
-            self._declared.forget(self._topology)
-            await self.close()
-            await self._reopened()
-
-    async def _reopened(self) -> None:
-        failures = 0
-        while True:
-            try:
-                await self.open()
-            except AccessDenied as error:
-                self._drain.fail(error)
-                return
-            except MailmendError as error:
-                failures += 1
-                _LOG.warning("consuming from %s anew failed: %s", self._queue, error.what)
-                await self._means.clock.pause(LOOK_AGAIN.wait(failures).total_seconds())
-            else:
-                return
+        """Consume anew whenever it was lost, more and more seldom while that fails; what cannot be mended is told."""
+        try:
+            while not self._shared.left.is_set():  # waits of Python 3.11 may swallow a cancellation
+                why = await self._lost
+                self._shared.tell_once(f"the consumer of {self.name} was lost, and consumes anew", why)
+                await self.close()
+                await self._reopened()
+        except Exception as error:  # noqa: BLE001 - whoever asks for the next delivery is told
+            self._shared.drain.fail(error)
 
     async def close(self) -> None:
         """Close the channel: the broker has back at once what is in hand."""
         channel, self._channel = self._channel, None
-        self._round += 1
         if channel is not None:
-            channel.close_callbacks.discard(self._told_lost)
-            with suppress(*LOST):
-                await channel.close()
+            await channel.close()
+        self._shared.drain.drop(self._source.priority)
 
-    def _told_lost(self, *_: Any) -> None:
-        self._lost.set()
+    async def _reopened(self) -> None:
+        failures = 0
+        while not self._shared.left.is_set():
+            self._source.forget()
+            try:
+                await self._source.ensure()
+                await self.open()
+            except BrokerUnreachable as error:
+                if isinstance(error, BrokerDenied) or self._shared.link.is_closed:
+                    raise
+                failures += 1
+                self._shared.tell_once(f"consuming from {self.name} anew failed, and is tried again", error.what)
+                await self._shared.clock.pause(LOOK_AGAIN.wait(failures).total_seconds())
+            else:
+                _LOG.info("consuming from %s again", self.name)
+                return
 
-    def _receive(self, of_round: int) -> Any:
-        async def receive(found: AbstractIncomingMessage) -> None:
-            if of_round == self._round:
-                self._drain.put(
-                    self._topology.priority, RabbitDelivery(found, self._topology.priority, self._link.settings.place)
-                )
+    def _receive(self, channel: Channel, found: Incoming) -> None:
+        if not channel.is_closed:
+            self._shared.drain.put(self._source.priority, RabbitDelivery(channel, found, self.name))
 
-        return receive
+
+async def _all(steps: Iterable[Awaitable[None]]) -> None:
+    """Take all steps at once, each to its end; then raise the first of their errors."""
+    for ended in await asyncio.gather(*steps, return_exceptions=True):
+        if ended is not None:
+            raise ended

@@ -1,0 +1,111 @@
+"""A broker as the conformance suite sees it: clients of it, and connections that break, behind each adapter."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from mailqueue.broker_settings import BrokerSettings, Host
+from mailqueue.memory import MemoryBroker
+from mailqueue.ports import Broker, Delivery
+from mailqueue.rabbitmq import RabbitBroker
+from mailqueue.topology import QueueForm
+from repair.clock import LoopClock
+from tests.support.brokers import Broker as Server
+from tests.support.wires import Wire, wire_to
+
+T = TypeVar("T")
+
+SECONDS_MAX = 20.0
+_POLL_SECONDS = 0.02
+
+
+class Scene(Protocol):
+    """A broker that nobody has used yet."""
+
+    def client(self) -> Broker:
+        """What a further process has of it; closed with the scene."""
+        ...
+
+    def cut(self) -> None:
+        """Every connection is lost; new ones can be had."""
+        ...
+
+
+SceneOpened = Callable[[], AbstractAsyncContextManager[Scene]]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryScene:
+    """The twin."""
+
+    broker: MemoryBroker
+
+    def client(self) -> Broker:
+        """All share it."""
+        return self.broker
+
+    def cut(self) -> None:
+        """Every consumer loses what it has in hand."""
+        self.broker.drop_connections()
+
+
+@dataclass(frozen=True, slots=True)
+class RabbitScene:
+    """A virtual host of a real RabbitMQ, behind a wire."""
+
+    wire: Wire
+    settings: BrokerSettings
+    clients: list[RabbitBroker] = field(default_factory=list)
+
+    def client(self) -> RabbitBroker:
+        """A further one, with connections of its own."""
+        self.clients.append(RabbitBroker(self.settings, LoopClock()))
+        return self.clients[-1]
+
+    def cut(self) -> None:
+        """All connections of all clients."""
+        self.wire.cut()
+
+
+@asynccontextmanager
+async def memory_scene(delivery_limit: int | None = None) -> AsyncIterator[MemoryScene]:
+    """A twin."""
+    yield MemoryScene(MemoryBroker(LoopClock(), delivery_limit))
+
+
+@asynccontextmanager
+async def rabbit_scene(
+    server: Server, vhost: str, form: QueueForm | None = None, **changed: float
+) -> AsyncIterator[RabbitScene]:
+    """A virtual host, with the settings changed as said."""
+    async with wire_to(server.host, server.port) as wire:
+        settings = BrokerSettings(
+            (Host("127.0.0.1", wire.port),),
+            vhost,
+            server.user,
+            server.password,
+            form=form or QueueForm(),
+            **changed,  # type: ignore[arg-type]  # numbers of seconds, all of them
+        )
+        scene = RabbitScene(wire, settings)
+        try:
+            yield scene
+        finally:
+            for client in scene.clients:
+                await client.close()
+
+
+async def taken(deliveries: AsyncIterator[Delivery], count: int) -> list[Delivery]:
+    """The next so many, which must come in time."""
+    async with asyncio.timeout(SECONDS_MAX):
+        return [await anext(deliveries) for _ in range(count)]
+
+
+async def soon(ask: Callable[[], Awaitable[T]]) -> T:
+    """What an answer is, once it is true of anything."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while not (answer := await ask()):  # noqa: ASYNC110 - a server tells nobody when it is ready
+            await asyncio.sleep(_POLL_SECONDS)
+        return answer
