@@ -152,6 +152,8 @@ async def opened(
     try:
         name = QueueName(queue)
         async with await open_queue(name, tables, MortalBroker(broker, life), blobs, clock, CONFIGURATION) as process:
+            assert process._moving is not None
+            process._moving = replace(process._moving, leases=DueLeases(tables, clock, name, LEASE_SECONDS))
             yield process
     finally:
         await broker.close()
@@ -226,13 +228,9 @@ async def reject(acting: Acting) -> None:
 
 async def move(acting: Acting) -> None:
     """Move what is due, until nothing is delayed."""
-    queue = acting.queue
-    leases = DueLeases(queue.parts.tables, queue.parts.clock, queue.name, LEASE_SECONDS)
-    assert queue._moving is not None
-    queue._moving = replace(queue._moving, leases=leases)
     acting.arm()
-    while (await queue.size()).delayed:
-        await queue.move_due()
+    while (await acting.queue.size()).delayed:
+        await acting.queue.move_due()
         await asyncio.sleep(0.1)
 
 
