@@ -1,8 +1,8 @@
-"""Many things awaited at once, a bounded number of them, and taken in order: how slices and partitions are read."""
+"""Many things taken some at once: awaited side by side, a bounded number of them, or gathered into batches."""
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from itertools import islice
 from typing import Any, TypeVar
@@ -51,3 +51,18 @@ async def all_of(items: Iterable[S], carry_out: Callable[[S], Coroutine[Any, Any
     """What each item comes to, in order, so many of them at once; the first failure ends the others."""
     async with aclosing(in_order(items, carry_out, most)) as found:
         return [one async for _, one in found]
+
+
+async def in_batches(items: AsyncIterator[S], most: int) -> AsyncGenerator[list[S]]:
+    """The items, so many together; the last batch may hold fewer, none is empty.
+
+    What the items come from is closed by whoever has opened it.
+    """
+    some = list[S]()
+    async for item in items:
+        some.append(item)
+        if len(some) == most:
+            yield some
+            some = []
+    if some:
+        yield some

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mailqueue.afterwards import finished
+from mailqueue.ahead import in_batches
 from mailqueue.codec import priority_of
 from mailqueue.contents import forget
 from mailqueue.due_leases import DueLease, DueLeases
@@ -159,7 +160,8 @@ class Moving:
             MailmendError: of the first that could not be moved, once the others were.
         """
         moved, failures = 0, list[BaseException]()
-        async with aclosing(self._batches(partition, after, until)) as batches:
+        mails = self._due_by(partition, after, until)
+        async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
             async for some in batches:
                 if len(failures) >= FAILURES_MAX or not await self.leases.keep(lease):
                     break
@@ -173,20 +175,12 @@ class Moving:
             raise failures[0]
         return moved
 
-    async def _batches(
-        self, partition: DuePartition, after: Key, until: datetime | None
-    ) -> AsyncGenerator[list[DueMail]]:
-        some = list[DueMail]()
+    async def _due_by(self, partition: DuePartition, after: Key, until: datetime | None) -> AsyncGenerator[DueMail]:
         async with aclosing(self.due.under(self.queue, partition, after)) as mails:
             async for due in mails:
                 if until is not None and due.due_at > until:
-                    break
-                some.append(due)
-                if len(some) == AT_ONCE:
-                    yield some
-                    some = []
-        if some:
-            yield some
+                    return
+                yield due
 
     def _reach(self, partition: DuePartition, until: datetime) -> None:
         """All that is due by then was moved: remember it, but for the time in which late writes may still come."""

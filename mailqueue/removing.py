@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from mailqueue.ahead import all_of
+from mailqueue.ahead import all_of, in_batches
 from mailqueue.due_mails import DueMail
 from mailqueue.metrics import Count
 from mailqueue.parts import Parts, Removed, Unremoved
@@ -61,7 +61,7 @@ class Removing:
             CannotReach: the listing broke off; what was removed stays removed.
         """
         count, failed = 0, list[Unremoved]()
-        async with aclosing(self._batches(where)) as batches:
+        async with aclosing(self._meant(where)) as meant, aclosing(in_batches(meant, AT_ONCE)) as batches:
             async for some in batches:
                 failures = [] if dry_run else await self._removed(some, on_removed)
                 count += len(some) - len(failures)
@@ -72,17 +72,6 @@ class Removing:
             self.parts.counts.add(Count.REMOVED, self.queue, count)
             await self.parts.sweeper.maybe(self.queue)
         return Removed(count, tuple(failed))
-
-    async def _batches(self, where: Where) -> AsyncGenerator[list[_Meant]]:
-        some = list[_Meant]()
-        async with aclosing(self._meant(where)) as meant:
-            async for one in meant:
-                some.append(one)
-                if len(some) == AT_ONCE:
-                    yield some
-                    some = []
-        if some:
-            yield some
 
     async def _meant(self, where: Where) -> AsyncGenerator[_Meant]:
         """Those that wait, then the delayed ones; one that is both is marked by the time that it comes again."""

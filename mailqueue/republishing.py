@@ -4,12 +4,13 @@ The same id again: where the broker still holds the first message, whichever com
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from mailqueue.ahead import in_batches
 from mailqueue.codec import priority_of
 from mailqueue.enqueueing import message_of
 from mailqueue.metrics import Count
@@ -37,23 +38,14 @@ class Republishing:
             BrokerUnreachable, PublishFailed: the broker took no more; what was published stays so.
         """
         before, count = instant_of(self.parts.clock.micros()) - older_than, 0
-        async with aclosing(self._batches(where)) as batches:
+        waiting = self.parts.view.browse(self.queue, where, include_delayed=False)
+        async with aclosing(in_batches(waiting, AT_ONCE)) as batches:
             async for some in batches:
                 old = [listed for listed in some if listed.enqueued_at < before]
                 if not dry_run:
                     await self._published(old)
                 count += len(old)
         return count
-
-    async def _batches(self, where: Where) -> AsyncGenerator[list[Listed]]:
-        some = list[Listed]()
-        async for listed in self.parts.view.browse(self.queue, where, include_delayed=False):
-            some.append(listed)
-            if len(some) == AT_ONCE:
-                yield some
-                some = []
-        if some:
-            yield some
 
     async def _published(self, some: Sequence[Listed]) -> None:
         """All of them side by side; the first error, once all have come to an end."""
