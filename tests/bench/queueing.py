@@ -72,7 +72,8 @@ class Measured:
     def __str__(self) -> str:
         return (
             f"{self.way:8} x{self.concurrency:<3} {self.queue_per_second:6.0f}/s   raw {self.raw_per_second:6.0f}/s"
-            f"   share {self.share:.2f}\n{'':14}CPU here {self.cpu_ms:.2f} ms, raw {self.raw_cpu_ms:.2f} ms   {self.times_james:.1f} x James 3.8.1"
+            f"   share {self.share:.2f}   {self.times_james:.1f} x James 3.8.1"
+            f"\n{'':14}CPU here {self.cpu_ms:.2f} ms, raw {self.raw_cpu_ms:.2f} ms"
         )
 
 
