@@ -21,6 +21,7 @@ from model.errors import BrokerDenied, BrokerUnreachable
 DELIVERY_LIMIT_DEFAULT: Final = 20
 """Of a quorum queue of which nothing is said, since RabbitMQ 4; before, it had none."""
 
+_UNLIMITED: Final = "unlimited"
 _OPTION: Final = "--broker-management"
 _COLUMNS: Final = "name,type,arguments,effective_policy_definition,delivery_limit,messages_unacknowledged"
 _PAGE_MAX: Final = 100
@@ -133,6 +134,6 @@ def _limit_of(item: Mapping[str, Any]) -> int | None:
         (item.get("arguments") or {}).get("x-delivery-limit"),
         policy.get("delivery-limit"),
     )
-    limits = [limit for limit in said if isinstance(limit, int)]
+    limits = [-1 if limit == _UNLIMITED else limit for limit in said if limit == _UNLIMITED or isinstance(limit, int)]
     lowest = min((limit for limit in limits if limit >= 0), default=None)
     return lowest if limits else DELIVERY_LIMIT_DEFAULT

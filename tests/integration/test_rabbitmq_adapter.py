@@ -1,0 +1,330 @@
+"""What only a real RabbitMQ shows of the adapter: forms of queues, publishes in doubt, denials, what James would see."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import aio_pika
+import pytest
+
+from mailqueue.broker_settings import Host, ManagementSettings
+from mailqueue.ports import Message
+from mailqueue.rabbitmq import RabbitBroker
+from mailqueue.topology import Form, QueueForm, topology_of
+from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed
+from model.ids import QueueName
+from repair.clock import LoopClock
+from tests.support.broker_scenes import RabbitScene, rabbit_scene, soon, taken
+from tests.support.brokers import Broker, eventually
+from tests.support.james_queue import james_messages
+
+SPOOL = QueueName("spool")
+NAMES = topology_of(SPOOL)
+ONE = Message(b"{}")
+
+
+@pytest.fixture
+def play(rabbitmq: Broker, vhost: str) -> Callable[..., None]:
+    """Plays a story in a virtual host of its own, with settings changed as said."""
+
+    def played(
+        story: Callable[[RabbitScene], Awaitable[None]], form: QueueForm | None = None, **changed: float
+    ) -> None:
+        async def run() -> None:
+            async with rabbit_scene(rabbitmq, vhost, form, **changed) as scene:
+                await story(scene)
+
+        asyncio.run(run())
+
+    return played
+
+
+def queue_of(broker: Broker, vhost: str) -> dict[str, Any]:
+    """The work queue as the HTTP API shows it."""
+    found: dict[str, Any] = broker.api("GET", f"queues/{vhost}/{NAMES.work_queue}")
+    return found
+
+
+def test_what_james_published_leaves_us_as_it_left_james(
+    rabbitmq: Broker, vhost: str, play: Callable[..., None]
+) -> None:
+    """Body, content type, delivery mode, priority and headers; a message id beside them, by which returns are known."""
+
+    async def story(scene: RabbitScene) -> None:
+        broker = scene.client()
+        for message in james_messages():
+            await broker.publish(SPOOL, Message(message.body))
+        connection = await aio_pika.connect(rabbitmq.url(vhost))
+        async with connection, connection.channel() as channel:
+            queue = await channel.get_queue(NAMES.work_queue)
+            for message in james_messages():
+                found = await queue.get(no_ack=True)
+                sent = message.properties
+                assert found is not None
+                assert (found.body, found.content_type) == (message.body, sent["contentType"])
+                assert (found.exchange, found.routing_key) == (sent["exchange"], sent["routingKey"])
+                assert (found.delivery_mode, found.priority) == (sent["deliveryMode"], sent["priority"])
+                assert dict(found.headers) == {"x-dead-letter-routing-key": ""}
+                assert {
+                    name
+                    for name in (
+                        "correlation_id",
+                        "reply_to",
+                        "expiration",
+                        "timestamp",
+                        "type",
+                        "user_id",
+                        "app_id",
+                        "content_encoding",
+                    )
+                    if getattr(found, name)
+                } == set()
+
+    play(story)
+
+
+@pytest.mark.parametrize("there", [{}, {"x-queue-version": 2}, {"x-queue-type": "quorum"}], ids=str)
+@pytest.mark.parametrize("asked", [QueueForm(), QueueForm(Form.CLASSIC_V2), QueueForm(Form.QUORUM)], ids=str)
+def test_a_queue_that_is_there_is_used_as_it_is(
+    rabbitmq: Broker, vhost: str, play: Callable[..., None], there: dict[str, Any], asked: QueueForm
+) -> None:
+    """Generations of James declare it differently; none is declared anew, whatever form is asked for."""
+    dead = {"x-dead-letter-exchange": NAMES.dead_letter_exchange}
+    rabbitmq.api("PUT", f"queues/{vhost}/{NAMES.work_queue}", {"durable": True, "arguments": dead | there})
+
+    async def story(scene: RabbitScene) -> None:
+        broker = scene.client()
+        await broker.publish(SPOOL, ONE)
+        async with broker.deliveries(SPOOL, 1) as deliveries:
+            await (await taken(deliveries, 1))[0].ack()
+
+    play(story, asked)
+    arguments = queue_of(rabbitmq, vhost)["arguments"]
+    assert there.items() <= arguments.items()
+
+
+def test_a_binding_that_was_removed_is_made_again(rabbitmq: Broker, vhost: str, play: Callable[..., None]) -> None:
+    """The broker returns the message; what is missing is declared and bound, and it is published once more."""
+
+    async def story(scene: RabbitScene) -> None:
+        broker = scene.client()
+        await broker.publish(SPOOL, ONE)
+        rabbitmq.api("DELETE", f"bindings/{vhost}/e/{NAMES.exchange}/q/{NAMES.work_queue}/~")
+        await broker.publish(SPOOL, ONE)
+        assert (await broker.depth(SPOOL)).ready == 2
+
+    play(story)
+
+
+@pytest.mark.parametrize("kind", ["queues", "exchanges"])
+def test_what_was_removed_is_declared_again(rabbitmq: Broker, vhost: str, play: Callable[..., None], kind: str) -> None:
+    """By the publisher, while it runs."""
+    name = NAMES.work_queue if kind == "queues" else NAMES.exchange
+
+    async def story(scene: RabbitScene) -> None:
+        broker = scene.client()
+        await broker.publish(SPOOL, ONE)
+        rabbitmq.api("DELETE", f"{kind}/{vhost}/{name}")
+        await broker.publish(SPOOL, ONE)
+        assert (await broker.depth(SPOOL)).ready == (1 if kind == "queues" else 2)
+
+    play(story)
+
+
+def test_a_consumer_whose_queue_is_removed_comes_back(
+    rabbitmq: Broker, vhost: str, play: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker takes it away; the queue is declared anew, and it is told once."""
+
+    async def story(scene: RabbitScene) -> None:
+        broker = scene.client()
+        async with broker.deliveries(SPOOL, 1) as deliveries:
+            await asyncio.to_thread(rabbitmq.api, "DELETE", f"queues/{vhost}/{NAMES.work_queue}")
+
+            async def back() -> bool:
+                return (await broker.depth(SPOOL)).consumers == 1 and "again" in caplog.text
+
+            await soon(back)
+            await broker.publish(SPOOL, ONE)
+            assert (await taken(deliveries, 1))[0].message == ONE
+
+    with caplog.at_level(logging.INFO, "mailmend.queue"):
+        play(story)
+    assert caplog.text.count("was lost, and consumes anew: the broker took the consumer away") == 1
+
+
+def test_a_full_queue_refuses_and_nothing_is_in_doubt(rabbitmq: Broker, vhost: str, play: Callable[..., None]) -> None:
+    """The broker says no, twice; the channel of others goes on."""
+    full = {"pattern": "workqueue", "definition": {"max-length": 1, "overflow": "reject-publish"}}
+    rabbitmq.api("PUT", f"policies/{vhost}/full", full)
+
+    async def story(scene: RabbitScene) -> None:
+        broker = scene.client()
+        await broker.publish(SPOOL, ONE)
+        outcomes = [await _outcome(asyncio.create_task(broker.publish(SPOOL, ONE))) for _ in range(20)]
+        refused = [outcome for outcome in outcomes if outcome is not None]  # the limit is soft
+        assert refused
+        assert all(isinstance(one, PublishFailed) and not one.doubtful for one in refused)
+        await broker.publish(SPOOL, ONE, 9)
+
+    play(story)
+
+
+def test_a_publish_without_a_confirm_is_in_doubt(play: Callable[..., None]) -> None:
+    """The broker has it, and its answer does not come: late, lost with the connection, or closed by us."""
+
+    async def story(scene: RabbitScene) -> None:
+        for end in (None, scene.cut, "close"):
+            broker = scene.client()
+            await broker.publish(SPOOL, ONE)
+            scene.wire.hold_answers()
+            before = scene.wire.sent_bytes
+            publish = asyncio.create_task(broker.publish(SPOOL, ONE))
+
+            async def passed(before: int = before) -> bool:
+                return scene.wire.sent_bytes > before + len("x-dead-letter-routing-key")
+
+            await soon(passed)
+            if end == "close":
+                closing = asyncio.create_task(broker.close())
+                await asyncio.sleep(0)
+                scene.wire.let_answers()
+                await closing
+                assert not isinstance(await _outcome(publish), asyncio.CancelledError)
+            else:
+                if callable(end):
+                    end()
+                outcome = await _outcome(publish)
+                assert isinstance(outcome, PublishFailed)
+                assert outcome.doubtful
+                scene.wire.let_answers()
+            scene.wire.let_answers()
+            await soon(lambda: _reaches(scene))
+
+    play(story, publish_confirm_seconds=0.5, answer_seconds=2.0)
+
+
+def test_nobody_there_is_no_doubt(play: Callable[..., None]) -> None:
+    """Nothing was sent."""
+
+    async def story(scene: RabbitScene) -> None:
+        scene.wire.dead = True
+        with pytest.raises(BrokerUnreachable):
+            await scene.client().publish(SPOOL, ONE)
+
+    play(story)
+
+
+def test_many_who_lost_the_connection_at_once_share_the_next(play: Callable[..., None]) -> None:
+    """One dials; nobody is left behind."""
+
+    async def story(scene: RabbitScene) -> None:
+        broker = scene.client()
+        await broker.publish(SPOOL, ONE)
+        scene.cut()
+        dials = scene.wire.dials
+
+        async def publish() -> bool:
+            outcome = await _outcome(asyncio.create_task(broker.publish(SPOOL, ONE)))
+            return outcome is None
+
+        assert any(await asyncio.gather(*(publish() for _ in range(50))) + [await publish()])
+        assert scene.wire.dials == dials + 1
+
+    play(story)
+
+
+def test_the_next_host_is_asked(play: Callable[..., None]) -> None:
+    """The first that answers is used."""
+
+    async def story(scene: RabbitScene) -> None:
+        settings = replace(scene.settings, hosts=(Host("127.0.0.1", 1), *scene.settings.hosts))
+        broker = RabbitBroker(settings, LoopClock())
+        await broker.publish(SPOOL, ONE)
+        await broker.close()
+        with pytest.raises(BrokerUnreachable, match="closed by us"):
+            await broker.publish(SPOOL, ONE)
+
+    play(story)
+
+
+@pytest.mark.parametrize("wrong", [{"password": "not-the-password"}, {"vhost": "not-there"}])
+def test_a_refusal_is_told_without_the_password(
+    play: Callable[..., None],
+    wrong: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Neither the error, nor what led to it, nor any log has it; nothing is printed."""
+
+    async def story(scene: RabbitScene) -> None:
+        settings = replace(scene.settings, **({"password": "s3cr3t-of-nobody"} | wrong))  # type: ignore[arg-type]
+        broker = RabbitBroker(settings, LoopClock())
+        with pytest.raises(BrokerDenied) as told:
+            await broker.publish(SPOOL, ONE)
+        error: BaseException | None = told.value
+        while error is not None:
+            assert settings.password not in f"{error} {error!r} {error.args!r}"
+            error = error.__cause__ or error.__context__
+        await broker.close()
+        assert settings.password not in caplog.text
+
+    with caplog.at_level(logging.DEBUG):
+        play(story)
+    assert capfd.readouterr().err == ""
+
+
+def test_the_heartbeat_and_a_name_reach_the_broker(rabbitmq: Broker, vhost: str, play: Callable[..., None]) -> None:
+    """Operators see what a connection is for."""
+
+    async def story(scene: RabbitScene) -> None:
+        await scene.client().publish(SPOOL, ONE)
+
+        def seen() -> list[dict[str, Any]]:
+            return [one for one in rabbitmq.api("GET", f"vhosts/{vhost}/connections") if one.get("timeout")]
+
+        (found,) = await asyncio.to_thread(eventually, seen)
+        assert found["timeout"] == 17
+        assert found["client_properties"]["connection_name"] == "mailmend publishing"
+
+    play(story, heartbeat_seconds=17)
+
+
+def test_the_http_api_tells_what_is_in_hand_and_the_limit(
+    rabbitmq: Broker, vhost: str, play: Callable[..., None]
+) -> None:
+    """Beside what AMQP counts."""
+
+    async def story(scene: RabbitScene) -> None:
+        api = ManagementSettings(f"http://{rabbitmq.host}:{rabbitmq.management_port}")
+        broker = RabbitBroker(replace(scene.settings, management=api), LoopClock())
+        for _ in range(3):
+            await broker.publish(SPOOL, ONE)
+        async with broker.deliveries(SPOOL, 2) as deliveries:
+            await taken(deliveries, 2)
+
+            async def counted() -> bool:
+                depth = await broker.depth(SPOOL)
+                return (depth.ready, depth.unacked, depth.consumers, depth.delivery_limit) == (1, 2, 1, 4)
+
+            await soon(counted)
+        await broker.close()
+
+    play(story, QueueForm(Form.QUORUM, delivery_limit=4))
+
+
+async def _outcome(task: "asyncio.Task[None]") -> BaseException | None:
+    await asyncio.wait((task,), timeout=20)
+    assert task.done()
+    assert not task.cancelled(), "an error of the connection came as a cancellation"
+    return task.exception()
+
+
+async def _reaches(scene: RabbitScene) -> bool:
+    try:
+        await scene.client().depth(SPOOL)
+    except MailmendError:
+        return False
+    return True
