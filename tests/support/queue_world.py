@@ -209,12 +209,19 @@ class WiredTables:
         return write
 
 
+class _LostConnection(BrokerUnreachable):
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__("the connection is gone")
+        self.trouble = trouble
+
+
 @dataclass(slots=True)
 class WiredDelivery:
     """A delivery as one process has it."""
 
     delivery: Delivery
     fortune: Fortune
+    gone: bool = False
 
     @property
     def message(self) -> Message:
@@ -249,8 +256,16 @@ class WiredDelivery:
         await self._settle("dead letter", self.delivery.dead_letter)
 
     async def _settle(self, what: str, carry_out: Callable[[], Awaitable[None]]) -> None:
-        """AMQP answers no ack: what was not done shows only when the connection is gone."""
-        await self.fortune.step(Side.BROKER, what, carry_out, lambda _: BrokerUnreachable("the connection is gone"))
+        """AMQP answers no ack: that one was lost shows when its connection is gone, and the message delivered again."""
+        if self.gone:
+            raise BrokerUnreachable("the connection is gone")
+        try:
+            await self.fortune.step(Side.BROKER, what, carry_out, _LostConnection)
+        except _LostConnection as lost:
+            self.gone = True
+            if lost.trouble is not Trouble.DONE:
+                await self.delivery.requeue()
+            raise
 
 
 @dataclass(slots=True)

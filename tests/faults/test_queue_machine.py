@@ -1,0 +1,569 @@
+"""A queue of many processes, wrong clocks, deaths, failing servers and a James beside, held to a small model.
+
+Hypothesis makes up the stories and shortens those that go wrong. At the end of each everything is healed: what was
+acknowledged and not ended must then be delivered; what was acked, deleted or refused must never have come since.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from mailqueue.mail_queue import Dequeued
+from mailqueue.memory import Fate
+from mailqueue.removing import OnRemoved
+from model.blob_ids import BlobNaming, BlobsMode
+from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
+from model.errors import MailmendError
+from model.ids import EnqueueId
+from model.mail_filters import Where
+from model.mails import Listed
+from model.queue_config import QueueConfiguration
+from model.queue_size import SizeKind
+from model.queue_tables import OwnTables
+from model.slices import EPOCH, Slicing, slice_of
+from model.table import Row, Table
+from tests.support.james_beside import James
+from tests.support.queue_mishaps import Died
+from tests.support.queue_model import Promised, Promises, Standing
+from tests.support.queue_world import Mishap, Side, SkewedLoopClock, Trouble, Worker, dead, named, rows, taken
+from tests.support.queues import QUEUE, TwinQueue, listed, mail
+
+T = TypeVar("T")
+
+SKEWS: Final = (timedelta(0), timedelta(minutes=7), timedelta(minutes=-7))
+"""The clocks of the processes: any two within the grace of 15 minutes."""
+
+FAR: Final = (timedelta(hours=-3), timedelta(hours=3), timedelta(minutes=10), timedelta(minutes=-10))
+"""One more clock, further from the others than the grace."""
+
+SENDERS: Final = ("ada@example.org", "eve@example.org")
+WORKERS: Final = st.integers(0, len(SKEWS))
+DELAYS: Final = st.sampled_from(
+    (None, None, None, timedelta(seconds=30), timedelta(minutes=5), timedelta(hours=3), timedelta(days=2))
+)
+PRIORITIES: Final = st.sampled_from((None, None, 0, 9))
+WAITS: Final = st.sampled_from((None, timedelta(0), timedelta(minutes=1), timedelta(hours=2)))
+
+MISHAPS: Final = st.lists(
+    st.builds(
+        Mishap,
+        st.sampled_from(Trouble),
+        st.integers(0, 12),
+        st.sampled_from((1, 1, 7, 40)),
+        st.sampled_from((None, *Side)),
+    ),
+    max_size=2,
+)
+"""Seven in a row outlast the retries of one request."""
+
+LOSSES: Final = (Fate.REFUSED, Fate.UNCONFIRMED_KEPT, Fate.UNCONFIRMED_LOST, Fate.UNCONFIRMED_LATE, Fate.TWICE)
+
+SECONDS_EACH: Final = 2.0
+"""Between two steps, so that what was prefetched is looked up again before it is handed over."""
+
+HALF_A_DAY: Final = 43_200
+TOO_FAR: Final = timedelta(hours=4)
+MARKS_LIVE: Final = timedelta(seconds=LIVES.mark_ttl_seconds) - timedelta(hours=4)
+OWN: Final = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """The stories, on twins, under a clock that is turned by hand."""
+
+    @initialize(
+        far=st.sampled_from(FAR),
+        minutes=st.sampled_from((60, 60, 20)),
+        buckets=st.integers(1, 2),
+        mode=st.sampled_from(BlobsMode),
+        james=st.booleans(),
+        seed=st.integers(0, 3),
+    )
+    def begin(  # noqa: PLR0917 - drawn by name
+        self, far: timedelta, minutes: int, buckets: int, mode: BlobsMode, james: bool, seed: int
+    ) -> None:
+        """Four processes and, it may be, a James; no mail."""
+        self.runner = asyncio.Runner()
+        self.twin = TwinQueue(
+            configuration=QueueConfiguration(Slicing(timedelta(minutes=minutes), buckets), pace=1_000_000),
+            own=OWN,
+            naming=BlobNaming(mode),
+        )
+        self.twin.clock.turn_to(datetime(2026, 8, 29, 12, tzinfo=EPOCH.tzinfo) + timedelta(minutes=17 * seed))
+        self.twin.broker.out_of_order = bool(seed % 2)
+        self.james = James(self.twin) if james else None
+        if james:
+            far = -abs(far)  # what a James enqueues before a browse start that is ahead of it, it loses sight of itself
+        self.promises = Promises()
+        self.workers = [Worker(self.twin, SkewedLoopClock(self.twin.clock, ahead)) for ahead in (*SKEWS, far)]
+        self.dedup = mode is BlobsMode.DEDUPLICATED
+        self.start_seen: datetime | None = None
+        self.greatest = EPOCH
+        self.crowd = 0
+        self.checked: list[Dequeued] = []
+        self.befell: frozenset[Side] = frozenset()
+        self.steps: tuple[str, ...] = ()
+        for worker in self.workers:
+            self.run(worker.start())
+
+    # What may happen
+
+    @rule(
+        number=WORKERS,
+        sender=st.integers(0, 1),
+        delay=DELAYS,
+        priority=PRIORITIES,
+        mishaps=MISHAPS,
+        fates=st.lists(st.sampled_from(LOSSES), max_size=1),
+    )
+    def enqueue(  # noqa: PLR0917 - drawn by name
+        self,
+        number: int,
+        sender: int,
+        delay: timedelta | None,
+        priority: int | None,
+        mishaps: Sequence[Mishap],
+        fates: Sequence[Fate],
+    ) -> None:
+        """One more mail, well or not."""
+        promised, there = self.new_mail(), self.twin.blobs.ids.copy()
+        self.twin.broker.will(*fates)
+
+        async def put(worker: Worker) -> EnqueueId:
+            envelope = mail(promised.name, sender=SENDERS[sender])
+            return await worker.queue.enqueue(envelope, promised.content, delay=delay, priority=priority)
+
+        try:
+            promised.enqueue_id = self.by(number, put, mishaps)
+            promised.standing = Standing.OWED
+        except Died:
+            promised.blobs_named = True
+        except MailmendError as error:
+            promised.blobs_named = "not undone in full" in error.mend or Side.BLOBS in self.befell
+            if "may still be listed" not in error.mend:
+                self.promises.over(promised.name, self.twin.clock.now)
+        self.twin.broker.fates.clear()
+        promised.blobs = frozenset(self.twin.blobs.ids - there)
+
+    @rule(number=WORKERS, most=st.integers(1, 3), mishaps=MISHAPS)
+    def take(self, number: int, most: int, mishaps: Sequence[Mishap]) -> None:
+        """A consumer asks for mails, and has them in hand."""
+        with suppress(MailmendError, Died):
+            self.by(number, lambda worker: taken(worker, most), mishaps)
+        consumer = self.workers[number].consumer
+        for one in consumer.held if consumer else ():
+            if one not in self.checked:
+                self.checked.append(one)
+                excused = number in self.promises.named(one.mail.name).in_hand and Side.READS in self.befell
+                self.came(one, excused=excused)
+
+    @rule(number=WORKERS, which=st.integers(0, 5), mishaps=MISHAPS)
+    def ack(self, number: int, which: int, mishaps: Sequence[Mishap]) -> None:
+        """A consumer has done its work."""
+        one = self.of_hand(number, which)
+        if one is None:
+            return
+        name = one.mail.name
+        try:
+            self.by(number, lambda _: one.ack(), mishaps)
+        except (MailmendError, Died):
+            self.promises.doubtful(name)
+        else:
+            self.promises.over(name, self.twin.clock.now, self.who_has(name))
+
+    @rule(number=WORKERS, which=st.integers(0, 5), delay=WAITS, mishaps=MISHAPS)
+    def retry(self, number: int, which: int, delay: timedelta | None, mishaps: Sequence[Mishap]) -> None:
+        """A consumer wants it again later: whatever comes of that, it is still owed."""
+        one = self.of_hand(number, which)
+        if one is not None:
+            with suppress(MailmendError, Died):
+                self.by(number, lambda _: one.retry(delay, "try later"), mishaps)
+
+    @rule(number=WORKERS, which=st.integers(0, 5), mishaps=MISHAPS)
+    def reject(self, number: int, which: int, mishaps: Sequence[Mishap]) -> None:
+        """A consumer wants it no more."""
+        one = self.of_hand(number, which)
+        if one is None:
+            return
+        try:
+            self.by(number, lambda _: one.reject(), mishaps)
+        except (MailmendError, Died):
+            self.promises.dead_letter(one.mail.name, sure=False)
+        else:
+            self.promises.dead_letter(one.mail.name, sure=True)
+
+    @rule(number=WORKERS)
+    def leave(self, number: int) -> None:
+        """A consumer goes; what it has in hand comes again."""
+        self.by(number, lambda worker: worker.leave())
+
+    @rule(number=WORKERS, mishaps=MISHAPS)
+    def browse(self, number: int, mishaps: Sequence[Mishap]) -> None:
+        """A listing shows nothing that is over, and each mail of two tables once."""
+
+        async def shown(worker: Worker) -> list[Listed]:
+            return await listed(worker.queue)
+
+        found: list[Listed] = []
+        with suppress(MailmendError, Died):
+            found = self.by(number, shown, mishaps)
+        for one in found:
+            promised = self.promises.named(one.queued.mail.name)
+            assert promised.standing is not Standing.OVER or self.is_excused(promised), f"{promised} is listed"
+
+    @rule(number=WORKERS)
+    def size(self, number: int) -> None:
+        """What is said to be exact is: as many rows without a mark in slices from the browse start on."""
+
+        async def told(worker: Worker) -> Any:
+            return await worker.queue.size()
+
+        found = self.by(number, told)
+        if found.kind is SizeKind.EXACT and self.james is None and number == 0:
+            assert found.mails == self.waiting_up_to(found.slices_read), f"{found} is not exact"
+
+    @rule(
+        number=WORKERS,
+        sender=st.sampled_from((*SENDERS, None)),
+        mishaps=MISHAPS,
+    )
+    def delete(self, number: int, sender: str | None, mishaps: Sequence[Mishap]) -> None:
+        """An operator removes the mails of one sender, or purges the queue (None)."""
+        told: dict[EnqueueId, str] = {}
+
+        async def keep(one: Listed) -> None:
+            told[one.queued.enqueue_id] = one.queued.mail.name
+
+        def remove(worker: Worker) -> Coroutine[Any, Any, Any]:
+            on_removed: OnRemoved = keep
+            if sender is None:
+                return worker.queue.purge(on_removed=on_removed)
+            return worker.queue.delete(Where(sender=sender), on_removed=on_removed)
+
+        failed: set[EnqueueId] | None = None
+        with suppress(MailmendError, Died):
+            failed = {one.enqueue_id for one in self.by(number, remove, mishaps).failed}
+        for enqueue_id, name in told.items():
+            self.promises.named(name).blobs_named |= Side.BLOBS in self.befell or failed is None
+            if failed is None or enqueue_id in failed:
+                self.promises.doubtful(name)
+            else:
+                self.promises.over(name, self.twin.clock.now, self.who_has(name))
+
+    @rule(number=WORKERS, mishaps=MISHAPS)
+    def flush(self, number: int, mishaps: Sequence[Mishap]) -> None:
+        """An operator resets all waits."""
+        with suppress(MailmendError, Died):
+            self.by(number, lambda worker: worker.queue.flush(), mishaps)
+
+    @rule(number=WORKERS, mishaps=MISHAPS)
+    def move_due(self, number: int, mishaps: Sequence[Mishap]) -> None:
+        """A process moves what is due."""
+        with suppress(MailmendError, Died):
+            self.by(number, lambda worker: worker.queue.move_due(), mishaps)
+
+    @rule(number=WORKERS, hours=st.sampled_from((0, 1)), mishaps=MISHAPS)
+    def republish(self, number: int, hours: int, mishaps: Sequence[Mishap]) -> None:
+        """An operator publishes again what waits for long."""
+        with suppress(MailmendError, Died):
+            self.by(number, lambda worker: worker.queue.republish(timedelta(hours=hours)), mishaps)
+
+    @rule(number=WORKERS, mishaps=MISHAPS)
+    def move_start(self, number: int, mishaps: Sequence[Mishap]) -> None:
+        """A process moves the browse start."""
+        with suppress(MailmendError, Died):
+            self.by(number, lambda worker: worker.queue.parts.sweeper.move(QUEUE), mishaps)
+
+    @rule(number=WORKERS, mishaps=MISHAPS)
+    def sweep(self, number: int, mishaps: Sequence[Mishap]) -> None:
+        """A process sweeps: when it is through, nothing without a mark lies before the browse start."""
+        try:
+            self.by(number, lambda worker: worker.queue.parts.sweeper.sweep(QUEUE), mishaps)
+        except (MailmendError, Died):
+            return
+        self.nothing_is_out_of_sight()
+
+    @rule(minutes=st.sampled_from((1, 11, 16, 61, 190)))
+    def wait(self, minutes: int) -> None:
+        """Time passes."""
+        self.twin.clock.advance(minutes * 60)
+
+    @rule(days=st.sampled_from((1, 4, 12)))
+    def wait_long(self, days: int) -> None:
+        """Days pass, in which no consumer sits still, and the queue is swept now and then, as it must be."""
+        for number in range(len(self.workers)):
+            self.leave(number)
+        for _ in range(2 * days):
+            self.twin.clock.advance(HALF_A_DAY)
+            self.by(0, lambda worker: worker.queue.parts.sweeper.sweep(QUEUE))
+        self.nothing_is_out_of_sight()
+
+    @rule(what=st.sampled_from(("drop", "duplicate", "late", "away", "back", "back", "wipe")))
+    def broker_has_a_bad_day(self, what: str) -> None:
+        """Something befalls the broker."""
+        broker = self.twin.broker
+        match what:
+            case "drop":
+                broker.drop_connections()
+            case "duplicate" if len(broker.ready(QUEUE)) < 40:
+                broker.duplicate(QUEUE)
+            case "late":
+                broker.let_arrive()
+            case "away":
+                broker.go_away()
+            case "back" if broker.away:
+                broker.come_back()
+            case "wipe":
+                for one in self.promises.standing(Standing.REJECTED):
+                    one.standing = Standing.OPEN
+                broker.wipe()
+            case _:
+                pass
+
+    @rule(number=WORKERS)
+    def restart(self, number: int) -> None:
+        """A process is closed in good order, and a new one comes up."""
+
+        async def anew(worker: Worker) -> None:
+            await worker.close()
+            await worker.start()
+
+        self.by(number, anew)
+
+    @precondition(lambda self: self.james and not self.twin.broker.away)
+    @rule(what=st.sampled_from(("enqueue", "enqueue", "dequeue", "move", "look", "write")), sender=st.integers(0, 1))
+    def james_works(self, what: str, sender: int) -> None:
+        """James does something beside us; what it found it writes at once, or so late that it goes back."""
+        james = self.james
+        assert james is not None
+        match what:
+            case "enqueue":
+                promised = self.new_mail(ours=False)
+                queued = self.run(james.enqueue(mail(promised.name, sender=SENDERS[sender]), promised.content))
+                promised.enqueue_id, promised.standing = queued.enqueue_id, Standing.OWED
+                promised.blobs = frozenset({queued.blobs.header, queued.blobs.body})
+            case "dequeue":
+                for queued in self.run(james.dequeue()):
+                    name = queued.mail.name
+                    assert self.promises.named(name).standing is not Standing.OVER or self.is_excused_of_james(name)
+                    self.promises.over(name, self.twin.clock.now, self.who_has(name))
+            case "look":
+                james.look()
+            case "write" if james.would_go_back:
+                james.move()
+            case "move":
+                james.look()
+                james.move()
+            case _:
+                pass
+        self.start_seen = self.start_of(BROWSE_START)
+
+    # What must hold
+
+    @invariant()
+    def all_is_well(self) -> None:
+        """At every moment."""
+        if hasattr(self, "runner"):
+            self.starts_are_in_order()
+            self.bytes_stay_while_they_are_needed()
+            self.dead_letters_were_rejected()
+
+    def starts_are_in_order(self) -> None:
+        """The content start is no later than the browse start, which only grows, and is no later than any clock."""
+        content, browse = self.start_of(CONTENT_START), self.start_of(BROWSE_START)
+        self.greatest = max(self.greatest, self.twin.clock.now + max(worker.clock.ahead for worker in self.workers))
+        if browse is None:
+            return
+        assert content is not None
+        assert browse <= slice_of(self.greatest, self.window)
+        assert self.start_seen is None or browse >= self.start_seen, "the browse start went back"
+        assert content <= browse or (self.james and self.james.put_back)
+        self.start_seen = browse
+
+    def bytes_stay_while_they_are_needed(self) -> None:
+        """The blobs of a mail that may still be delivered are there."""
+        for one in self.promises.standing(Standing.OWED):
+            assert one.blobs <= self.twin.blobs.ids, f"the bytes of {one.name} are gone"
+
+    def dead_letters_were_rejected(self) -> None:
+        """Nothing ends as a dead letter that nobody rejected; nothing deleted does."""
+        buried = self.james.buried if self.james else []
+        for name in dead(self.twin):
+            assert self.promises.named(name).rejected or name in buried, f"{name} is a dead letter"
+
+    def teardown(self) -> None:
+        """Every story ends well."""
+        if hasattr(self, "runner"):
+            try:
+                self.all_ends_well()
+            finally:
+                self.end()
+
+    def end(self) -> None:
+        """Let go of everything."""
+        self.run(self.closed())
+        self.runner.close()
+
+    def all_ends_well(self) -> None:
+        """Healed, the queue delivers all that is owed, and nothing is left of it."""
+        broker, worker = self.twin.broker, self.workers[0]
+        self.run(self.closed())
+        broker.come_back()
+        broker.let_arrive()
+        self.twin.clock.advance(TOO_FAR.total_seconds())
+        self.run(worker.start())
+        self.sweep(0, ())
+        self.by(0, lambda _: worker.queue.flush())
+        self.by(0, lambda _: worker.queue.republish(timedelta(0)))
+        owed = {one.name for one in self.promises.standing(Standing.OWED)}
+        came = self.run(self.drained(worker))
+        assert owed <= set(came), f"lost: {owed - set(came)}"
+        self.dead_letters_were_rejected()
+        self.nothing_is_left(worker)
+
+    async def drained(self, worker: Worker) -> list[str]:
+        """Whatever is delivered, acked; the names."""
+        came = list[str]()
+        while mails := await taken(worker, 1):
+            one = mails[0]
+            came.append(one.mail.name)
+            self.came(one)
+            await one.ack()
+            self.promises.over(one.mail.name, self.twin.clock.now)
+            self.twin.clock.advance(SECONDS_EACH)
+        return came
+
+    def nothing_is_left(self, worker: Worker) -> None:
+        """Neither listed nor counted, nor any blob but what somebody was told of."""
+        self.twin.clock.advance(TOO_FAR.total_seconds())
+        assert self.run(listed(worker.queue)) == []
+        self.sweep(0, ())
+        size = self.run(worker.queue.size())
+        assert size.mails == size.delayed == 0
+        if self.dedup:
+            return
+        kept = {blob for one in self.promises.mails.values() if one.rejected or one.blobs_named for blob in one.blobs}
+        left = {one.name for one in self.promises.mails.values() if one.blobs & (self.twin.blobs.ids - kept)}
+        assert not left, f"blobs are left of {left}"
+
+    # How it is done
+
+    def run(self, story: Coroutine[Any, Any, T]) -> T:
+        """In the loop of this story."""
+        return self.runner.run(story)
+
+    def by(self, number: int, act: "Any", mishaps: Sequence[Mishap] = ()) -> Any:
+        """One process does something while something may befall it; if it dies of that, it is replaced."""
+        worker = self.workers[number]
+
+        async def story() -> Any:
+            worker.fortune.arm(*mishaps)
+            try:
+                answer = await act(worker)
+                await worker.settled()
+                return answer
+            finally:
+                self.befell, self.steps = frozenset(worker.fortune.befell), tuple(worker.fortune.steps)
+                worker.fortune.arm()
+                if worker.fortune.dead:
+                    await worker.restart()
+
+        self.twin.clock.advance(SECONDS_EACH)
+        return self.run(story())
+
+    def new_mail(self, *, ours: bool = True) -> Promised:
+        """A mail of its own."""
+        self.crowd += 1
+        name = f"mail-{self.crowd}"
+        return self.promises.new(name, f"Subject: {name}\r\n\r\nThe body of {name}.\r\n".encode(), ours=ours)
+
+    def came(self, one: Dequeued, *, excused: bool = False) -> None:
+        """A mail was delivered to one of ours."""
+        promised = self.promises.named(one.mail.name)
+        assert promised.enqueue_id in {None, one.enqueue_id}
+        excused = excused or self.is_excused(promised) or self.has_outlived_its_mark(promised, one)
+        self.promises.may_come(one.mail.name, one.content, excused=excused)
+
+    def has_outlived_its_mark(self, promised: Promised, one: Dequeued) -> bool:
+        """Whether the broker kept it for longer than marks live, and an older mail held the browse start."""
+        start = self.start_of(BROWSE_START)
+        is_swept = one.slice_start is not None and start is not None and one.slice_start < start
+        return not is_swept and self.twin.clock.now - promised.over_at > MARKS_LIVE
+
+    def is_excused(self, promised: Promised) -> bool:
+        """Whether James has removed its mark and it is James's own, or James has put the browse start back besides."""
+        james = self.james
+        return james is not None and promised.enqueue_id in james.unmarked and (not promised.ours or james.put_back)
+
+    def is_excused_of_james(self, name: str) -> bool:
+        """James delivers to itself whatever has lost its mark."""
+        return self.james is not None and self.promises.named(name).enqueue_id in self.james.unmarked
+
+    def of_hand(self, number: int, which: int) -> Any:
+        """One of the mails that a worker has in hand; it has it no more."""
+        consumer = self.workers[number].consumer
+        return consumer.held.pop(which % len(consumer.held)) if consumer and consumer.held else None
+
+    def who_has(self, name: str) -> list[int]:
+        """Whose hand a mail may be in."""
+        unacked = name in named(self.twin.broker.unacked(QUEUE))
+        return [number for number, worker in enumerate(self.workers) if unacked and worker.consumer]
+
+    def nothing_is_out_of_sight(self) -> None:
+        """No row without a mark lies before the browse start."""
+        start = self.start_of(BROWSE_START)
+        out = [row["name"] for row in self.unmarked() if start and row["timerangestart"] < start]
+        assert not out, f"{out} lie before the browse start"
+
+    def unmarked(self) -> list[Row]:
+        """The rows of mails that wait."""
+        marked = {row["enqueueid"] for row in rows(self.twin, DELETED_MAILS)}
+        return [row for row in rows(self.twin, ENQUEUED_MAILS) if row["enqueueid"] not in marked]
+
+    def waiting_up_to(self, slices: int) -> int:
+        """How many rows without a mark lie in so many slices from the browse start on."""
+        start = self.start_of(BROWSE_START)
+        if start is None:
+            return 0
+        first = slice_of(start, self.window)
+        return sum(first <= row["timerangestart"] < first + slices * self.window for row in self.unmarked())
+
+    def start_of(self, table: Table) -> datetime | None:
+        """Where the queue begins."""
+        start: datetime | None = next((row[table.regular[0].name] for row in rows(self.twin, table)), None)
+        return start
+
+    @property
+    def window(self) -> timedelta:
+        """Of a slice."""
+        return self.twin.configuration.slicing.window
+
+    async def closed(self) -> None:
+        """Every process is."""
+        for worker in self.workers:
+            with suppress(Died):
+                await worker.close()
+
+
+def test_stories_of_a_queue() -> None:
+    """Any order of what processes, operators, a James and bad days do."""
+    run_state_machine_as_test(QueueMachine, settings=_settings(60, 30))
+
+
+def _settings(stories: int, steps: int) -> settings:
+    """The same stories in every run."""
+    return settings(
+        max_examples=stories, stateful_step_count=steps, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
