@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import aio_pika
 from aio_pika import exceptions
 from aio_pika.abc import AbstractConnection
+from aio_pika.connection import make_url
 from aiormq import ChannelAccessRefused, ChannelLockedResource, ConnectionNotAllowed, abc, spec
 
 from mailqueue.broker_settings import BrokerSettings, Host
@@ -305,19 +306,25 @@ class Link:
         raise next((error for error in reasons if isinstance(error, BrokerDenied)), reasons[-1])
 
     async def _dial_host(self, host: Host) -> AbstractConnection:
+        """One that fails is closed here: the library leaves that to the collector, in whichever thread it runs."""
         settings = self._settings
-        return await aio_pika.connect(
+        asked: dict[str, Any] = {"heartbeat": settings.heartbeat_seconds, "name": f"mailmend {self._purpose}"}
+        url = make_url(
             host=host.name,
             port=host.port,
             login=settings.username,
             password=settings.password,
             virtualhost=settings.vhost,
             ssl=settings.tls is not None,
-            ssl_context=await _context(settings),
-            timeout=settings.answer_seconds,
-            heartbeat=settings.heartbeat_seconds,
-            name=f"mailmend {self._purpose}",
+            **asked,
         )
+        connection = aio_pika.Connection(url, ssl_context=await _context(settings), **asked)
+        try:
+            await connection.connect(timeout=settings.answer_seconds)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
 
     def _leave(self) -> None:
         """Let a lost connection end beside us: the library waits for the other end, which may be gone for good."""

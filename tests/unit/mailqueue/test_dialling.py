@@ -1,0 +1,28 @@
+"""A connection to RabbitMQ that does not come about leaves nothing behind."""
+
+import asyncio
+import gc
+
+import pytest
+
+from mailqueue.broker_settings import BrokerSettings, Host
+from mailqueue.rabbitmq.amqp import Link
+from model.errors import BrokerUnreachable
+from repair.clock import LoopClock
+from repair.retries import AwaitedRetries
+
+
+def test_nothing_of_a_dial_that_failed_is_left_to_the_collector() -> None:
+    """It may run in any thread, where nobody can close a connection: that would warn, and here warnings are errors."""
+
+    async def story() -> None:
+        settings = BrokerSettings((Host("127.0.0.1", 1),))
+        with pytest.raises(BrokerUnreachable):
+            await Link(settings, "publishing", AwaitedRetries(LoopClock())).channel()
+        await asyncio.to_thread(gc.collect)
+
+    gc.disable()
+    try:
+        asyncio.run(story())
+    finally:
+        gc.enable()
