@@ -109,7 +109,7 @@ async def _rows(view: QueueView, queue: QueueName) -> AsyncGenerator[Row]:
 
 
 async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> frozenset[EnqueueId]:
-    """Those of the mails whose header or body the store does not have.
+    """Those of the mails whose header or body the store does not have; it has none under what is no id.
 
     Raises:
         BlobsUnreachable: the store does not answer.
@@ -117,7 +117,10 @@ async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> fr
 
     async def lacking(one: EnqueueId) -> EnqueueId | None:
         kept = mails[one].blobs
-        whole = await blobs.exists(kept.header) and await blobs.exists(kept.body)
+        try:
+            whole = await blobs.exists(kept.header) and await blobs.exists(kept.body)
+        except BadPayload:
+            return one
         return None if whole else one
 
     async with aclosing(in_order(mails, lacking, BLOBS_AT_ONCE)) as found:

@@ -85,13 +85,18 @@ def is_deduplicated(blob_id: BlobId) -> bool:
     return found is None or (found[1] is None and not re.fullmatch(_UUID, f"{found[2]}{found[3]}{found[4]}"))
 
 
+def is_blob_id(text: str) -> bool:
+    """Whether the text can be the id of a blob."""
+    return len(text) <= ID_BYTES_MAX and bool(_SPELLING.fullmatch(text)) and not _DOTS.search(text)
+
+
 def checked(text: str) -> BlobId:
     """The text as the id of a blob.
 
     Raises:
         BadPayload: no store made it, and none is asked for it.
     """
-    if not _SPELLING.fullmatch(text) or len(text) > ID_BYTES_MAX or _DOTS.search(text):
+    if not is_blob_id(text):
         raise BadPayload(
             f"{text[:ID_BYTES_MAX]!r} is not the id of a blob",
             mend=f"An id is 1 to {ID_BYTES_MAX} letters, digits and _.,:@~+=/-; none of its parts is '.' or '..'.",

@@ -14,10 +14,12 @@ from admin.cli.queue_options import QueueSettings, queue_options, where
 from admin.output import write_json
 from admin.queue_output import Content, mail_cells, mail_json, printable, show_mails
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.ahead import in_order
+from mailqueue.ahead import in_batches, in_order
 from mailqueue.browsing import Broken
 from mailqueue.contents import content_of
-from model.errors import BlobMissing, ExitCode
+from model.blob_ids import is_blob_id
+from model.errors import BadPayload, BlobMissing, ExitCode
+from model.ids import BlobId
 from model.mails import Listed
 from model.positions import Position
 
@@ -103,28 +105,21 @@ async def _contents(sides: Sides, listing: AsyncIterator[Listed], *, wanted: boo
         async for listed in listing:
             yield listed, None
         return
-    async for page in _pages(listing):
+    async for page in in_batches(listing, CONTENTS_AT_ONCE):
         async with aclosing(in_order(page, lambda one: content_found(sides, one), CONTENTS_AT_ONCE)) as mails:
             async for mail in mails:
                 yield mail
 
 
-async def _pages(listing: AsyncIterator[Listed]) -> AsyncGenerator[list[Listed]]:
-    page: list[Listed] = []
-    async for listed in listing:
-        page.append(listed)
-        if len(page) == CONTENTS_AT_ONCE:
-            yield page
-            page = []
-    yield page
-
-
 async def content_found(sides: Sides, listed: Listed) -> Content:
-    """The bytes of a mail, or which of its blobs is missing."""
+    """The bytes of a mail, or which of its blobs is missing; what is no id of a blob is the name of none."""
+    blobs = listed.queued.blobs
     try:
-        return Content(await content_of(sides.blobs, listed.queued.blobs))
+        return Content(await content_of(sides.blobs, blobs))
     except BlobMissing as missing:
-        return Content(None, listed.queued.blobs.body if missing.blob_id == listed.queued.blobs.body else None)
+        return Content(None, BlobId(missing.blob_id))
+    except BadPayload:
+        return Content(None, blobs.body if is_blob_id(blobs.header) else blobs.header)
 
 
 def _with(now: datetime, one: Shown) -> tuple[Listed, datetime, Content | None]:

@@ -1,5 +1,6 @@
 """`mailmend queue republish`: what the broker may have lost is published again."""
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -10,6 +11,7 @@ from admin.cli.queue.filters import Filters, filter_options
 from admin.cli.queue.shared import answer_json, dry_run_option, json_option, say
 from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.wiring_queue import Sides, on_sides
+from model.mails import Listed
 
 OLDER_THAN_DEFAULT: Final = timedelta(hours=1)
 
@@ -42,7 +44,7 @@ def republish(settings: QueueSettings, *, filters: Filters, dry_run: bool, as_js
         where = filters.meant(sides.now)
         if dry_run:
             old = replace(where, older_than_at=sides.now - older_than)
-            return len([one async for one in sides.view.browse(settings.name, old, include_delayed=False)])
+            return await _counted(sides.view.browse(settings.name, old, include_delayed=False))
         async with sides.queue() as queue:
             return await queue.republish(older_than, where)
 
@@ -58,3 +60,11 @@ def republish(settings: QueueSettings, *, filters: Filters, dry_run: bool, as_js
         say(f"Nothing was published. {count:,} mails of {settings.name} would be.")
     else:
         say(f"Published {count:,} mails of {settings.name} again.")
+
+
+async def _counted(mails: AsyncIterator[Listed]) -> int:
+    """How many they are; none is kept."""
+    count = 0
+    async for _ in mails:
+        count += 1
+    return count

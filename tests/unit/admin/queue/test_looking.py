@@ -1,5 +1,6 @@
 """list, size and browse: what a person sees of a queue, from the tables alone."""
 
+import asyncio
 import json
 from base64 import b64decode
 from datetime import timedelta
@@ -207,6 +208,29 @@ class TestBrowsing:
         out = queue("browse", "--with-content").out
         assert f"(its content is missing: blob {found['lost']['body_blob']})" in out
         assert "Subject: a mail" in out
+
+    def test_a_missing_header_is_named_by_its_own_id(self, queue: QueueShell) -> None:
+        """Its body is there, and is not shown without it."""
+        queue.put("beheaded")
+        (listed,) = queue.listed()
+        asyncio.run(queue.blobs.lose(listed.queued.blobs.header))
+
+        (found,) = queue("browse", "--with-content", "--json").json["mails"]
+
+        assert (found["content_base64"], found["content_missing"]) == (None, found["header_blob"])
+
+    @pytest.mark.parametrize("part", ["header", "body"])
+    def test_what_is_no_id_of_a_blob_breaks_no_listing(self, queue: QueueShell, part: str) -> None:
+        """It is named as what is missing, and the others are shown."""
+        queue.put("strange", "there")
+        rows = queue.cluster.keyspace(KEYSPACE).scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names))
+        (key,) = (ENQUEUED_MAILS.key_of(dict(row)) for row in rows if row["name"] == "strange")
+        queue.cluster.keyspace(KEYSPACE).write(Change(ENQUEUED_MAILS, key, assign={f"{part}blobid": "no id"}))
+
+        found = {one["name"]: one for one in queue("browse", "--with-content", "--json").json["mails"]}
+
+        assert (found["strange"]["content_base64"], found["strange"]["content_missing"]) == (None, "no id")
+        assert b64decode(found["there"]["content_base64"]) == CONTENT
 
     def test_a_row_that_cannot_be_read_is_named_and_the_rest_is_shown(self, queue: QueueShell) -> None:
         """Exit 3, so that a script notices."""

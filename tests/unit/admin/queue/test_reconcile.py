@@ -92,6 +92,20 @@ class TestLooking:
         assert answer["findings"] == {"blob_missing": 1}
         assert str(lost) in queue("reconcile").out
 
+    def test_what_is_no_id_of_a_blob_is_lost_bytes_too(self, queue: QueueShell) -> None:
+        """One such row, whoever wrote it, neither ends the comparison nor keeps a person from taking the mail out."""
+        strange, _ = settled(queue, "strange", "there")
+        key = ENQUEUED_MAILS.key_of(row_of(queue, strange))
+        queue.cluster.keyspace(KEYSPACE).write(Change(ENQUEUED_MAILS, key, assign={"bodyblobid": "no id"}))
+
+        answer = found(queue)
+
+        assert answer["blobs"]["missing"] == [str(strange)]
+        assert answer["findings"] == {"blob_missing": 1}
+        removed = queue("delete", "--name", "strange", "--json").json
+        assert (removed["removed"], removed["kept_without_content"]) == (1, 1)
+        assert queue.names() == ["there"]
+
     def test_a_row_that_cannot_be_read_is_named(self, queue: QueueShell) -> None:
         """With what is wrong with it."""
         (broken,) = settled(queue, "broken")
