@@ -9,11 +9,11 @@ from mailqueue.health import QueueFigures
 from mailqueue.metrics import Pace
 from mailqueue.ports import Broker, Depth
 from mailqueue.view import QueueView
+from model import starts
 from model.errors import CannotReach
 from model.ids import QueueName
 from model.queue_size import SizeKind
 from model.queue_tables import OwnTables
-from model.starts import live_slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,10 @@ async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = 
 
 
 def slack_of(own: OwnTables) -> timedelta | None:
-    """How much longer rows live than a mail is meant to stay: what marks outlive rows by, as the tables are made.
-
-    A third of a row's life where they do not; None where rows live for ever.
-    """
+    """How much longer rows live than a mail is meant to stay, as renewal reckons; None where they never expire."""
     if not own.row_ttl_seconds:
         return None
-    seconds = own.mark_ttl_seconds - own.row_ttl_seconds
-    return timedelta(seconds=seconds if seconds > 0 else own.row_ttl_seconds // 3)
+    return starts.slack_of(timedelta(seconds=own.row_ttl_seconds), timedelta(seconds=own.mark_ttl_seconds))
 
 
 async def sums_of(view: QueueView, queue: QueueName, before: Sums | None = None) -> Sums | None:
@@ -70,7 +66,7 @@ async def sums_of(view: QueueView, queue: QueueName, before: Sums | None = None)
     if not view.ground.own.tallies or start is None:
         return None
     at = view.ground.now
-    slices = list(live_slices(start, at, (await view.ground.slicing()).window))
+    slices = list(starts.live_slices(start, at, (await view.ground.slicing()).window))
     told = [one for tallies in await view.ground.tallies.of(queue, slices) for one in tallies]
     return Sums(at, slices, sum(one.enqueued for one in told), sum(one.marked for one in told))
 
