@@ -93,7 +93,10 @@ def _told(value: Any) -> Mapping[str, Any]:  # noqa: PLR0911 - one for each kind
         case Mapping():
             return _kind("MapSerializer", {str(name): _told(part) for name, part in value.items()})
         case _:
-            raise WrongUse(f"James has no attribute of the kind {type(value).__name__}")
+            raise WrongUse(
+                f"James has no attribute of the kind {type(value).__name__}",
+                mend="Give a text, whole number, flag, bytes, or a list or mapping of them.",
+            )
 
 
 def _kind(serializer: str, value: Any) -> Mapping[str, Any]:

@@ -48,12 +48,14 @@ def due_time(now: datetime, delay: timedelta | None, at: datetime | None) -> dat
         WrongUse: it cannot be said, or is too far ahead.
     """
     if delay is not None and at is not None:
-        raise WrongUse("a mail has either a delay or a time, not both")
+        raise WrongUse("a mail has either a delay or a time, not both", mend="Give one of them.")
     if at is not None and at.tzinfo is None:
         raise WrongUse(f"{at} names no time zone", mend="Give an instant in UTC.")
     wait = at.astimezone(UTC) - now if at is not None else delay or timedelta(0)
     if wait > DELAY_MAX:
-        raise WrongUse(f"a delay of {wait.days} days is more than {DELAY_MAX.days}")
+        raise WrongUse(
+            f"a delay of {wait.days} days is more than {DELAY_MAX.days}", mend="Enqueue the mail nearer to its time."
+        )
     return now + wait if wait > timedelta(0) else None
 
 

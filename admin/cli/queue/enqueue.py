@@ -27,7 +27,7 @@ STDIN: Final = "-"
 def _attribute(value: Any) -> tuple[str, str]:
     name, equals, text = str(value).partition("=")
     if not name or not equals:
-        raise WrongUse(f"{value!r} is not NAME=VALUE")
+        raise WrongUse(f"{value!r} is not NAME=VALUE", mend="Write it like --attribute source=import.")
     return name, text
 
 
