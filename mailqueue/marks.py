@@ -4,6 +4,7 @@ A mark is looked up before anything is done with a mail, one by one on delivery,
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from hashlib import blake2b
 from typing import Final
 
 from mailqueue.ports import Tables
@@ -20,8 +21,8 @@ LOOKED_UP_TOGETHER: Final = 20
 """How many marks one request asks for: as many as the strictest limits of servers allow (Astra: 20; Scylla: 100), and a
 tenth of the time of so many requests."""
 
-REMEMBERED_MAX: Final = 200_000
-"""About how many marks a pass remembers: 20 MB."""
+REMEMBERED_MAX: Final = 100_000
+"""How many pages of marks a pass remembers: 10 MB, of a hundred million mails."""
 
 
 class Marks:
@@ -53,20 +54,25 @@ class Marks:
 
 
 class RememberedMarks(Marks):
-    """Marks for one pass over many rows, which looks twice at most of them: what is marked stays so, and is known."""
+    """Marks for one pass that reads the same pages of rows twice: what is marked stays so, and is not asked for again.
+
+    A page is remembered, by a digest of its ids, once all of them were found marked: nothing else is passed by, and so
+    a million mails take some kilobytes. In a page into which a row has come since, all are asked for again.
+    """
 
     def __init__(self, tables: Tables, retries: AwaitedRetries) -> None:
         super().__init__(tables, retries)
-        self._known: dict[QueueName, set[EnqueueId]] = {}
+        self._known: dict[QueueName, set[bytes]] = {}
 
     async def among(self, queue: QueueName, enqueue_ids: Collection[EnqueueId]) -> set[EnqueueId]:
-        """Those of the mails that are marked."""
-        known = self._known.setdefault(queue, set())
-        found = await super().among(queue, [one for one in enqueue_ids if one not in known])
-        marked = found | (known & set(enqueue_ids))
-        if len(known) < REMEMBERED_MAX:
-            known |= found
-        return marked
+        """Those of the mails that are marked; the same page in the same order is told at once."""
+        known, page = self._known.setdefault(queue, set()), _digest(enqueue_ids)
+        if page in known:
+            return set(enqueue_ids)
+        found = await super().among(queue, enqueue_ids)
+        if len(found) == len(enqueue_ids) and len(known) < REMEMBERED_MAX:
+            known.add(page)
+        return found
 
     def forget(self, queue: QueueName) -> None:
         """The pass is over."""
@@ -94,6 +100,10 @@ async def answered(tables: Tables, retries: AwaitedRetries, reads: Sequence[Read
 
     await retries.call(ask)
     return [answer for answer in answers if answer is not None]
+
+
+def _digest(enqueue_ids: Collection[EnqueueId]) -> bytes:
+    return blake2b(b"".join(one.bytes for one in enqueue_ids), digest_size=32).digest()
 
 
 def _mark(queue: QueueName, enqueue_id: EnqueueId) -> Put:

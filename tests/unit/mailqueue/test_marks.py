@@ -1,4 +1,4 @@
-"""Marks that a pass remembers: looked up once, bounded, forgotten with the pass, and never where there was none."""
+"""Pages of marks that a pass remembers: looked up once, bounded, forgotten with the pass, none that is not whole."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,18 +30,36 @@ def remembered(scene: Scene) -> tuple[RememberedMarks, list[Any]]:
     return RememberedMarks(scene.tables, AwaitedRetries(scene.clock)), asked
 
 
-def test_what_was_found_is_not_asked_for_again() -> None:
-    """What was not found is: it may be marked by now."""
+def test_a_page_that_was_marked_is_not_asked_for_again() -> None:
+    """A part of it, or the same with one more, is."""
 
     async def story(scene: Scene) -> None:
         marks, asked = remembered(scene)
         await marks.put_all(SPOOL, IDS[:10])
-        assert await marks.among(SPOOL, IDS) == set(IDS[:10])
-        await marks.put(SPOOL, IDS[20])
+        assert await marks.among(SPOOL, IDS[:10]) == set(IDS[:10])
         asked.clear()
-        assert await marks.among(SPOOL, IDS) == {*IDS[:10], IDS[20]}
-        assert set(asked) == set(IDS[10:])
-        assert await marks.among(SPOOL, IDS[5:15]) == set(IDS[5:10])
+        assert await marks.among(SPOOL, IDS[:10]) == set(IDS[:10])
+        assert not asked
+        assert await marks.among(SPOOL, IDS[:11]) == set(IDS[:10])
+        assert asked == IDS[:11]
+        asked.clear()
+        assert await marks.among(SPOOL, IDS[1:10]) == set(IDS[1:10])
+        assert asked == IDS[1:10]
+
+    asyncio.run(story(Scene()))
+
+
+def test_a_page_with_a_mail_that_waits_is_asked_for_again() -> None:
+    """It may be marked by now."""
+
+    async def story(scene: Scene) -> None:
+        marks, asked = remembered(scene)
+        await marks.put_all(SPOOL, IDS[1:10])
+        assert await marks.among(SPOOL, IDS[:10]) == set(IDS[1:10])
+        await marks.put(SPOOL, IDS[0])
+        asked.clear()
+        assert await marks.among(SPOOL, IDS[:10]) == set(IDS[:10])
+        assert asked == IDS[:10]
 
     asyncio.run(story(Scene()))
 
@@ -54,8 +72,8 @@ def test_a_pass_ends_and_all_is_forgotten() -> None:
         other = QueueName("outgoing")
         await marks.put(SPOOL, IDS[0])
         await marks.put(other, IDS[1])
-        assert await marks.among(SPOOL, IDS[:2]) == {IDS[0]}
-        assert await marks.among(other, IDS[:2]) == {IDS[1]}
+        assert await marks.among(SPOOL, IDS[:1]) == {IDS[0]}
+        assert await marks.among(other, IDS[1:2]) == {IDS[1]}
         marks.forget(SPOOL)
         marks.forget(SPOOL)
         asked.clear()
@@ -68,15 +86,16 @@ def test_a_pass_ends_and_all_is_forgotten() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Past it marks are looked up each time, and answered the same."""
-    monkeypatch.setattr(module, "REMEMBERED_MAX", 10)
+    monkeypatch.setattr(module, "REMEMBERED_MAX", 1)
 
     async def story(scene: Scene) -> None:
         marks, asked = remembered(scene)
         await marks.put_all(SPOOL, IDS)
-        for first in range(0, 30, 10):
-            assert await marks.among(SPOOL, IDS[first : first + 10]) == set(IDS[first : first + 10])
-        asked.clear()
-        assert await marks.among(SPOOL, IDS) == set(IDS)
-        assert set(asked) == set(IDS[10:])
+        pages = [IDS[:10], IDS[10:20], IDS[20:]]
+        for _ in range(2):
+            asked.clear()
+            for page in pages:
+                assert await marks.among(SPOOL, page) == set(page)
+        assert asked == IDS[10:]
 
     asyncio.run(story(Scene()))
