@@ -9,8 +9,6 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any, TypeVar
 
 import aio_pika
@@ -20,6 +18,7 @@ from aio_pika.connection import make_url
 from aiormq import ChannelAccessRefused, ChannelLockedResource, ConnectionNotAllowed, abc, spec
 
 from mailqueue.broker_settings import BrokerSettings, Host
+from mailqueue.rabbitmq.answers import Answer, Found, Incoming
 from mailqueue.topology import ROUTING_KEY, Argument
 from mailqueue.transport_security import context_of
 from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, TopologyMismatch
@@ -42,38 +41,6 @@ _AT_THE_LIMIT = "limit"
 
 for _library in ("aio_pika", "aiormq"):
     logging.getLogger(_library).addHandler(logging.NullHandler())  # what they log is raised, or told, by us
-
-
-class Answer(Enum):
-    """What became of a publish."""
-
-    CONFIRMED = "confirmed"
-    REFUSED = "the broker refused it"
-    RETURNED = "no queue is bound to the exchange"
-    MISSING = "the exchange is not there"
-    DENIED = "we may not publish there"
-    BLOCKED = "the broker takes no messages: it is short of memory or of disk"
-    LATE = "the confirm did not come in time"
-    LOST = "the connection was lost before the confirm came"
-    UNSENT = "the connection was lost before the message was sent"
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A queue that is there, as a passive declaration tells."""
-
-    ready: int
-    consumers: int
-
-
-@dataclass(frozen=True, slots=True)
-class Incoming:
-    """A message as it came."""
-
-    tag: int
-    body: bytes
-    headers: Mapping[str, object]
-    redelivered: bool
 
 
 class Channel:

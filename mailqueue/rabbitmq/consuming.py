@@ -14,7 +14,8 @@ from typing import Final
 
 from mailqueue.draining import Drain
 from mailqueue.ports import Clock, Delivery, Message
-from mailqueue.rabbitmq.amqp import Channel, Incoming, Link
+from mailqueue.rabbitmq.amqp import Channel, Link
+from mailqueue.rabbitmq.answers import Incoming
 from mailqueue.topology import died_in, headers_beside, priority_of
 from model.backoff import LOOK_AGAIN
 from model.errors import BrokerDenied, BrokerUnreachable

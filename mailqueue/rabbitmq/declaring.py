@@ -8,7 +8,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mailqueue.rabbitmq.amqp import Channel, Found, Link
+from mailqueue.rabbitmq.amqp import Channel, Link
+from mailqueue.rabbitmq.answers import Found
 from mailqueue.topology import Argument, QueueForm, Topology
 from model.errors import TopologyMismatch
 

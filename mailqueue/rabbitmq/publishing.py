@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from mailqueue.ports import Message
-from mailqueue.rabbitmq.amqp import Answer, Channel, Link
+from mailqueue.rabbitmq.amqp import Channel, Link
+from mailqueue.rabbitmq.answers import Answer
 from mailqueue.rabbitmq.declaring import Declared
 from mailqueue.topology import Topology, headers_to_publish
 from model.errors import BrokerDenied, MailmendError, PublishFailed

@@ -1,0 +1,37 @@
+"""What RabbitMQ answers and brings, as values of our own: no library has a part in them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Answer(Enum):
+    """What became of a publish."""
+
+    CONFIRMED = "confirmed"
+    REFUSED = "the broker refused it"
+    RETURNED = "no queue is bound to the exchange"
+    MISSING = "the exchange is not there"
+    DENIED = "we may not publish there"
+    BLOCKED = "the broker takes no messages: it is short of memory or of disk"
+    LATE = "the confirm did not come in time"
+    LOST = "the connection was lost before the confirm came"
+    UNSENT = "the connection was lost before the message was sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A queue that is there, as a passive declaration tells."""
+
+    ready: int
+    consumers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A message as it came."""
+
+    tag: int
+    body: bytes
+    headers: Mapping[str, object]
+    redelivered: bool
