@@ -1,4 +1,4 @@
-"""What only a real RabbitMQ shows of the adapter: forms of queues, publishes in doubt, denials, what James would see."""
+"""What only a real RabbitMQ shows of the adapter: forms of queues, publishes in doubt, refusals, what James sees."""
 
 import asyncio
 import logging

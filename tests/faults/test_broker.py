@@ -1,0 +1,172 @@
+"""A RabbitMQ that is killed, started and wiped under traffic, and one that asks for TLS: nothing confirmed is lost."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from admin.local.rabbitmq import Tls as ServerTls
+from mailqueue.broker_settings import BrokerSettings, Host, Tls
+from mailqueue.ports import Message
+from mailqueue.rabbitmq import RabbitBroker
+from mailqueue.topology import Form, QueueForm
+from model.errors import BrokerUnreachable, MailmendError
+from model.ids import QueueName
+from repair.clock import LoopClock
+from tests.support.broker_scenes import soon, taken
+from tests.support.brokers import OwnBroker, throwaway_rabbitmq
+from tests.support.certificates import authority
+
+SPOOL = QueueName("spool")
+PUBLISHES = 200
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(scope="module")
+def trusted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ServerTls]:
+    """An authority that no system knows, and what it signed for the node."""
+    folder = tmp_path_factory.mktemp("certificates")
+    ours = authority(folder, "ours")
+    signed = ours.signed("broker", "IP:127.0.0.1")
+    return ours.own.certificate, ServerTls(ours.own.certificate, signed.certificate, signed.key)
+
+
+@pytest.fixture(scope="module")
+def own(trusted: tuple[Path, ServerTls]) -> Iterator[OwnBroker]:
+    """A node that these tests have for themselves."""
+    with throwaway_rabbitmq(trusted[1]) as broker:
+        yield broker
+
+
+def settings_of(own: OwnBroker) -> BrokerSettings:
+    """The plain listener."""
+    return BrokerSettings((Host(own.host, own.port),), answer_seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A publisher that repeats what was not confirmed, and a consumer; which numbers each has seen through."""
+
+    queue: QueueName
+    sender: RabbitBroker
+    receiver: RabbitBroker
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
+    confirmed: set[int] = field(default_factory=set)
+    received: set[int] = field(default_factory=set)
+
+    async def publish(self, number: int) -> None:
+        """Until it is confirmed."""
+        async with self.gate:
+            while number not in self.confirmed:
+                try:
+                    await self.sender.publish(self.queue, Message(b"%d" % number))
+                    self.confirmed.add(number)
+                except MailmendError:
+                    await asyncio.sleep(0.1)
+
+    async def receive(self) -> None:
+        """Ack whatever comes, until cancelled."""
+        async with self.receiver.deliveries(self.queue, 10, [5]) as deliveries:
+            async for delivery in deliveries:
+                with suppress(BrokerUnreachable):
+                    await delivery.ack()
+                    self.received.add(int(delivery.message.body))
+
+    async def some_are_confirmed(self) -> bool:
+        """Whether it is well under way."""
+        return len(self.confirmed) >= PUBLISHES // 4
+
+    async def all_are_received(self) -> bool:
+        """Whether it is over."""
+        return len(self.received) == PUBLISHES
+
+
+@pytest.mark.parametrize("form", [Form.CLASSIC, Form.QUORUM])
+def test_what_was_confirmed_outlives_a_crash(own: OwnBroker, form: Form) -> None:
+    """Killed amid publishes and a consumer: each confirmed one is delivered, to the same consumer, once or more."""
+
+    async def story() -> None:
+        settings = replace(settings_of(own), form=QueueForm(form))
+        sender, receiver = (RabbitBroker(settings, LoopClock()) for _ in range(2))
+        traffic = Traffic(QueueName(f"crash-{form.value}"), sender, receiver)
+        receiving = asyncio.create_task(traffic.receive())
+        async with asyncio.TaskGroup() as group:
+            for number in range(PUBLISHES):
+                group.create_task(traffic.publish(number))
+            await soon(traffic.some_are_confirmed)
+            await asyncio.to_thread(own.kill)
+            await asyncio.to_thread(own.start)
+        await soon(traffic.all_are_received)
+        receiving.cancel()
+        await asyncio.gather(receiving, return_exceptions=True)
+        await sender.close()
+        await receiver.close()
+        assert traffic.confirmed == traffic.received == set(range(PUBLISHES))
+
+    asyncio.run(story())
+
+
+def test_a_broker_that_was_wiped_is_set_up_anew(own: OwnBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """The consumer that was there declares what is missing and goes on; so does the publisher."""
+
+    async def story() -> None:
+        sender, receiver = (RabbitBroker(settings_of(own), LoopClock()) for _ in range(2))
+        await sender.publish(SPOOL, Message(b"lost"))
+        async with receiver.deliveries(SPOOL, 5) as deliveries:
+            await taken(deliveries, 1)
+            await asyncio.to_thread(own.stop)
+            await asyncio.to_thread(own.wipe)
+            await asyncio.to_thread(own.start)
+            await sender.publish(SPOOL, Message(b"after"))
+            assert (await taken(deliveries, 1))[0].message == Message(b"after")
+        await sender.close()
+        await receiver.close()
+
+    with caplog.at_level(logging.INFO, "mailmend.queue"):
+        asyncio.run(story())
+    ours = [record.getMessage() for record in caplog.records if record.name == "mailmend.queue"]
+    assert any("was lost, and consumes anew" in line for line in ours)
+    assert any(line.startswith("declaring the queue JamesMailQueue-workqueue-spool") for line in ours)
+    assert any(line.endswith("again") for line in ours)
+
+
+def test_a_broker_that_is_away_is_told_without_the_libraries_words(
+    own: OwnBroker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One error, with what to do; nothing is printed."""
+    broker_settings = replace(settings_of(own), hosts=(Host(own.host, 1),), password="s3cr3t-of-nobody")
+
+    async def story() -> None:
+        broker = RabbitBroker(broker_settings, LoopClock())
+        with pytest.raises(BrokerUnreachable, match="does not answer") as told:
+            await broker.depth(SPOOL)
+        assert "s3cr3t" not in f"{told.value} {told.value.__cause__!r}"
+        await broker.close()
+
+    asyncio.run(story())
+    assert capfd.readouterr().err == ""
+
+
+def test_an_encrypted_connection_trusts_whom_it_is_told_to(own: OwnBroker, trusted: tuple[Path, ServerTls]) -> None:
+    """With the authority's file it works; without, the certificate is refused."""
+    assert own.secure_port is not None
+    secure = BrokerSettings((Host(own.host, own.secure_port),), tls=Tls(ca=trusted[0]), answer_seconds=5)
+
+    async def story() -> None:
+        broker = RabbitBroker(secure, LoopClock())
+        await broker.publish(QueueName("secret"), Message(b"{}"))
+        async with broker.deliveries(QueueName("secret"), 1) as deliveries:
+            await (await taken(deliveries, 1))[0].ack()
+        await broker.close()
+
+        stranger = RabbitBroker(replace(secure, tls=Tls()), LoopClock())
+        with pytest.raises(BrokerUnreachable, match="CERTIFICATE_VERIFY_FAILED"):
+            await stranger.depth(SPOOL)
+        await stranger.close()
+
+    asyncio.run(story())
