@@ -179,6 +179,8 @@ class Sweeper:
         after = await starts.advance_browse_start(queue, before, wanted)
         await starts.remember(queue, furthest=after)
         self._view.ground.known[queue] = after
+        if after > before:
+            self._view.counts.add(Count.BROWSE_START_MOVED, queue)
         return Moved(before, after, back)
 
     async def _first_live_slice(

@@ -295,10 +295,6 @@ class ConfigurationRefused(WrongUse):
     """A queue configuration that would lose sight of mails: the message says why and what would be allowed."""
 
 
-class UnknownQueue(WrongUse):
-    """No such queue is known."""
-
-
 class Delayed(WrongUse):
     """A delay was asked for where it cannot be kept: the keyspace has no table for delayed mails."""
 

@@ -749,6 +749,7 @@ class TestCounts:
             scene.put_start(BROWSE_START, NOON)
             await process.sweeper.sweep(SPOOL)
             assert added[Count.MOVED_BACK] == 1
+            assert added[Count.BROWSE_START_MOVED] == 1
 
         asyncio.run(story(Scene()))
 
