@@ -62,7 +62,7 @@ class Sides:
 
     @property
     def view(self) -> QueueView:
-        """The queues as the tables show them, for whoever only looks: nothing is written."""
+        """The queues as the tables show them, without a queue that is open; each asking makes another."""
         tallies = Tallies(self.tables, self.clock, self.own)
         return QueueView(self.tables, self.clock, Configurations(self.tables), tallies, self.own)
 

@@ -157,6 +157,9 @@ class _Stream:
 
         A publish that was repeated, or a connection that was lost, brings a mail twice; its consumer need not work
         twice for that. A copy of the same try as one that is delayed by now is not needed; a later try is.
+
+        However long that takes: until then the copy takes one of its own consumer's `prefetch`, for the worse is a mail
+        that is sent twice. It holds up nobody for ever, as the first is settled or goes back with its consumer.
         """
         await asyncio.wait((first.settlement,))
         return first.settlement.result() is Settlement.RETRIED and attempts_of(delivery) == first.attempts
