@@ -33,7 +33,8 @@ from model.table import Key, Row
 from repair.retries import AwaitedRetries
 
 DUE_WINDOW: Final = timedelta(minutes=10)
-"""The length of a slice of due mails; free to change, since the slices that hold mails are listed."""
+"""The length of a slice of due mails. No mail is lost where it changes, since the slices that hold mails are listed; as
+long as some are left of another length, a page of delayed mails may miss those of a slice that overlaps its last."""
 
 _ROUNDS_MAX: Final = 20
 """How often others may be faster in a row."""
@@ -83,7 +84,7 @@ class DueMail:
 
     @property
     def order(self) -> tuple[datetime, EnqueueId]:
-        """By which listings are ordered, and the rows of a partition."""
+        """By which the rows of a partition are ordered."""
         return self.due_at, self.enqueue_id
 
     def key(self, queue: QueueName) -> Key:

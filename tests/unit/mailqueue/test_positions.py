@@ -14,6 +14,7 @@ from model.positions import Position, is_behind
 from tests.support.queue_scene import queued
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 INSTANTS = st.integers(0, 4_000_000_000_000).map(
     lambda millis: datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=millis)
 )
@@ -66,6 +67,20 @@ def test_a_page_begins_right_behind_the_one_before() -> None:
     position = Position.parse(Position.of(mails[3]).token)
     assert [mail for mail in mails if is_behind(mail, position)] == mails[4:]
     assert [mail for mail in mails if is_behind(mail, None)] == mails
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=12), st.booleans())
+def test_pages_part_mails_of_equal_times(times: list[tuple[int, int]], is_delayed: bool) -> None:
+    """Due, or in a slice, at the same time, and enqueued in the same millisecond: each is on exactly one page."""
+    mails = [
+        Listed(queued(number), NOON + timedelta(minutes=minutes), Whereabouts.DELAYED, due_at=NOON + hours * HOUR)
+        if is_delayed
+        else waiting(number, hours, minutes)
+        for number, (hours, minutes) in enumerate(times)
+    ]
+    mails.sort(key=lambda mail: Position.of(mail).order)
+    for seen, last in enumerate(mails, 1):
+        assert [mail for mail in mails if is_behind(mail, Position.parse(Position.of(last).token))] == mails[seen:]
 
 
 def test_a_mail_without_a_slice_is_known_by_its_time() -> None:
