@@ -7,7 +7,6 @@ while it keeps failing, and never ends the others.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -53,7 +52,7 @@ async def _kept_going(queue: QueueName, clock: Clock, stop: asyncio.Event, chore
     while not stop.is_set():
         failures = 0 if await _carried_out(queue, chore) else failures + 1
         wait = max(chore.every, LOOK_AGAIN.wait(failures)) if failures else chore.every
-        await _paused(clock, wait, stop)
+        await paused(clock, wait, stop)
 
 
 async def _carried_out(queue: QueueName, chore: Chore) -> bool:
@@ -69,7 +68,7 @@ async def _carried_out(queue: QueueName, chore: Chore) -> bool:
     return False
 
 
-async def _paused(clock: Clock, wait: timedelta, stop: asyncio.Event) -> None:
+async def paused(clock: Clock, wait: timedelta, stop: asyncio.Event) -> None:
     """Until the time is over or somebody says stop."""
     pausing, stopping = asyncio.ensure_future(clock.pause(wait.total_seconds())), asyncio.ensure_future(stop.wait())
     try:
@@ -77,5 +76,4 @@ async def _paused(clock: Clock, wait: timedelta, stop: asyncio.Event) -> None:
     finally:
         for one in (pausing, stopping):
             one.cancel()
-            with suppress(asyncio.CancelledError):
-                await one
+        await asyncio.gather(pausing, stopping, return_exceptions=True)

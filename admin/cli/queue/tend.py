@@ -20,6 +20,7 @@ from mailqueue.figures import figures_of, pace_between, sums_of
 from mailqueue.mail_queue import MailQueue
 from mailqueue.metrics import PrometheusCounts, gauges_text
 from mailqueue.sweeping import Swept
+from mailqueue.tending import paused
 from model.errors import MailmendError, WrongUse
 
 METRICS_EVERY: Final = timedelta(seconds=15)
@@ -107,12 +108,7 @@ async def _written(
             remark(f"{file} is not up to date: {error.what}")
         if stop.is_set():
             return
-        pausing = asyncio.ensure_future(sides.clock.pause(METRICS_EVERY.total_seconds()))
-        stopping = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((pausing, stopping), return_when=asyncio.FIRST_COMPLETED)
-        for one in (pausing, stopping):
-            one.cancel()
-        await asyncio.gather(pausing, stopping, return_exceptions=True)
+        await paused(sides.clock, METRICS_EVERY, stop)
 
 
 async def _write(
