@@ -39,7 +39,7 @@ from tests.bench.queue_past import MAIL, WINDOW, Past, flushed_mebibytes, write
 
 T = TypeVar("T")
 
-SIZES = (10, 100, 1000)
+SIZES = (1, 10, 100, 1000)
 """So many thousandths of the mails asked for."""
 
 CONTROL_MAX = 100_000
