@@ -77,9 +77,7 @@ class Listing:
     async def _starts(
         self, queue: QueueName, where: Where, after: Position | None, slicing: Slicing
     ) -> Iterable[datetime]:
-        """The slices to read: from the browse start on, or from where the page before ended, or where any mail that is
-        meant may be: none is enqueued later than its slice ends.
-        """  # noqa: D205 - one sentence
+        """The slices to read, from the first that may hold what is meant: no mail is enqueued after its slice ends."""
         start = await self._ground.browse_start(queue)
         if start is None:
             return ()

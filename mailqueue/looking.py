@@ -84,7 +84,7 @@ class Looking:
             content, swept = await asyncio.gather(self._content(queued.blobs), self._swept(queued, slice_start))
         if content is None:
             return Sight(queued, await self.marked(queued), swept, delivery.dead_lettered, Blob.MISSING)
-        return Sight(queued, False, swept, delivery.dead_lettered, Blob.LOADED, content=content)  # noqa: FBT003
+        return Sight(queued, swept=swept, dead_lettered=delivery.dead_lettered, blob=Blob.LOADED, content=content)
 
     async def marked(self, queued: QueuedMail) -> bool:
         """Whether the mail is marked by now."""

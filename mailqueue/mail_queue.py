@@ -114,7 +114,7 @@ class MailQueue:
         await self.parts.tallies.flush()
         return await self.parts.view.size(self.name)
 
-    async def delete(self, where: Where, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:  # noqa: FBT001, FBT002 - asked for by name
+    async def delete(self, where: Where, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         """Remove the mails that are meant, delayed ones too; none of them is delivered afterwards.
 
         One that a consumer has in hand at that moment may still be finished by it.
@@ -129,9 +129,9 @@ class MailQueue:
         """
         return await self._removing.remove(where, on_removed, dry_run=dry_run)
 
-    async def purge(self, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:  # noqa: FBT001, FBT002 - asked for by name
+    async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         """Remove every mail; as `delete`."""
-        return await self.delete(EVERYTHING, dry_run, on_removed)
+        return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
 
     async def flush(self) -> int:
         """Every delayed mail is delivered now; how many they were.
@@ -142,7 +142,7 @@ class MailQueue:
         """
         return await self._moving.flush() if self._moving else 0
 
-    async def republish(self, older_than: timedelta, where: Where = EVERYTHING, dry_run: bool = False) -> int:  # noqa: FBT001, FBT002 - asked for by name
+    async def republish(self, older_than: timedelta, where: Where = EVERYTHING, *, dry_run: bool = False) -> int:
         """Publish again what waits for longer than that, under the same id; how many mails.
 
         Raises:
