@@ -62,7 +62,7 @@ def test_an_enqueuer_that_is_killed(ground: Ground, tmp_path: Path, monkeypatch:
     assert left == ground.blobs()
     assert len(left) in {3, 4}  # the other put of a killed process may come to its end without it
     assert orphans["findings"] == {"orphan_blob": len(left)}
-    removed = shell.reconciled("row", "--remove-orphan-blobs", "--drain", "--yes", code=0)
+    removed = shell.reconciled("row", "--remove-orphan-blobs", "--yes", code=0)
     assert removed["mended"]["removed_blobs"] == len(left)
     assert not ground.blobs()
 

@@ -224,5 +224,5 @@ def test_traffic_whose_processes_die(ground: Ground, tmp_path: Path, monkeypatch
     assert {one["id"] for one in found["blobs"]["orphans"]} == over
     assert set(found["findings"]) <= {"orphan_blob"}
     assert len(over) <= 2 * KILLS
-    shell.reconciled("traffic", "--remove-orphan-blobs", "--drain", "--yes", code=0)
+    shell.reconciled("traffic", "--remove-orphan-blobs", "--yes", code=0)
     assert not ground.blobs()
