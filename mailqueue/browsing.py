@@ -46,7 +46,7 @@ _ID_BITS: Final = 128
 _BUCKET_BITS: Final = 32
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
-_log = logging.getLogger("mailmend.queue")
+_LOG: Final = logging.getLogger("mailmend.queue")
 
 Select = Callable[[Listed], bool]
 
@@ -205,7 +205,7 @@ def read_row(row: Row) -> Listed | Broken:
 
 def _tell(queue: QueueName, one: Listed | Broken) -> None:
     if isinstance(one, Broken):
-        _log.warning("the row of %s in the queue %s cannot be read: %s", one.enqueue_id, queue, one.problem)
+        _LOG.warning("the row of %s in the queue %s cannot be read: %s", one.enqueue_id, queue, one.problem)
 
 
 def _order(listed: Listed) -> tuple[datetime, UUID]:

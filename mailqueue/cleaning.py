@@ -40,7 +40,7 @@ _NEEDED: Final = ("enqueueid", *_BLOBS)
 
 _MILLISECONDS: Final = 1_000
 
-_log = logging.getLogger("mailmend.queue")
+_LOG: Final = logging.getLogger("mailmend.queue")
 
 Partition = tuple[QueueName, datetime, int]
 
@@ -126,7 +126,7 @@ class Cleaner:
         return [seen.row for answer in answers for seen in answer]
 
     async def _rescue(self, queue: QueueName, one: Listed | Broken, row: Row) -> None:
-        _log.warning("the mail %s of the queue %s lay before the browse start, and is put back", id_of(one), queue)
+        _LOG.warning("the mail %s of the queue %s lay before the browse start, and is put back", id_of(one), queue)
         if isinstance(one, Broken):
             await self._view.placing.place_row(queue, row)
             return
@@ -139,7 +139,7 @@ class Cleaner:
         try:
             await self._blobs.delete_all(blobs)
         except BadPayload as error:
-            _log.warning("a row that is swept names a blob that cannot be: %s", error.what)
+            _LOG.warning("a row that is swept names a blob that cannot be: %s", error.what)
 
 
 def millis_of(at: datetime) -> int:

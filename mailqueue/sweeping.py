@@ -33,7 +33,7 @@ from model.table import Key
 SLICES_AT_ONCE: Final = 4
 """In how many slices the first mail without a mark is looked for at once."""
 
-_log = logging.getLogger("mailmend.queue")
+_LOG: Final = logging.getLogger("mailmend.queue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Sweeper:
         try:
             await self.sweep(queue)
         except MailmendError as error:
-            _log.warning("a sweep of the queue %s was cut short, the next completes it: %s", queue, error.what)
+            _LOG.warning("a sweep of the queue %s was cut short, the next completes it: %s", queue, error.what)
 
     async def _swept(self, queue: QueueName, slicing: Slicing) -> Swept:
         view, moved = self._view, await self._moved(queue, slicing)
@@ -168,7 +168,7 @@ class Sweeper:
         furthest = (await starts.state(queue)).furthest_start
         back = moved_back(before, furthest)
         if back:
-            _log.warning(
+            _LOG.warning(
                 "somebody put the browse start of the queue %s back: it was %s, now %s", queue, furthest, before
             )
         now = self._view.ground.now

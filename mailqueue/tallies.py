@@ -37,7 +37,7 @@ FLUSH_CHANGES: Final = 500
 REMEMBERED_MAX: Final = 10_000
 """How many slices a process keeps its sums of; one that it forgot is counted anew, in a row of its own."""
 
-_log = logging.getLogger("mailmend.queue")
+_LOG: Final = logging.getLogger("mailmend.queue")
 _Place = tuple[QueueName, datetime]
 
 
@@ -231,7 +231,7 @@ class Tallies:
                     await self._write(place, sums, sums.tally(settled=sums.settled))
             self._retire(place, sums)
         except MailmendError as error:
-            _log.warning("tallies of the queue %s could not be written, and will be: %s", place[0], error.what)
+            _LOG.warning("tallies of the queue %s could not be written, and will be: %s", place[0], error.what)
 
     def _retire(self, place: _Place, sums: _Sums) -> None:
         """A row that will never be settled is never touched again, so that whoever counts again may settle it."""
