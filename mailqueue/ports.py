@@ -164,7 +164,7 @@ class Broker(Protocol):
     def deliveries(
         self, queue: QueueName, prefetch: int, priorities: Collection[int] | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
-        """Take messages, at most `prefetch` of each level in hand at once; None: every level that there is.
+        """Take messages, at most `prefetch` of each level in hand; None: of all ten, declared where missing.
 
         The iterator goes on over reconnections, with new deliveries. Leaving the context returns what is in hand.
         """
