@@ -68,10 +68,14 @@ class MarkLookups:
         except MailmendError as error:
             await self._answer_alone(some, error)
             return
-        except BaseException:
+        except asyncio.CancelledError:
             for answer in some.values():
                 answer.cancel()
             raise
+        except Exception as error:  # noqa: BLE001 - whoever waits is told what it was
+            for answer in some.values():
+                _tell(answer, error)
+            return
         for one, answer in some.items():
             _tell(answer, one in marked)
 
@@ -84,10 +88,10 @@ class MarkLookups:
         await asyncio.gather(*(self._answer({one: answer}) for one, answer in some.items()))
 
 
-def _tell(answer: "asyncio.Future[bool]", outcome: bool | MailmendError) -> None:  # noqa: FBT001 - an answer
+def _tell(answer: "asyncio.Future[bool]", outcome: bool | Exception) -> None:  # noqa: FBT001 - an answer
     if answer.done():
         return
-    if isinstance(outcome, MailmendError):
+    if isinstance(outcome, Exception):
         answer.set_exception(outcome)
     else:
         answer.set_result(outcome)

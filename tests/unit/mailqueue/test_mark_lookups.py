@@ -125,3 +125,17 @@ def test_whoever_goes_away_takes_nobody_along() -> None:
         assert left.cancelled()
 
     asyncio.run(story())
+
+
+def test_what_nobody_foresaw_is_told_as_it_was() -> None:
+    """Not as a cancellation, which would look like the consumer's own."""
+
+    async def flawed(_: object) -> bool:
+        raise ZeroDivisionError("a flaw")
+
+    async def story() -> None:
+        lookups = MarkLookups(flawed, flawed)  # type: ignore[arg-type]
+        with pytest.raises(ZeroDivisionError, match="a flaw"):
+            await lookups.marked(ids(1)[0])
+
+    asyncio.run(story())
