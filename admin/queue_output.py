@@ -13,7 +13,7 @@ from admin.output import rows_grid, stdout_console
 from mailqueue.codec import priority_of
 from mailqueue.health import QueueFigures, Reason, days
 from mailqueue.ports import Depth
-from mailqueue.reconciling import MEANINGS, Finding, Reconciled
+from mailqueue.reconciling.comparing import MEANINGS, Finding, Reconciled
 from model.ids import BlobId
 from model.mail_filters import NULL_SENDER
 from model.mails import Listed

@@ -12,8 +12,8 @@ from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from admin.settings import parse_hosts, parse_port
-from mailqueue.broker_settings import AMQP_PORT, BrokerSettings, Host, Tls
-from mailqueue.s3_settings import S3Settings
+from mailqueue.blobs.s3_settings import S3Settings
+from mailqueue.brokers.settings import AMQP_PORT, BrokerSettings, Host, Tls
 from model.blob_ids import BlobNaming, BlobsMode
 from model.errors import WrongUse
 

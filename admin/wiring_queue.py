@@ -17,13 +17,13 @@ from admin.queue_settings import BlobsSettings, Store
 from admin.wiring import Place, open_place
 from cql.awaited import AwaitedKeyspace
 from cql.introspect import live_schema
-from mailqueue.broker_settings import BrokerSettings
+from mailqueue.brokers.settings import BrokerSettings
 from mailqueue.configuration import Configurations
 from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.metrics import Counts, NoCounts
 from mailqueue.ports import Blobs, Broker, Clock, Tables
-from mailqueue.tallies import Tallies
-from mailqueue.view import QueueView
+from mailqueue.view.queue_view import QueueView
+from mailqueue.view.tallies import Tallies
 from model.errors import WrongUse
 from model.ids import QueueName
 from model.instants import instant_of
@@ -124,7 +124,7 @@ def tables_of(keyspace: "Keyspace") -> Tables:
 
 def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
     """The broker; nothing is asked of it yet."""
-    rabbitmq = import_or_name_extra("mailqueue.rabbitmq")
+    rabbitmq = import_or_name_extra("mailqueue.brokers.rabbitmq")
     broker: Broker = rabbitmq.RabbitBroker(settings, clock)
     return broker
 
@@ -136,7 +136,7 @@ def blobs_behind(settings: BlobsSettings, tables: Tables, clock: Clock) -> Blobs
         BlobsUnreachable: a folder cannot be made.
     """
     address, bucket = settings
-    storage = import_or_name_extra("mailqueue.object_storage")
+    storage = import_or_name_extra("mailqueue.blobs.object_storage")
     found: Blobs
     match address.store:
         case Store.FILES:
@@ -144,7 +144,7 @@ def blobs_behind(settings: BlobsSettings, tables: Tables, clock: Clock) -> Blobs
         case Store.S3:
             found = storage.open_s3(bucket, clock, address.naming)
         case Store.CASSANDRA:
-            cassandra = import_or_name_extra("mailqueue.cassandra_blobs")
+            cassandra = import_or_name_extra("mailqueue.blobs.cassandra")
             found = cassandra.open_cassandra(tables, clock, address.naming)
     return found
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from mailqueue.health import QueueFigures
 from mailqueue.metrics import Pace
 from mailqueue.ports import Broker, Depth
-from mailqueue.view import QueueView
+from mailqueue.view.queue_view import QueueView
 from model import starts
 from model.errors import CannotReach
 from model.ids import QueueName

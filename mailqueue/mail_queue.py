@@ -11,25 +11,25 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Final, Self
 
-from mailqueue.afterwards import Afterwards
+from mailqueue.blobs.contents import content_of
 from mailqueue.configuration import Configurations
-from mailqueue.contents import content_of
-from mailqueue.dequeueing import Dequeueing
-from mailqueue.due import Moving
-from mailqueue.due_leases import DueLeases
-from mailqueue.due_mails import DueMails
-from mailqueue.enqueueing import Enqueueing, due_time
+from mailqueue.due.leases import DueLeases
+from mailqueue.due.mails import DueMails
+from mailqueue.due.moving import Moving
 from mailqueue.metrics import Counts, NoCounts
 from mailqueue.parts import Parts, Removed
 from mailqueue.ports import Blobs, Broker, Clock, Tables
-from mailqueue.removing import OnRemoved, Removing
-from mailqueue.republishing import Republishing
-from mailqueue.settling import Dequeued
-from mailqueue.sweeping import Sweeper
-from mailqueue.tallies import Tallies
-from mailqueue.tending import FLUSH_EVERY, MOVE_DUE_EVERY, SWEEP_EVERY, Chore, tend
-from mailqueue.tidying import Tidying
-from mailqueue.view import QueueView
+from mailqueue.serving.afterwards import Afterwards
+from mailqueue.serving.dequeueing import Dequeueing
+from mailqueue.serving.enqueueing import Enqueueing, due_time
+from mailqueue.serving.removing import OnRemoved, Removing
+from mailqueue.serving.republishing import Republishing
+from mailqueue.serving.settling import Dequeued
+from mailqueue.serving.tending import FLUSH_EVERY, MOVE_DUE_EVERY, SWEEP_EVERY, Chore, tend
+from mailqueue.serving.tidying import Tidying
+from mailqueue.sweeping.sweeper import Sweeper
+from mailqueue.view.queue_view import QueueView
+from mailqueue.view.tallies import Tallies
 from model.errors import WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of

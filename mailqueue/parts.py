@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from mailqueue.afterwards import Afterwards
-from mailqueue.due_mails import DueMails
+from mailqueue.due.mails import DueMails
 from mailqueue.metrics import Counts, NoCounts
 from mailqueue.ports import Blobs, Broker, Clock, Tables
-from mailqueue.sweeping import Sweeper
-from mailqueue.tallies import Tallies
-from mailqueue.tidying import Tidying
-from mailqueue.view import QueueView
+from mailqueue.serving.afterwards import Afterwards
+from mailqueue.serving.tidying import Tidying
+from mailqueue.sweeping.sweeper import Sweeper
+from mailqueue.view.queue_view import QueueView
+from mailqueue.view.tallies import Tallies
 from model.ids import EnqueueId
 from model.slices import Slicing
 

@@ -29,9 +29,9 @@ from admin.queue_settings import (
     parse_management,
 )
 from admin.settings import ConnectionSettings
-from mailqueue.broker_settings import BrokerSettings, ManagementSettings, Tls
-from mailqueue.s3_settings import S3Settings
-from mailqueue.topology import Form, QueueForm
+from mailqueue.blobs.s3_settings import S3Settings
+from mailqueue.brokers.settings import BrokerSettings, ManagementSettings, Tls
+from mailqueue.brokers.topology import Form, QueueForm
 from model.errors import BadSettings, WrongUse
 from model.ids import QueueName
 from model.mails import queue_name

@@ -23,11 +23,11 @@ from typing import Any, TypeVar
 
 from cql.awaited import AwaitedKeyspace
 from cql.session import Keyspace
-from mailqueue.ahead import all_of
-from mailqueue.cleaning import PARTITIONS_AT_ONCE
+from mailqueue.blobs.memory import MemoryBlobs
+from mailqueue.brokers.memory import MemoryBroker
 from mailqueue.mail_queue import MailQueue, open_queue
-from mailqueue.memory import MemoryBroker
-from mailqueue.memory_blobs import MemoryBlobs
+from mailqueue.sweeping.cleaning import PARTITIONS_AT_ONCE
+from mailqueue.view.ahead import all_of
 from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, QueueName
 from model.instants import instant_of

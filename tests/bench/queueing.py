@@ -22,13 +22,13 @@ from aio_pika.abc import AbstractIncomingMessage as Incoming
 
 from cql.awaited import AwaitedKeyspace
 from cql.session import Keyspace
-from mailqueue.broker_settings import BrokerSettings, Host
+from mailqueue.blobs.object_storage import S3Settings, open_s3
+from mailqueue.brokers.rabbitmq import RabbitBroker
+from mailqueue.brokers.settings import BrokerSettings, Host
+from mailqueue.brokers.topology import headers_to_publish, topology_of
 from mailqueue.codec import payload_of, queued_of, row_of, split
 from mailqueue.mail_queue import MailQueue, open_queue
-from mailqueue.object_storage import S3Settings, open_s3
 from mailqueue.ports import BlobKind, Blobs
-from mailqueue.rabbitmq import RabbitBroker
-from mailqueue.topology import headers_to_publish, topology_of
 from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of

@@ -17,11 +17,11 @@ import pytest
 from cql.awaited import AwaitedKeyspace, InTurn
 from cql.memory import MemoryTables
 from cql.session import CassandraCluster
-from mailqueue.blob_stores import BlobStore, NamedBlobs
-from mailqueue.cassandra_blobs import PART_BYTES, CassandraStore
-from mailqueue.file_blobs import FileStore
-from mailqueue.memory_blobs import MemoryStore
-from mailqueue.object_storage import BULK_MIN, S3Bucket
+from mailqueue.blobs.cassandra import PART_BYTES, CassandraStore
+from mailqueue.blobs.files import FileStore
+from mailqueue.blobs.memory import MemoryStore
+from mailqueue.blobs.object_storage import BULK_MIN, S3Bucket
+from mailqueue.blobs.stores import BlobStore, NamedBlobs
 from mailqueue.ports import BlobKind, StoredBlob
 from model.blob_ids import BlobNaming, BlobsMode, HashSpelling, is_deduplicated
 from model.catalog_beside import BLOB_PARTS, BLOBS

@@ -8,8 +8,8 @@ from operator import methodcaller
 
 import pytest
 
+from mailqueue.brokers.topology import Form, QueueForm
 from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Depth, Message
-from mailqueue.topology import Form, QueueForm
 from model.errors import BrokerUnreachable, WrongUse
 from model.ids import QueueName
 from model.mails import PRIORITIES, PRIORITY_NORMAL

@@ -19,15 +19,15 @@ import pytest
 from cql.awaited import AwaitedKeyspace, InTurn
 from cql.memory import MemoryTables
 from cql.session import CassandraCluster
-from mailqueue.blob_stores import BlobStore
-from mailqueue.broker_settings import BrokerSettings, Host
+from mailqueue.blobs.memory import MemoryBlobs
+from mailqueue.blobs.object_storage import open_s3
+from mailqueue.blobs.stores import BlobStore
+from mailqueue.brokers.memory import MemoryBroker
+from mailqueue.brokers.rabbitmq import RabbitBroker
+from mailqueue.brokers.settings import BrokerSettings, Host
 from mailqueue.codec import payload_of
 from mailqueue.mail_queue import MailQueue, open_queue
-from mailqueue.memory import MemoryBroker
-from mailqueue.memory_blobs import MemoryBlobs
-from mailqueue.object_storage import open_s3
 from mailqueue.ports import SLICE_HEADER, Blobs, Broker, Clock, Message, Tables
-from mailqueue.rabbitmq import RabbitBroker
 from model.catalog_beside import EVENT_STORE
 from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.mail_filters import Where

@@ -14,15 +14,15 @@ import pytest
 from cql.awaited import AwaitedKeyspace, InTurn
 from cql.memory import MemoryTables
 from cql.session import CassandraCluster, Keyspace
-from mailqueue.broker_settings import BrokerSettings, Host
+from mailqueue.blobs.memory import MemoryBlobs
+from mailqueue.blobs.object_storage import S3Settings, open_s3
+from mailqueue.brokers.memory import MemoryBroker
+from mailqueue.brokers.rabbitmq import RabbitBroker
+from mailqueue.brokers.settings import BrokerSettings, Host
 from mailqueue.codec import payload_of, priority_of
 from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
-from mailqueue.memory import MemoryBroker
-from mailqueue.memory_blobs import MemoryBlobs
-from mailqueue.object_storage import S3Settings, open_s3
 from mailqueue.ports import Blobs, Clock, Message, Tables
 from mailqueue.ports import Broker as BrokerPort
-from mailqueue.rabbitmq import RabbitBroker
 from model.catalog_beside import EVENT_STORE
 from model.catalog_queue import QUEUE_TABLES
 from model.errors import BlobMissing

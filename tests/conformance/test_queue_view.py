@@ -12,17 +12,17 @@ from uuid import uuid4
 
 import pytest
 
-from mailqueue import browsing
-from mailqueue.browsing import Broken
+from mailqueue.blobs.memory import MemoryBlobs
+from mailqueue.brokers.memory import MemoryBroker
 from mailqueue.codec import listed_of, row_of
 from mailqueue.configuration import Configurations
-from mailqueue.due_mails import DueMails
-from mailqueue.memory import MemoryBroker
-from mailqueue.memory_blobs import MemoryBlobs
+from mailqueue.due.mails import DueMails
 from mailqueue.ports import Tables
-from mailqueue.sweeping import Sweeper
-from mailqueue.tallies import Tallies
-from mailqueue.view import QueueView
+from mailqueue.sweeping.sweeper import Sweeper
+from mailqueue.view import browsing
+from mailqueue.view.browsing import Broken
+from mailqueue.view.queue_view import QueueView
+from mailqueue.view.tallies import Tallies
 from model.catalog_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
 from model.ids import QueueName
 from model.instants import MICROS, instant_of

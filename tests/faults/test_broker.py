@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from admin.local.rabbitmq import Tls as ServerTls
-from mailqueue.broker_settings import BrokerSettings, Host, Tls
+from mailqueue.brokers.rabbitmq import RabbitBroker
+from mailqueue.brokers.settings import BrokerSettings, Host, Tls
+from mailqueue.brokers.topology import Form, QueueForm
 from mailqueue.ports import Message
-from mailqueue.rabbitmq import RabbitBroker
-from mailqueue.topology import Form, QueueForm
 from model.errors import BrokerUnreachable, MailmendError
 from model.ids import QueueName
 from repair.clock import LoopClock

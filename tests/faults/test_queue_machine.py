@@ -21,9 +21,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from mailqueue.brokers.memory import Fate
 from mailqueue.mail_queue import Dequeued
-from mailqueue.memory import Fate
-from mailqueue.removing import OnRemoved
+from mailqueue.serving.removing import OnRemoved
 from model.blob_ids import BlobNaming, BlobsMode
 from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
 from model.errors import MailmendError

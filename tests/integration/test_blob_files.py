@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue import file_blobs
-from mailqueue.blob_stores import NamedBlobs
-from mailqueue.file_blobs import LEFT_BEHIND_AFTER
-from mailqueue.object_storage import open_files
+from mailqueue.blobs import files as file_blobs
+from mailqueue.blobs.files import LEFT_BEHIND_AFTER
+from mailqueue.blobs.object_storage import open_files
+from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.ports import BlobKind
 from model.errors import BlobMissing, BlobsUnreachable
 from model.ids import BlobId
@@ -30,7 +30,7 @@ OWN = BlobId("1_692_0f9a3c1e-7b0d-4c55-9a51-2f60d4a8c7e1")
 _KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from mailqueue.object_storage import open_files
+from mailqueue.blobs.object_storage import open_files
 from mailqueue.ports import BlobKind
 
 blobs = open_files(Path(sys.argv[1]))

@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import pytest
 
-from mailqueue import exact_requests, object_storage
-from mailqueue.blob_stores import NamedBlobs
-from mailqueue.object_storage import BULK_MAX, BULK_MIN, RETRIES, S3Settings, create_bucket, open_s3
+from mailqueue.blobs import exact_requests, object_storage
+from mailqueue.blobs.object_storage import BULK_MAX, BULK_MIN, RETRIES, S3Settings, create_bucket, open_s3
+from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.ports import BlobKind
 from model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
 from model.ids import BlobId
@@ -328,7 +328,7 @@ class TestSettings:
 
     def test_what_is_seldom_needed_is_not_loaded(self) -> None:
         """The second library takes a quarter of a second and 30 MB."""
-        words = "import sys, mailqueue.object_storage; sys.exit('botocore' in sys.modules)"
+        words = "import sys, mailqueue.blobs.object_storage; sys.exit('botocore' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
 
 

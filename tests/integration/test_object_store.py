@@ -14,7 +14,7 @@ from admin.local.jars import JarStore
 from admin.local.java import find_java
 from admin.local.object_store import ObjectStore
 from admin.local.services import Machine, Site
-from mailqueue.object_storage import open_s3
+from mailqueue.blobs.object_storage import open_s3
 from mailqueue.ports import BlobKind
 from model.errors import LocalServerError
 from tests.support.object_stores import OwnS3, throwaway_s3

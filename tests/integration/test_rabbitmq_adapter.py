@@ -9,10 +9,10 @@ from typing import Any
 import aio_pika
 import pytest
 
-from mailqueue.broker_settings import Host, ManagementSettings
+from mailqueue.brokers.rabbitmq import RabbitBroker
+from mailqueue.brokers.settings import Host, ManagementSettings
+from mailqueue.brokers.topology import Form, QueueForm, topology_of
 from mailqueue.ports import Message
-from mailqueue.rabbitmq import RabbitBroker
-from mailqueue.topology import Form, QueueForm, topology_of
 from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed
 from model.ids import QueueName
 from repair.clock import LoopClock

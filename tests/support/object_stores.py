@@ -16,7 +16,7 @@ from uuid import uuid4
 from admin.local.object_store import ObjectStore, keys_of
 from admin.local.service_runs import ServiceRun
 from admin.local.services import Machine
-from mailqueue.object_storage import S3Settings, create_bucket
+from mailqueue.blobs.object_storage import S3Settings, create_bucket
 from model.errors import JavaMissing, LocalServerError
 from tests.support.servers import throwaway_folder, unavailable
 

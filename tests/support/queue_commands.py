@@ -12,9 +12,9 @@ import pytest
 from admin import wiring, wiring_queue
 from cql import session
 from cql.awaited import InTurn
+from mailqueue.blobs.memory import MemoryBlobs
+from mailqueue.brokers.memory import MemoryBroker
 from mailqueue.mail_queue import MailQueue, open_queue
-from mailqueue.memory import MemoryBroker
-from mailqueue.memory_blobs import MemoryBlobs
 from mailqueue.ports import Broker
 from model.catalog import SCHEMA
 from model.generations import AUGUST_2026

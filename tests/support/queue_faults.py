@@ -24,11 +24,11 @@ from typing import Any
 from cql.awaited import AwaitedKeyspace
 from cql.contact import Contact
 from cql.session import Keyspace, connect
-from mailqueue.broker_settings import BrokerSettings, Host
-from mailqueue.due_leases import DueLeases
+from mailqueue.blobs.object_storage import S3Settings, open_s3
+from mailqueue.brokers.rabbitmq import RabbitBroker
+from mailqueue.brokers.settings import BrokerSettings, Host
+from mailqueue.due.leases import DueLeases
 from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
-from mailqueue.object_storage import S3Settings, open_s3
-from mailqueue.rabbitmq import RabbitBroker
 from model.errors import MailmendError
 from model.ids import QueueName
 from model.mail_filters import Where

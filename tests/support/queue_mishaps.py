@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from cql.awaited import InTurn
 from cql.statements import Operation
+from mailqueue.blobs.memory import BlobCall, BlobVerb
 from mailqueue.mail_queue import MailQueue, open_queue
-from mailqueue.memory_blobs import BlobCall, BlobVerb
 from mailqueue.ports import BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, Tables
 from model.errors import BlobsUnreachable, MailmendError, TimedOut
 from model.ids import BlobId, QueueName

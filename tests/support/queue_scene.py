@@ -11,14 +11,14 @@ from uuid import UUID
 from cql.awaited import InTurn
 from cql.memory import MemoryTables, Surround
 from cql.statements import Operation
+from mailqueue.blobs.memory import MemoryBlobs
+from mailqueue.brokers.memory import MemoryBroker
 from mailqueue.codec import queued_of
 from mailqueue.configuration import Configurations
-from mailqueue.memory import MemoryBroker
-from mailqueue.memory_blobs import MemoryBlobs
 from mailqueue.ports import SLICE_HEADER, Tables
-from mailqueue.sweeping import Sweeper
-from mailqueue.tallies import Tallies
-from mailqueue.view import QueueView
+from mailqueue.sweeping.sweeper import Sweeper
+from mailqueue.view.queue_view import QueueView
+from mailqueue.view.tallies import Tallies
 from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.errors import MailmendError, TimedOut
 from model.ids import BlobId, EnqueueId, QueueName

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from cql.awaited import InTurn
 from cql.memory import MemoryTables
+from mailqueue.blobs.memory import MemoryBlobs
+from mailqueue.brokers.memory import MemoryBroker
 from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
-from mailqueue.memory import MemoryBroker
-from mailqueue.memory_blobs import MemoryBlobs
 from mailqueue.metrics import Count
 from model.blob_ids import BlobNaming
 from model.ids import BlobId, EnqueueId, QueueName

@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from cql.session import CassandraCluster, Keyspace, connect
-from mailqueue.topology import topology_of
+from mailqueue.brokers.topology import topology_of
 from model.catalog_beside import EVENT_STORE
 from model.catalog_queue import ENQUEUED_MAILS, QUEUE_TABLES
 from model.ids import QueueName

@@ -14,9 +14,9 @@ from admin.cli.queue_options import QueueSettings, queue_options, where
 from admin.output import write_json
 from admin.queue_output import Content, mail_cells, mail_json, printable, show_mails
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.ahead import in_batches, in_order
-from mailqueue.browsing import Broken
-from mailqueue.contents import content_of
+from mailqueue.blobs.contents import content_of
+from mailqueue.view.ahead import in_batches, in_order
+from mailqueue.view.browsing import Broken
 from model.blob_ids import is_blob_id
 from model.errors import BadPayload, BlobMissing, ExitCode
 from model.ids import BlobId

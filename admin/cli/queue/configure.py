@@ -146,9 +146,9 @@ def configuration_json(configuration: QueueConfiguration | None) -> dict[str, in
 def properties_of(configuration: QueueConfiguration) -> dict[str, str]:
     """The same as James's rabbitmq.properties has it."""
     return {
-        "mailqueue.view.sliceWindow": window_text(configuration.slicing.window),
-        "mailqueue.view.bucketCount": str(configuration.slicing.buckets),
-        "mailqueue.view.updateBrowseStartPace": str(configuration.pace),
+        "mailqueue.view.queue_view.sliceWindow": window_text(configuration.slicing.window),
+        "mailqueue.view.queue_view.bucketCount": str(configuration.slicing.buckets),
+        "mailqueue.view.queue_view.updateBrowseStartPace": str(configuration.pace),
     }
 
 

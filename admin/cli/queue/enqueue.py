@@ -12,10 +12,10 @@ from admin.cli.kinds import Duration, Named
 from admin.cli.queue.shared import answer_json, json_option, remark, say
 from admin.cli.queue_options import QueueSettings, always, queue_options
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.ahead import all_of
 from mailqueue.codec import attribute
-from mailqueue.enqueueing import DELAY_MAX
 from mailqueue.mail_queue import MailQueue
+from mailqueue.serving.enqueueing import DELAY_MAX
+from mailqueue.view.ahead import all_of
 from model.errors import BadMail, CannotReach, ExitCode, MailmendError, WrongUse
 from model.ids import EnqueueId
 from model.mails import PRIORITIES, Mail

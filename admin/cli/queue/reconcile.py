@@ -19,11 +19,9 @@ from admin.progress import progress_on
 from admin.queue_output import finding_rows, named_lines, reconciled_json, sides_rows
 from admin.wiring import state_folders
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.file_blobs import FileStore
+from mailqueue.blobs.files import FileStore
 from mailqueue.ports import Depth, StoredBlob
-from mailqueue.reconcile_looks import blobs_stored_before, drained, missing_among, tables_side, without_references
-from mailqueue.reconcile_mending import Keeping, Wishes, mended, would_mend
-from mailqueue.reconciling import (
+from mailqueue.reconciling.comparing import (
     DRAIN_MAX,
     IDS_MAX,
     BlobsSide,
@@ -37,6 +35,8 @@ from mailqueue.reconciling import (
     refuse_drain,
     why_unsure,
 )
+from mailqueue.reconciling.looks import blobs_stored_before, drained, missing_among, tables_side, without_references
+from mailqueue.reconciling.mending import Keeping, Wishes, mended, would_mend
 from model.errors import ExitCode, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
 from model.mails import Listed

@@ -5,8 +5,8 @@ import click
 from admin.cli.queue.shared import answer_json, dry_run_option, json_option, say
 from admin.cli.queue_options import QueueSettings, always, queue_options
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.redriving import Redriven
-from mailqueue.redriving import redrive as redriven
+from mailqueue.reconciling.redriving import Redriven
+from mailqueue.reconciling.redriving import redrive as redriven
 from model.errors import ExitCode
 
 

@@ -12,8 +12,8 @@ from admin.kept_mails import KeptMail, Restored, read_kept, was_delayed
 from admin.output import stderr_console, write_json
 from admin.progress import progress_on
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.blob_stores import NamedBlobs
-from mailqueue.file_blobs import FileStore
+from mailqueue.blobs.files import FileStore
+from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.mail_queue import MailQueue
 from model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName

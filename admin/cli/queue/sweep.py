@@ -8,7 +8,7 @@ from admin.cli.queue.shared import answer_json, json_option, remark, say
 from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.queue_output import instant_text, shown
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.sweeping import Moved, Swept
+from mailqueue.sweeping.sweeper import Moved, Swept
 from model.errors import ExitCode
 
 

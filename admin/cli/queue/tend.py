@@ -19,8 +19,8 @@ from admin.wiring_queue import Sides, on_sides
 from mailqueue.figures import figures_of, pace_between, sums_of
 from mailqueue.mail_queue import MailQueue
 from mailqueue.metrics import PrometheusCounts, gauges_text
-from mailqueue.sweeping import Swept
-from mailqueue.tending import paused
+from mailqueue.serving.tending import paused
+from mailqueue.sweeping.sweeper import Swept
 from model.errors import MailmendError, WrongUse
 
 METRICS_EVERY: Final = timedelta(seconds=15)

@@ -16,7 +16,7 @@ from admin.queue_settings import (
     parse_management,
     without_secrets,
 )
-from mailqueue.broker_settings import Host
+from mailqueue.brokers.settings import Host
 from model.blob_ids import BlobsMode
 from model.errors import WrongUse
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.admission import admissible, is_address
 from mailqueue.codec import attribute, listed_of, queued_of
+from mailqueue.codec.admission import admissible, is_address
 from model.catalog_queue import ENQUEUED_MAILS
 from model.errors import WrongUse
 from model.mails import Mail, RecipientHeader

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.file_blobs import blob_id_of, file_name
+from mailqueue.blobs.files import blob_id_of, file_name
 from model.blob_ids import ID_BYTES_MAX, checked
 from model.errors import BadPayload
 from model.ids import BlobId

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.statements import Operation
-from mailqueue import browsing, listing
-from mailqueue.ahead import all_of, in_order
-from mailqueue.browsing import Broken, Held, Slices
+from mailqueue.blobs.memory import BlobCall
 from mailqueue.codec import row_of
-from mailqueue.due_mails import DueMails
-from mailqueue.marks import Marks
-from mailqueue.memory_blobs import BlobCall
+from mailqueue.due.mails import DueMails
+from mailqueue.view import browsing, listing
+from mailqueue.view.ahead import all_of, in_order
+from mailqueue.view.browsing import Broken, Held, Slices
+from mailqueue.view.marks import Marks
 from model.catalog_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.errors import TimedOut
 from model.mail_filters import Where

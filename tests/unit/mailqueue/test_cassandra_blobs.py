@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cql.awaited import InTurn
 from cql.memory import MemoryTables
 from cql.statements import Operation
-from mailqueue.cassandra_blobs import (
+from mailqueue.blobs.cassandra import (
     PAGE_BLOBS,
     PART_BYTES,
     PARTS_AT_ONCE,

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue import removing
-from mailqueue.memory_blobs import BlobVerb
+from mailqueue.blobs.memory import BlobVerb
 from mailqueue.metrics import Count
+from mailqueue.serving import removing
 from model.catalog_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import CannotReach, StateUnwritable
 from model.mail_filters import EVERYTHING, Where

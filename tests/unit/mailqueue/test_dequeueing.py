@@ -6,15 +6,15 @@ from datetime import timedelta
 
 import pytest
 
+from mailqueue.blobs.memory import BlobCall, BlobVerb
 from mailqueue.codec import payload_of
-from mailqueue.dequeueing import HOLD
-from mailqueue.enqueueing import message_of
-from mailqueue.looking import Looking
 from mailqueue.mail_queue import MailQueue
-from mailqueue.memory_blobs import BlobCall, BlobVerb
 from mailqueue.metrics import Count
 from mailqueue.ports import SLICE_HEADER, Message
-from mailqueue.verdicts import Verdict, verdict_of
+from mailqueue.serving.dequeueing import HOLD
+from mailqueue.serving.enqueueing import message_of
+from mailqueue.serving.looking import Looking
+from mailqueue.serving.verdicts import Verdict, verdict_of
 from model.blob_ids import BlobNaming, BlobsMode
 from model.catalog_queue import BROWSE_START, DELETED_MAILS
 from model.errors import WrongUse

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.awaited import InTurn
-from mailqueue.due import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
-from mailqueue.due_leases import TTL_SECONDS, DueLeases
-from mailqueue.due_mails import DUE_WINDOW, DueMails, DuePartition, in_millis_after
+from mailqueue.brokers.memory import Fate
+from mailqueue.due.leases import TTL_SECONDS, DueLeases
+from mailqueue.due.mails import DUE_WINDOW, DueMails, DuePartition, in_millis_after
+from mailqueue.due.moving import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
 from mailqueue.mail_queue import MailQueue
-from mailqueue.memory import Fate
 from mailqueue.metrics import Count
 from mailqueue.ports import Clock
 from model.catalog_queue import DUE_MAILS

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from mailqueue.blobs.memory import BlobVerb
+from mailqueue.brokers.memory import Fate
 from mailqueue.codec import payload_of, priority_of, queued_of, split
-from mailqueue.enqueueing import DELAY_MAX, due_time, message_of
-from mailqueue.memory import Fate
-from mailqueue.memory_blobs import BlobVerb
 from mailqueue.metrics import Count
 from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER
+from mailqueue.serving.enqueueing import DELAY_MAX, due_time, message_of
 from model.catalog_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
 from model.errors import (
     BlobsUnreachable,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mailqueue.broker_settings import ManagementSettings, Tls
-from mailqueue.management import DELIVERY_LIMIT_DEFAULT, Management, QueueFacts, facts_of
+from mailqueue.brokers.management import DELIVERY_LIMIT_DEFAULT, Management, QueueFacts, facts_of
+from mailqueue.brokers.settings import ManagementSettings, Tls
 from model.errors import BrokerDenied, BrokerUnreachable
 
 PASSWORD = "of-nobody-at-all"

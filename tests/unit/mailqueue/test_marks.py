@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cql.statements import Operation
-from mailqueue import marks as module
-from mailqueue.marks import RememberedMarks
+from mailqueue.view import marks as module
+from mailqueue.view.marks import RememberedMarks
 from model.ids import QueueName
 from model.operations import Read
 from repair.retries import AwaitedRetries

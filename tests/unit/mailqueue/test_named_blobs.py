@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mailqueue.blob_stores import NamedBlobs
-from mailqueue.memory_blobs import BlobCall, BlobVerb, MemoryBlobs, MemoryStore
+from mailqueue.blobs.memory import BlobCall, BlobVerb, MemoryBlobs, MemoryStore
+from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.ports import BlobKind
 from model.blob_ids import BlobNaming, BlobsMode
 from model.errors import BlobMissing, BlobsUnreachable

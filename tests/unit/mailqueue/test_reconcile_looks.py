@@ -2,7 +2,7 @@
 
 import pytest
 
-from mailqueue.reconcile_looks import LAST_LOOK_SECONDS, PATIENCE_SECONDS, patience, references_in
+from mailqueue.reconciling.looks import LAST_LOOK_SECONDS, PATIENCE_SECONDS, patience, references_in
 from model.catalog import SCHEMA
 from model.schema import Schema
 from model.table import Column, Kind, Table

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailqueue.ports import Depth, StoredBlob
-from mailqueue.reconciling import (
+from mailqueue.reconciling.comparing import (
     DRAIN_MAX,
     MEANINGS,
     SETTLING,

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.memory import Fate
+from mailqueue.brokers.memory import Fate
 from mailqueue.metrics import Count
 from mailqueue.ports import SLICE_HEADER
 from model.errors import BrokerUnreachable, PublishFailed

@@ -10,7 +10,7 @@ import pytest
 from mailqueue.mail_queue import Dequeued, MailQueue
 from mailqueue.metrics import Count
 from mailqueue.ports import ATTEMPTS_HEADER
-from mailqueue.settling import REQUEUE_PAUSE
+from mailqueue.serving.settling import REQUEUE_PAUSE
 from model.backoff import RETRY
 from model.catalog_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import CannotReach, Delayed, MailmendError, WrongUse

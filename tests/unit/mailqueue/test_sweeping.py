@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from cql.statements import Operation
-from mailqueue.browsing import Broken
-from mailqueue.cleaning import SECOND_LOOK_SECONDS
+from mailqueue.blobs.memory import BlobCall, BlobVerb
+from mailqueue.brokers.memory import MemoryBroker
 from mailqueue.codec import row_of
-from mailqueue.memory import MemoryBroker
-from mailqueue.memory_blobs import BlobCall, BlobVerb
 from mailqueue.metrics import Count
 from mailqueue.ports import Message
-from mailqueue.renewing import ROUNDS_PER_SLACK
-from mailqueue.sweeping import Moved, Swept
+from mailqueue.sweeping.cleaning import SECOND_LOOK_SECONDS
+from mailqueue.sweeping.renewing import ROUNDS_PER_SLACK
+from mailqueue.sweeping.sweeper import Moved, Swept
+from mailqueue.view.browsing import Broken
 from model.catalog_queue import (
     BROWSE_START,
     CONTENT_START,

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.afterwards import Afterwards, finished
-from mailqueue.memory import Fate
-from mailqueue.tending import Chore, tend
+from mailqueue.brokers.memory import Fate
+from mailqueue.serving.afterwards import Afterwards, finished
+from mailqueue.serving.tending import Chore, tend
 from model.errors import CannotReach
 from model.queue_size import SizeKind
 from tests.support.queue_clock import VirtualLoopClock

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mailqueue import tidying
-from mailqueue.afterwards import Afterwards
-from mailqueue.tidying import Tidying
+from mailqueue.serving import tidying
+from mailqueue.serving.afterwards import Afterwards
+from mailqueue.serving.tidying import Tidying
 from model.errors import BlobsUnreachable
 from model.ids import BlobId
 from model.mails import MailBlobs

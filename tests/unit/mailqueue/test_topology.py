@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.topology import (
+from mailqueue.brokers.topology import (
     Form,
     QueueForm,
     died_in,

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from mailqueue.metrics import Count
-from mailqueue.verdicts import TREATMENTS, Blob, Settling, Sight, Verdict, verdict_of
+from mailqueue.serving.verdicts import TREATMENTS, Blob, Settling, Sight, Verdict, verdict_of
 from model.ids import BlobId, EnqueueId
 from model.mails import Mail, MailBlobs, QueuedMail
 

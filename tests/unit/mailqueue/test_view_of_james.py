@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
-from mailqueue.browsing import Broken
+from mailqueue.view.browsing import Broken
 from model.catalog_beside import EVENT_STORE
 from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
 from model.ids import QueueName

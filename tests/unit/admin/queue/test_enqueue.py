@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mailqueue.brokers.memory import Fate
 from mailqueue.codec import attribute_value, priority_of
-from mailqueue.memory import Fate
 from model.mails import Mail, Whereabouts
 from tests.support.queue_commands import QueueShell
 

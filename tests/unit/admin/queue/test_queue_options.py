@@ -16,10 +16,10 @@ from admin.local.services import Site
 from admin.queue_settings import BlobsAddress, Store
 from cql import session
 from cql.awaited import InTurn
-from mailqueue.blob_stores import NamedBlobs
-from mailqueue.broker_settings import BrokerSettings, Host
-from mailqueue.s3_settings import S3Settings
-from mailqueue.topology import Form
+from mailqueue.blobs.s3_settings import S3Settings
+from mailqueue.blobs.stores import NamedBlobs
+from mailqueue.brokers.settings import BrokerSettings, Host
+from mailqueue.brokers.topology import Form
 from model.errors import BrokerUnreachable
 from model.generations import AUGUST_2026
 from repair.clock import LoopClock

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mailqueue.blob_stores import NamedBlobs
+from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.ports import BlobKind, Message
 from model.blob_ids import BlobNaming, BlobsMode
 from model.catalog import MESSAGE_V3

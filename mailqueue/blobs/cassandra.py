@@ -1,0 +1,171 @@
+"""Blobs in James's own tables: where a James without an object store keeps them.
+
+As James does it: the parts first, then the row that counts them, so that a blob is there whole or not at all; the row
+goes first when a blob is removed. Source: James's `CassandraBlobStoreDAO` and `CassandraDefaultBucketDAO`.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Final, TypeVar
+
+from mailqueue.blobs.stores import NamedBlobs
+from mailqueue.ports import Clock, StoredBlob, Tables
+from model.blob_ids import BlobNaming, is_deduplicated
+from model.catalog_beside import BLOB_PARTS, BLOBS
+from model.errors import BlobMissing, BlobsUnreachable, CannotReach, MailmendError
+from model.ids import BlobId
+from model.instants import instant_of
+from model.operations import Put, Read, Remove, Scan, Seen
+
+T = TypeVar("T")
+
+PART_BYTES: Final = 100 * 1024
+"""James's `chunk.size` for blobs, as it is unless somebody set another."""
+
+PARTS_AT_ONCE: Final = 16
+"""How many parts of one blob are under way at the same time: 1.6 MB."""
+
+PAGE_BLOBS: Final = 32
+"""How many blobs are looked at together while they are listed: two parts of each, 6.4 MB at most."""
+
+_COUNTS: Final = BLOBS.with_columns(column for column in BLOBS.columns if column.in_key)
+"""Without what older generations of the table do not have."""
+
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+
+
+def open_cassandra(tables: Tables, clock: Clock, naming: BlobNaming | None = None) -> NamedBlobs:
+    """Blobs in the tables `blobs` and `blobParts` of a keyspace of James."""
+    return NamedBlobs(CassandraStore(tables), clock, naming)
+
+
+class CassandraStore:
+    """Bytes in rows. Implements `mailqueue.blobs.stores.BlobStore`."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def keep(self, blob_id: BlobId, content: bytes) -> None:
+        """Write the parts, then their number; the same bytes that lie there in other parts are left as they are."""
+        parts = parts_of(content)
+        with _told():
+            if is_deduplicated(blob_id) and await self._count(blob_id) not in {None, len(parts)}:
+                return
+            rows = ({"id": blob_id, "chunknumber": number, "data": part} for number, part in enumerate(parts))
+            for group in grouped(rows, PARTS_AT_ONCE):
+                _raise_first(await self._tables.write_all([Put(BLOB_PARTS, row) for row in group]))
+            await self._tables.write(Put(_COUNTS, {"id": blob_id, "position": len(parts)}))
+
+    async def get(self, blob_id: BlobId) -> bytes:
+        """The parts put together."""
+        with _told():
+            count = await self._count(blob_id)
+            if count is None:
+                raise _missing(blob_id, "no row of blobs counts its parts")
+            parts = [part async for part in self._parts(blob_id, count)]
+        content = b"".join(parts)
+        if content.startswith(_ZSTD):
+            raise BlobsUnreachable(
+                f"the blob {blob_id} is compressed (zstd), which mailmend does not read",
+                mend="Let James store blobs as they are (its compression.enabled), and its own consumers take this.",
+            )
+        return content
+
+    async def remove(self, blob_id: BlobId) -> None:
+        """Remove their number, then the parts."""
+        with _told():
+            await self._tables.write(Remove(_COUNTS, (blob_id,)))
+            await self._tables.write(Remove(BLOB_PARTS, (blob_id,)))
+
+    async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
+        """Remove the numbers of all, then the parts."""
+        with _told():
+            for table in (_COUNTS, BLOB_PARTS):
+                _raise_first(await self._tables.write_all([Remove(table, (blob_id,)) for blob_id in blob_ids]))
+
+    async def exists(self, blob_id: BlobId) -> bool:
+        """Whether its parts are counted."""
+        with _told():
+            return await self._count(blob_id) is not None
+
+    async def scan(self) -> AsyncIterator[StoredBlob]:
+        """Everything that has parts, counted or not: what a crash has left is listed too."""
+        page: dict[BlobId, int] = {}
+        with _told():
+            async for row in self._tables.scan(Scan(BLOB_PARTS, ("id", "chunknumber"))):
+                if row["id"] not in page and len(page) == PAGE_BLOBS:
+                    for blob in await self._looked_at(page):
+                        yield blob
+                    page = {}
+                page[row["id"]] = max(row["chunknumber"], page.get(row["id"], 0))
+            for blob in await self._looked_at(page):
+                yield blob
+
+    async def _count(self, blob_id: BlobId) -> int | None:
+        """The number of its parts; James takes the first row, where parts of two sizes have left two."""
+        seen = await self._tables.read(Read(_COUNTS, (blob_id,)))
+        return seen[0].row["position"] if seen else None
+
+    async def _parts(self, blob_id: BlobId, count: int) -> AsyncIterator[bytes]:
+        for numbers in grouped(range(count), PARTS_AT_ONCE):
+            answers = await self._tables.read_all([Read(BLOB_PARTS, (blob_id, number)) for number in numbers])
+            for number, seen in zip(numbers, answered(answers), strict=True):
+                if not seen:
+                    raise _missing(blob_id, f"its part {number} of {count} is not there")
+                yield seen[0].row["data"] or b""
+
+    async def _looked_at(self, page: dict[BlobId, int]) -> list[StoredBlob]:
+        """The blobs with those last parts; the first part tells when, the first and the last how much."""
+        reads = [Read(BLOB_PARTS, (blob_id, part), times=True) for blob_id, last in page.items() for part in (0, last)]
+        seen = list(answered(await self._tables.read_all(reads)))
+        pairs = zip(page.items(), zip(seen[::2], seen[1::2], strict=True), strict=True)
+        return [_blob(blob_id, last, ends) for (blob_id, last), ends in pairs if any(ends)]
+
+
+def parts_of(content: bytes, part_bytes: int = PART_BYTES) -> list[bytes]:
+    """The content in parts, all but the last of the same size; an empty one has one empty part, as James writes it."""
+    return [content[start : start + part_bytes] for start in range(0, len(content), part_bytes)] or [b""]
+
+
+def grouped(items: Iterable[T], most: int) -> Iterator[list[T]]:
+    """The items in order, so many at a time."""
+    iterator = iter(items)
+    while group := list(islice(iterator, most)):
+        yield group
+
+
+def answered(answers: Iterable[Sequence[Seen] | MailmendError]) -> Iterator[Sequence[Seen]]:
+    """The answers; raises the first error among them."""
+    for answer in answers:
+        if isinstance(answer, MailmendError):
+            raise answer
+        yield answer
+
+
+def _raise_first(errors: Iterable[MailmendError | None]) -> None:
+    for error in errors:
+        if error is not None:
+            raise error
+
+
+def _blob(blob_id: BlobId, last: int, ends: tuple[Sequence[Seen], Sequence[Seen]]) -> StoredBlob:
+    """As far as its ends tell: one that was never whole may lack its first part, one that goes just now its last."""
+    first_bytes, last_bytes = (len(seen[0].row["data"] or b"") if seen else 0 for seen in ends)
+    stored_at = max(seen[0].newest or 0 for seen in ends if seen)
+    return StoredBlob(blob_id, first_bytes * last + last_bytes, instant_of(stored_at))
+
+
+def _missing(blob_id: BlobId, why: str) -> BlobMissing:
+    return BlobMissing(blob_id, mend=f"It was looked for in the tables of James: {why}.")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Tables that cannot be reached are a blob store that cannot be reached."""
+    try:
+        yield
+    except BlobsUnreachable:
+        raise
+    except CannotReach as error:
+        raise BlobsUnreachable(f"the blobs in Cassandra cannot be used: {error.what}", mend=error.mend) from error

@@ -1,0 +1,74 @@
+"""A mail's bytes in the blob store: header and body, put, loaded and forgotten side by side, and both or none."""
+
+import asyncio
+import logging
+from typing import Final
+
+from mailqueue.codec import split
+from mailqueue.ports import BlobKind, Blobs
+from mailqueue.serving.afterwards import ended, finished
+from model.errors import MailmendError
+from model.ids import BlobId
+from model.mails import MailBlobs
+
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+
+async def put_content(blobs: Blobs, content: bytes) -> MailBlobs:
+    """Keep a mail's bytes; where one blob fails, or the caller is cancelled, the other does not stay.
+
+    Raises:
+        BlobsUnreachable: the store does not answer, or takes nothing.
+    """
+    header, body = split(content)
+    putting = (
+        asyncio.ensure_future(blobs.put(header, BlobKind.HEADER)),
+        asyncio.ensure_future(blobs.put(body, BlobKind.BODY)),
+    )
+    try:
+        return MailBlobs(*await asyncio.gather(*putting))
+    except BaseException:
+        await finished(_unput(blobs, putting))
+        raise
+
+
+async def content_of(blobs: Blobs, kept: MailBlobs) -> bytes:
+    """Header and body together, as they were enqueued.
+
+    Raises:
+        BlobMissing: the store holds nothing under one of them.
+        BlobsUnreachable: it does not answer.
+    """
+    loading = asyncio.ensure_future(blobs.get(kept.header))
+    try:
+        body = await blobs.get(kept.body)
+    except BaseException:
+        loading.cancel()
+        await asyncio.gather(loading, return_exceptions=True)
+        raise
+    return await loading + body
+
+
+async def forget(blobs: Blobs, kept: MailBlobs) -> None:
+    """Delete both, as far as nobody else may refer to them.
+
+    Raises:
+        BlobsUnreachable: one of them is left.
+    """
+    await blobs.delete_all((kept.header, kept.body))
+
+
+async def _unput(blobs: Blobs, putting: "tuple[asyncio.Future[BlobId], ...]") -> None:
+    for one in putting:
+        one.cancel()
+    await ended(putting)
+    for one in putting:
+        if not one.cancelled() and one.exception() is None:
+            await _unput_one(blobs, one.result())
+
+
+async def _unput_one(blobs: Blobs, blob_id: BlobId) -> None:
+    try:
+        await blobs.delete(blob_id)
+    except MailmendError as failure:
+        _LOG.warning("a blob is left that nobody refers to: %s", failure.what)

@@ -1,0 +1,189 @@
+"""Blobs as files of one folder, for one machine: each is there whole and on the disk, or not at all.
+
+The library that speaks S3 has files too, but does not wait for the disk, takes `a/` and `a` for the same, and knows no
+`a//b`, which is an id as James 3.8 makes them.
+"""
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, unquote
+
+from mailqueue.ports import Clock, StoredBlob
+from model.blob_ids import checked
+from model.errors import BadPayload, BlobMissing, BlobsUnreachable, MailmendError
+from model.ids import BlobId
+from model.instants import instant_of
+
+T = TypeVar("T")
+
+FILES_AT_ONCE: Final = 8
+"""How many files of one store are written or read at the same time; more wait for their turn."""
+
+PAGE_FILES: Final = 500
+NAME_BYTES_MAX: Final = 255
+LEFT_BEHIND_AFTER: Final = timedelta(days=1)
+_FOLDER_MODE: Final = 0o700  # other people's mail
+_FILE_MODE: Final = 0o600
+_UNFINISHED: Final = ".unfinished"
+_SAFE: Final = "=+"
+
+
+def file_name(blob_id: BlobId) -> str:
+    """The name of a blob's file: no separator in it, no dot before it, and the id can be had back.
+
+    Raises:
+        BadPayload: it is no id, or one that no file can be called by.
+    """
+    name = quote(checked(blob_id), safe=_SAFE)
+    if name.startswith("."):
+        name = f"%2E{name[1:]}"
+    if len(name) > NAME_BYTES_MAX:
+        raise BadPayload(f"the id of a blob {blob_id} is too long for a file", mend="Ids of James are not that long.")
+    return name
+
+
+def blob_id_of(name: str) -> BlobId | None:
+    """The id of the blob in a file of that name; None for a file that is no blob."""
+    blob_id = BlobId(unquote(name, errors="replace"))
+    try:
+        return blob_id if file_name(blob_id) == name else None
+    except MailmendError:
+        return None
+
+
+class FileStore:
+    """Bytes in files. Implements `mailqueue.blobs.stores.BlobStore`.
+
+    What is being written has a name of its own in a folder of its own, which also tells that this is the store: a
+    disk that is not mounted is not taken for one that has lost every blob.
+    """
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self._root = root
+        self._unfinished = root / _UNFINISHED
+        self._clock = clock
+        self._turns = asyncio.Semaphore(FILES_AT_ONCE)
+
+    def create(self) -> None:
+        """Make the folder where there is none; what writers that were killed have left there long ago is removed."""
+        try:
+            self._root.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            self._unfinished.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            _remove_older(self._unfinished, instant_of(self._clock.micros()) - LEFT_BEHIND_AFTER)
+        except OSError as error:
+            raise self._unreachable(error) from error
+
+    async def keep(self, blob_id: BlobId, content: bytes) -> None:
+        """Write the bytes aside, see them on the disk, then give them their name."""
+        aside = self._unfinished / str(self._clock.random_uuid())
+        await self._in_thread(lambda: _written(aside, self._root / file_name(blob_id), content))
+
+    async def get(self, blob_id: BlobId) -> bytes:
+        """The bytes."""
+        content = await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).read_bytes))
+        if content is None:
+            raise BlobMissing(blob_id, mend=f"It was looked for in {self._root}")
+        return content
+
+    async def remove(self, blob_id: BlobId) -> None:
+        """Remove the file."""
+        await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).unlink))
+
+    async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
+        """Remove the files, many in one thread."""
+        paths = [self._root / file_name(blob_id) for blob_id in blob_ids]
+        for first in range(0, len(paths), PAGE_FILES):
+            await self._in_thread(partial(self._unlinked, paths[first : first + PAGE_FILES]))
+
+    async def exists(self, blob_id: BlobId) -> bool:
+        """Whether there is a file."""
+        return await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).stat)) is not None
+
+    async def scan(self) -> AsyncIterator[StoredBlob]:
+        """Every file that is a blob."""
+        await self._in_thread(self._unfinished.stat)
+        entries = await self._in_thread(lambda: os.scandir(self._root))
+        with entries:
+            while page := await self._in_thread(lambda: list(islice(_blobs(entries), PAGE_FILES))):
+                for blob in page:
+                    yield blob
+
+    def _unlinked(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            self._of_store(path.unlink)
+
+    def _of_store(self, work: Callable[[], T]) -> T | None:
+        """What is done with a file; None where the store is there and the file is not."""
+        try:
+            return work()
+        except FileNotFoundError:
+            self._unfinished.stat()
+            return None
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        async with self._turns:
+            try:
+                return await asyncio.to_thread(work)
+            except OSError as error:
+                raise self._unreachable(error) from error
+
+    def _unreachable(self, error: OSError) -> BlobsUnreachable:
+        return BlobsUnreachable(
+            f"the blobs in {self._root} cannot be reached: {error.strerror or error}",
+            mend=_MENDS.get(error.errno or 0, "Check the folder, its permissions and its disk."),
+        )
+
+
+_MENDS: Final = {
+    errno.ENOENT: "Is its disk mounted? Where the folder is new, create it with the option for it.",
+    errno.ENOSPC: "The disk is full: make room.",
+    errno.EACCES: "Give the user that runs mailmend the right to write there.",
+}
+
+
+def _written(aside: Path, path: Path, content: bytes) -> None:
+    try:
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _remove_older(folder: Path, than: datetime) -> None:
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # its writer has given it its name
+            if path.stat().st_mtime < than.timestamp():
+                path.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new name is on the disk only when its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _blobs(entries: Iterator[Any]) -> Iterator[StoredBlob]:
+    for entry in entries:
+        blob_id = blob_id_of(entry.name)
+        if blob_id is None or not entry.is_file(follow_symlinks=False):
+            continue
+        with suppress(FileNotFoundError):  # removed since
+            stat = entry.stat(follow_symlinks=False)
+            yield StoredBlob(blob_id, stat.st_size, instant_of(stat.st_mtime_ns // 1000))

@@ -1,0 +1,116 @@
+"""The blobs' twin in memory: what a blob store would answer, without one. Tests of everybody lean on it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from mailqueue.blobs.stores import NamedBlobs
+from mailqueue.ports import Clock, StoredBlob
+from model.blob_ids import BlobNaming
+from model.errors import BlobMissing
+from model.ids import BlobId
+from model.instants import instant_of
+
+
+class BlobVerb(Enum):
+    """What is done with a blob."""
+
+    PUT = "put"
+    GET = "get"
+    DELETE = "delete"
+    EXISTS = "exists"
+    SCAN = "scan"
+
+
+@dataclass(frozen=True, slots=True)
+class BlobCall:
+    """One call of the twin, as `surround` sees it; `blob_id` is None for a scan."""
+
+    verb: BlobVerb
+    blob_id: BlobId | None
+
+
+Surround = Callable[[BlobCall, Callable[[], Any]], Any]
+"""Wrapped around every call: gets it and what carries it out; may fail before, after, or instead."""
+
+
+class MemoryStore:
+    """Bytes in a dictionary. Implements `mailqueue.blobs.stores.BlobStore`.
+
+    Args:
+        surround: for tests of crashes and of stores that do not answer.
+    """
+
+    def __init__(self, clock: Clock, surround: Surround | None = None) -> None:
+        self.surround: Surround = surround or (lambda _, carry_out: carry_out())
+        self._clock = clock
+        self._kept: dict[BlobId, tuple[bytes, StoredBlob]] = {}
+
+    @property
+    def ids(self) -> set[BlobId]:
+        """What is there."""
+        return set(self._kept)
+
+    async def keep(self, blob_id: BlobId, content: bytes) -> None:
+        """Keep the bytes."""
+        blob = StoredBlob(blob_id, len(content), instant_of(self._clock.micros()))
+        await self._surrounded(BlobVerb.PUT, blob_id, lambda: self._kept.update({blob_id: (bytes(content), blob)}))
+
+    async def get(self, blob_id: BlobId) -> bytes:
+        """The bytes."""
+        content: bytes = await self._surrounded(BlobVerb.GET, blob_id, lambda: self._content(blob_id))
+        return content
+
+    async def remove(self, blob_id: BlobId) -> None:
+        """Forget the bytes."""
+        await self._surrounded(BlobVerb.DELETE, blob_id, lambda: self._kept.pop(blob_id, None))
+
+    async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
+        """Forget the bytes of each; others have their turn once."""
+        await asyncio.sleep(0)
+        for blob_id in blob_ids:
+            self.surround(BlobCall(BlobVerb.DELETE, blob_id), partial(self._kept.pop, blob_id, None))
+
+    async def exists(self, blob_id: BlobId) -> bool:
+        """Whether there are bytes."""
+        there: bool = await self._surrounded(BlobVerb.EXISTS, blob_id, lambda: blob_id in self._kept)
+        return there
+
+    async def scan(self) -> AsyncIterator[StoredBlob]:
+        """Everything, as it stands when the scan begins."""
+        for _, blob in await self._surrounded(BlobVerb.SCAN, None, lambda: list(self._kept.values())):
+            yield blob
+
+    async def _surrounded(self, verb: BlobVerb, blob_id: BlobId | None, carry_out: Callable[[], Any]) -> Any:
+        await asyncio.sleep(0)  # others have their turn, as with a store that is far away
+        return self.surround(BlobCall(verb, blob_id), carry_out)
+
+    def _content(self, blob_id: BlobId) -> bytes:
+        if blob_id not in self._kept:
+            raise BlobMissing(blob_id)
+        return self._kept[blob_id][0]
+
+
+class MemoryBlobs(NamedBlobs):
+    """Blobs in memory. Implements `mailqueue.ports.Blobs`; `ids`, `keep` and `lose` are for tests."""
+
+    store: MemoryStore
+
+    def __init__(self, clock: Clock, naming: BlobNaming | None = None, surround: Surround | None = None) -> None:
+        super().__init__(MemoryStore(clock, surround), clock, naming)
+
+    @property
+    def ids(self) -> set[BlobId]:
+        """What is there."""
+        return self.store.ids
+
+    async def keep(self, blob_id: BlobId, content: bytes) -> None:
+        """Keep bytes under an id that somebody else made."""
+        await self.store.keep(blob_id, content)
+
+    async def lose(self, blob_id: BlobId) -> None:
+        """Lose the bytes, as a store should not."""
+        await self.store.remove(blob_id)

@@ -1,0 +1,78 @@
+"""RabbitMQ as the mail queue's broker: what the port asks for, put together."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+
+from mailqueue.brokers.draining import checked_prefetch
+from mailqueue.brokers.management import Management
+from mailqueue.brokers.rabbitmq.amqp import Link
+from mailqueue.brokers.rabbitmq.consuming import Source, consuming
+from mailqueue.brokers.rabbitmq.declaring import Declared
+from mailqueue.brokers.rabbitmq.publishing import Publishing
+from mailqueue.brokers.settings import BrokerSettings
+from mailqueue.brokers.topology import Topology, topology_of
+from mailqueue.ports import Clock, Delivery, Depth, Message
+from model.ids import QueueName
+from model.mails import PRIORITIES, PRIORITY_NORMAL
+from repair.retries import AwaitedRetries
+
+
+class RabbitBroker:
+    """Implements `mailqueue.ports.Broker`. Nothing is asked of the broker before the first call.
+
+    Publishers and consumers have a connection each: a broker that is short of memory or disk stops reading from those
+    that publish, and acks must not wait behind them.
+    """
+
+    def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
+        retries = AwaitedRetries(clock)
+        self._clock = clock
+        self._out, self._in = Link(settings, "publishing", retries), Link(settings, "consuming", retries)
+        self._publishing = Publishing(self._out, Declared(self._out, settings.form), settings.place)
+        self._declared = Declared(self._in, settings.form)
+        self._management = (
+            Management(settings.management, settings.vhost, settings.tls) if settings.management else None
+        )
+
+    async def publish(self, queue: QueueName, message: Message, priority: int = PRIORITY_NORMAL) -> None:
+        """Publish, and return when the broker has confirmed that it keeps the message."""
+        await self._publishing.publish(topology_of(queue, priority), message)
+
+    def deliveries(
+        self, queue: QueueName, prefetch: int, priorities: Collection[int] | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
+        """Take messages. A level that nobody has used yet is declared, so that its first message finds us."""
+        levels = [topology_of(queue, level) for level in (PRIORITIES if priorities is None else priorities)]
+        sources = [Source(one.work_queue, one.priority, *self._known_by(one)) for one in levels]
+        return consuming(self._in, self._clock, sources, checked_prefetch(prefetch))
+
+    def dead_letters(self, queue: QueueName, prefetch: int) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
+        """Take dead letters."""
+        topology = topology_of(queue)
+        ensure = partial(self._declared.ensure_dead_letters, topology)
+        source = Source(topology.dead_letter_queue, PRIORITY_NORMAL, ensure, partial(self._declared.forget, topology))
+        return consuming(self._in, self._clock, [source], checked_prefetch(prefetch))
+
+    async def depth(self, queue: QueueName) -> Depth:
+        """How many messages there are."""
+        work = [topology_of(queue, level).work_queue for level in PRIORITIES]
+        *levels, dead = await self._declared.counts([*work, topology_of(queue).dead_letter_queue])
+        there = [found for found in levels if found is not None]
+        facts = await self._management.facts(work) if self._management else None
+        return Depth(
+            ready=sum(found.ready for found in there),
+            unacked=facts.unacked if facts else None,
+            consumers=max((found.consumers for found in there), default=0),
+            dead=dead.ready if dead else 0,
+            delivery_limit=facts.delivery_limit if facts else None,
+        )
+
+    async def close(self) -> None:
+        """Close every connection; the broker cannot be asked any more by this object."""
+        await self._publishing.close()
+        await self._in.close()
+        await self._out.close()
+
+    def _known_by(self, one: Topology) -> tuple[Callable[[], Awaitable[None]], Callable[[], None]]:
+        return partial(self._declared.ensure, one), partial(self._declared.forget, one)

@@ -1,0 +1,110 @@
+"""Looking a delivery up: its mark first, then its bytes, and beside them whether its slice was swept.
+
+The mark comes first because the bytes of a marked mail may be gone: a mail that an operator deleted is dropped, and no
+alarm is raised over what it lacks. A slice that is not over cannot be before the browse start, so most deliveries need
+no third look-up; the others have it while their bytes are on the way.
+"""
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from mailqueue.blobs.contents import content_of
+from mailqueue.codec import queued_of
+from mailqueue.parts import Parts
+from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Delivery
+from mailqueue.serving.verdicts import Blob, Sight
+from mailqueue.view.mark_lookups import MarkLookups
+from model.errors import BadPayload, BlobMissing, MailmendError
+from model.ids import QueueName
+from model.instants import instant_of
+from model.mails import MailBlobs, QueuedMail
+from model.slices import EPOCH
+from model.starts import gone_before
+from repair.clock import SKEW_SECONDS
+
+_SKEW: Final = timedelta(seconds=SKEW_SECONDS)
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+
+def slice_of_delivery(delivery: Delivery) -> datetime | None:
+    """The start of the slice of the mail's row, where one of ours has published it."""
+    millis = delivery.message.headers.get(SLICE_HEADER)
+    if not isinstance(millis, int):
+        return None
+    try:
+        return EPOCH + timedelta(milliseconds=millis)
+    except OverflowError:
+        return None
+
+
+def attempts_of(delivery: Delivery) -> int:
+    """How often the mail was tried before."""
+    attempts = delivery.message.headers.get(ATTEMPTS_HEADER)
+    return attempts if isinstance(attempts, int) and attempts > 0 else 0
+
+
+class Looking:
+    """Looks up the deliveries of one consumer."""
+
+    def __init__(self, queue: QueueName, parts: Parts) -> None:
+        self.queue, self.parts, view = queue, parts, parts.view
+        self._marks = MarkLookups(partial(view.marked, queue), partial(view.marked_among, queue))
+
+    async def close(self) -> None:
+        """Stop asking."""
+        await self._marks.close()
+
+    def read(self, delivery: Delivery) -> Sight:
+        """The delivery's mail, not looked up yet."""
+        try:
+            return Sight(queued_of(delivery.message.body))
+        except BadPayload as error:
+            return Sight(None, silence=error.what)
+
+    async def sight(self, queued: QueuedMail, delivery: Delivery) -> Sight:
+        """What is to be seen of it. Never raises but when cancelled: what did not answer is part of the sight."""
+        try:
+            return await self._sight(queued, delivery)
+        except MailmendError as error:
+            return Sight(queued, silence=error.what)
+        except Exception as error:  # noqa: BLE001 - no single mail ends the stream
+            _LOG.exception("queue %s: mail %s could not be looked up", self.queue, queued.enqueue_id)
+            return Sight(queued, silence=type(error).__name__)
+
+    async def _sight(self, queued: QueuedMail, delivery: Delivery) -> Sight:
+        if await self.marked(queued):
+            return Sight(queued, marked=True)
+        slice_start = slice_of_delivery(delivery)
+        if slice_start is None or delivery.dead_lettered or not self._is_over(slice_start):
+            content, swept = await self._content(queued.blobs), False
+        else:
+            content, swept = await asyncio.gather(self._content(queued.blobs), self._swept(queued, slice_start))
+        if content is None:
+            return Sight(queued, await self.marked(queued), swept, delivery.dead_lettered, Blob.MISSING)
+        return Sight(queued, swept=swept, dead_lettered=delivery.dead_lettered, blob=Blob.LOADED, content=content)
+
+    async def marked(self, queued: QueuedMail) -> bool:
+        """Whether the mail is marked by now."""
+        return await self._marks.marked(queued.enqueue_id)
+
+    async def _content(self, blobs: MailBlobs) -> bytes | None:
+        try:
+            return await content_of(self.parts.blobs, blobs)
+        except (BlobMissing, BadPayload):  # what is no id of a blob names none
+            return None
+
+    async def _swept(self, queued: QueuedMail, slice_start: datetime) -> bool:
+        """Whether the slice is before the browse start, and the mail's row is not in it, or no longer."""
+        if not gone_before(slice_start, await self.parts.view.browse_start(self.queue)):
+            return False
+        try:
+            return await self.parts.view.row(self.queue, slice_start, queued) is None
+        except BadPayload:
+            return False  # it is there, whatever it says
+
+    def _is_over(self, slice_start: datetime) -> bool:
+        now = instant_of(self.parts.clock.micros())
+        return slice_start + self.parts.slicing.window <= now + _SKEW

@@ -1,0 +1,1 @@
+"""The sweep: move the browse start, clean up to it, renew what grows old."""

@@ -1,0 +1,147 @@
+"""Cleaning the partitions that the browse start has passed: what is left in them is put back or goes.
+
+A row without a mark should not be there: a clock was too slow, or somebody moved the browse start without looking. Its
+mail is put back into the first slice that browsing sees, the same one however often this is begun again, and published
+with that slice: whoever gets the first message of it may have found it gone.
+"""
+
+import logging
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from typing import Final
+
+from mailqueue.codec import payload_of, priority_of
+from mailqueue.ports import SLICE_HEADER, Blobs, Broker, Message
+from mailqueue.view.ahead import all_of
+from mailqueue.view.browsing import Broken, Slices, id_of, read_row
+from mailqueue.view.marks import Marks, answered
+from mailqueue.view.queue_view import QueueView
+from model.catalog_queue import ENQUEUED_MAILS
+from model.errors import BadPayload
+from model.ids import BlobId, EnqueueId, QueueName
+from model.mails import Listed
+from model.operations import Read, Remove
+from model.slices import EPOCH, Slicing
+from model.table import Key, Row
+
+PARTITIONS_AT_ONCE: Final = 4
+"""How many partitions are cleaned at once."""
+
+SECOND_LOOK_SECONDS: Final = 10.0
+"""How long a row without a mark is left alone before it is put back: James, sweeping at the same time, removes the
+marks of a slice some seconds before its rows."""
+
+_BLOBS: Final = ("headerblobid", "bodyblobid")
+_NEEDED: Final = ("enqueueid", *_BLOBS)
+"""Of the rows that are marked."""
+
+_MILLISECONDS: Final = 1_000
+
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+Partition = tuple[QueueName, datetime, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What was cleaned away, what was put back, and what seemed to need it at the first look."""
+
+    rows: int = 0
+    blobs: int = 0
+    rescued: int = 0
+    suspects: int = 0
+
+    def __add__(self, other: "Cleaned") -> "Cleaned":
+        return Cleaned(
+            self.rows + other.rows,
+            self.blobs + other.blobs,
+            self.rescued + other.rescued,
+            self.suspects + other.suspects,
+        )
+
+
+class Cleaner:
+    """Cleans slices of every queue of a keyspace."""
+
+    def __init__(self, view: QueueView, slices: Slices, marks: Marks, blobs: Blobs, broker: Broker) -> None:
+        self._view, self._slices, self._marks, self._blobs, self._broker = view, slices, marks, blobs, broker
+
+    async def clean(self, queue: QueueName, starts: Sequence[datetime], slicing: Slicing) -> Cleaned:
+        """Clean the slices, all their partitions first, then their tallies.
+
+        Raises:
+            MailmendError: whatever did not answer; what was cleaned may be cleaned again.
+        """
+
+        async def clean(place: tuple[datetime, int]) -> Cleaned:
+            return await self._clean(queue, *place)
+
+        async def forget(start: datetime) -> None:
+            await self._view.ground.tallies.forget(queue, start)
+
+        places = ((start, bucket) for start in starts for bucket in range(slicing.buckets))
+        cleaned = await all_of(places, clean, PARTITIONS_AT_ONCE)
+        await all_of(starts, forget, PARTITIONS_AT_ONCE)
+        return reduce(Cleaned.__add__, cleaned, Cleaned())
+
+    async def _clean(self, queue: QueueName, slice_start: datetime, bucket: int) -> Cleaned:
+        cleaned, partition = Cleaned(), (queue, slice_start, bucket)
+        async with aclosing(self._slices.pages(partition, _NEEDED)) as pages:
+            async for page in pages:
+                cleaned += await self._without_blobs(partition, page)
+        if cleaned.suspects:
+            await self._view.ground.clock.pause(SECOND_LOOK_SECONDS)
+            cleaned += await self._rescued(partition)
+        if cleaned.rows:
+            await self._view.ground.retries.write(self._view.ground.tables, Remove(ENQUEUED_MAILS, partition))
+        return cleaned
+
+    async def _without_blobs(self, partition: Partition, page: Sequence[Row]) -> Cleaned:
+        """Those that are marked need nothing any more; the others are looked at once more, later."""
+        rows = {EnqueueId(row["enqueueid"]): row for row in page}
+        marked = await self._marks.among(partition[0], rows)
+        blobs = [BlobId(blob) for one in marked for blob in (rows[one][name] for name in _BLOBS) if blob]
+        await self._delete(blobs)
+        return Cleaned(len(page), len(blobs), suspects=len(page) - len(marked))
+
+    async def _rescued(self, partition: Partition) -> Cleaned:
+        """What is still there without a mark is put back."""
+        rescued = 0
+        async with aclosing(self._slices.pages(partition, _NEEDED)) as pages:
+            async for page in pages:
+                ids = [EnqueueId(row["enqueueid"]) for row in page]
+                marked = await self._marks.among(partition[0], ids)
+                for row in await self._rows([(*partition, one) for one in ids if one not in marked]):
+                    await self._rescue(partition[0], read_row(row), row)
+                    rescued += 1
+        return Cleaned(rescued=rescued)
+
+    async def _rows(self, keys: Sequence[Key]) -> list[Row]:
+        """Whole, as far as nobody took them back meanwhile."""
+        reads = [Read(ENQUEUED_MAILS, key) for key in keys]
+        answers = await answered(self._view.ground.tables, self._view.ground.retries, reads)
+        return [seen.row for answer in answers for seen in answer]
+
+    async def _rescue(self, queue: QueueName, one: Listed | Broken, row: Row) -> None:
+        _LOG.warning("the mail %s of the queue %s lay before the browse start, and is put back", id_of(one), queue)
+        if isinstance(one, Broken):
+            await self._view.placing.place_row(queue, row)
+            return
+        slice_start = await self._view.placing.place_at_start(queue, one.queued, one.enqueued_at)
+        message = Message(payload_of(one.queued), {SLICE_HEADER: millis_of(slice_start)})
+        await self._broker.publish(queue, message, priority_of(one.queued.mail))
+
+    async def _delete(self, blobs: Sequence[BlobId]) -> None:
+        """Delete them, whether or not they were before."""
+        try:
+            await self._blobs.delete_all(blobs)
+        except BadPayload as error:
+            _LOG.warning("a row that is swept names a blob that cannot be: %s", error.what)
+
+
+def millis_of(at: datetime) -> int:
+    """Milliseconds since 1970."""
+    return round((at - EPOCH).total_seconds() * _MILLISECONDS)
