@@ -28,19 +28,8 @@ $(STAMP): pyproject.toml uv.lock | $(UV)
 demo: $(STAMP) ## Write mail, break it, find it, mend it, prove it, undo and redo it
 	$(RUN)/mailmend demo
 
-# Faults mostly wait for servers to die and to come back, so they and the conformance suites run beside the rest, with
-# servers of their own. ARGS chooses tests by hand.
-BESIDE := tests/faults tests/conformance
-test: check ## Everything: check, then every test (on a real Cassandra, Spark, RabbitMQ and S3)
-ifdef ARGS
-	$(RUN)/pytest $(ARGS)
-else
-	$(RUN)/pytest $(BESIDE) > beside.log 2>&1 & beside=$$!; \
-	$(RUN)/pytest $(BESIDE:%=--ignore=%) || failed=1; \
-	wait $$beside || failed=1; \
-	cat beside.log; \
-	exit $${failed:-0}
-endif
+test: check ## Everything: check, then every test, in two lanes (on a real Cassandra, Spark, RabbitMQ and S3)
+	$(if $(ARGS),$(RUN)/pytest $(ARGS),$(RUN)/python -m tests.lanes)
 
 check: $(STAMP) verify ## Lint, types, layers and doors; seconds
 	$(RUN)/ruff format --check
@@ -68,4 +57,4 @@ format: $(STAMP) ## Put the source into its one form
 	$(RUN)/ruff format
 
 clean: ## Remove what was built
-	rm -rf $(VENV) .uv dist build bench-results beside.log .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .uv dist build bench-results .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
