@@ -14,7 +14,8 @@ from model.operations import Applied, Conditional, Read, Scan, Seen, Write
 from model.table import Row
 
 if TYPE_CHECKING:
-    from cql.session import Flight, Keyspace
+    from cql.flights import Flight
+    from cql.session import Keyspace
 
 IN_FLIGHT = 256
 """How many single requests of one `AwaitedKeyspace` are under way at once; more wait for their turn."""

@@ -5,7 +5,7 @@ map or a user type), None. JSON is for people and files: findings, before-images
 Pure; types are CQL's own text, as a `Column` carries it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import cache
@@ -89,6 +89,17 @@ def adaptation_of(kind: Any) -> Conversion | None:
     if len(parts) == 1 and (part := parts[0]):
         return lambda value: [part(element) for element in value]
     return None
+
+
+def adapted_values(
+    values: tuple[Any, ...], adaptations: Iterable[tuple[int, Conversion]], unset: object
+) -> tuple[Any, ...]:
+    """The values of a statement's markers, those of some places adapted; what is null or unset stays so."""
+    changed = list(values)
+    for place, adapt in adaptations:
+        if changed[place] is not None and changed[place] is not unset:
+            changed[place] = adapt(changed[place])
+    return tuple(changed)
 
 
 def encode(value: Any) -> Any:  # noqa: PLR0911 - one for each kind

@@ -42,7 +42,8 @@ from cassandra.query import UNSET_VALUE, SimpleStatement, tuple_factory
 from cql.answers import answer_of
 from cql.contact import Contact, tls_context
 from cql.failures import Purpose, Trouble, failure_of, no_contact, purpose_of
-from cql.rows import Conversion, adaptation_of, normalised
+from cql.flights import Flight
+from cql.rows import Conversion, adaptation_of, adapted_values, normalised
 from cql.statements import Operation, render, shape_of, values_of
 from model.errors import BadSettings, MailmendError, SchemaDisagreement, UnknownKeyspace, WrongUse
 from model.ids import micros_of
@@ -245,20 +246,14 @@ class Keyspace:
 
     def scan(self, scan: Scan) -> Iterator[Row]:
         """Every row in token order; while one page is looked at, the next is under way."""
-        ready = self._shape(scan)
-        bound = self._bound(ready, scan)
-        with told(ready.purpose, self.name, ready.table.spelling):
-            future = self._session.execute_async(bound)
-            page = future.result().current_rows
-        while True:
+        ready, future = self._launch(scan)
+        more = True
+        while more:
+            page = self._page(ready, future)
             more = future.has_more_pages
             if more:
                 future.start_fetching_next_page()
-            yield from map(ready.answer, page)
-            if not more:
-                return
-            with told(ready.purpose, self.name, ready.table.spelling):
-                page = future.result().current_rows
+            yield from page
 
     def write(self, write: Write) -> None:
         """Carry out one write at QUORUM."""
@@ -277,9 +272,10 @@ class Keyspace:
         """Whether an operation of that shape was prepared: else its first launch asks the server, and waits."""
         return shape_of(operation) in self._shapes
 
-    def launch(self, operation: Operation) -> "Flight":
+    def launch(self, operation: Operation) -> Flight:
         """Send the request and return at once."""
-        return Flight(self, *self._launch(operation))
+        ready, future = self._launch(operation)
+        return Flight(future if ready else None, lambda: self._land(ready, future), lambda: self._page(ready, future))
 
     def _one(self, operation: Operation) -> Any:
         answer = self._land(*self._launch(operation))
@@ -319,6 +315,12 @@ class Keyspace:
         except _FAILURES as error:
             return self._failure(ready, error)
 
+    def _page(self, ready: _Ready | None, future: Any) -> list[Row]:
+        if ready is None:
+            raise future
+        with told(ready.purpose, self.name, ready.table.spelling):
+            return list(map(ready.answer, future.result().current_rows))
+
     def _shape(self, operation: Operation) -> _Ready:
         shape = shape_of(operation)
         ready = self._shapes.get(shape)
@@ -346,7 +348,7 @@ class Keyspace:
     def _bound(self, ready: _Ready, operation: Operation) -> Any:
         values = values_of(operation, UNSET_VALUE)
         if ready.adapted:
-            values = _adapted(values, ready.adapted)
+            values = adapted_values(values, ready.adapted, UNSET_VALUE)
         try:
             return ready.statement.bind(values)
         except (TypeError, ValueError, OverflowError, struct.error) as error:
@@ -359,60 +361,9 @@ class Keyspace:
         return failure
 
 
-class Flight:
-    """A request under way, for who does not want to wait for it: `cql.awaited`.
-
-    A read in pages lands once for each page; nothing here blocks but `land` where an answer has more pages than one.
-    """
-
-    def __init__(self, keyspace: Keyspace, ready: _Ready | None, future: Any) -> None:
-        self._keyspace, self._ready, self._future = keyspace, ready, future
-
-    def tell(self, landed: Callable[[], None]) -> None:
-        """Call back, in the driver's own thread, as soon as it has landed: well or not."""
-        if self._ready is None:
-            landed()
-            return
-        self._future.clear_callbacks()
-        self._future.add_callbacks(lambda *_: landed(), lambda *_: landed())
-
-    @property
-    def in_pages(self) -> bool:
-        """Whether what landed is not all of the answer."""
-        return self._ready is not None and bool(self._future.has_more_pages)
-
-    def land(self) -> Any:
-        """What the request answered, or the error that it met."""
-        return self._keyspace._land(self._ready, self._future)  # noqa: SLF001 - one door, two classes
-
-    def page(self) -> list[Row]:
-        """The rows of the page that landed.
-
-        Raises:
-            MailmendError: what the request met instead.
-        """
-        if self._ready is None:
-            raise self._future
-        with told(self._ready.purpose, self._keyspace.name, self._ready.table.spelling):
-            return list(map(self._ready.answer, self._future.result().current_rows))
-
-    def go_on(self) -> None:
-        """Ask for the next page; `tell` again."""
-        self._future.clear_callbacks()
-        self._future.start_fetching_next_page()
-
-
 def _level(operation: Operation) -> int:
     level = operation.level if isinstance(operation, Read | Scan) else Level.QUORUM
     return int(getattr(ConsistencyLevel, level.name))
-
-
-def _adapted(values: tuple[Any, ...], adapted: Iterable[tuple[int, Conversion]]) -> tuple[Any, ...]:
-    changed = list(values)
-    for index, adapt in adapted:
-        if changed[index] is not None and changed[index] is not UNSET_VALUE:
-            changed[index] = adapt(changed[index])
-    return tuple(changed)
 
 
 _TROUBLES: tuple[tuple[type[Exception], Trouble], ...] = (
