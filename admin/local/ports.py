@@ -10,7 +10,9 @@ from model.errors import LocalServerError
 # Below the range from which Linux and macOS take the ports of outgoing connections, so none of those lands on ours.
 _FIRST: Final = 17_000
 _LAST: Final = 32_000
-_STRIDE: Final = 7
+# Programs that are started one after the other have neighbouring numbers: far apart, none takes a port that another's
+# server has left for a moment.
+_STRIDE: Final = 401
 
 
 def free_port(hosts: Sequence[str], seed: int, besides: Collection[int] = ()) -> int:

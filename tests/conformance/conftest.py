@@ -11,6 +11,8 @@ from cql.session import CassandraCluster, Contact, Keyspace, connect
 from mailqueue.ports import Tables as AwaitedTables
 from model.catalog_beside import EVENT_STORE
 from model.catalog_queue import QUEUE_TABLES
+from model.operations import Remove
+from model.queue_config import AGGREGATE
 from model.schema import Schema
 from repair.ports import Tables
 from tests.support.keyspaces import created, dropped
@@ -55,7 +57,9 @@ def queue_tables(request: pytest.FixtureRequest) -> AwaitedTables:
     """The mail queue's tables, awaited, behind each adapter; a real server's are shared: use queues of your own."""
     if request.param == "memory":
         return InTurn(MemoryTables(micros))
-    return AwaitedKeyspace(request.getfixturevalue("queue_keyspace"))
+    keyspace: Keyspace = request.getfixturevalue("queue_keyspace")
+    keyspace.write(Remove(EVENT_STORE, (AGGREGATE,)))  # how queues are cut is one setting for all of a keyspace
+    return AwaitedKeyspace(keyspace)
 
 
 @pytest.fixture
