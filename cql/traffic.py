@@ -15,6 +15,7 @@ from cql.introspect import SchemaServer
 from model.advice import QueueSettings
 from model.errors import AccessDenied
 from model.instants import MICROS
+from model.queue_config import AGGREGATE
 from model.schema import Schema
 from model.table import Row, identifier
 from model.traffic import (
@@ -30,8 +31,6 @@ from model.traffic import (
 ENQUEUED: Final = "enqueuedmailsv4"
 BROWSE_START: Final = "browsestart"
 EVENTS: Final = "eventstore"
-CONFIGURED: Final = "CassandraMailQueueViewConfiguration"
-"""The aggregate under which James keeps the queue's configuration as events."""
 
 PARTITIONS_MAX: Final = 100_000
 """Keys of partitions come in token order: all of them must be seen to know the newest."""
@@ -158,7 +157,7 @@ def queue_settings(reading: Reading, keyspace: str, live: Schema) -> QueueSettin
     if live.table(EVENTS) is None:
         return None
     place = f"{identifier(keyspace, 'keyspace name')}.{EVENTS}"
-    return settings_of(reading.rows(place, f"SELECT event FROM {place} WHERE aggregateid = ?", (CONFIGURED,)))  # noqa: S608 - validated
+    return settings_of(reading.rows(place, f"SELECT event FROM {place} WHERE aggregateid = ?", (AGGREGATE,)))  # noqa: S608 - validated
 
 
 def settings_of(events: Sequence[Row]) -> QueueSettings | None:

@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 import pytest
 
 from cql.traffic import (
-    CONFIGURED,
     IDS_MAX,
     MAILBOXES_MAX,
     PARTITIONS_MAX,
@@ -24,6 +23,7 @@ from cql.traffic import (
 from model.advice import HOUR, QueueSettings
 from model.catalog import MAIL_TABLES
 from model.errors import AccessDenied, BadIdentifier, CannotReach, MailmendError
+from model.queue_config import AGGREGATE
 from model.schema import Schema
 from model.table import Column, Kind, Row, Table
 from tests.support.clock import uuid_at
@@ -153,7 +153,7 @@ class TestQueue:
 
         queue_of(server, WHOLE)
 
-        assert ("SELECT event FROM mail.eventstore WHERE aggregateid = ?", (CONFIGURED,)) in server.asked
+        assert ("SELECT event FROM mail.eventstore WHERE aggregateid = ?", (AGGREGATE,)) in server.asked
 
     @pytest.mark.parametrize(
         ("rows", "oldest"),
