@@ -94,7 +94,7 @@ def demo(messages: int, engine: str, *, keep: bool) -> None:
     layout = default_layout(os.environ, Path.home(), "demo")
     cluster = local_cluster(layout.root, progress=progress_for(sys.stderr))
     _remove(cluster)
-    port = free_port([HOST], os.getpid())
+    port = free_port([HOST])
     try:
         _say(1, "A real Cassandra, of its own")
         cluster.up(Wishes(native_port=port))

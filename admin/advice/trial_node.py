@@ -46,7 +46,7 @@ def started_node(parent: Path | None = None) -> Iterator[TrialNode]:
     folder = _own_folder(parent)
     cluster = local_cluster(folder / "cluster")
     try:
-        port = free_port(hosts_of(1), os.getpid() + 1)
+        port = free_port(hosts_of(1))
         cluster.up(replace(_SHORT_LIFE, native_port=port))
         with _connected(LOOPBACK, port) as session:
             yield TrialNode(session, cluster.layout.node(1).data / "sstables")

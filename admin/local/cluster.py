@@ -124,7 +124,7 @@ class LocalCluster:
         if state.settings is None:
             hosts = hosts_of(1 if wishes.nodes is None else wishes.nodes)
             native = wishes.native_port or NATIVE_PORT_DEFAULT
-            state = State(first_settings(wishes, free_port(hosts, os.getpid(), besides={native})))
+            state = State(first_settings(wishes, free_port(hosts, besides={native})))
         else:
             wanted = later_settings(state.settings, wishes)
             if wanted != state.settings and self._running(state):

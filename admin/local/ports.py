@@ -1,6 +1,7 @@
 """Ports on the loopback addresses: which are free, and a clear word when the wanted one is not."""
 
 import errno
+import secrets
 import socket
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -10,22 +11,21 @@ from model.errors import LocalServerError
 # Below the range from which Linux and macOS take the ports of outgoing connections, so none of those lands on ours.
 _FIRST: Final = 17_000
 _LAST: Final = 32_000
-# Programs that are started one after the other have neighbouring numbers: far apart, none takes a port that another's
-# server has left for a moment.
-_STRIDE: Final = 401
 
 
-def free_port(hosts: Sequence[str], seed: int, besides: Collection[int] = ()) -> int:
+def free_port(hosts: Sequence[str], besides: Collection[int] = ()) -> int:
     """A port that is free on every one of the addresses, and none of `besides`, which are promised already.
 
-    Another seed begins the search elsewhere.
+    The search begins anywhere: two programs that choose at the same time, or one while the other's server is down for
+    a moment, hardly ever meet.
 
     Raises:
         LocalServerError: none is free.
     """
     count = _LAST - _FIRST
+    begin = secrets.randbelow(count)
     for step in range(count):
-        port = _FIRST + (seed * _STRIDE + step) % count
+        port = _FIRST + (begin + step) % count
         if port not in besides and all(_failure(host, port) is None for host in hosts):
             return port
     raise LocalServerError(f"no port between {_FIRST} and {_LAST} is free on {', '.join(hosts)}")

@@ -4,7 +4,6 @@ Every change happens under a lock and is written down at once, so that a killed 
 understands. Only processes that were started here are ever touched. Reading the status takes no lock.
 """
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -242,5 +241,5 @@ def _chosen_ports(wanted: Mapping[str, int], known: Mapping[str, int], *, usual:
         elif usual and ports.is_free(HOST, number):
             chosen[name] = number
         else:
-            chosen[name] = ports.free_port([HOST], os.getpid(), besides=chosen.values())
+            chosen[name] = ports.free_port([HOST], besides=chosen.values())
     return chosen

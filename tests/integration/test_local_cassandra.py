@@ -54,7 +54,7 @@ def one(cassandra: CassandraServer) -> Iterator[One]:
     with throwaway_cluster() as cluster:
         offline = replace(cluster, environment={**os.environ, "JAVA_TOOL_OPTIONS": OFFLINE})
         offline = replace(offline, store=replace(cluster.store, environment=offline.environment))
-        port = free_port(["127.0.0.1"], os.getpid() + 2)
+        port = free_port(["127.0.0.1"])
         offline.up(Wishes(native_port=port, heap_mib=400, java_options=("-XX:TieredStopAtLevel=1",)))
         yield One(offline, port)
 
@@ -243,7 +243,7 @@ def test_a_broken_configuration_names_the_reason_and_the_log() -> None:
     """Cassandra's own words, and where to read on; nothing is left running."""
     with throwaway_cluster() as cluster:
         # Given a setting that Cassandra does not know
-        wishes = Wishes(native_port=free_port(["127.0.0.1"], 1), yaml={"no_such_setting": 1})
+        wishes = Wishes(native_port=free_port(["127.0.0.1"]), yaml={"no_such_setting": 1})
         # When the node is started
         with pytest.raises(LocalServerError, match="no_such_setting") as caught:
             cluster.up(wishes)
@@ -270,7 +270,7 @@ def test_a_node_that_does_not_answer_in_time_is_ended() -> None:
     with throwaway_cluster() as cluster:
         impatient = replace(cluster, ready_seconds_max=0.0)
         with pytest.raises(LocalServerError, match="did not answer within 0 s"):
-            impatient.up(Wishes(native_port=free_port(["127.0.0.1"], 2)))
+            impatient.up(Wishes(native_port=free_port(["127.0.0.1"])))
         assert not read_state(cluster.layout.state).processes
 
 
@@ -287,7 +287,7 @@ def test_ctrl_c_while_it_starts_leaves_no_process() -> None:
     with throwaway_cluster() as cluster:
         # When the wait for the node is interrupted
         with pytest.raises(KeyboardInterrupt):
-            replace(cluster, clock=_Interrupted()).up(Wishes(native_port=free_port(["127.0.0.1"], 3)))
+            replace(cluster, clock=_Interrupted()).up(Wishes(native_port=free_port(["127.0.0.1"])))
         # Then the next look finds nothing running under this folder
         cluster.down()
         assert cluster.status().state is ClusterState.DOWN

@@ -41,25 +41,42 @@ class HandClock:
 
 
 def test_a_free_port_is_free_on_every_address() -> None:
-    """And another seed finds another one."""
+    """And two searches do not begin at the same place, so two programs do not take each other's."""
     hosts = ("127.0.0.1", "127.0.0.2")
-    port = free_port(hosts, 1)
-    for host in hosts:
-        require_free(host, port)
-    assert free_port(hosts, 500) != port
+    found = {free_port(hosts) for _ in range(8)}
+    for port in found:
+        for host in hosts:
+            require_free(host, port)
+    assert len(found) > 1
 
 
 def test_a_port_that_is_promised_already_is_not_given_again() -> None:
     """A node's second port never is its first, though nobody listens on either yet."""
-    first = free_port(["127.0.0.1"], 7)
-    assert free_port(["127.0.0.1"], 7, besides={first}) != first
+    first, second = _two_free_ports()
+    assert free_port(["127.0.0.1"], besides=_all_but(first, second) | {first}) == second
 
 
 def test_a_port_that_is_taken_on_one_address_is_passed_over() -> None:
     """All nodes share the number, so it has to be free for all of them."""
-    first = free_port(["127.0.0.1"], 7)
+    first, second = _two_free_ports()
     with socket.create_server(("127.0.0.2", first)):
-        assert free_port(["127.0.0.1", "127.0.0.2"], 7) != first
+        assert free_port(["127.0.0.1", "127.0.0.2"], besides=_all_but(first, second)) == second
+
+
+def test_no_port_that_is_free_is_told_as_such() -> None:
+    """Rather than a search without an end."""
+    with pytest.raises(LocalServerError, match="no port between"):
+        free_port(["127.0.0.1"], besides=_all_but())
+
+
+def _two_free_ports() -> tuple[int, int]:
+    hosts = ("127.0.0.1", "127.0.0.2")
+    first = free_port(hosts)
+    return first, free_port(hosts, besides={first})
+
+
+def _all_but(*ports: int) -> set[int]:
+    return set(range(1, 65_536)) - set(ports)
 
 
 def test_a_taken_port_says_which_and_how_to_choose_another() -> None:
@@ -249,7 +266,7 @@ def test_an_answer_in_pieces_is_read_whole() -> None:
 
 def test_a_closed_port_is_not_ready() -> None:
     """Nobody is there yet, so nothing about it is true."""
-    port = free_port(["127.0.0.1"], 11)
+    port = free_port(["127.0.0.1"])
     assert not readiness.answers("127.0.0.1", port)
     assert not readiness.logs_in("127.0.0.1", port, "a", "b")
     assert not readiness.reaches_all("127.0.0.1", port)

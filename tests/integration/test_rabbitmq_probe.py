@@ -94,7 +94,7 @@ def test_management_has_to_let_the_first_user_in(answer: bytes, answers: bool) -
 
 def test_nobody_is_not_rabbitmq() -> None:
     """A port that nobody listens on, with and without TLS; and one that speaks none."""
-    port = free_port(["127.0.0.1"], 303)
+    port = free_port(["127.0.0.1"])
     assert not speaks_amqp("127.0.0.1", port)
     assert not speaks_amqp("127.0.0.1", port, tls=True)
     assert not api_answers("127.0.0.1", port)

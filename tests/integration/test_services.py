@@ -263,7 +263,8 @@ def test_a_failed_start_leaves_running_what_ran_before(small: ServiceRun) -> Non
 
 def test_the_usual_ports_are_taken_where_they_are_free(tmp_path: Path) -> None:
     """And another one in the place of the one that is not."""
-    usual = {"first": free_port(["127.0.0.1"], 301), "second": free_port(["127.0.0.1"], 302)}
+    first = free_port(["127.0.0.1"])
+    usual = {"first": first, "second": free_port(["127.0.0.1"], besides={first})}
     run = replace(small_run(tmp_path, SmallService(usual=usual)), usual_ports=True)
     with socket.create_server(("127.0.0.1", usual["second"])), _ended(run):
         run.up()

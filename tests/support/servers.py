@@ -163,7 +163,7 @@ def unavailable(reason: object) -> NoReturn:
 
 def _up(cluster: LocalCluster, wishes: Wishes) -> int:
     """Start it on a free port; the port."""
-    port = free_port(hosts_of(wishes.nodes or 1), os.getpid() + 1)
+    port = free_port(hosts_of(wishes.nodes or 1))
     try:
         cluster.up(replace(wishes, native_port=port, java_options=_SHORT_LIFE))
     except JavaMissing as error:
