@@ -18,7 +18,7 @@ from typing import Final
 from uuid import UUID
 
 from mailqueue.ports import Clock, Tables
-from mailqueue.view.marks import answered
+from mailqueue.view.marks import LOOKED_UP_TOGETHER, answered
 from model.catalog_queue import SLICE_TALLIES
 from model.errors import MailmendError
 from model.ids import QueueName
@@ -165,9 +165,14 @@ class Tallies:
         """What every process tells of each of the slices."""
         if not self._kept:
             return [[] for _ in slice_starts]
-        reads = [Read(SLICE_TALLIES, (queue, start)) for start in slice_starts]
-        answers = await answered(self._tables, self._retries, reads)
-        return [[WriterTally.of(seen.row) for seen in answer] for answer in answers]
+        together = range(0, len(slice_starts), LOOKED_UP_TOGETHER)
+        some = [tuple(slice_starts[first : first + LOOKED_UP_TOGETHER]) for first in together]
+        reads = [Read(SLICE_TALLIES, (queue,), among=starts) for starts in some]
+        told: dict[datetime, list[WriterTally]] = {start: [] for start in slice_starts}
+        for answer in await answered(self._tables, self._retries, reads):
+            for seen in answer:
+                told[seen.row["timerangestart"]].append(WriterTally.of(seen.row))
+        return list(told.values())
 
     async def told(self, queue: QueueName, slice_start: datetime) -> list[ToldAt]:
         """What every process tells of the slice, and when."""

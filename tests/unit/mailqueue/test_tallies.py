@@ -284,6 +284,32 @@ def test_rows_live_as_long_as_the_mails_that_they_count() -> None:
     asyncio.run(story(Scene()))
 
 
+def test_the_rows_of_many_slices_come_in_few_answers() -> None:
+    """Twenty slices in each, in the order in which they were asked for, those that nobody counted in too."""
+
+    async def story(scene: Scene) -> None:
+        one, other = scene.process().tallies, scene.process().tallies
+        starts = [NOON + number * HOUR for number in range(90)]
+        for number in range(0, 90, 2):
+            await count(one, enqueued=number + 1, slice_start=starts[number])
+            await count(other, enqueued=1, slice_start=starts[number])
+        await asyncio.gather(one.flush(), other.flush())
+        asked = list[Operation]()
+
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            asked.append(operation)
+            return carry_out()
+
+        scene.memory.surround = surround
+        found = await one.of(SPOOL, starts)
+        assert [sum(tally.enqueued for tally in told) for told in found] == [
+            0 if number % 2 else number + 2 for number in range(90)
+        ]
+        assert len(asked) == 5
+
+    asyncio.run(story(Scene()))
+
+
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("number", range(8))
 def test_a_crash_at_any_write_leaves_an_estimate_or_the_truth(number: int, after: bool) -> None:
