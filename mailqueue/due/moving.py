@@ -199,12 +199,17 @@ class Moving:
 
     async def _one_moved(self, due: DueMail) -> bool:
         queued = due.listed.queued
-        slice_start = await self.parts.view.place(self.queue, queued, due.listed.enqueued_at)
-        try:
+        placement = self.parts.view.placement(self.queue, queued, due.listed.enqueued_at)
+
+        async def publish(slice_start: datetime) -> None:
             message = message_of(queued, slice_start, due.listed.attempts)
             await self.parts.broker.publish(self.queue, message, priority_of(queued.mail))
+
+        try:
+            await placement.settle(beside=publish)
         except MailmendError:
-            await self.parts.view.take_back(self.queue, slice_start, queued)
+            if placement.slice_start is not None:
+                await self.parts.view.take_back(self.queue, placement.slice_start, queued)
             raise
         await self.due.remove(self.queue, due)
         self.parts.counts.add(Count.DUE_MOVED, self.queue)

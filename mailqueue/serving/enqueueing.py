@@ -104,12 +104,15 @@ class Enqueueing:
         return enqueue_id
 
     async def _deliver(self, queued: QueuedMail) -> None:
-        slice_start: datetime | None = None
-        try:
-            slice_start = await self.parts.view.place(self.queue, queued)
+        placement = self.parts.view.placement(self.queue, queued)
+
+        async def publish(slice_start: datetime) -> None:
             await self.parts.broker.publish(self.queue, message_of(queued, slice_start), priority_of(queued.mail))
+
+        try:
+            await placement.settle(beside=publish)
         except BaseException as error:
-            await finished(self._undo(queued, error, lambda: self._mark(queued, slice_start)))
+            await finished(self._undo(queued, error, lambda: self._mark(queued, placement.slice_start)))
             raise
 
     async def _delay(self, due: DueMails, queued: QueuedMail, due_at: datetime) -> None:

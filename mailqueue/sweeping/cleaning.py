@@ -130,7 +130,7 @@ class Cleaner:
         if isinstance(one, Broken):
             await self._view.placing.place_row(queue, row)
             return
-        slice_start = await self._view.placing.place_at_start(queue, one.queued, one.enqueued_at)
+        slice_start = await self._view.placement(queue, one.queued, one.enqueued_at).settle_at_start()
         message = Message(payload_of(one.queued), {SLICE_HEADER: millis_of(slice_start)})
         await self._broker.publish(queue, message, priority_of(one.queued.mail))
 

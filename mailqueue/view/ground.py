@@ -10,6 +10,7 @@ from mailqueue.view.start_rows import Starts
 from mailqueue.view.tallies import Tallies
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
+from model.operations import Put, Remove
 from model.queue_config import DEFAULT, QueueConfiguration
 from model.queue_tables import OwnTables
 from model.slices import Slicing, slice_of
@@ -77,6 +78,10 @@ class Ground:
         """How the queue is cut, and the slices in which mails may be."""
         slicing, start = await self.slicing(), await self.browse_start(queue)
         return slicing, list(live_slices(start, self.now, slicing.window)) if start else []
+
+    async def write(self, write: Put | Remove) -> None:
+        """Write it; what fails is tried again."""
+        await self.retries.write(self.tables, write)
 
     async def _asked(self) -> QueueConfiguration:
         current = await self._configurations.current() or DEFAULT

@@ -17,6 +17,7 @@ from mailqueue.view.delayed import Delayed
 from mailqueue.view.ground import Ground
 from mailqueue.view.listing import Listing
 from mailqueue.view.marks import Marks
+from mailqueue.view.placement import Placement
 from mailqueue.view.placing import Placing
 from mailqueue.view.start_rows import QueueState, Starts
 from mailqueue.view.tallies import Tallies
@@ -85,6 +86,10 @@ class QueueView:
         """What is remembered of the queue: how far it was ever swept, and when."""
         return await self.ground.starts.state(queue)
 
+    def placement(self, queue: QueueName, queued: QueuedMail, enqueued_at: datetime | None = None) -> Placement:
+        """A mail's way to where browsing sees it; `enqueued_at` of one that comes back."""
+        return self.placing.placement(queue, queued, enqueued_at)
+
     async def place(self, queue: QueueName, queued: QueuedMail, enqueued_at: datetime | None = None) -> datetime:
         """Put the mail's row where browsing sees it; the start of its slice.
 
@@ -92,7 +97,7 @@ class QueueView:
             CannotReach: the row may be there all the same: mark the mail.
             Contended: the clock kept jumping.
         """
-        return await self.placing.place(queue, queued, enqueued_at)
+        return await self.placement(queue, queued, enqueued_at).settle()
 
     async def take_back(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> None:
         """Remove the row without a mark; none there is fine."""

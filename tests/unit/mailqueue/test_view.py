@@ -11,7 +11,7 @@ import pytest
 from cql.statements import Operation
 from mailqueue.codec import row_of
 from mailqueue.view.marks import LOOKED_UP_TOGETHER
-from mailqueue.view.placing import PLACES_MAX
+from mailqueue.view.placement import PLACES_MAX
 from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES, SLICE_TALLIES
 from model.errors import Contended, DoubtfulWrite, NotEnoughReplicas, TimedOut
 from model.ids import QueueName
