@@ -125,6 +125,7 @@ QUEUE_STATE = Table(
         Column("furthestStart", "timestamp"),
         Column("dueStart", "timestamp"),
         Column("sweptAt", "timestamp"),
+        Column("lapsedBefore", "timestamp"),
     ),
     comment="How far each queue was seen to be swept, and when; where its mails that are not due begin",
     compaction=SIZE_TIERED,

@@ -15,6 +15,13 @@ GRACE_MIN: Final = timedelta(minutes=15)
 """What clocks may differ by, and what a mail may take from being given its slice to having its row."""
 
 
+ROUNDS_PER_SLACK: Final = 16
+"""How often a process looks for mails to renew while the slack of rows goes by; each looks at every mail that old."""
+
+_RENEWED_WITHIN: Final = 0.5 - 1 / ROUNDS_PER_SLACK
+"""Of the slack: what a row has left at least that a sweep did not renew, for it is renewed with half of it left."""
+
+
 def grace_of(window: timedelta) -> timedelta:
     """How far the browse start stays behind now."""
     return max(window, GRACE_MIN)
@@ -76,6 +83,11 @@ def gone_before(slice_start: datetime | None, browse_start: datetime | None) -> 
     return slice_start is not None and browse_start is not None and slice_start < browse_start
 
 
+def mark_may_have_expired(since: datetime, now: datetime, mark_ttl: timedelta) -> bool:
+    """Whether a mark that was put then, or later, may have expired; never where marks live for ever (zero)."""
+    return bool(mark_ttl) and since + mark_ttl <= now + GRACE_MIN
+
+
 def moved_back(browse_start: datetime | None, furthest: datetime | None) -> bool:
     """Whether somebody put the browse start back: it was seen further on."""
     return browse_start is not None and furthest is not None and browse_start < furthest
@@ -107,3 +119,21 @@ def slack_of(row_ttl: timedelta, mark_ttl: timedelta) -> timedelta:
 def ageing_before(now: datetime, row_ttl: timedelta, mark_ttl: timedelta) -> datetime:
     """Rows written before it have less than half of the slack left to live, and are renewed."""
     return now - row_ttl + slack_of(row_ttl, mark_ttl) / 2
+
+
+def rows_lapsed_before(
+    swept_at: datetime | None, now: datetime, row_ttl: timedelta, mark_ttl: timedelta, window: timedelta
+) -> datetime | None:
+    """Before which slice rows of waiting mails may have expired, for want of a sweep to renew them; None: nowhere.
+
+    Args:
+        swept_at: when a sweep last ended; None: never.
+        now: when the next one begins.
+        row_ttl: how long rows live; zero: for ever.
+        mark_ttl: how long marks do.
+        window: the slice window.
+    """
+    patience = slack_of(row_ttl, mark_ttl) * _RENEWED_WITHIN
+    if not row_ttl or (swept_at is not None and now - swept_at <= patience):
+        return None
+    return slice_of(now - row_ttl + GRACE_MIN, window) + window

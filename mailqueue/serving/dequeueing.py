@@ -21,7 +21,7 @@ from mailqueue.parts import Parts
 from mailqueue.ports import Delivery
 from mailqueue.serving.afterwards import finished
 from mailqueue.serving.looking import Looking, attempts_of, slice_of_delivery
-from mailqueue.serving.settling import Dequeued, Passage, Settlement
+from mailqueue.serving.settling import Dequeued, Passage, Settlement, row_taken_back
 from mailqueue.serving.verdicts import TREATMENTS, Settling, Sight, Verdict, verdict_of
 from model.backoff import LOOK_AGAIN
 from model.errors import BrokerUnreachable, MailmendError
@@ -187,7 +187,9 @@ class _Stream:
             name = seen.enqueue_id or "whose name is unknown"
             _LOG.warning("queue %s: mail %s %s%s", self._queue, name, treatment.told, _because(seen))
         self._parts.counts.add(treatment.count, self._queue)
-        await self._tell(delivery, treatment.settling)
+        told = await self._tell(delivery, treatment.settling)
+        if treatment.takes_row and seen.queued and told:
+            await row_taken_back(self._queue, self._parts, seen.queued, slice_of_delivery(delivery))
         if treatment.forgets_blobs and seen.queued:
             await self._parts.tidying.add(seen.queued.blobs, dequeued=False)
 
@@ -198,12 +200,14 @@ class _Stream:
             self._foreign_since = now
             await self._parts.afterwards.add(lambda: self._parts.view.foreign(self._queue))
 
-    async def _tell(self, delivery: Delivery, settling: Settling) -> None:
-        """A broker that is gone delivers again: then all is looked up anew."""
+    async def _tell(self, delivery: Delivery, settling: Settling) -> bool:
+        """Whether the broker was told; one that is gone delivers again: then all is looked up anew."""
         try:
             await _TELLING[settling](delivery)
         except BrokerUnreachable as error:
             _LOG.info("queue %s: %s", self._queue, error.what)
+            return False
+        return True
 
     def _take_in_hand(self, enqueue_id: EnqueueId, delivery: Delivery) -> None:
         settlement = asyncio.get_running_loop().create_future()

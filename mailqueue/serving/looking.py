@@ -1,8 +1,8 @@
-"""Looking a delivery up: its mark first, then its bytes, and beside them whether its slice was swept.
+"""Looking a delivery up: its mark first, then its bytes, and beside them its row, where a missing one says anything.
 
 The mark comes first because the bytes of a marked mail may be gone: a mail that an operator deleted is dropped, and no
-alarm is raised over what it lacks. A slice that is not over cannot be before the browse start, so most deliveries need
-no third look-up; the others have it while their bytes are on the way.
+alarm is raised over what it lacks. Most deliveries need no third look-up; the others have it while their bytes are on
+the way.
 """
 
 import asyncio
@@ -15,17 +15,14 @@ from mailqueue.blobs.contents import content_of
 from mailqueue.codec import queued_of
 from mailqueue.parts import Parts
 from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Delivery
+from mailqueue.serving.rowless import Rowless, RowState
 from mailqueue.serving.verdicts import Blob, Sight
 from mailqueue.view.mark_lookups import MarkLookups
 from model.errors import BadPayload, BlobMissing, MailmendError
 from model.ids import QueueName
-from model.instants import instant_of
 from model.mails import MailBlobs, QueuedMail
 from model.slices import EPOCH
-from model.starts import gone_before
-from repair.clock import SKEW_SECONDS
 
-_SKEW: Final = timedelta(seconds=SKEW_SECONDS)
 _LOG: Final = logging.getLogger("mailmend.queue")
 
 
@@ -51,6 +48,7 @@ class Looking:
 
     def __init__(self, queue: QueueName, parts: Parts) -> None:
         self.queue, self.parts, view = queue, parts, parts.view
+        self._rowless = Rowless(queue, parts)
         self._marks = MarkLookups(partial(view.marked, queue), partial(view.marked_among, queue))
 
     async def close(self) -> None:
@@ -77,14 +75,10 @@ class Looking:
     async def _sight(self, queued: QueuedMail, delivery: Delivery) -> Sight:
         if await self.marked(queued):
             return Sight(queued, marked=True)
-        slice_start = slice_of_delivery(delivery)
-        if slice_start is None or delivery.dead_lettered or not self._is_over(slice_start):
-            content, swept = await self._content(queued.blobs), False
-        else:
-            content, swept = await asyncio.gather(self._content(queued.blobs), self._swept(queued, slice_start))
+        content, row = await asyncio.gather(self._content(queued.blobs), self._row(queued, delivery))
         if content is None:
-            return Sight(queued, await self.marked(queued), swept, delivery.dead_lettered, Blob.MISSING)
-        return Sight(queued, swept=swept, dead_lettered=delivery.dead_lettered, blob=Blob.LOADED, content=content)
+            return Sight(queued, await self.marked(queued), row, Blob.MISSING)
+        return Sight(queued, row=row, blob=Blob.LOADED, content=content)
 
     async def marked(self, queued: QueuedMail) -> bool:
         """Whether the mail is marked by now."""
@@ -96,15 +90,8 @@ class Looking:
         except (BlobMissing, BadPayload):  # what is no id of a blob names none
             return None
 
-    async def _swept(self, queued: QueuedMail, slice_start: datetime) -> bool:
-        """Whether the slice is before the browse start, and the mail's row is not in it, or no longer."""
-        if not gone_before(slice_start, await self.parts.view.browse_start(self.queue)):
-            return False
-        try:
-            return await self.parts.view.row(self.queue, slice_start, queued) is None
-        except BadPayload:
-            return False  # it is there, whatever it says
-
-    def _is_over(self, slice_start: datetime) -> bool:
-        now = instant_of(self.parts.clock.micros())
-        return slice_start + self.parts.slicing.window <= now + _SKEW
+    async def _row(self, queued: QueuedMail, delivery: Delivery) -> RowState:
+        """That of a dead letter was taken away, and nothing follows from that."""
+        if delivery.dead_lettered:
+            return RowState.EXPECTED
+        return await self._rowless.look(queued, slice_of_delivery(delivery))

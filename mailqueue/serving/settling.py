@@ -164,7 +164,7 @@ class Dequeued:
                 attempts=self.attempts + 1,
             ),
         )
-        await self._row_taken_back()
+        await row_taken_back(passage.queue, passage.parts, self.queued, self.slice_start)
         await self._told(passage.delivery.ack)
         passage.parts.counts.add(Count.RETRIED, passage.queue)
         return Settlement.RETRIED
@@ -184,7 +184,7 @@ class Dequeued:
         passage = self._passage
         await passage.delivery.dead_letter()
         passage.parts.counts.add(Count.REJECTED, passage.queue)
-        await self._row_taken_back()
+        await row_taken_back(passage.queue, passage.parts, self.queued, self.slice_start)
         return Settlement.REJECTED
 
     async def _enqueued_at(self) -> datetime:
@@ -196,19 +196,19 @@ class Dequeued:
     def _now(self) -> datetime:
         return instant_of(self._passage.parts.clock.micros())
 
-    async def _row_taken_back(self) -> None:
-        """A row that stays merely lists the mail once more, until it is marked."""
-        if self.slice_start is None:
-            return
-        passage = self._passage
-        try:
-            await passage.parts.view.take_back(passage.queue, self.slice_start, self.queued)
-        except MailmendError as error:
-            _LOG.warning("queue %s: the row of mail %s stays: %s", passage.queue, self.enqueue_id, error.what)
-
     async def _told(self, tell: Callable[[], Awaitable[None]]) -> None:
         """Tell a broker that may be gone: it delivers again then, and that is dealt with on delivery."""
         try:
             await tell()
         except BrokerUnreachable:
             _LOG.info("queue %s: mail %s will be delivered again", self._passage.queue, self.enqueue_id)
+
+
+async def row_taken_back(queue: QueueName, parts: Parts, queued: QueuedMail, slice_start: datetime | None) -> None:
+    """The mail leaves the listings. A row that stays merely lists it once more, until it is marked."""
+    if slice_start is None:
+        return
+    try:
+        await parts.view.take_back(queue, slice_start, queued)
+    except MailmendError as error:
+        _LOG.warning("queue %s: the row of mail %s stays: %s", queue, queued.enqueue_id, error.what)

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final
 
 from mailqueue.metrics import Count
+from mailqueue.serving.rowless import RowState
 from model.ids import EnqueueId
 from model.mails import QueuedMail
 
@@ -20,7 +21,8 @@ class Verdict(Enum):
     DELIVER = "deliver"  # a mail that waits, with its bytes
     FILTERED = "filtered"  # its mail is no longer in the queue: marked
     DELAYED = "delayed"  # another copy of the same try was delayed: the mail comes again
-    GONE = "gone"  # its slice was swept, with its row, and its mark has expired
+    GONE = "gone"  # it has left the queue: its row is gone, and its mark has expired
+    UNSURE = "unsure"  # it has left the queue, or its row expired while nobody swept
     BAD = "bad"  # no mail can be read from it
     BLOB_MISSING = "blob missing"  # its mail waits, its bytes are nowhere
     LATER = "later"  # tables or blobs did not answer
@@ -41,16 +43,14 @@ class Sight:
     Attributes:
         queued: the mail; None where the body holds none that can be read.
         marked: whether it is marked.
-        swept: whether the slice that the delivery names is before the browse start and holds no row of the mail.
-        dead_lettered: whether it was a dead letter: then its row was taken away, and nothing follows from that.
+        row: what is known of its row.
         silence: why something was not seen: an error's text; None where everything answered.
         content: header and body together.
     """
 
     queued: QueuedMail | None
     marked: bool = False
-    swept: bool = False
-    dead_lettered: bool = False
+    row: RowState = RowState.EXPECTED
     blob: Blob = Blob.UNSEEN
     silence: str | None = None
     content: bytes = b""
@@ -67,7 +67,8 @@ RULES: Final[tuple[tuple[Verdict, Rule], ...]] = (
     (Verdict.BAD, lambda seen: seen.queued is None),
     (Verdict.FILTERED, lambda seen: seen.marked),
     (Verdict.LATER, lambda seen: seen.silence is not None),
-    (Verdict.GONE, lambda seen: seen.swept and not seen.dead_lettered),
+    (Verdict.GONE, lambda seen: seen.row is RowState.GONE),
+    (Verdict.UNSURE, lambda seen: seen.row is RowState.LAPSED),
     (Verdict.BLOB_MISSING, lambda seen: seen.blob is Blob.MISSING),
     (Verdict.DELIVER, lambda seen: seen.blob is Blob.LOADED),
 )
@@ -96,22 +97,30 @@ class Treatment:
         told: what the log says of it; "" for nothing.
         forgets_blobs: whether the mail's bytes go too. Never those of a mail that has merely no row: it may be
             delayed, or rescued into a later slice, and then its bytes are needed there.
+        takes_row: whether its row goes, once the broker was told: a dead letter is not listed.
     """
 
     settling: Settling
     count: Count
     told: str = ""
     forgets_blobs: bool = False
+    takes_row: bool = False
 
 
 TREATMENTS: Final[Mapping[Verdict, Treatment]] = {
     Verdict.DELIVER: Treatment(Settling.NOTHING, Count.DELIVERED),
     Verdict.FILTERED: Treatment(Settling.ACK, Count.FILTERED, forgets_blobs=True),
     Verdict.DELAYED: Treatment(Settling.ACK, Count.FILTERED),
-    Verdict.GONE: Treatment(Settling.ACK, Count.GONE, "was swept: neither row nor mark; dropped"),
+    Verdict.GONE: Treatment(Settling.ACK, Count.GONE, "has left the queue: neither row nor mark; dropped"),
+    Verdict.UNSURE: Treatment(
+        Settling.DEAD_LETTER,
+        Count.UNSURE,
+        "has neither row nor mark, and nobody swept for longer than rows live: nobody knows whether it waits; it is a "
+        "dead letter now",
+    ),
     Verdict.BAD: Treatment(Settling.DEAD_LETTER, Count.BAD, "cannot be read; it is a dead letter now"),
     Verdict.BLOB_MISSING: Treatment(
-        Settling.DEAD_LETTER, Count.BLOB_MISSING, "has lost its bytes; it is a dead letter now"
+        Settling.DEAD_LETTER, Count.BLOB_MISSING, "has lost its bytes; it is a dead letter now", takes_row=True
     ),
     Verdict.LATER: Treatment(Settling.REQUEUE, Count.RETURNED, "goes back to the broker"),
 }

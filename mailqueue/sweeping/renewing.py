@@ -7,7 +7,6 @@ nothing that is gone comes back. Tables without a time to live need none of this
 from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from typing import Final
 
 from mailqueue.ports import Tables
 from mailqueue.view.marks import answered
@@ -17,12 +16,9 @@ from model.ids import EnqueueId, QueueName
 from model.instants import MICROS, instant_of
 from model.operations import Put, Read, Remove, Seen
 from model.slices import Slicing
-from model.starts import ageing_before, live_slices, slack_of
+from model.starts import ROUNDS_PER_SLACK, ageing_before, live_slices, rows_lapsed_before, slack_of
 from model.table import Key
 from repair.clock import MARGIN_SECONDS
-
-ROUNDS_PER_SLACK: Final = 16
-"""How often a process looks for mails to renew while the slack goes by; each looks at every mail that old."""
 
 
 class Renewal:
@@ -52,6 +48,10 @@ class Renewal:
             await self._view.ground.tallies.renew(queue, slice_start)
         self._renewed_at[queue] = now
         return renewed
+
+    def lapsed_before(self, swept_at: datetime | None, window: timedelta) -> datetime | None:
+        """Before which slice rows may have expired that should have been renewed; None: nowhere."""
+        return rows_lapsed_before(swept_at, self._view.ground.now, self._row_ttl, self._mark_ttl, window)
 
     def _is_time(self, queue: QueueName, now: datetime) -> bool:
         last = self._renewed_at.get(queue)

@@ -165,13 +165,16 @@ class Sweeper:
         starts, before = self._view.ground.starts, await self._view.browse_start(queue)
         if before is None:
             return Moved(None, None)
-        furthest = (await starts.state(queue)).furthest_start
-        back = moved_back(before, furthest)
+        now, state = self._view.ground.now, await starts.state(queue)
+        back = moved_back(before, state.furthest_start)
         if back:
             _LOG.warning(
-                "somebody put the browse start of the queue %s back: it was %s, now %s", queue, furthest, before
+                "somebody put the browse start of the queue %s back: it was %s, now %s",
+                queue,
+                state.furthest_start,
+                before,
             )
-        now = self._view.ground.now
+        await self._note_lapse(queue, before, state.swept_at, slicing)
         first_live = await self._first_live_slice(queue, before, now, slicing)
         wanted = next_browse_start(before, first_live, now, slicing.window)
         if await self._view.ground.slicing() != slicing:
@@ -182,6 +185,21 @@ class Sweeper:
         if after > before:
             self._view.counts.add(Count.BROWSE_START_MOVED, queue)
         return Moved(before, after, back)
+
+    async def _note_lapse(
+        self, queue: QueueName, before: datetime, swept_at: datetime | None, slicing: Slicing
+    ) -> None:
+        """Remember, before the browse start passes them, in which slices rows of waiting mails may have expired."""
+        lapsed = self._renewal.lapsed_before(swept_at, slicing.window)
+        if lapsed is None or before >= lapsed:
+            return
+        _LOG.warning(
+            "nobody swept the queue %s since %s: rows from before %s may have expired, of mails that wait",
+            queue,
+            swept_at or "it began",
+            lapsed,
+        )
+        await self._view.ground.starts.remember(queue, lapsed=lapsed)
 
     async def _first_live_slice(
         self, queue: QueueName, start: datetime, now: datetime, slicing: Slicing

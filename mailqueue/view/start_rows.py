@@ -31,11 +31,13 @@ class QueueState:
         furthest_start: the latest browse start that a sweep has set.
         swept_at: when a sweep last ended.
         due_start: before it no mail is delayed any more.
+        lapsed_before: of slices before it rows may have expired that no sweep renewed.
     """
 
     furthest_start: datetime | None = None
     swept_at: datetime | None = None
     due_start: datetime | None = None
+    lapsed_before: datetime | None = None
 
 
 class Starts:
@@ -87,13 +89,18 @@ class Starts:
             return QueueState()
         seen = await self._retries.call(lambda: self._tables.read(Read(QUEUE_STATE, (queue,))))
         row: Row = seen[0].row if seen else {}
-        return QueueState(row.get("furtheststart"), row.get("sweptat"), row.get("duestart"))
+        return QueueState(row.get("furtheststart"), row.get("sweptat"), row.get("duestart"), row.get("lapsedbefore"))
 
     async def remember(
-        self, queue: QueueName, *, furthest: datetime | None = None, swept: datetime | None = None
+        self,
+        queue: QueueName,
+        *,
+        furthest: datetime | None = None,
+        swept: datetime | None = None,
+        lapsed: datetime | None = None,
     ) -> None:
-        """Remember how far the queue was swept, and when; the latest of what anybody says is kept."""
-        for column, at in (("furtheststart", furthest), ("sweptat", swept)):
+        """Remember how far the queue was swept, when, and what lapsed; the latest of what anybody says is kept."""
+        for column, at in (("furtheststart", furthest), ("sweptat", swept), ("lapsedbefore", lapsed)):
             if at is not None and self._remembers:
                 change = Change(QUEUE_STATE, (queue,), {column: at}, at=(at - EPOCH) // SECOND * MICROS)
                 await self._retries.write(self._tables, change)

@@ -15,7 +15,6 @@ from mailqueue.codec import row_of
 from mailqueue.metrics import Count
 from mailqueue.ports import Message
 from mailqueue.sweeping.cleaning import SECOND_LOOK_SECONDS
-from mailqueue.sweeping.renewing import ROUNDS_PER_SLACK
 from mailqueue.sweeping.sweeper import Moved, Swept
 from mailqueue.view.browsing import Broken
 from model.catalog_queue import (
@@ -31,6 +30,7 @@ from model.ids import QueueName
 from model.mails import PRIORITY_NORMAL
 from model.operations import ChangeIf, Conditional, Put, Read, Remove, Scan, Write
 from model.queue_tables import OwnTables
+from model.starts import ROUNDS_PER_SLACK
 from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queue_scene import (
     HOUR,

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from mailqueue.metrics import Count
+from mailqueue.serving.rowless import RowState
 from mailqueue.serving.verdicts import TREATMENTS, Blob, Settling, Sight, Verdict, verdict_of
 from model.ids import BlobId, EnqueueId
 from model.mails import Mail, MailBlobs, QueuedMail
@@ -13,9 +14,9 @@ from model.mails import Mail, MailBlobs, QueuedMail
 QUEUED = QueuedMail(EnqueueId(UUID(int=1)), Mail("m", ("bob@example.org",)), MailBlobs(BlobId("h"), BlobId("b")))
 
 SIGHTS = [
-    Sight(queued, marked, swept, dead_lettered, blob, silence)
-    for queued, marked, swept, dead_lettered, blob, silence in product(
-        (None, QUEUED), (False, True), (False, True), (False, True), Blob, (None, "no answer")
+    Sight(queued, marked, row, blob, silence)
+    for queued, marked, row, blob, silence in product(
+        (None, QUEUED), (False, True), RowState, Blob, (None, "no answer")
     )
     if silence or queued is None or marked or blob is not Blob.UNSEEN
 ]
@@ -40,9 +41,15 @@ def test_what_was_not_seen_decides_nothing(seen: Sight) -> None:
     assert verdict_of(seen) is Verdict.LATER
 
 
-@pytest.mark.parametrize("seen", [seen for seen in SIGHTS if seen.dead_lettered])
-def test_what_came_from_the_dead_letters_is_never_gone(seen: Sight) -> None:
-    """Its row was taken away when it was rejected: that it has none says nothing."""
+@pytest.mark.parametrize("seen", [seen for seen in SIGHTS if seen.row is not RowState.EXPECTED])
+def test_a_mail_without_its_row_is_never_delivered(seen: Sight) -> None:
+    """It has left the queue, or nobody knows: whatever its bytes say."""
+    assert verdict_of(seen) is not Verdict.DELIVER
+
+
+@pytest.mark.parametrize("seen", [seen for seen in SIGHTS if seen.row is RowState.LAPSED])
+def test_a_mail_whose_row_may_have_expired_is_never_dropped(seen: Sight) -> None:
+    """Only its mark would say that it has left the queue."""
     assert verdict_of(seen) is not Verdict.GONE
 
 
@@ -67,13 +74,14 @@ def test_every_verdict_has_its_treatment() -> None:
         (Verdict.FILTERED, Settling.ACK),
         (Verdict.DELAYED, Settling.ACK),
         (Verdict.GONE, Settling.ACK),
+        (Verdict.UNSURE, Settling.DEAD_LETTER),
         (Verdict.BAD, Settling.DEAD_LETTER),
         (Verdict.BLOB_MISSING, Settling.DEAD_LETTER),
         (Verdict.LATER, Settling.REQUEUE),
     ],
 )
 def test_what_the_broker_is_told(verdict: Verdict, settling: Settling) -> None:
-    """Only what nobody can ever work on is a dead letter."""
+    """A dead letter is what nobody can work on, and what nobody can tell whether to."""
     assert TREATMENTS[verdict].settling is settling
 
 
@@ -81,3 +89,8 @@ def test_only_marked_mails_lose_their_bytes() -> None:
     """One that merely has no row may be delayed, or rescued into a later slice."""
     assert [verdict for verdict, treatment in TREATMENTS.items() if treatment.forgets_blobs] == [Verdict.FILTERED]
     assert TREATMENTS[Verdict.GONE].count is Count.GONE
+
+
+def test_what_is_listed_is_no_dead_letter() -> None:
+    """A row is taken back where its mail becomes one; what cannot be read names none, what is unsure has none."""
+    assert [verdict for verdict, treatment in TREATMENTS.items() if treatment.takes_row] == [Verdict.BLOB_MISSING]

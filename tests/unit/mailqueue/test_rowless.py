@@ -1,0 +1,346 @@
+"""A delivery without a row: what left the queue never comes back, and what waits is never dropped, however old."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cql.statements import Operation
+from mailqueue.codec import payload_of, row_of
+from mailqueue.mail_queue import MailQueue
+from mailqueue.metrics import Count
+from mailqueue.ports import Message
+from mailqueue.reconciling.redriving import redrive
+from mailqueue.serving.rowless import SECOND_LOOK_SECONDS
+from model.blob_ids import BlobNaming, BlobsMode
+from model.catalog_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
+from model.mail_filters import Where
+from model.mails import Listed
+from model.operations import Put, Read
+from model.queue_tables import OwnTables
+from model.slices import EPOCH, slice_of
+from model.starts import (
+    GRACE_MIN,
+    ageing_before,
+    grace_of,
+    mark_may_have_expired,
+    rows_lapsed_before,
+    slack_of,
+)
+from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, twin_queue
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+ROW_TTL, MARK_TTL = timedelta(seconds=LIVES.ttl_seconds), timedelta(seconds=LIVES.mark_ttl_seconds)
+
+EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
+"""As the tables of the twin are."""
+
+
+def expiring_queue() -> TwinQueue:
+    """A queue whose rows and marks expire, and whose bytes stay: whatever comes back can be delivered."""
+    return twin_queue(own=EXPIRING, naming=BlobNaming(BlobsMode.DEDUPLICATED))
+
+
+async def swept_for(twin: TwinQueue, queue: MailQueue, time: timedelta) -> None:
+    """So much time goes by, with a sweep each half day."""
+    for _ in range(time // (DAY / 2)):
+        twin.clock.advance(DAY.total_seconds() / 2)
+        await queue.parts.sweeper.sweep(QUEUE)
+
+
+def looks(twin: TwinQueue) -> list[Operation]:
+    """Every look for a row from now on."""
+    found: list[Operation] = []
+
+    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Read) and operation.table is ENQUEUED_MAILS:
+            found.append(operation)
+        return carry_out()
+
+    twin.memory.surround = surround
+    return found
+
+
+# What left the queue
+
+
+def test_a_purged_mail_outlives_its_mark_in_the_broker_and_does_not_come_back() -> None:
+    """Even where an older mail that nobody takes keeps its slice from being swept: its row is gone, and that tells."""
+
+    async def story() -> None:
+        twin = expiring_queue()
+        async with await twin.process() as queue:
+            # Given a mail that stays, and a later one that is purged while its message is in the broker
+            await enqueued(queue, "stays")
+            twin.clock.advance(HOUR.total_seconds())
+            await enqueued(queue, "purged")
+            await queue.delete(Where(name="purged"))
+            # When the queue is swept for longer than marks live
+            await swept_for(twin, queue, MARK_TTL + DAY)
+            assert [one.slice_start for one in await listed(queue)] == [await queue.parts.view.browse_start(QUEUE)]
+            assert len(twin.broker.ready(QUEUE)) == 2
+            # Then only the mail that waits is delivered
+            assert await all_delivered(queue) == ["stays"]
+            assert twin.counted.of(Count.GONE) == 1
+            assert not twin.broker.dead(QUEUE)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("last_updated", [None, "when it was enqueued"])
+def test_a_purged_mail_of_james_does_not_come_back_either(last_updated: str | None) -> None:
+    """Its message names no slice: where its mark may have expired, every slice that browsing sees is asked for it."""
+
+    async def story() -> None:
+        twin = expiring_queue()
+        async with await twin.process() as queue:
+            # Given a mail that James has published, purged before it was delivered
+            shown = await published_by_james(twin, queue, twin.clock.now if last_updated else None)
+            await queue.purge()
+            # When it is delivered after its mark has expired
+            await swept_for(twin, queue, MARK_TTL + DAY)
+            assert not await queue.parts.view.marked(QUEUE, shown.queued.enqueue_id)
+            # Then it is gone
+            assert await all_delivered(queue) == []
+            assert twin.counted.of(Count.GONE) == 1
+
+    asyncio.run(story())
+
+
+async def published_by_james(twin: TwinQueue, queue: MailQueue, last_updated: datetime | None) -> Listed:
+    """A mail in its row, and its message without any header of ours."""
+    await queue.enqueue(mail("theirs", last_updated=last_updated), CONTENT)
+    (shown,) = await listed(queue)
+    twin.broker.wipe()
+    await twin.broker.publish(QUEUE, Message(payload_of(shown.queued)))
+    return shown
+
+
+# What waits
+
+
+def test_an_old_mail_that_waits_is_delivered() -> None:
+    """Its row was renewed all the while: one look at it suffices."""
+
+    async def story() -> None:
+        twin = expiring_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "old")
+            await swept_for(twin, queue, 3 * MARK_TTL)
+            found = looks(twin)
+            assert await all_delivered(queue) == ["old"]
+            assert len(found) == 1
+            assert twin.counted.of(Count.GONE) == 0
+
+    asyncio.run(story())
+
+
+def test_an_old_mail_of_james_that_waits_is_delivered() -> None:
+    """Wherever its row lies, it is found at the first look."""
+
+    async def story() -> None:
+        twin = expiring_queue()
+        async with await twin.process() as queue:
+            await published_by_james(twin, queue, twin.clock.now)
+            await swept_for(twin, queue, MARK_TTL + DAY)
+            twin.clock.slept.clear()
+            assert await all_delivered(queue) == ["theirs"]
+            assert SECOND_LOOK_SECONDS not in twin.clock.slept
+
+    asyncio.run(story())
+
+
+def test_a_young_mail_needs_no_row() -> None:
+    """While no mark can have expired its absence tells enough, whoever has published the mail."""
+
+    async def story() -> None:
+        twin = expiring_queue()
+        async with await twin.process() as queue:
+            await published_by_james(twin, queue, twin.clock.now)
+            await enqueued(queue, "ours")
+            found = looks(twin)
+            assert sorted(await all_delivered(queue)) == ["ours", "theirs"]
+            assert not found
+
+    asyncio.run(story())
+
+
+def test_james_may_put_the_row_after_the_message() -> None:
+    """It does both at once; a mail that is old otherwise and has no row yet is looked at again before it is dropped."""
+
+    async def story() -> None:
+        twin = expiring_queue()
+        async with await twin.process() as queue:
+            # Given a message whose row is still on its way
+            shown = await published_by_james(twin, queue, None)
+            await queue.parts.view.take_back(QUEUE, shown.slice_start or twin.clock.now, shown.queued)
+            late = row_of(QUEUE, slice_of(twin.clock.now, HOUR), 0, twin.clock.now, shown.queued)
+            looked = list[Operation]()
+
+            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                answer = carry_out()
+                if isinstance(operation, Read) and operation.table is ENQUEUED_MAILS:
+                    looked.append(operation)
+                    if len(looked) == 1:
+                        twin.memory.write(Put(ENQUEUED_MAILS, late, at=twin.clock.micros() + 1_000_000))
+                return answer
+
+            # When the row comes after the first look
+            twin.memory.surround = surround
+            # Then the mail is delivered
+            assert await all_delivered(queue) == ["theirs"]
+            assert twin.counted.of(Count.GONE) == 0
+
+    asyncio.run(story())
+
+
+def test_where_marks_live_for_ever_no_row_is_asked_for() -> None:
+    """As in the tables of James: a mail without a mark waits."""
+
+    async def story() -> None:
+        twin = twin_queue(naming=BlobNaming(BlobsMode.DEDUPLICATED))
+        async with await twin.process() as queue:
+            await published_by_james(twin, queue, None)
+            found = looks(twin)
+            assert await all_delivered(queue) == ["theirs"]
+            assert not found
+
+    asyncio.run(story())
+
+
+# What nobody renewed
+
+
+def test_a_mail_whose_row_expired_while_nobody_swept_is_a_dead_letter(caplog: pytest.LogCaptureFixture) -> None:
+    """It may wait, it may have been purged: it is neither dropped nor delivered, and a person can drive it back."""
+
+    async def story() -> None:
+        twin = expiring_queue()
+        async with await twin.process() as queue:
+            # Given a mail whose row nobody renewed until it expired
+            await enqueued(queue, "forgotten")
+            twin.clock.advance((ROW_TTL + DAY).total_seconds())
+            assert await names(queue) == []
+            # When the sweeper comes back, and the mail is delivered
+            await queue.parts.sweeper.sweep(QUEUE)
+            assert await all_delivered(queue) == []
+            # Then it is a dead letter
+            assert (twin.counted.of(Count.UNSURE), twin.counted.of(Count.GONE)) == (1, 0)
+            assert len(twin.broker.dead(QUEUE)) == 1
+            # And driven back it is delivered
+            assert (await redrive(queue)).redriven == 1
+            assert await all_delivered(queue) == ["forgotten"]
+
+    with caplog.at_level(logging.WARNING, "mailmend.queue"):
+        asyncio.run(story())
+    assert "nobody swept the queue spool" in caplog.text
+    assert "nobody knows whether it waits" in caplog.text
+
+
+def test_after_a_lapse_what_is_younger_is_told_apart_again() -> None:
+    """Only slices in which rows may have expired are in doubt, and no later sweep adds to them."""
+
+    async def story() -> None:
+        twin = expiring_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "forgotten")
+            twin.clock.advance((ROW_TTL + DAY).total_seconds())
+            await queue.parts.sweeper.sweep(QUEUE)
+            lapsed = (await queue.parts.view.state(QUEUE)).lapsed_before
+            await enqueued(queue, "purged", "waits")
+            await queue.delete(Where(name="purged"))
+            await swept_for(twin, queue, MARK_TTL + DAY)
+            assert await all_delivered(queue) == ["waits"]
+            assert (twin.counted.of(Count.UNSURE), twin.counted.of(Count.GONE)) == (1, 1)
+            assert (await queue.parts.view.state(QUEUE)).lapsed_before == lapsed
+
+    asyncio.run(story())
+
+
+def test_a_queue_that_is_swept_never_lapses() -> None:
+    """Nor does one that was begun a moment ago, nor one of a keyspace where rows live for ever."""
+
+    async def story(own: OwnTables, step: timedelta) -> None:
+        twin = twin_queue(own=own)
+        async with await twin.process() as queue:
+            await enqueued(queue, "stays")
+            await queue.parts.sweeper.sweep(QUEUE)
+            for _ in range(20):
+                twin.clock.advance(step.total_seconds())
+                await queue.parts.sweeper.sweep(QUEUE)
+            assert (await queue.parts.view.state(QUEUE)).lapsed_before is None
+            if own.row_ttl_seconds:
+                assert await names(queue) == ["stays"]
+
+    asyncio.run(story(EXPIRING, DAY))
+    asyncio.run(story(OwnTables(), 30 * DAY))
+
+
+def test_the_lapse_is_known_before_the_browse_start_passes_it() -> None:
+    """A sweep that is killed between the two leaves what it knows, not what it does not."""
+
+    async def story() -> None:
+        twin = expiring_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "forgotten")
+            twin.clock.advance((ROW_TTL + DAY).total_seconds())
+            written: list[str] = []
+
+            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                match operation:
+                    case Read():
+                        pass
+                    case _ if getattr(operation, "table", None) is BROWSE_START:
+                        written.append("start")
+                    case _ if "lapsedbefore" in getattr(operation, "assign", {}):
+                        written.append("lapse")
+                return carry_out()
+
+            twin.memory.surround = surround
+            await queue.parts.sweeper.sweep(QUEUE)
+            assert written == ["lapse", "start"]
+
+    asyncio.run(story())
+
+
+# The rules
+
+INSTANTS = st.timedeltas(timedelta(0), timedelta(days=400)).map(lambda since: EPOCH + since)
+TTLS = st.timedeltas(timedelta(hours=1), timedelta(days=30))
+
+
+@given(since=INSTANTS, age=st.timedeltas(timedelta(0), timedelta(days=60)), mark_ttl=TTLS)
+def test_a_mark_that_has_expired_is_never_relied_on(since: datetime, age: timedelta, mark_ttl: timedelta) -> None:
+    """Put then or later, it is there for its time to live, whatever clocks differ by; never in doubt where for ever."""
+    if age >= mark_ttl - GRACE_MIN:
+        assert mark_may_have_expired(since, since + age, mark_ttl)
+    assert not mark_may_have_expired(since, since + age, timedelta(0))
+
+
+@given(
+    written_at=INSTANTS,
+    before=st.timedeltas(timedelta(0), timedelta(days=40)),
+    gap=st.timedeltas(timedelta(0), timedelta(days=40)),
+    row_ttl=TTLS,
+    slack=st.timedeltas(timedelta(minutes=30), timedelta(days=10)),
+)
+def test_no_row_expires_unrenewed_without_a_lapse(
+    written_at: datetime, before: timedelta, gap: timedelta, row_ttl: timedelta, slack: timedelta
+) -> None:
+    """A row that the last sweep did not renew, and that has expired when the next one begins, lies in the lapse."""
+    mark_ttl, window = row_ttl + slack, HOUR
+    swept_at = written_at + before
+    now = swept_at + gap
+    overdue = ageing_before(swept_at - slack_of(row_ttl, mark_ttl) / 16, row_ttl, mark_ttl)
+    if written_at < overdue or written_at + row_ttl > now:
+        return  # it was renewed, or it is still there
+    lapsed = rows_lapsed_before(swept_at, now, row_ttl, mark_ttl, window)
+    assert lapsed is not None
+    assert slice_of(written_at, window) < lapsed
+    assert lapsed <= now - row_ttl + grace_of(window) + window
