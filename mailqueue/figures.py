@@ -48,6 +48,7 @@ async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = 
         remembers=view.ground.own.state,
         row_ttl=timedelta(seconds=view.ground.own.row_ttl_seconds) if view.ground.own.row_ttl_seconds else None,
         slack=slack_of(view.ground.own),
+        marks_outlive_rows=view.ground.own.marks_outlive_rows,
         depth=depth,
         broker_away=away,
     )

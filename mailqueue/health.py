@@ -26,6 +26,7 @@ class QueueFigures:
         remembers: whether the keyspace has the table that keeps the last two.
         row_ttl: after so long a row expires unless it is renewed; None: never.
         slack: how much longer rows live than any mail is meant to stay; None likewise.
+        marks_outlive_rows: whether a mark is there as long as the row that it hides.
         depth: the broker's side; None where it was not asked, or did not answer.
         broker_away: why the broker did not answer; None where it did, or was not asked.
     """
@@ -43,6 +44,7 @@ class QueueFigures:
     remembers: bool = True
     row_ttl: timedelta | None = None
     slack: timedelta | None = None
+    marks_outlive_rows: bool = True
     depth: Depth | None = None
     broker_away: str | None = None
 
@@ -54,6 +56,7 @@ class Trouble(Enum):
     MOVED_BACK = "moved_back"
     NOT_SWEPT = "not_swept"
     STAYS_TOO_LONG = "stays_too_long"
+    MARKS_EXPIRE_FIRST = "marks_expire_first"
     DEAD_LETTERS = "dead_letters"
     NO_CONSUMER = "no_consumer"
     BROKER_AWAY = "broker_away"
@@ -124,6 +127,16 @@ def _stays_too_long(figures: QueueFigures) -> Reason | None:
     )
 
 
+def _marks_expire_first(figures: QueueFigures) -> Reason | None:
+    if figures.marks_outlive_rows:
+        return None
+    return Reason(
+        Trouble.MARKS_EXPIRE_FIRST,
+        "marks expire before the rows that they hide: a mail that was deleted shows up again, and is delivered",
+        "Give deletedMailsV2 a longer default_time_to_live; see: mailmend schema advise",
+    )
+
+
 def _dead_letters(figures: QueueFigures) -> Reason | None:
     if figures.depth is None or not figures.depth.dead:
         return None
@@ -159,6 +172,7 @@ _RULES: Final[tuple[Callable[[QueueFigures], Reason | None], ...]] = (
     _moved_back,
     _not_swept,
     _stays_too_long,
+    _marks_expire_first,
     _dead_letters,
     _no_consumer,
     _broker_away,

@@ -22,20 +22,6 @@ class Slicing:
     window: timedelta
     buckets: int
 
-    def partition_of(self, at: datetime, name: str) -> tuple[datetime, int]:
-        """Slice and bucket of a mail of that name, enqueued then."""
-        return slice_of(at, self.window), bucket_of(name, self.buckets)
-
-    def partitions_between(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, int]]:
-        """Every slice and bucket from the slice `start` up to, and without, `end`."""
-        for slice_start in slices_between(start, end, self.window):
-            for bucket in range(self.buckets):
-                yield slice_start, bucket
-
-    def partitions_from(self, start: datetime, now: datetime) -> Iterator[tuple[datetime, int]]:
-        """Every slice and bucket from the slice `start` up to the one that `now` lies in."""
-        return self.partitions_between(start, slice_of(now, self.window) + self.window)
-
 
 def slice_of(at: datetime, window: timedelta) -> datetime:
     """The start of the slice that an instant lies in."""

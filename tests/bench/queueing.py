@@ -34,7 +34,7 @@ from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
 from model.mails import Mail, MailBlobs, QueuedMail
 from model.operations import Put
-from model.slices import Slicing
+from model.slices import bucket_of, slice_of
 from repair.clock import LoopClock
 
 T = TypeVar("T")
@@ -214,7 +214,7 @@ class _Raw:
         ids = await asyncio.gather(self.blobs.put(header, BlobKind.HEADER), self.blobs.put(body, BlobKind.BODY))
         queued = QueuedMail(EnqueueId(self.clock.random_uuid()), MAIL, MailBlobs(*ids))
         now = instant_of(self.clock.micros())
-        slice_start, bucket = Slicing(timedelta(hours=1), 1).partition_of(now, MAIL.name)
+        slice_start, bucket = slice_of(now, timedelta(hours=1)), bucket_of(MAIL.name, 1)
         row = row_of(QueueName("raw"), slice_start, bucket, now, queued)
         await self.tables.write(Put(ENQUEUED_MAILS, row))
         message = aio_pika.Message(

@@ -52,6 +52,7 @@ def test_where_little_is_known_nothing_is_made_up() -> None:
         (Trouble.MOVED_BACK, {"furthest_start": NOW - HOUR}, {"furthest_start": NOW - HOUR + MOMENT}),
         (Trouble.NOT_SWEPT, {"swept_at": NOW - 1.5 * DAY}, {"swept_at": NOW - 1.5 * DAY - MOMENT}),
         (Trouble.STAYS_TOO_LONG, {"oldest_at": NOW - 5 * DAY}, {"oldest_at": NOW - 5 * DAY - MOMENT}),
+        (Trouble.MARKS_EXPIRE_FIRST, {"marks_outlive_rows": True}, {"marks_outlive_rows": False}),
         (Trouble.DEAD_LETTERS, {"depth": Depth(3, 0, 1, 0)}, {"depth": Depth(3, 0, 1, 1)}),
         (Trouble.BROKER_AWAY, {"depth": None}, {"depth": None, "broker_away": "refused"}),
         (Trouble.NO_CONSUMER, {"depth": Depth(0, 0, 0, 0)}, {"depth": Depth(1, 0, 0, 0)}),

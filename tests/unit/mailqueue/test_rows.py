@@ -16,7 +16,7 @@ from model.errors import BadPayload
 from model.ids import EnqueueId
 from model.mails import Listed, Mail, QueuedMail, Whereabouts
 from model.queue_config import configuration_of
-from model.slices import Slicing
+from model.slices import Slicing, bucket_of, slice_of
 from model.table import Row
 from tests.support.james_queue import SPOOL, james_enqueued, james_messages, james_queue_rows
 from tests.support.queued_mails import INSTANTS, QUEUED, queued_mail
@@ -51,7 +51,9 @@ def test_a_row_of_james_s_is_the_mail_of_its_message(row: Row) -> None:
 def test_a_row_of_james_s_is_written_again_cell_by_cell(row: Row) -> None:
     """Slice and bucket are reckoned anew, and come out where James put them."""
     listed = listed_of(row)
-    slice_start, bucket = james_slicing().partition_of(listed.enqueued_at, listed.queued.mail.name)
+    slicing = james_slicing()
+    slice_start = slice_of(listed.enqueued_at, slicing.window)
+    bucket = bucket_of(listed.queued.mail.name, slicing.buckets)
 
     assert row_of(SPOOL, slice_start, bucket, listed.enqueued_at, listed.queued) == row
 
