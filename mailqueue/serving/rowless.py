@@ -14,20 +14,16 @@ from enum import Enum
 from typing import Final
 
 from mailqueue.parts import Parts
-from mailqueue.view.ahead import all_of
 from model.errors import BadPayload
 from model.ids import QueueName
 from model.instants import instant_of
 from model.mails import QueuedMail
-from model.slices import EPOCH, slice_of
+from model.slices import EPOCH
 from model.starts import gone_before, mark_may_have_expired
 from repair.clock import SKEW_SECONDS
 
 SECOND_LOOK_SECONDS: Final = 10.0
 """After how long the row of a mail that James has published is looked for again: James puts it beside the publish."""
-
-ROWS_AT_ONCE: Final = 8
-"""How many slices are asked for a row at once."""
 
 _SKEW: Final = timedelta(seconds=SKEW_SECONDS)
 
@@ -60,7 +56,7 @@ class Rowless:
         since = (queued.mail.last_updated or EPOCH) if slice_start is None else slice_start
         old = mark_may_have_expired(since, self._now, self._mark_ttl)
         if slice_start is None:
-            lost = old and await self._is_nowhere(queued, since)
+            lost = old and await self._is_nowhere(queued)
         else:
             lost = await self._is_over(slice_start, old=old) and not await self._is_in(slice_start, queued)
         return await self._lost(since) if lost else RowState.EXPECTED
@@ -75,21 +71,12 @@ class Rowless:
             return False
         return old or gone_before(slice_start, await self.parts.view.browse_start(self.queue))
 
-    async def _is_nowhere(self, queued: QueuedMail, since: datetime) -> bool:
-        """Whether no slice holds the row of a mail that names none: looked for twice."""
-        if await self._is_listed(queued, since):
+    async def _is_nowhere(self, queued: QueuedMail) -> bool:
+        """Whether no slice in sight holds the row of a mail whose message names none: looked for twice."""
+        if await self.parts.view.slice_with(self.queue, queued) is not None:
             return False
         await self.parts.clock.pause(SECOND_LOOK_SECONDS)
-        return not await self._is_listed(queued, since)
-
-    async def _is_listed(self, queued: QueuedMail, since: datetime) -> bool:
-        slicing, starts = await self.parts.view.ground.live(self.queue)
-        first = slice_of(since, slicing.window)
-
-        async def look(slice_start: datetime) -> bool:
-            return await self._is_in(slice_start, queued)
-
-        return any(await all_of([start for start in starts if start >= first], look, ROWS_AT_ONCE))
+        return await self.parts.view.slice_with(self.queue, queued) is None
 
     async def _is_in(self, slice_start: datetime, queued: QueuedMail) -> bool:
         try:

@@ -205,10 +205,13 @@ class Dequeued:
 
 
 async def row_taken_back(queue: QueueName, parts: Parts, queued: QueuedMail, slice_start: datetime | None) -> None:
-    """The mail leaves the listings. A row that stays merely lists it once more, until it is marked."""
-    if slice_start is None:
-        return
+    """The mail leaves the listings; where its message names no slice its row is looked for.
+
+    A row that stays merely lists the mail once more, until it is marked.
+    """
     try:
-        await parts.view.take_back(queue, slice_start, queued)
+        slice_start = slice_start or await parts.view.slice_with(queue, queued)
+        if slice_start is not None:
+            await parts.view.take_back(queue, slice_start, queued)
     except MailmendError as error:
         _LOG.warning("queue %s: the row of mail %s stays: %s", queue, queued.enqueue_id, error.what)

@@ -1,9 +1,12 @@
 """The rows of mails: put where browsing sees them (`placement` says how), found, and taken back."""
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from datetime import datetime
+from typing import Final
 
 from mailqueue.codec import listed_of
+from mailqueue.view.ahead import in_order
 from mailqueue.view.ground import Ground
 from mailqueue.view.marks import answered
 from mailqueue.view.placement import Placement
@@ -11,8 +14,11 @@ from model.catalog_queue import ENQUEUED_MAILS
 from model.ids import QueueName
 from model.mails import Listed, QueuedMail
 from model.operations import Put, Read, Remove, Seen
-from model.slices import bucket_of, slice_of
+from model.slices import EPOCH, bucket_of, slice_of
 from model.table import Row
+
+SLICES_AT_ONCE: Final = 8
+"""In how many slices a row is looked for at once."""
 
 
 class Placing:
@@ -53,6 +59,24 @@ class Placing:
         """
         seen = await self._found(queue, slice_start, queued)
         return listed_of(seen[0].row) if seen else None
+
+    async def slice_with(self, queue: QueueName, queued: QueuedMail) -> datetime | None:
+        """Which of the slices that browsing sees holds the row of a mail whose message names none; None: none does.
+
+        No mail is changed once it is enqueued: its row lies in the slice of its last change, or in a later one.
+        """
+        slicing, starts = await self._ground.live(queue)
+        first = slice_of(queued.mail.last_updated or EPOCH, slicing.window)
+
+        async def look(slice_start: datetime) -> datetime | None:
+            return slice_start if await self._found(queue, slice_start, queued) else None
+
+        looks = in_order([start for start in starts if start >= first], look, SLICES_AT_ONCE)
+        async with aclosing(looks) as found:
+            async for _, slice_start in found:
+                if slice_start is not None:
+                    return slice_start
+        return None
 
     async def _found(
         self, queue: QueueName, slice_start: datetime, queued: QueuedMail, *, times: bool = False

@@ -111,6 +111,10 @@ class QueueView:
         """
         return await self.placing.row(queue, slice_start, queued)
 
+    async def slice_with(self, queue: QueueName, queued: QueuedMail) -> datetime | None:
+        """Which slice in sight holds the row of a mail whose message names none; None: none does."""
+        return await self.placing.slice_with(queue, queued)
+
     async def mark(
         self, queue: QueueName, enqueue_id: EnqueueId, slice_start: datetime | None, *, redelivered: bool = False
     ) -> None:

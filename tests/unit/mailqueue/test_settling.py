@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from mailqueue.codec import payload_of
 from mailqueue.mail_queue import Dequeued, MailQueue
 from mailqueue.metrics import Count
-from mailqueue.ports import ATTEMPTS_HEADER
+from mailqueue.ports import ATTEMPTS_HEADER, Message
 from mailqueue.serving.settling import REQUEUE_PAUSE
 from model.backoff import RETRY
 from model.catalog_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
@@ -394,6 +395,31 @@ def test_a_rejected_mail_is_a_dead_letter_and_out_of_sight() -> None:
             assert len(twin.blobs.ids) == 2
             assert (await queue.size()).mails == 0
             assert twin.counted.of(Count.REJECTED) == 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("settle", [SETTLE["retry"], SETTLE["reject"]], ids=["retry", "reject"])
+@pytest.mark.parametrize("hours", [0, 30])
+def test_a_mail_of_james_leaves_the_listing_too(settle: Settle, hours: int) -> None:
+    """Its message names no slice, so its row is looked for: it neither pins the browse start nor is listed twice."""
+
+    async def story() -> None:
+        twin = twin_queue(buckets=3)
+        async with await twin.process() as queue:
+            # Given a mail that James has published, and one of ours
+            await queue.enqueue(mail("theirs", last_updated=twin.clock.now - timedelta(hours=5)), CONTENT)
+            (shown,) = await listed(queue)
+            twin.broker.wipe()
+            await twin.broker.publish(QUEUE, Message(payload_of(shown.queued)))
+            twin.clock.advance(hours * 3600)
+            # When it is retried or rejected
+            one = await settled(queue, settle)
+            assert one.slice_start is None
+            # Then it waits no longer, and once it comes back it is listed once
+            assert [one.whereabouts for one in await listed(queue)] in ([], [Whereabouts.DELAYED])
+            await queue.flush()
+            assert await names(queue) in ([], ["theirs"])
 
     asyncio.run(story())
 
