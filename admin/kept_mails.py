@@ -11,7 +11,7 @@ import json
 import os
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,8 +22,11 @@ from mailqueue.codec import payload_of, queued_of
 from model.errors import BadPayload, StateUnwritable, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.mails import Listed, QueuedMail, queue_name
+from model.table import Row
 
 FORMAT: Final = "kept-mail/1"
+ROW_FORMAT: Final = "kept-row/1"
+"""A row that no mail can be read from: for a person to mend, and passed over by a restore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,18 @@ class KeptMails:
         Raises:
             StateUnwritable: the disk refused it.
         """
-        self._pending.append(_line(self._queue, listed, content))
+        await self._keep(_line(self._queue, listed, content))
+
+    async def keep_row(self, row: Row, blobs: Mapping[str, bytes]) -> None:
+        """Keep a row that no mail can be read from, and those of its blobs that are there, by column.
+
+        Raises:
+            StateUnwritable: the disk refused it.
+        """
+        await self._keep(_row_line(self._queue, row, blobs))
+
+    async def _keep(self, line: str) -> None:
+        self._pending.append(line)
         self.count += 1
         mine = self.count
         async with self._turn:
@@ -92,11 +106,16 @@ def kept_file(folder: Path, queue: QueueName, now: datetime, verb: str) -> Path:
     return folder / f"{stem}.jsonl.gz"
 
 
-def read_kept(file: Path) -> Iterator[KeptMail]:
+def read_kept(file: Path, on_torn: Callable[[], None] | None = None) -> Iterator[KeptMail]:
     """The mails of such a file, in order.
 
+    Args:
+        file: where they are.
+        on_torn: told where its end is missing, for whoever can do without: what stood there was never removed, as the
+            file is on the disk before a mail goes.
+
     Raises:
-        WrongUse: it is none, or its end is missing: after the last mail that can be read.
+        WrongUse: it is none, or its end is missing and nobody is told: after the last mail that can be read.
     """
     try:
         with gzip.open(file, "rb") as stream:
@@ -104,6 +123,9 @@ def read_kept(file: Path) -> Iterator[KeptMail]:
     except (gzip.BadGzipFile, zlib.error) as error:
         raise WrongUse(f"{file} is not a file of kept mails: {error}") from error
     except EOFError:
+        if on_torn is not None:
+            on_torn()
+            return
         raise WrongUse(f"{file} ends in the middle of a mail", mend="Every mail before it was read.") from None
     except OSError as error:
         raise WrongUse(f"{file} cannot be read: {error.strerror or error}") from error
@@ -119,8 +141,7 @@ class Restored:
         """The ids under which those were kept that are back."""
         if not self.file.exists():
             return frozenset()
-        lines = self.file.read_text(encoding="utf-8").splitlines()
-        return frozenset(EnqueueId(UUID(line.split()[0])) for line in lines if line.strip())
+        return frozenset(one for line in self.file.read_text(encoding="utf-8").splitlines() if (one := _noted(line)))
 
     def note(self, was: EnqueueId, now: EnqueueId) -> None:
         """One more is back, under a new id."""
@@ -129,6 +150,15 @@ class Restored:
             stream.write(f"{was} {now}\n")
             stream.flush()
             os.fsync(stream.fileno())
+
+
+def _noted(line: str) -> EnqueueId | None:
+    """Who is back by that line; None where it was torn: then its mail is looked for in the queue."""
+    try:
+        was, _ = map(UUID, line.split())
+    except ValueError:
+        return None
+    return EnqueueId(was)
 
 
 def _line(queue: QueueName, listed: Listed, content: bytes | None) -> str:
@@ -144,10 +174,18 @@ def _line(queue: QueueName, listed: Listed, content: bytes | None) -> str:
     return json.dumps(document, ensure_ascii=False) + "\n"
 
 
+def _row_line(queue: QueueName, row: Row, blobs: Mapping[str, bytes]) -> str:
+    kept = {name: b64encode(content).decode() for name, content in blobs.items()}
+    document = {"format": ROW_FORMAT, "queue": queue, "row": dict(row), "blobs": kept}
+    return json.dumps(document, ensure_ascii=False, default=str) + "\n"
+
+
 def _mails_in(stream: Iterable[bytes], file: Path) -> Iterator[KeptMail]:
     for number, line in enumerate(stream, 1):
         try:
-            yield _mail_of(json.loads(line))
+            document = json.loads(line)
+            if document["format"] != ROW_FORMAT:
+                yield _mail_of(document)
         except (ValueError, KeyError, TypeError, AttributeError, BadPayload) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise WrongUse(f"{file}, line {number}: not a kept mail: {why}") from error
