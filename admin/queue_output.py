@@ -155,7 +155,8 @@ def reconciled_json(found: Reconciled) -> dict[str, Any]:
         "table": {
             "live": len(tables.live),
             "marked": len(tables.marked),
-            "delayed": len(tables.delayed),
+            "delayed": tables.delayed_count,
+            "delayed_beyond_ids_max": tables.delayed_beyond,
             "broken": [
                 {
                     "id": str(row.enqueue_id),
@@ -197,7 +198,7 @@ def sides_rows(found: Reconciled) -> list[tuple[str, str, str]]:
     rows = [
         ("table", "live", f"{len(tables.live):,}"),
         ("table", "marked, waits for the sweep", f"{len(tables.marked):,}"),
-        ("table", "delayed", f"{len(tables.delayed):,}"),
+        ("table", "delayed", f"{tables.delayed_count:,}"),
     ]
     if depth is not None:
         unacked = "not told" if depth.unacked is None else f"{depth.unacked:,}"

@@ -14,7 +14,7 @@ from typing import Final, Self
 from mailqueue.ports import Depth, StoredBlob
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
-from model.mails import Listed, MailBlobs
+from model.mails import Listed, MailBlobs, QueuedMail
 
 IDS_MAX: Final = 500_000
 """How many mails or blobs are held in memory at once, about half a KiB each; more is refused."""
@@ -80,13 +80,20 @@ class TablesSide:
     Attributes:
         live: rows without a mark, by id, from the browse start on.
         marked: rows that are marked and wait for the sweep: no finding.
-        delayed: mails that are not due; they have no message on purpose.
+        delayed: mails that are not due; they have no message on purpose. So many of them as may be held.
+        delayed_beyond: how many there are besides; their ids are not known.
     """
 
     live: Mapping[EnqueueId, LiveMail]
     marked: frozenset[EnqueueId] = frozenset()
     delayed: frozenset[EnqueueId] = frozenset()
+    delayed_beyond: int = 0
     broken: tuple[BrokenRow, ...] = ()
+
+    @property
+    def delayed_count(self) -> int:
+        """How many mails are not due."""
+        return len(self.delayed) + self.delayed_beyond
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +120,20 @@ class Drained:
         ids: of the mails that the messages tell of.
         bad: messages, and dead letters, that no mail could be read from.
         marked: of `ids`, those that are marked: their messages will be dropped.
+        delayed: of `ids`, those that are delayed, whether or not `TablesSide` holds them.
         blobs: that messages and dead letters refer to.
         dead: mails of the dead letters. James leaves their rows as they are, so they look as if they waited.
+        mails: those of all that somebody wanted to see.
     """
 
     began_at: datetime
     ids: frozenset[EnqueueId]
     bad: int = 0
     marked: frozenset[EnqueueId] = frozenset()
+    delayed: frozenset[EnqueueId] = frozenset()
     dead: frozenset[EnqueueId] = frozenset()
     blobs: frozenset[BlobId] = frozenset()
+    mails: Mapping[EnqueueId, QueuedMail] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +197,7 @@ def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId
     edge, told_of = drained.began_at - SETTLING, drained.ids | drained.dead
     without = (one for one, mail in tables.live.items() if mail.enqueued_at <= edge and one not in told_of)
     broken = {one.enqueue_id for one in tables.broken}
-    known = tables.live.keys() | tables.marked | tables.delayed | drained.marked | broken
+    known = tables.live.keys() | tables.marked | tables.delayed | drained.marked | drained.delayed | broken
     return tuple(without), tuple(sorted(drained.ids - known))
 
 
@@ -204,7 +215,7 @@ def _surplus(tables: TablesSide, depth: Depth | None) -> int | None:
     messages = _messages(depth)
     if messages is None:
         return None
-    return max(0, messages - len(tables.live) - len(tables.marked) - len(tables.delayed))
+    return max(0, messages - len(tables.live) - len(tables.marked) - tables.delayed_count)
 
 
 def _messages(depth: Depth | None) -> int | None:
@@ -310,12 +321,14 @@ class Mended:
     Attributes:
         republished: mails whose message was published again.
         marked: mails that were taken out of the queue.
+        unkept: of those, the ones that nothing told of: what the broker holds of them is dropped, and kept nowhere.
         removed_blobs: orphans that are gone.
         failed: what could not be done, in sentences.
     """
 
     republished: int = 0
     marked: frozenset[EnqueueId] = frozenset()
+    unkept: frozenset[EnqueueId] = frozenset()
     removed_blobs: int = 0
     failed: tuple[str, ...] = ()
 

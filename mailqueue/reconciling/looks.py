@@ -6,9 +6,9 @@ tables; and what is younger than an age is left out of it.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
@@ -23,7 +23,7 @@ from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.instants import instant_of
 from model.mail_filters import Where
-from model.mails import Whereabouts
+from model.mails import QueuedMail, Whereabouts
 from model.operations import Level, Scan
 from model.schema import Schema
 from model.starts import live_slices
@@ -57,12 +57,19 @@ class References:
 async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX) -> TablesSide:
     """What the live slices hold: rows with and without marks, rows that cannot be read; and what is delayed.
 
+    Rows are refused where they are too many; delayed mails beyond that are counted, for nobody needs all their ids.
+
     Raises:
         UnsafeRequest: more than may be held.
         CannotReach: the tables do not answer.
     """
     found = _Rows(queue, ids_max)
-    delayed = {one.queued.enqueue_id async for one in view.browse(queue, _DELAYED)}
+    delayed, beyond = set[EnqueueId](), 0
+    async for one in view.browse(queue, _DELAYED):
+        if len(delayed) < ids_max:
+            delayed.add(one.queued.enqueue_id)
+        else:
+            beyond += 1
     async with aclosing(_rows(view, queue)) as rows:
         async for row in rows:
             found.add(row)
@@ -71,8 +78,23 @@ async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX)
         live={one: listed for one, listed in found.mails.items() if one not in marked},
         marked=marked,
         delayed=frozenset(delayed - found.mails.keys()),
+        delayed_beyond=beyond,
         broken=tuple(row for one, row in found.broken.items() if one not in marked),
     )
+
+
+async def with_lookups(view: QueueView, queue: QueueName, drained: Drained, tables: TablesSide) -> Drained:
+    """The same, with what the tables say of those messages that belong to none of the rows.
+
+    Raises:
+        CannotReach: the tables do not answer.
+    """
+    unknown = drained.ids - tables.live.keys() - tables.marked
+    marked = await view.marked_among(queue, unknown)
+    unknown -= marked | tables.delayed
+    where = replace(_DELAYED, enqueue_ids=unknown)
+    delayed = {one.queued.enqueue_id async for one in view.browse(queue, where)} if unknown else frozenset()
+    return replace(drained, marked=frozenset(marked), delayed=frozenset(delayed))
 
 
 @dataclass(slots=True)
@@ -183,7 +205,14 @@ def _blob_columns(table: Table) -> tuple[str, ...]:
     )
 
 
-async def drained(broker: Broker, clock: Clock, queue: QueueName, depth: Depth, most: int) -> Drained:
+async def drained(  # noqa: PLR0917 - whom, when, which, how many
+    broker: Broker,
+    clock: Clock,
+    queue: QueueName,
+    depth: Depth,
+    most: int,
+    wanted: Collection[EnqueueId] = (),
+) -> Drained:
     """Take every message in hand, name its mail, and give it back; the dead letters likewise.
 
     Args:
@@ -192,21 +221,23 @@ async def drained(broker: Broker, clock: Clock, queue: QueueName, depth: Depth, 
         queue: whose.
         depth: what the broker has counted a moment ago.
         most: how many are in hand at most.
+        wanted: whose mails somebody wants to see.
 
     Raises:
         BrokerUnreachable: the broker does not answer; it has the messages back.
     """
     began_at = instant_of(clock.micros())
     async with broker.deliveries(queue, most) as deliveries:
-        waiting = await _named(deliveries, clock, depth.ready)
+        waiting = await _named(deliveries, clock, depth.ready, wanted)
     async with broker.dead_letters(queue, most) as deliveries:
-        dead = await _named(deliveries, clock, depth.dead)
+        dead = await _named(deliveries, clock, depth.dead, wanted)
     return Drained(
         began_at,
         frozenset(waiting.ids),
         waiting.bad + dead.bad,
         dead=frozenset(dead.ids),
         blobs=frozenset(waiting.blobs | dead.blobs),
+        mails=dead.mails | waiting.mails,
     )
 
 
@@ -216,10 +247,13 @@ class _Named:
 
     ids: set[EnqueueId] = field(default_factory=set)
     blobs: set[BlobId] = field(default_factory=set)
+    mails: dict[EnqueueId, QueuedMail] = field(default_factory=dict)
     bad: int = 0
 
 
-async def _named(deliveries: AsyncIterator[Delivery], clock: Clock, expected: int) -> _Named:
+async def _named(
+    deliveries: AsyncIterator[Delivery], clock: Clock, expected: int, wanted: Collection[EnqueueId]
+) -> _Named:
     """What all messages tell of. They stay in hand: none comes twice."""
     named, taken = _Named(), 0
     while (delivery := await next_within(deliveries, clock, patience(taken, expected))) is not None:
@@ -231,6 +265,8 @@ async def _named(deliveries: AsyncIterator[Delivery], clock: Clock, expected: in
         else:
             named.ids.add(queued.enqueue_id)
             named.blobs |= {queued.blobs.header, queued.blobs.body}
+            if queued.enqueue_id in wanted:
+                named.mails[queued.enqueue_id] = queued
     return named
 
 

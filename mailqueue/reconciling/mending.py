@@ -1,33 +1,39 @@
 """Mending what a comparison of a queue's sides found: only what was asked for, each step as its own value says.
 
-What a caller wants to keep of a mail or a blob it is told of first; where keeping fails, nothing is touched.
+What a caller wants to keep of a mail, a row or a blob it is told of first; where keeping fails, nothing is touched.
+Killed at any step, the same again goes on: what was kept may be kept twice, and is never gone without that.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
 from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Blobs, StoredBlob
-from mailqueue.reconciling.comparing import Mended, Reconciled, removable, republishable
+from mailqueue.reconciling.comparing import BrokenRow, Mended, Reconciled, removable, republishable
 from mailqueue.view.ahead import all_of
-from model.errors import MailmendError
+from model.catalog_queue import ENQUEUED_MAILS
+from model.errors import BlobMissing, MailmendError
 from model.ids import EnqueueId
 from model.mail_filters import EVERYTHING, Where
 from model.mails import Listed
+from model.operations import Read
+from model.table import Key, Row
 
 AT_ONCE: Final = 16
 
 KeepMail = Callable[[Listed], Awaitable[None]]
+KeepRow = Callable[[Row], Awaitable[None]]
 KeepBlob = Callable[[StoredBlob], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Who is told of each mail and each blob before it goes."""
+    """Who is told of each mail, each row that none can be read from, and each blob before it goes."""
 
     mail: KeepMail
+    row: KeepRow
     blob: KeepBlob
 
 
@@ -71,7 +77,7 @@ async def mended(queue: MailQueue, blobs: Blobs, found: Reconciled, wishes: Wish
     if wishes.republish:
         done = replace(done, republished=await _republished(queue, found, wishes))
     if wishes.mark:
-        done = await _marked(queue, found, wishes.mark, keeping.mail, done)
+        done = await _marked(queue, found, wishes.mark, keeping, done)
     if wishes.remove_orphans and found.blobs:
         done = await _removed(blobs, removable(found.blobs), keeping.blob, done)
     return done
@@ -95,17 +101,54 @@ async def _republished(queue: MailQueue, found: Reconciled, wishes: Wishes) -> i
 
 
 async def _marked(
-    queue: MailQueue, found: Reconciled, mark: Collection[EnqueueId], keep: KeepMail, done: Mended
+    queue: MailQueue, found: Reconciled, mark: frozenset[EnqueueId], keeping: Keeping, done: Mended
 ) -> Mended:
-    live = found.tables.live
-    async for listed in queue.browse(Where(enqueue_ids=frozenset(mark))):
-        await keep(listed)
-    broken = {row.enqueue_id: row.slice_start for row in found.tables.broken}
-    mails = [(one, live[one].slice_start if one in live else broken.get(one)) for one in mark]
-    errors = await queue.parts.view.mark_all(queue.name, mails)
-    failed = {one: error.what for (one, _), error in zip(mails, errors, strict=True) if error}
+    """What is listed goes as any mail that is deleted; the others are kept as far as they are known, and marked."""
+    listed = set[EnqueueId]()
+
+    async def keep(one: Listed) -> None:
+        listed.add(one.queued.enqueue_id)
+        await keeping.mail(one)
+
+    removed = await queue.delete(Where(enqueue_ids=mark), on_removed=keep)
+    failed = {one.enqueue_id: one.why for one in removed.failed}
+    unlisted = mark - listed
+    unkept = unlisted - await queue.parts.view.marked_among(queue.name, unlisted)
+    unkept -= await _kept_unlisted(queue, found, unlisted, keeping)
+    failed |= await _marked_unlisted(queue, found, unlisted)
     told = tuple(f"{one} could not be marked: {why}" for one, why in failed.items())
-    return replace(done, marked=frozenset(mark) - failed.keys(), failed=(*done.failed, *told))
+    return replace(done, marked=mark - failed.keys(), unkept=unkept - failed.keys(), failed=(*done.failed, *told))
+
+
+async def _kept_unlisted(
+    queue: MailQueue, found: Reconciled, unlisted: Collection[EnqueueId], keeping: Keeping
+) -> set[EnqueueId]:
+    """Keep the rows that cannot be read, and the mails that only a message tells of; whose they were."""
+    kept = set[EnqueueId]()
+    for row in found.tables.broken:
+        if row.enqueue_id in unlisted:
+            for seen in await queue.parts.tables.read(Read(ENQUEUED_MAILS, _key(queue, row))):
+                await keeping.row(seen.row)
+                kept.add(row.enqueue_id)
+    mails = found.drained.mails if found.drained else {}
+    for one in mails.keys() & unlisted:
+        await keeping.mail(Listed(mails[one], mails[one].mail.last_updated or found.at))
+        kept.add(one)
+    return kept
+
+
+async def _marked_unlisted(
+    queue: MailQueue, found: Reconciled, unlisted: Collection[EnqueueId]
+) -> Mapping[EnqueueId, str]:
+    """Mark them; why some could not be."""
+    broken = {row.enqueue_id: row.slice_start for row in found.tables.broken}
+    mails = [(one, broken.get(one)) for one in unlisted]
+    errors = await queue.parts.view.mark_all(queue.name, mails)
+    return {one: error.what for (one, _), error in zip(mails, errors, strict=True) if error}
+
+
+def _key(queue: MailQueue, row: BrokenRow) -> Key:
+    return (queue.name, row.slice_start, row.bucket, row.enqueue_id)
 
 
 async def _removed(blobs: Blobs, orphans: Collection[StoredBlob], keep: KeepBlob, done: Mended) -> Mended:
@@ -113,6 +156,8 @@ async def _removed(blobs: Blobs, orphans: Collection[StoredBlob], keep: KeepBlob
         try:
             await keep(orphan)
             await blobs.delete(orphan.blob_id)
+        except BlobMissing:
+            return None  # somebody else has removed it
         except MailmendError as error:
             return f"the blob {orphan.blob_id} could not be removed: {error.what}"
         return None

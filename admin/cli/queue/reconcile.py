@@ -1,7 +1,7 @@
 """`mailmend queue reconcile`: broker, tables and blobs of a queue compared, and mended where somebody asks for it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -10,17 +10,14 @@ from uuid import UUID
 import click
 
 from admin.cli.kinds import Duration
-from admin.cli.queue.browse import content_found
+from admin.cli.queue.aside import Aside
 from admin.cli.queue.shared import answer_json, ask, dry_run_option, json_option, remark, say, yes_option
 from admin.cli.queue_options import QueueSettings, always, queue_options, unless
-from admin.kept_mails import KeptMails, kept_file
 from admin.output import rows_grid, stderr_console, stdout_console
 from admin.progress import progress_on
 from admin.queue_output import finding_rows, named_lines, reconciled_json, sides_rows
-from admin.wiring import state_folders
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.blobs.files import FileStore
-from mailqueue.ports import Depth, StoredBlob
+from mailqueue.ports import Depth
 from mailqueue.reconciling.comparing import (
     DRAIN_MAX,
     IDS_MAX,
@@ -35,11 +32,17 @@ from mailqueue.reconciling.comparing import (
     refuse_drain,
     why_unsure,
 )
-from mailqueue.reconciling.looks import blobs_stored_before, drained, missing_among, tables_side, without_references
+from mailqueue.reconciling.looks import (
+    blobs_stored_before,
+    drained,
+    missing_among,
+    tables_side,
+    with_lookups,
+    without_references,
+)
 from mailqueue.reconciling.mending import Keeping, Wishes, mended, would_mend
 from model.errors import ExitCode, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
-from model.mails import Listed
 from repair.clock import SystemClock
 
 AGE_MAX: Final = timedelta(days=3650)
@@ -65,6 +68,7 @@ class Outcome:
     found: Reconciled
     done: Mended
     kept: tuple[Path, ...] = ()
+    without_content: int = 0
 
 
 @click.command(
@@ -81,7 +85,8 @@ Without --drain the broker's side is counts, for it cannot be searched. --republ
 than --older-than, if some surely lack their message, and none if not; with --drain exactly those that lack it.
 
 \b
-What is removed is kept first, in ~/.local/share/mailmend/queue; `mailmend queue restore` puts it back.
+What is removed is kept first, in ~/.local/share/mailmend/queue; `mailmend queue restore` puts it back. A mail that only
+a message tells of is kept with --drain. Killed, the same command goes on.
 
 \b
 Exit codes: 0 nothing was found, or all of it was mended; 1 something is found, or left; 2 wrong use, or a guard
@@ -114,7 +119,8 @@ refused; 3 some of it could not be mended (each is named); 4 cannot reach."""
     type=click.IntRange(min=1),
     default=IDS_MAX,
     show_default=True,
-    help="How many live mails, or blobs, are held in memory, about half a KiB each; more is refused.",
+    help="How many live mails, or blobs, are held in memory, about half a KiB each; more is refused. Delayed mails "
+    "beyond that are counted, and not named.",
 )
 @dry_run_option
 @yes_option
@@ -187,14 +193,13 @@ async def _looked(sides: Sides, request: Request) -> Reconciled:
     tables = await tables_side(view, name, request.ids_max)
     blobs = await _blobs_side(sides, tables, named, request) if request.with_blobs else None
     if named is not None:
-        unknown = named.ids - tables.live.keys() - tables.marked
-        named = replace(named, marked=frozenset(await view.marked_among(name, unknown)))
+        named = await with_lookups(view, name, named, tables)
     return compared(name, sides.now, tables, depth=depth, blobs=blobs, drained=named)
 
 
 async def _drained(sides: Sides, queue: QueueName, depth: Depth, request: Request) -> Drained:
     refuse_drain(queue, depth, forced=request.force)
-    return await drained(sides.broker, sides.clock, queue, depth, DRAIN_MAX)
+    return await drained(sides.broker, sides.clock, queue, depth, DRAIN_MAX, request.wishes.mark)
 
 
 async def _blobs_side(sides: Sides, tables: TablesSide, named: Drained | None, request: Request) -> BlobsSide:
@@ -219,23 +224,16 @@ async def _of_brokers(sides: Sides, named: Drained | None, request: Request) -> 
 
 
 async def _mended(sides: Sides, found: Reconciled, request: Request) -> Outcome:
-    name, folder = sides.settings.name, state_folders().kept_mails
-    keeper = KeptMails(kept_file(folder, name, sides.now, "mark"), name)
-    aside = kept_file(folder, name, sides.now, "orphan-blobs").with_suffix("").with_suffix("")
-    store = FileStore(aside, sides.clock)
-
-    async def keep_mail(listed: Listed) -> None:
-        content = (await content_found(sides, listed)).content if request.with_blobs else None
-        await keeper.keep(listed, content)
-
-    async def keep_blob(orphan: StoredBlob) -> None:
-        store.create()
-        await store.keep(orphan.blob_id, await sides.blobs.get(orphan.blob_id))
-
-    async with sides.queue() as queue:
-        done = await mended(queue, sides.blobs, found, request.wishes, Keeping(keep_mail, keep_blob))
-    kept = ([keeper.file] if keeper.count else []) + ([aside] if done.removed_blobs else [])
-    return Outcome(found, done, tuple(kept))
+    aside = Aside.of(sides, with_bytes=request.with_blobs)
+    try:
+        async with sides.queue() as queue:
+            keeping = Keeping(aside.keep_mail, aside.keep_row, aside.keep_blob)
+            done = await mended(queue, sides.blobs, found, request.wishes, keeping)
+    except BaseException:
+        for file in aside.files:
+            remark(f"Kept in {file}")
+        raise
+    return Outcome(found, done, aside.files, aside.without_content)
 
 
 def _code(outcome: Outcome, left: Mapping[Finding, int]) -> ExitCode:
@@ -252,11 +250,13 @@ def _json(outcome: Outcome, left: Mapping[Finding, int], *, dry_run: bool) -> di
         "mended": {
             "republished": done.republished,
             "marked": sorted(map(str, done.marked)),
+            "unkept": sorted(map(str, done.unkept)),
             "removed_blobs": done.removed_blobs,
             "failed": list(done.failed),
         },
         "left": {kind.value: count for kind, count in left.items()},
         "kept": [str(file) for file in outcome.kept],
+        "kept_without_content": outcome.without_content,
     }
 
 
@@ -282,6 +282,8 @@ def _remarks(found: Reconciled) -> list[str]:
         lines.append(
             "The broker does not tell what is in consumers' hands: name --broker-management to compare counts."
         )
+    if found.tables.delayed_beyond:
+        lines.append(f"{found.tables.delayed_beyond:,} delayed mails beyond --ids-max are counted, and not named.")
     if found.blobs and found.blobs.orphans and found.blobs.unsure:
         lines.append(f"Orphan blobs are left where they are: {found.blobs.unsure}.")
     return lines
@@ -295,6 +297,10 @@ def _done_lines(outcome: Outcome, request: Request) -> list[str]:
         "removed": (done.removed_blobs, "orphan blobs") if request.wishes.remove_orphans else None,
     }
     lines = [f"{would}{verb} {one[0]:,} {one[1]}.".capitalize() for verb, one in what.items() if one]
+    if outcome.without_content:
+        lines.append(f"Of {outcome.without_content:,} of them the envelope is kept, and no bytes.")
+    if done.unkept:
+        lines.append(f"Nothing told of {len(done.unkept):,} of them: what the broker holds of those is kept nowhere.")
     return [*lines, *(f"To put it back: mailmend queue restore {file}" for file in outcome.kept)]
 
 
@@ -305,7 +311,7 @@ def _next_lines(settings: QueueSettings, left: Mapping[Finding, int]) -> list[st
         Finding.BLOB_MISSING: f"To take out what has lost its bytes: {command} --mark ID",
         Finding.BROKEN_ROW: f"To take out what cannot be read: {command} --mark ID",
         Finding.ORPHAN_BLOB: f"To remove orphans: {command} --remove-orphan-blobs --dry-run",
-        Finding.ONLY_IN_BROKER: f"To drop what has no row: {command} --mark ID",
+        Finding.ONLY_IN_BROKER: f"To drop what has no row: {command} --drain --mark ID",
         Finding.DEAD_LETTER: "Dead letters: mailmend runbook show queue-does-not-drain",
     }
     return [lines[kind] for kind in left if kind in lines]
