@@ -321,7 +321,7 @@ class Mended:
     Attributes:
         republished: mails whose message was published again.
         marked: mails that were taken out of the queue.
-        unkept: of those, the ones that nothing told of: what the broker holds of them is dropped, and kept nowhere.
+        unkept: of those, the ones that nothing told of, and nothing was kept of: what the broker holds is dropped.
         removed_blobs: orphans that are gone.
         failed: what could not be done, in sentences.
     """

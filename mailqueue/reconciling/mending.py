@@ -103,7 +103,10 @@ async def _republished(queue: MailQueue, found: Reconciled, wishes: Wishes) -> i
 async def _marked(
     queue: MailQueue, found: Reconciled, mark: frozenset[EnqueueId], keeping: Keeping, done: Mended
 ) -> Mended:
-    """What is listed goes as any mail that is deleted; the others are kept as far as they are known, and marked."""
+    """What is listed goes as any mail that is deleted; the others are kept as far as they are known, and marked.
+
+    One that is marked already was taken out before, and kept then.
+    """
     listed = set[EnqueueId]()
 
     async def keep(one: Listed) -> None:
@@ -113,8 +116,8 @@ async def _marked(
     removed = await queue.delete(Where(enqueue_ids=mark), on_removed=keep)
     failed = {one.enqueue_id: one.why for one in removed.failed}
     unlisted = mark - listed
-    unkept = unlisted - await queue.parts.view.marked_among(queue.name, unlisted)
-    unkept -= await _kept_unlisted(queue, found, unlisted, keeping)
+    here = unlisted - await queue.parts.view.marked_among(queue.name, unlisted)
+    unkept = here - await _kept_unlisted(queue, found, here, keeping)
     failed |= await _marked_unlisted(queue, found, unlisted)
     told = tuple(f"{one} could not be marked: {why}" for one, why in failed.items())
     return replace(done, marked=mark - failed.keys(), unkept=unkept - failed.keys(), failed=(*done.failed, *told))

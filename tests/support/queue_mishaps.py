@@ -4,7 +4,7 @@ A process that has died does nothing any more, not even undo: every later step o
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -177,9 +177,11 @@ class MortalBroker:
         async with self.broker.deliveries(queue, prefetch, priorities) as deliveries:
             yield self._mortal(deliveries)
 
-    def dead_letters(self, queue: QueueName, prefetch: int) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
-        """As they are."""
-        return self.broker.dead_letters(queue, prefetch)
+    @asynccontextmanager
+    async def dead_letters(self, queue: QueueName, prefetch: int) -> "AsyncIterator[AsyncIterator[Delivery]]":
+        """Dead letters, each mortal."""
+        async with self.broker.dead_letters(queue, prefetch) as letters:
+            yield self._mortal(letters)
 
     async def depth(self, queue: QueueName) -> Depth:
         """As it is."""

@@ -300,7 +300,7 @@ def _done_lines(outcome: Outcome, request: Request) -> list[str]:
     if outcome.without_content:
         lines.append(f"Of {outcome.without_content:,} of them the envelope is kept, and no bytes.")
     if done.unkept:
-        lines.append(f"Nothing told of {len(done.unkept):,} of them: what the broker holds of those is kept nowhere.")
+        lines.append(f"Nothing told of {len(done.unkept):,} of them, so nothing was kept of those now.")
     return [*lines, *(f"To put it back: mailmend queue restore {file}" for file in outcome.kept)]
 
 

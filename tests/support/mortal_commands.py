@@ -1,0 +1,101 @@
+"""Commands of the queue that are killed at a step: a write, a publish, an ack, a blob, a line in a file of mails."""
+
+import gzip
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from admin import wiring_queue
+from admin.kept_mails import KeptMails, Restored
+from cql.awaited import InTurn
+from mailqueue.blobs.files import FileStore
+from model.ids import BlobId, EnqueueId
+from tests.support.commands import Ended
+from tests.support.queue_commands import QueueShell, queue_shell
+from tests.support.queue_mishaps import Died, Life, MortalBlobs, MortalBroker, MortalTables
+
+
+@contextmanager
+def mortal(shell: QueueShell, life: Life) -> Iterator[None]:
+    """Whatever the shell's commands do to the queue, or write down, is a step of that life."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wiring_queue, "tables_of", lambda keyspace: MortalTables(InTurn(keyspace), life))
+        patch.setattr(wiring_queue, "broker_behind", lambda *_: MortalBroker(shell.broker, life))
+        patch.setattr(wiring_queue, "blobs_behind", lambda *_: MortalBlobs(shell.blobs, life))
+        patch.setattr(KeptMails, "_append", _tearing(life, KeptMails._append))
+        patch.setattr(Restored, "note", _noting(life, Restored.note))
+        patch.setattr(FileStore, "keep", _filing(life, FileStore.keep))
+        yield
+
+
+def killed(shell: QueueShell, after: int, *arguments: str) -> Ended | None:
+    """How a command ended that takes so many steps at most; None where it was killed before the next."""
+    with mortal(shell, Life(after)):
+        try:
+            return shell(*arguments)
+        except Died:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Shells:
+    """Fresh shells, each in a home of its own, for a story that is told once for each step at which it is killed."""
+
+    patch: pytest.MonkeyPatch
+    folder: Path
+    counted: list[int] = field(default_factory=list)
+
+    def fresh(self) -> QueueShell:
+        """An empty queue."""
+        self.counted.append(1)
+        return queue_shell(self.patch, self.folder / str(len(self.counted)))
+
+    def each_step(self, tell: Callable[[QueueShell, int], Ended | None]) -> int:
+        """Tell the story again and again, killed one step later each time, until it is killed no more; how often."""
+        after = 0
+        while tell(self.fresh(), after) is None:
+            after += 1
+        return after
+
+
+def _tearing(life: Life, append: Callable[[KeptMails, Sequence[str]], None]) -> Callable[..., None]:
+    """A write that is killed leaves half of it."""
+
+    def carry_out(keeper: KeptMails, lines: Sequence[str]) -> None:
+        last = life.left == 0
+        try:
+            life.step("keep")
+        except Died:
+            if last:
+                life.left = -1
+                _tear(keeper.file, lines)
+            raise
+        append(keeper, lines)
+
+    return carry_out
+
+
+def _tear(file: Path, lines: Sequence[str]) -> None:
+    whole = gzip.compress("".join(lines).encode())
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as stream:
+        stream.write(whole[: len(whole) // 2])
+
+
+def _noting(life: Life, note: Callable[[Restored, EnqueueId, EnqueueId], None]) -> Callable[..., None]:
+    def carry_out(restored: Restored, was: EnqueueId, now: EnqueueId) -> None:
+        life.step("note")
+        note(restored, was, now)
+
+    return carry_out
+
+
+def _filing(life: Life, keep: Callable[..., object]) -> Callable[..., object]:
+    async def carry_out(store: FileStore, blob_id: BlobId, content: bytes) -> None:
+        life.step("keep blob")
+        await keep(store, blob_id, content)  # type: ignore[misc]
+
+    return carry_out
