@@ -105,8 +105,13 @@ class DueMails:
         self._marks = Marks(tables, self._retries)
         self._entered: set[Key] = set()
 
-    async def put(self, queue: QueueName, listed: Listed) -> DueMail:
+    async def put(self, queue: QueueName, listed: Listed, *, again: bool = False) -> DueMail:
         """Keep a mail until its `due_at`; where that was, or its slice is closed, it is due at once.
+
+        Args:
+            queue: whose.
+            listed: the mail; one that was tried before may lie under the removal of an earlier row, and is put beside.
+            again: whether that may be so of one that was not tried.
 
         Returns:
             Where it lies. After an error, or cancelled, it lies nowhere, as far as the tables answer.
@@ -122,7 +127,7 @@ class DueMails:
             if start is not None and due.partition.due_slice < start:
                 await self._withdrawn(queue, due)
                 wanted = start
-            elif listed.attempts and await self._is_covered(queue, due):
+            elif (again or listed.attempts) and await self._is_covered(queue, due):
                 wanted += _MILLISECOND
             else:
                 return due

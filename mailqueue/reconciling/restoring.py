@@ -115,7 +115,7 @@ class Restoring:
             await parts.view.placement(name, queued, now).settle(beside=lambda at: self._published(queued, at))
         else:
             await parts.view.ground.begun(name, parts.slicing.window)
-            await due.put(name, Listed(queued, now, Whereabouts.DELAYED, due_at=leaver.due_at))
+            await due.put(name, Listed(queued, now, Whereabouts.DELAYED, due_at=leaver.due_at), again=True)
         parts.counts.add(Count.ENQUEUED, name)
 
     def _passage(self, leaver: Leaver, back: LiveMail) -> QueuedMail:

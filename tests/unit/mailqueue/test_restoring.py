@@ -1,0 +1,200 @@
+"""Mails that were taken out come back once each: what is there of them is seen, what failed is gone on with."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailqueue.brokers.memory import Fate
+from mailqueue.mail_queue import MailQueue
+from mailqueue.reconciling.comparing import LiveMail
+from mailqueue.reconciling.restoring import Leaver, Return, Traces, restoring, return_of
+from model.catalog_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.errors import CannotReach, Delayed, MailmendError, PublishFailed, WrongUse
+from model.ids import BlobId, EnqueueId, QueueName, restored_id
+from model.mails import MailBlobs, Whereabouts
+from model.operations import Scan
+from model.queue_tables import OwnTables
+from tests.support.queue_mishaps import Refusing, reads_of, writes_of
+from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, twin_queue
+
+WAS = EnqueueId(UUID(int=7, version=4))
+HOUR = timedelta(hours=1)
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+BLOBS = MailBlobs(BlobId("h"), BlobId("b"))
+
+WAITS = LiveMail(NOON, NOON, BLOBS)
+DELAYED = LiveMail(NOON, None, BLOBS)
+
+uuids = st.uuids(version=4).map(EnqueueId)
+
+
+@pytest.mark.parametrize(
+    ("traces", "what"),
+    [
+        (Traces(), Return.PUT),
+        (Traces(stays=True), Return.STAYS),
+        (Traces(back=WAITS), Return.PUBLISH),
+        (Traces(back=DELAYED), Return.NOTHING),
+        (Traces(back=WAITS, stays=True), Return.PUBLISH),
+        (Traces(marked=True), Return.NOTHING),
+        (Traces(marked=True, back=WAITS, stays=True), Return.NOTHING),
+    ],
+)
+def test_what_brings_a_mail_back_follows_from_its_traces(traces: Traces, what: Return) -> None:
+    """Of the new passage first, then of the old one."""
+    assert return_of(traces) is what
+
+
+@given(was=uuids, other=uuids)
+def test_the_new_id_follows_from_the_old_one(was: EnqueueId, other: EnqueueId) -> None:
+    """The same each time, another for each mail, for each queue, and for a copy that is taken out once more."""
+    outgoing = QueueName("outgoing")
+    again = restored_id(restored_id(was, QUEUE), QUEUE)
+
+    assert restored_id(was, QUEUE) == restored_id(EnqueueId(UUID(str(was))), QUEUE)
+    assert (restored_id(was, QUEUE) == restored_id(other, QUEUE)) is (was == other)
+    assert len({was, restored_id(was, QUEUE), restored_id(was, outgoing), again}) == 4
+
+
+def told(story: Callable[[TwinQueue, MailQueue], Awaitable[None]], own: OwnTables | None = None) -> None:
+    """Tell a story of one process."""
+
+    async def all_of_it() -> None:
+        twin = twin_queue(own=own)
+        async with await twin.process() as queue:
+            await story(twin, queue)
+
+    asyncio.run(all_of_it())
+
+
+async def restored(queue: MailQueue, due_at: datetime | None = None) -> Return:
+    """Bring one mail back."""
+    return await (await restoring(queue, [WAS])).restore(Leaver(WAS, mail("one"), CONTENT, due_at))
+
+
+def test_it_comes_back_whole() -> None:
+    """Under the id that follows from its old one, with its bytes, counted as any other."""
+
+    async def story(twin: TwinQueue, queue: MailQueue) -> None:
+        assert await restored(queue) is Return.PUT
+        (one,) = await listed(queue)
+        assert one.queued.enqueue_id == restored_id(WAS, QUEUE)
+        assert await queue.content(one) == CONTENT
+        assert (await queue.size()).mails == 1
+        assert await all_delivered(queue) == ["one"]
+
+    told(story)
+
+
+def test_a_delayed_one_waits_for_its_time() -> None:
+    """And is not put twice."""
+
+    async def story(twin: TwinQueue, queue: MailQueue) -> None:
+        due_at = twin.clock.now + HOUR
+        assert await restored(queue, due_at) is Return.PUT
+        assert await restored(queue, due_at) is Return.NOTHING
+        assert [(one.whereabouts, one.due_at) for one in await listed(queue)] == [(Whereabouts.DELAYED, due_at)]
+        assert twin.broker.ready(QUEUE) == []
+
+    told(story)
+
+
+@pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.UNCONFIRMED_KEPT, Fate.UNCONFIRMED_LOST, Fate.UNCONFIRMED_LATE])
+def test_a_publish_that_failed_is_gone_on_with(fate: Fate) -> None:
+    """No mark hides the mail from the next try; whatever the broker kept, it comes once."""
+
+    async def story(twin: TwinQueue, queue: MailQueue) -> None:
+        twin.broker.will(fate)
+        with pytest.raises(PublishFailed):
+            await restored(queue)
+
+        assert await restored(queue) is Return.PUBLISH
+        twin.broker.let_arrive()
+
+        assert await names(queue) == ["one"]
+        assert await all_delivered(queue) == ["one"]
+        assert await restored(queue) is Return.NOTHING
+        assert await names(queue) == []
+
+    told(story)
+
+
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("due", [None, HOUR])
+def test_a_row_in_doubt_is_gone_on_with(due: timedelta | None, *, done: bool) -> None:
+    """Whether or not the tables took it."""
+
+    async def story(twin: TwinQueue, queue: MailQueue) -> None:
+        due_at = twin.clock.now + due if due else None
+        table = DUE_MAILS if due else ENQUEUED_MAILS
+        refusing = Refusing(twin, tables=writes_of(table), done_all_the_same=done)
+        with pytest.raises(CannotReach):
+            await restored(queue, due_at)
+        refusing.mend()
+
+        await restored(queue, due_at)
+
+        await queue.flush()
+        assert await all_delivered(queue) == ["one"]
+        assert await names(queue) == []
+
+    told(story)
+
+
+@pytest.mark.parametrize("table", [DELETED_MAILS, ENQUEUED_MAILS])
+def test_without_a_look_nothing_is_put(table: object) -> None:
+    """Tables that do not answer may hold it."""
+
+    async def story(twin: TwinQueue, queue: MailQueue) -> None:
+        await enqueued(queue, "other")
+        before = set(twin.blobs.ids)
+        Refusing(twin, tables=reads_of(table))  # type: ignore[arg-type]
+        with pytest.raises(CannotReach):
+            await restored(queue)
+        assert set(twin.blobs.ids) == before
+
+    told(story)
+
+
+def test_one_that_never_left_stays_as_it_is() -> None:
+    """Its removal was killed before its mark."""
+
+    async def story(twin: TwinQueue, queue: MailQueue) -> None:
+        (was,) = await enqueued(queue, "one")
+        found = await restoring(queue, [was])
+        assert await found.restore(Leaver(was, mail("one"), CONTENT)) is Return.STAYS
+        assert await all_delivered(queue) == ["one"]
+        assert not twin.broker.published[1:]
+
+    told(story)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"), [(mail("one", recipients=("no address",)), WrongUse), (mail("one"), Delayed)]
+)
+def test_what_cannot_come_back_leaves_nothing_behind(wrong: object, error: type[MailmendError]) -> None:
+    """A mail that James could not read; a delay in a keyspace that knows none."""
+
+    async def story(twin: TwinQueue, queue: MailQueue) -> None:
+        due_at = twin.clock.now + HOUR if error is Delayed else None
+        with pytest.raises(error):
+            await (await restoring(queue, [WAS])).restore(Leaver(WAS, wrong, CONTENT, due_at))  # type: ignore[arg-type]
+        assert not twin.blobs.ids
+        assert not list(twin.memory.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names)))
+
+    told(story, OwnTables(due=False))
+
+
+def test_nobody_to_bring_back_asks_nothing() -> None:
+    """No listing of a queue for no mail."""
+
+    async def story(twin: TwinQueue, queue: MailQueue) -> None:
+        Refusing(twin, tables=lambda _: True)
+        assert (await restoring(queue, [])).listed == {}
+
+    told(story)
