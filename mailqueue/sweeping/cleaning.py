@@ -6,7 +6,7 @@ with that slice: whoever gets the first message of it may have found it gone.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,7 +36,7 @@ marks of a slice some seconds before its rows."""
 
 _BLOBS: Final = ("headerblobid", "bodyblobid")
 _NEEDED: Final = ("enqueueid", *_BLOBS)
-"""Of the rows that are marked."""
+"""Of the rows of slices that are passed."""
 
 _MILLISECONDS: Final = 1_000
 
@@ -63,11 +63,47 @@ class Cleaned:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PassedPage:
+    """Rows of a partition that the browse start has passed.
+
+    Attributes:
+        rows: how many there are.
+        blobs: of those that are marked; one that a row does not name is left out.
+        unmarked: the others.
+    """
+
+    rows: int
+    blobs: tuple[BlobId, ...]
+    unmarked: tuple[EnqueueId, ...]
+
+    @property
+    def found(self) -> Cleaned:
+        """What there is to be done with them at the first look."""
+        return Cleaned(self.rows, len(self.blobs), suspects=len(self.unmarked))
+
+
+class Passed:
+    """Reads the partitions that browse starts have passed; nothing is written."""
+
+    def __init__(self, slices: Slices, marks: Marks) -> None:
+        self._slices, self._marks = slices, marks
+
+    async def pages(self, partition: Partition) -> AsyncGenerator[PassedPage]:
+        """All rows of a partition; those without a mark are to be looked at once more, later."""
+        async with aclosing(self._slices.pages(partition, _NEEDED)) as pages:
+            async for page in pages:
+                rows = {EnqueueId(row["enqueueid"]): row for row in page}
+                marked = await self._marks.among(partition[0], rows)
+                blobs = [BlobId(blob) for one in marked for blob in (rows[one][name] for name in _BLOBS) if blob]
+                yield PassedPage(len(page), tuple(blobs), tuple(one for one in rows if one not in marked))
+
+
 class Cleaner:
     """Cleans slices of every queue of a keyspace."""
 
     def __init__(self, view: QueueView, slices: Slices, marks: Marks, blobs: Blobs, broker: Broker) -> None:
-        self._view, self._slices, self._marks, self._blobs, self._broker = view, slices, marks, blobs, broker
+        self._view, self._passed, self._blobs, self._broker = view, Passed(slices, marks), blobs, broker
 
     async def clean(self, queue: QueueName, starts: Sequence[datetime], slicing: Slicing) -> Cleaned:
         """Clean the slices, all their partitions first, then their tallies.
@@ -89,9 +125,10 @@ class Cleaner:
 
     async def _clean(self, queue: QueueName, slice_start: datetime, bucket: int) -> Cleaned:
         cleaned, partition = Cleaned(), (queue, slice_start, bucket)
-        async with aclosing(self._slices.pages(partition, _NEEDED)) as pages:
+        async with aclosing(self._passed.pages(partition)) as pages:
             async for page in pages:
-                cleaned += await self._without_blobs(partition, page)
+                await self._delete(page.blobs)
+                cleaned += page.found
         if cleaned.suspects:
             await self._view.ground.clock.pause(SECOND_LOOK_SECONDS)
             cleaned += await self._rescued(partition)
@@ -99,22 +136,12 @@ class Cleaner:
             await self._view.ground.retries.write(self._view.ground.tables, Remove(ENQUEUED_MAILS, partition))
         return cleaned
 
-    async def _without_blobs(self, partition: Partition, page: Sequence[Row]) -> Cleaned:
-        """Those that are marked need nothing any more; the others are looked at once more, later."""
-        rows = {EnqueueId(row["enqueueid"]): row for row in page}
-        marked = await self._marks.among(partition[0], rows)
-        blobs = [BlobId(blob) for one in marked for blob in (rows[one][name] for name in _BLOBS) if blob]
-        await self._delete(blobs)
-        return Cleaned(len(page), len(blobs), suspects=len(page) - len(marked))
-
     async def _rescued(self, partition: Partition) -> Cleaned:
         """What is still there without a mark is put back."""
         rescued = 0
-        async with aclosing(self._slices.pages(partition, _NEEDED)) as pages:
+        async with aclosing(self._passed.pages(partition)) as pages:
             async for page in pages:
-                ids = [EnqueueId(row["enqueueid"]) for row in page]
-                marked = await self._marks.among(partition[0], ids)
-                for row in await self._rows([(*partition, one) for one in ids if one not in marked]):
+                for row in await self._rows([(*partition, one) for one in page.unmarked]):
                     await self._rescue(partition[0], read_row(row), row)
                     rescued += 1
         return Cleaned(rescued=rescued)

@@ -4,9 +4,11 @@ The row is put with a stamp that lies before it was read: whoever takes the mail
 nothing that is gone comes back. Tables without a time to live need none of this.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from mailqueue.ports import Tables
 from mailqueue.view.marks import answered
@@ -19,6 +21,18 @@ from model.slices import Slicing
 from model.starts import ROUNDS_PER_SLACK, ageing_before, live_slices, rows_lapsed_before, slack_of
 from model.table import Key
 from repair.clock import MARGIN_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class AgeingPage:
+    """Rows of mails that are to be put again.
+
+    Attributes:
+        read_at: before they were read, by our own clock, in microseconds.
+    """
+
+    read_at: int
+    rows: tuple[Seen, ...]
 
 
 class Renewal:
@@ -37,17 +51,29 @@ class Renewal:
             MailmendError: whatever did not answer; what was not renewed is by the next.
         """
         now = self._view.ground.now
-        if not self._row_ttl or not self._is_time(queue, now):
+        if not self._is_time(queue, now):
             return 0
-        before, renewed = ageing_before(now, self._row_ttl, self._mark_ttl), 0
-        for slice_start in live_slices(browse_start, now, slicing.window):
-            if slice_start >= before:
-                break
-            for bucket in range(slicing.buckets):
-                renewed += await self._renewed((queue, slice_start, bucket), before)
+        renewed = 0
+        for slice_start in self._old_slices(browse_start, now, slicing):
+            async with aclosing(self._ageing(queue, slice_start, now, slicing)) as pages:
+                async for page in pages:
+                    renewed += await self._put_again(page)
             await self._view.ground.tallies.renew(queue, slice_start)
         self._renewed_at[queue] = now
         return renewed
+
+    async def foreseen(self, queue: QueueName, browse_start: datetime, slicing: Slicing) -> int:
+        """How many mails `renew` would put again, in a process that has just started; nothing is written.
+
+        Raises:
+            MailmendError: whatever did not answer.
+        """
+        now, ageing = self._view.ground.now, 0
+        for slice_start in self._old_slices(browse_start, now, slicing):
+            async with aclosing(self._ageing(queue, slice_start, now, slicing)) as pages:
+                async for page in pages:
+                    ageing += len(page.rows)
+        return ageing
 
     def lapsed_before(self, swept_at: datetime | None, window: timedelta) -> datetime | None:
         """Before which slice rows may have expired that should have been renewed; None: nowhere."""
@@ -57,28 +83,41 @@ class Renewal:
         last = self._renewed_at.get(queue)
         return last is None or now - last >= slack_of(self._row_ttl, self._mark_ttl) / ROUNDS_PER_SLACK
 
-    async def _renewed(self, partition: tuple[QueueName, datetime, int], before: datetime) -> int:
-        """The number of rows of a partition that were put again."""
-        renewed = 0
-        async with aclosing(self._view.slices.pages(partition, ("enqueueid",))) as pages:
-            async for page in pages:
-                ids = [EnqueueId(row["enqueueid"]) for row in page]
-                marked = await self._view.marked_among(partition[0], ids)
-                renewed += await self._put_again([(*partition, one) for one in ids if one not in marked], before)
-        return renewed
+    def _old_slices(self, browse_start: datetime, now: datetime, slicing: Slicing) -> Iterator[datetime]:
+        """The live slices that may hold rows to renew; none where rows live for ever."""
+        before = self._ageing_before(now)
+        live = live_slices(browse_start, now, slicing.window) if self._row_ttl else ()
+        return takewhile(lambda slice_start: slice_start < before, live)
 
-    async def _put_again(self, keys: Sequence[Key], before: datetime) -> int:
+    def _ageing_before(self, now: datetime) -> datetime:
+        return ageing_before(now, self._row_ttl, self._mark_ttl)
+
+    async def _ageing(
+        self, queue: QueueName, slice_start: datetime, now: datetime, slicing: Slicing
+    ) -> AsyncGenerator[AgeingPage]:
+        """The rows of a slice that are to be put again, whatever bucket they are in."""
+        for bucket in range(slicing.buckets):
+            async with aclosing(self._view.slices.pages((queue, slice_start, bucket), ("enqueueid",))) as pages:
+                async for page in pages:
+                    ids = [EnqueueId(row["enqueueid"]) for row in page]
+                    marked = await self._view.marked_among(queue, ids)
+                    keys = [(queue, slice_start, bucket, one) for one in ids if one not in marked]
+                    yield await self._read(keys, self._ageing_before(now))
+
+    async def _read(self, keys: Sequence[Key], before: datetime) -> AgeingPage:
         read_at = self._view.ground.clock.micros()
         reads = [Read(ENQUEUED_MAILS, key, times=True) for key in keys]
         answers = await answered(self._tables, self._view.ground.retries, reads)
-        old = [seen for answer in answers for seen in answer if _is_older(seen, before)]
-        for seen in old:
-            at = max(read_at - round(MARGIN_SECONDS * MICROS), (seen.newest or 0) + 1)
+        return AgeingPage(read_at, tuple(seen for answer in answers for seen in answer if _is_older(seen, before)))
+
+    async def _put_again(self, page: AgeingPage) -> int:
+        for seen in page.rows:
+            at = max(page.read_at - round(MARGIN_SECONDS * MICROS), (seen.newest or 0) + 1)
             await self._view.ground.retries.write(self._tables, Put(ENQUEUED_MAILS, seen.row, at=at))
         await self._drop_marked(
-            [seen.row["enqueueid"] for seen in old], [ENQUEUED_MAILS.key_of(one.row) for one in old]
+            [seen.row["enqueueid"] for seen in page.rows], [ENQUEUED_MAILS.key_of(one.row) for one in page.rows]
         )
-        return len(old)
+        return len(page.rows)
 
     async def _drop_marked(self, ids: Sequence[EnqueueId], keys: Sequence[Key]) -> None:
         """One that was marked meanwhile must not outlive its mark."""

@@ -9,29 +9,23 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from mailqueue.metrics import Count
 from mailqueue.ports import Blobs, Broker, Clock, Tables
+from mailqueue.sweeping.aiming import Aiming
 from mailqueue.sweeping.cleaning import Cleaner
 from mailqueue.sweeping.renewing import Renewal
-from mailqueue.view.ahead import in_order
 from mailqueue.view.browsing import Slices
 from mailqueue.view.marks import RememberedMarks
 from mailqueue.view.queue_view import QueueView
-from model.catalog_queue import ENQUEUED_MAILS
 from model.errors import MailmendError
-from model.ids import EnqueueId, QueueName
-from model.operations import Read
-from model.slices import Slicing, slice_of, slices_between
-from model.starts import furthest_browse_start, moved_back, next_browse_start, slices_to_clean
-from model.table import Key
-
-SLICES_AT_ONCE: Final = 4
-"""In how many slices the first mail without a mark is looked for at once."""
+from model.ids import QueueName
+from model.slices import Slicing
+from model.starts import slices_to_clean
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 
@@ -81,11 +75,11 @@ class Sweeper:
     def __init__(self, tables: Tables, view: QueueView, blobs: Blobs, broker: Broker, clock: Clock) -> None:
         self._tables, self._view, self._clock = tables, view, clock
         self._marks = RememberedMarks(tables, view.ground.retries)
-        self._slices = Slices(tables, self._marks, view.ground.retries)
-        self._cleaner = Cleaner(view, self._slices, self._marks, blobs, broker)
+        slices = Slices(tables, self._marks, view.ground.retries)
+        self._aiming = Aiming(tables, view, slices)
+        self._cleaner = Cleaner(view, slices, self._marks, blobs, broker)
         self._renewal = Renewal(tables, view)
         self._turns: defaultdict[QueueName, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._first_live: dict[QueueName, Key] = {}
         self._passes: dict[QueueName, asyncio.Task[None]] = {}
 
     async def move(self, queue: QueueName) -> Moved:
@@ -162,29 +156,25 @@ class Sweeper:
         )
 
     async def _moved(self, queue: QueueName, slicing: Slicing) -> Moved:
-        starts, before = self._view.ground.starts, await self._view.browse_start(queue)
-        if before is None:
+        starts, aim = self._view.ground.starts, await self._aiming.aim(queue, slicing)
+        if aim is None:
             return Moved(None, None)
-        now, state = self._view.ground.now, await starts.state(queue)
-        back = moved_back(before, state.furthest_start)
-        if back:
+        if aim.back:
             _LOG.warning(
                 "somebody put the browse start of the queue %s back: it was %s, now %s",
                 queue,
-                state.furthest_start,
-                before,
+                aim.state.furthest_start,
+                aim.before,
             )
-        await self._note_lapse(queue, before, state.swept_at, slicing)
-        first_live = await self._first_live_slice(queue, before, now, slicing)
-        wanted = next_browse_start(before, first_live, now, slicing.window)
+        await self._note_lapse(queue, aim.before, aim.state.swept_at, slicing)
         if await self._view.ground.slicing() != slicing:
-            return Moved(before, before, back)  # cut anew meanwhile: there may be slices between those that were read
-        after = await starts.advance_browse_start(queue, before, wanted)
+            return Moved(aim.before, aim.before, aim.back)  # cut anew: there may be slices between those that were read
+        after = await starts.advance_browse_start(queue, aim.before, aim.after)
         await starts.remember(queue, furthest=after)
         self._view.ground.known[queue] = after
-        if after > before:
+        if after > aim.before:
             self._view.counts.add(Count.BROWSE_START_MOVED, queue)
-        return Moved(before, after, back)
+        return Moved(aim.before, after, aim.back)
 
     async def _note_lapse(
         self, queue: QueueName, before: datetime, swept_at: datetime | None, slicing: Slicing
@@ -200,39 +190,6 @@ class Sweeper:
             lapsed,
         )
         await self._view.ground.starts.remember(queue, lapsed=lapsed)
-
-    async def _first_live_slice(
-        self, queue: QueueName, start: datetime, now: datetime, slicing: Slicing
-    ) -> datetime | None:
-        """The first slice with a mail that is not marked, as far as the browse start might be moved.
-
-        The one that was found the last time is looked at first: a mail that stays does not make each sweep dear.
-        """
-        window = slicing.window
-        first, end = slice_of(start, window), furthest_browse_start(now, window)
-        known = self._first_live.pop(queue, None)
-        if known is None or known[1] != first or not await self._is_live(known):
-            known = await self._found_live(queue, first, end, slicing)
-        if known is None:
-            return None
-        self._first_live[queue] = known
-        found: datetime = known[1]
-        return found
-
-    async def _found_live(self, queue: QueueName, first: datetime, end: datetime, slicing: Slicing) -> Key | None:
-        async def look(slice_start: datetime) -> Key | None:
-            return await self._slices.first_unmarked(queue, slice_start, slicing.buckets)
-
-        async with aclosing(in_order(slices_between(first, end, slicing.window), look, SLICES_AT_ONCE)) as slices:
-            async for _, key in slices:
-                if key is not None:
-                    return key
-        return None
-
-    async def _is_live(self, key: Key) -> bool:
-        queue, _, _, enqueue_id = key
-        there = await self._view.ground.retries.call(lambda: self._tables.read(Read(ENQUEUED_MAILS, key)))
-        return bool(there) and not await self._view.marked(queue, EnqueueId(enqueue_id))
 
     def _count(self, queue: QueueName, swept: Swept) -> None:
         counted = {

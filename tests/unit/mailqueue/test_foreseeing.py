@@ -1,0 +1,231 @@
+"""What a dry run of a sweep foretells is what the sweep then does; and the dry run writes nothing."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from cql.statements import Operation
+from mailqueue.codec import row_of
+from mailqueue.sweeping.cleaning import SECOND_LOOK_SECONDS
+from mailqueue.sweeping.foreseeing import NAMED_MAX, Foreseeing, Foreseen
+from mailqueue.sweeping.sweeper import Moved, Swept
+from model.catalog_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, LIVES, QUEUE_TABLES
+from model.ids import EnqueueId
+from model.operations import Conditional, Remove, Write
+from model.queue_tables import OwnTables
+from tests.support.queue_scene import (
+    FOREVER,
+    HOUR,
+    MINUTE,
+    NOON,
+    OF_JAMES,
+    SPOOL,
+    Scene,
+    passing,
+    queued,
+)
+
+EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
+
+OFF_THE_HOUR = 20 * MINUTE
+"""So that neither slices nor lives end in the seconds that looking takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A queue with one mail an hour.
+
+    Attributes:
+        marked: which of them are done with.
+        broken: which row cannot be read.
+        browse_start, content_start: put by hand so many hours after noon; None: as it is; -1: no row.
+        passed: since the last mail.
+        was_swept: before the starts were put by hand.
+    """
+
+    own: OwnTables = FOREVER
+    window: timedelta = HOUR
+    buckets: int = 1
+    mails: int = 8
+    marked: frozenset[int] = frozenset()
+    broken: int | None = None
+    browse_start: int | None = None
+    content_start: int | None = None
+    passed: timedelta = 5 * HOUR
+    was_swept: bool = False
+
+    async def built(self) -> Scene:
+        """Put everything where it lies."""
+        scene = Scene(self.own)
+        await scene.cut(self.window, self.buckets)
+        process = scene.process()
+        for number in range(self.mails):
+            slice_start = await process.view.place(SPOOL, queued(number))
+            if number in self.marked:
+                await process.view.mark(SPOOL, queued(number).enqueue_id, slice_start)
+            scene.clock.advance(HOUR.total_seconds())
+        await process.tallies.flush()
+        if self.broken is not None:
+            at = NOON + self.broken * 4 * HOUR
+            scene.put_row({**row_of(SPOOL, at, 0, at, queued(99)), "headerblobid": None})
+        scene.clock.advance((self.passed + OFF_THE_HOUR).total_seconds())
+        if self.was_swept:
+            await process.sweeper.sweep(SPOOL)
+        for table, hours in ((BROWSE_START, self.browse_start), (CONTENT_START, self.content_start)):
+            if hours == -1 and table is CONTENT_START:
+                scene.memory.write(Remove(table, (SPOOL,)))
+            elif hours is not None and hours >= 0:
+                scene.put_start(table, NOON + hours * HOUR)
+        return scene
+
+
+CASES = st.builds(
+    Case,
+    own=st.sampled_from([FOREVER, OF_JAMES, EXPIRING]),
+    window=st.sampled_from([10 * MINUTE, HOUR, 4 * HOUR]),
+    buckets=st.integers(1, 3),
+    mails=st.integers(0, 12),
+    marked=st.frozensets(st.integers(0, 11)),
+    broken=st.none() | st.integers(0, 3),
+    browse_start=st.none() | st.sampled_from([0, 4, 8]),
+    content_start=st.none() | st.sampled_from([-1, 0, 4, 8]),
+    passed=st.sampled_from([0 * HOUR, 5 * HOUR, timedelta(seconds=LIVES.ttl_seconds) - 30 * HOUR]),
+    was_swept=st.booleans(),
+)
+
+
+def forbidding(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+    """Nobody may write."""
+    assert not isinstance(operation, Write | Conditional), operation
+    return carry_out()
+
+
+async def foreseen(scene: Scene) -> Foreseen:
+    """What a process that has just started foretells; it may only read."""
+    scene.memory.surround = forbidding
+    before = everything(scene)
+    found = await Foreseeing(scene.tables, scene.process().view).sweep(SPOOL)
+    scene.memory.surround = passing
+    assert everything(scene) == before
+    return found
+
+
+def everything(scene: Scene) -> list[Any]:
+    """All that a sweep might change."""
+    tables = [scene.rows(table) for table in QUEUE_TABLES]
+    return [*tables, set(scene.blobs.ids), list(scene.published)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(CASES)
+@example(Case(marked=frozenset({0, 1, 2, 4}), browse_start=4))
+@example(Case(own=EXPIRING, passed=timedelta(seconds=LIVES.ttl_seconds) - 30 * HOUR))
+def test_what_is_foreseen_is_what_happens(case: Case) -> None:
+    """To the row, wherever the starts were put and whatever is marked; the law of every dry run."""
+
+    async def story() -> None:
+        scene = await case.built()
+        starts = scene.browse_start, scene.content_start
+        found = await foreseen(scene)
+        published = len(scene.published)
+
+        assert await scene.process().sweeper.sweep(SPOOL) == found.swept
+        if scene.browse_start is None:
+            assert found == Foreseen()
+            return
+        assert (found.browse_start, found.content_start) == starts
+        assert (found.swept.browse_start, found.swept.content_start) == (scene.browse_start, scene.content_start)
+        rescued = {one for one, _ in scene.published[published:]}
+        assert len(found.rescued) == found.swept.rescued
+        assert rescued <= set(found.rescued) <= rescued | {queued(99).enqueue_id}
+
+    asyncio.run(story())
+
+
+@settings(max_examples=20, deadline=None)
+@given(CASES)
+def test_a_move_alone_is_foreseen_too(case: Case) -> None:
+    """Where the browse start was, where it goes, whether somebody had put it back."""
+
+    async def story() -> None:
+        scene = await case.built()
+        scene.memory.surround = forbidding
+        found = await Foreseeing(scene.tables, scene.process().view).move(SPOOL)
+        scene.memory.surround = passing
+
+        assert await scene.process().sweeper.move(SPOOL) == found
+
+    asyncio.run(story())
+
+
+def test_each_kind_of_work_is_foreseen() -> None:
+    """One that the law above could not tell from a dry run that foretells nothing."""
+
+    async def story() -> None:
+        scene = await Case(marked=frozenset({1, 2, 3, 4}), browse_start=5).built()
+        found = await foreseen(scene)
+        start = NOON + 5 * HOUR
+        assert found.swept == Swept(slices=5, rows=5, blobs=8, rescued=1, browse_start=start, content_start=start)
+        assert (found.rescued, found.content_start) == ((queued(0).enqueue_id,), NOON)
+
+        old = timedelta(seconds=LIVES.ttl_seconds) - 30 * HOUR
+        assert (await foreseen(await Case(own=EXPIRING, passed=old).built())).swept.renewed == 8
+
+        back = await foreseen(await Case(marked=frozenset(range(8)), was_swept=True, browse_start=4).built())
+        assert back.swept.moved_back
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("own", [FOREVER, OF_JAMES], ids=["ours", "of James"])
+def test_a_queue_that_never_was_stays_so(own: OwnTables) -> None:
+    """Neither a beginning nor a configuration is written for it."""
+
+    async def story() -> None:
+        scene = Scene(own)
+        scene.memory.surround = forbidding
+        looking = Foreseeing(scene.tables, scene.process().view)
+        assert await looking.sweep(SPOOL) == Foreseen()
+        assert await looking.move(SPOOL) == Moved(None, None)
+
+    asyncio.run(story())
+
+
+def test_what_is_finished_between_the_looks_is_not_foretold_as_put_back() -> None:
+    """James, sweeping at the same time, removes marks some seconds before rows."""
+
+    async def story() -> None:
+        scene = await Case(marked=frozenset(range(1, 8)), browse_start=5).built()
+
+        async def remove_row() -> None:
+            await scene.clock.pause(SECOND_LOOK_SECONDS / 2)
+            scene.memory.write(Remove(ENQUEUED_MAILS, (SPOOL, NOON, 0, queued(0).enqueue_id)))
+
+        found, _ = await asyncio.gather(Foreseeing(scene.tables, scene.process().view).sweep(SPOOL), remove_row())
+        assert (found.swept.rows, found.swept.rescued, found.rescued) == (8, 0, ())
+
+    asyncio.run(story())
+
+
+def test_of_many_that_would_be_put_back_the_first_are_named() -> None:
+    """All are counted; what is named stays in bounds."""
+
+    async def story() -> None:
+        scene = Scene()
+        await scene.cut(buckets=2)
+        process, count = scene.process(), 3 * NAMED_MAX
+        for number in range(count):
+            await process.view.place(SPOOL, queued(number))
+        scene.clock.advance(timedelta(hours=9).total_seconds())
+        scene.put_start(BROWSE_START, NOON + 2 * HOUR)
+        found = await foreseen(scene)
+        assert (found.swept.rescued, len(found.rescued)) == (count, NAMED_MAX)
+        assert set(found.rescued) <= {EnqueueId(queued(number).enqueue_id) for number in range(count)}
+
+    asyncio.run(story())
