@@ -1,7 +1,9 @@
 """Mails that leave a queue at an operator's word are kept first, whole, for their owner alone."""
 
 import asyncio
+import base64
 import gzip
+import json
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -125,6 +127,45 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """Without a traceback."""
     with pytest.raises(WrongUse, match="No such file"):
         list(read_kept(tmp_path / "none"))
+
+
+def test_whoever_can_do_without_the_end_is_told(file: Path) -> None:
+    """It was never removed from its queue."""
+    kept(file, (listed(1), b"one"))
+    kept(file, (listed(2), b"two"))
+    file.write_bytes(file.read_bytes()[:-20])
+    told: list[str] = []
+
+    assert [mail.content for mail in read_kept(file, lambda: told.append("torn"))] == [b"one"]
+    assert told == ["torn"]
+
+
+def test_a_row_that_no_mail_can_be_read_from_is_kept_for_a_person(file: Path) -> None:
+    """With its bytes; whoever reads mails passes it over."""
+    row = {"name": None, "enqueuedtime": NOW, "headerblobid": "h"}
+
+    async def story() -> None:
+        await KeptMails(file, SPOOL).keep_row(row, {"headerblobid": b"Subject: x"})
+
+    asyncio.run(story())
+    kept(file, (listed(1), b"one"))
+
+    assert [mail.content for mail in read_kept(file)] == [b"one"]
+    document = json.loads(gzip.decompress(file.read_bytes()).splitlines()[0])
+    assert (document["format"], document["row"]["headerblobid"]) == ("kept-row/1", "h")
+    assert base64.b64decode(document["blobs"]["headerblobid"]) == b"Subject: x"
+
+
+@pytest.mark.parametrize("torn", ["", "1234", "00000000-0000-0000-0000-0000", "x y", "\n"])
+def test_a_torn_note_says_nothing(file: Path, torn: str) -> None:
+    """Nor do those that were written behind it on the same line; the others count."""
+    kept(file, (listed(1), b""))
+    one, two = (EnqueueId(queued_mail(number).enqueue_id) for number in (1, 2))
+    Restored(file).note(one, two)
+    with Restored(file).file.open("a") as stream:
+        stream.write(torn)
+
+    assert Restored(file).known() == {one}
 
 
 def test_what_is_back_is_remembered_beside_the_file(file: Path) -> None:

@@ -1,20 +1,29 @@
 """`mailmend queue reconcile`: three sides compared without stopping traffic; mended where somebody asks for it."""
 
 import asyncio
+import base64
+import gzip
+import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.ports import BlobKind, Message
+from mailqueue.serving.enqueueing import message_of
 from model.blob_ids import BlobNaming, BlobsMode
 from model.catalog import MESSAGE_V3
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.errors import TimedOut
 from model.ids import BlobId, EnqueueId, QueueName
 from model.operations import Change, Put, Remove, Scan
 from tests.support.queue_commands import KEYSPACE, QueueShell
+from tests.support.queue_mishaps import reads_of
+from tests.support.queues import CONTENT
 from tests.support.repairing import content_row, message
+from tests.support.writing import Faults
 
 OUTGOING = QueueName("outgoing")
 
@@ -58,7 +67,14 @@ class TestLooking:
 
         assert (answer["table"]["live"], answer["table"]["marked"], answer["table"]["delayed"]) == (1, 1, 1)
         assert (answer["lacking"], answer["surplus"], answer["findings"]) == (0, 0, {})
-        assert answer["broker"] == {"ready": 1, "unacked": 0, "consumers": 0, "dead": 0, "delivery_limit": None}
+        assert answer["broker"] == {
+            "ready": 1,
+            "unacked": 0,
+            "consumers": 0,
+            "dead": 0,
+            "delivery_limit": None,
+            "alarms": [],
+        }
         assert "Nothing is lost" in queue("reconcile").out
 
     def test_a_broker_that_was_lost_is_seen_by_its_counts(self, queue: QueueShell) -> None:
@@ -144,6 +160,20 @@ class TestLooking:
         assert (ended.code, "more than 2 rows" in ended.err, "--ids-max" in ended.err) == (2, True, True)
         assert queue("reconcile", "--ids-max", "6").code == 0
 
+    def test_delayed_mails_beyond_that_are_counted(self, queue: QueueShell) -> None:
+        """And their ids are not held; what is not named is told."""
+        settled(queue, "one")
+        for name in "abc":
+            queue.put_later(name, timedelta(hours=5))
+
+        answer = found(queue, "--ids-max", "2", code=0)
+
+        assert (answer["table"]["delayed"], answer["table"]["delayed_beyond_ids_max"]) == (3, 1)
+        assert answer["surplus"] == 0
+        told = queue("reconcile", "--ids-max", "2").out
+        assert "1 delayed mails beyond --ids-max are counted, and not named." in told
+        assert found(queue, "--ids-max", "9", code=0)["table"]["delayed_beyond_ids_max"] == 0
+
     def test_without_blobs_only_the_two_others_are_compared(self, queue: QueueShell) -> None:
         """No store is asked."""
         (lost,) = settled(queue, "lost")
@@ -227,6 +257,19 @@ class TestDrain:
         queue("delete", "--name", "one")
 
         assert found(queue, "--drain", "--yes", code=0)["drained"]["messages"] == 1
+
+    @pytest.mark.parametrize("ids_max", [1, 9])
+    def test_a_message_of_a_delayed_mail_is_not_called_its_last_trace(self, queue: QueueShell, ids_max: int) -> None:
+        """However few ids may be held: whoever marked such a mail would lose it."""
+        for name in "abc":
+            queue.put_later(name, timedelta(hours=5))
+        for listed in queue.listed():
+            message = message_of(listed.queued, None)
+            queue.on_queue(lambda opened, one=message: opened.parts.broker.publish(queue.name, one))  # type: ignore[misc]
+
+        answer = found(queue, "--drain", "--yes", "--no-blobs", "--ids-max", str(ids_max), code=0)
+
+        assert (answer["drained"]["messages"], answer["drained"]["only_in_broker"]) == (3, [])
 
     def test_nobody_drains_by_accident(self, queue: QueueShell) -> None:
         """It takes messages in hand: somebody must want it."""
@@ -313,6 +356,75 @@ class TestMark:
 
         assert queue("restore", file).code == 0
         assert queue.names() == ["one"]
+
+    def test_a_delayed_one_goes_for_good(self, queue: QueueShell) -> None:
+        """Its row too, and its bytes: a mark may expire before its time comes."""
+        one = queue.put_later("later", timedelta(days=300))
+
+        answer = found(queue, "--mark", str(one), code=0)
+
+        assert (answer["mended"]["marked"], len(answer["kept"])) == ([str(one)], 1)
+        rows = queue.cluster.keyspace(KEYSPACE).scan(Scan(DUE_MAILS, DUE_MAILS.names))
+        assert one not in {row["enqueueid"] for row in rows}
+        assert not queue.blobs.ids
+        queue.cluster.keyspace(KEYSPACE).write(Remove(DELETED_MAILS, (queue.name, one)))  # it has expired
+        queue("flush")
+        assert queue.delivers_nothing()
+
+    def test_without_the_blobs_no_byte_goes(self, queue: QueueShell) -> None:
+        """They are kept nowhere else; it is said."""
+        (one,) = settled(queue, "one")
+
+        ended = queue("reconcile", "--mark", str(one), "--no-blobs", MAILMEND_BLOBS="")
+
+        assert (ended.code, "Of 1 of them the envelope is kept, and no bytes." in ended.out) == (0, True)
+        assert len(queue.blobs.ids) == 2
+        assert queue.names() == []
+
+    def test_one_that_only_a_message_tells_of_is_kept_with_a_drain(self, queue: QueueShell) -> None:
+        """And can be restored; without a drain nothing tells of it, and it is said so."""
+        ids = settled(queue, "one", "two")
+        for one in ids:
+            queue.cluster.keyspace(KEYSPACE).write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row_of(queue, one))))
+
+        blind = found(queue, "--mark", str(ids[0]), code=0)
+        seen = found(queue, "--mark", str(ids[1]), "--drain", "--yes", code=0)
+
+        assert (blind["mended"]["unkept"], blind["kept"]) == ([str(ids[0])], [])
+        assert (seen["mended"]["unkept"], len(seen["kept"])) == ([], 1)
+        assert queue.delivers_nothing()
+        assert not queue.blobs.ids
+        assert queue("restore", seen["kept"][0]).code == 0
+        assert queue.delivered(1) == ["two"]
+
+    def test_a_row_that_cannot_be_read_is_kept_as_it_is(self, queue: QueueShell) -> None:
+        """With its bytes, for a person to mend."""
+        (broken,) = settled(queue, "broken")
+        key = ENQUEUED_MAILS.key_of(row_of(queue, broken))
+        queue.cluster.keyspace(KEYSPACE).write(Change(ENQUEUED_MAILS, key, assign={"name": None}))
+
+        answer = found(queue, "--mark", str(broken), code=0)
+
+        (file,) = answer["kept"]
+        (line,) = map(json.loads, gzip.decompress(Path(file).read_bytes()).splitlines())
+        assert (line["format"], line["row"]["enqueueid"]) == ("kept-row/1", str(broken))
+        assert b"".join(map(base64.b64decode, line["blobs"].values())) == CONTENT
+        assert answer["left"] == {}
+
+    def test_a_kept_file_is_named_where_the_rest_failed(self, queue: QueueShell) -> None:
+        """Tables that do not answer any more: exit 4, and what is kept is not forgotten."""
+        (one,) = settled(queue, "one")
+        faults = Faults()
+        queue.cluster.keyspace(KEYSPACE).surround = faults
+        faults.fail(
+            lambda one: reads_of(DELETED_MAILS)(one) and any((queue.line.home / "data").rglob("*.gz")),
+            TimedOut("no answer in time"),
+            times=100,
+        )
+
+        ended = queue("reconcile", "--mark", str(one))
+
+        assert (ended.code, "Kept in " in ended.err) == (4, True)
 
 
 class TestOrphans:

@@ -1,8 +1,17 @@
 """Dead letters go back into their queue, each at least once, under its id."""
 
+from collections.abc import Callable
+from datetime import timedelta
+
+from mailqueue.blobs.memory import BlobCall
+from mailqueue.codec import queued_of
+from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Message
+from model.blob_ids import BlobNaming, BlobsMode
 from model.catalog_queue import ENQUEUED_MAILS
-from model.operations import Put, Scan
+from model.errors import BlobsUnreachable
+from model.mails import Listed, Whereabouts
+from model.operations import Change, Put, Scan
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queues import CONTENT
 
@@ -12,6 +21,19 @@ def reject(queue: QueueShell, *names: str) -> None:
     queue.put(*names)
     assert queue("dequeue", "--exec", "false").code == 1
     assert len(queue.broker.dead(queue.name)) == len(names)
+
+
+def reject_one(queue: QueueShell, name: str) -> None:
+    """A mail whose consumer rejects it, behind others that wait."""
+    (one,) = queue.put(name)
+
+    async def story(opened: MailQueue) -> None:
+        async with opened.dequeue() as mails:
+            while (taken := await anext(mails)).enqueue_id != one:
+                continue
+            await taken.reject()
+
+    queue.on_queue(story)
 
 
 def test_they_are_delivered_again_with_their_bytes(queue: QueueShell) -> None:
@@ -66,6 +88,104 @@ def test_what_was_deleted_meanwhile_is_dropped(queue: QueueShell) -> None:
 
     assert (ended.json["redriven"], ended.json["dropped"], queue.broker.dead(queue.name)) == (0, 1, [])
     assert queue.delivers_nothing()
+    assert not queue.blobs.ids
+
+
+def dropped(queue: QueueShell) -> None:
+    """A dead letter whose mail was taken out, and nothing else, has its turn."""
+    (letter,) = queue.broker.dead(queue.name)
+    queue("reconcile", "--mark", str(queued_of(letter.body).enqueue_id), "--no-blobs")
+    assert queue("redrive", "--json").json["dropped"] == 1
+
+
+def test_bytes_that_another_mail_needs_stay(queue: QueueShell) -> None:
+    """Its row names the same blobs."""
+    (other,) = queue.put("other")
+    reject_one(queue, "one")
+    (letter,) = queue.broker.dead(queue.name)
+    blobs = queued_of(letter.body).blobs
+    tables = queue.cluster.keyspace(KEYSPACE)
+    (row,) = (dict(row) for row in tables.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names)))
+    assert row["enqueueid"] == other
+    tables.write(Change(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row), {"headerblobid": blobs.header}))
+
+    dropped(queue)
+
+    assert blobs.header in queue.blobs.ids
+    assert blobs.body not in queue.blobs.ids
+
+
+def test_bytes_that_are_kept_once_for_all_stay(queue: QueueShell) -> None:
+    """Only a collector may tell whether anybody needs them."""
+    queue.blobs._naming = BlobNaming(BlobsMode.DEDUPLICATED)
+    reject(queue, "one")
+
+    dropped(queue)
+
+    assert len(queue.blobs.ids) == 2
+
+
+def test_bytes_that_cannot_be_deleted_keep_their_letter(queue: QueueShell) -> None:
+    """The store does not answer: the same command goes on."""
+    reject(queue, "one")
+    (letter,) = queue.broker.dead(queue.name)
+    queue("reconcile", "--mark", str(queued_of(letter.body).enqueue_id), "--no-blobs")
+    surround = queue.blobs.store.surround
+
+    def silent(call: BlobCall, carry_out: Callable[[], object]) -> object:
+        raise BlobsUnreachable("no answer from the blobs")
+
+    queue.blobs.store.surround = silent
+    assert queue("redrive").code == 4
+    assert len(queue.broker.dead(queue.name)) == 1
+    queue.blobs.store.surround = surround
+    assert queue("redrive", "--json").json["dropped"] == 1
+    assert not queue.blobs.ids
+
+
+def test_one_that_is_delayed_needs_no_message(queue: QueueShell) -> None:
+    """A redrive was killed before its ack, and a consumer wants the mail later: it comes once, at its time."""
+    reject(queue, "one")
+    (letter,) = queue.broker.dead(queue.name)
+
+    async def delayed(opened: MailQueue) -> None:
+        assert opened.parts.due is not None
+        listed = Listed(queued_of(letter.body), queue.now, Whereabouts.DELAYED, due_at=queue.now + timedelta(hours=1))
+        await opened.parts.due.put(opened.name, listed)
+
+    queue.on_queue(delayed)
+
+    assert queue("redrive", "--json").json["redriven"] == 1
+    assert (queue.broker.ready(queue.name), queue.broker.dead(queue.name)) == ([], [])
+    assert [one.whereabouts for one in queue.listed()] == [Whereabouts.DELAYED]
+    queue("flush")
+    assert queue.delivered(1) == ["one"]
+
+
+def test_one_that_is_rejected_once_more_meanwhile_is_not_lost(queue: QueueShell) -> None:
+    """Two dead letters of one mail: it is listed once, and both are delivered or dropped."""
+    reject(queue, "one")
+    (letter,) = queue.broker.dead(queue.name)
+    queue.on_queue(lambda opened: opened.parts.broker.publish(queue.name, letter))
+    assert queue("dequeue", "--exec", "false").code == 1
+    assert len(queue.broker.dead(queue.name)) == 2
+
+    queue("redrive")
+
+    assert queue.names() == ["one"]
+    assert queue.delivered(1) == ["one"]
+    assert queue.delivers_nothing()
+
+
+def test_memory_has_a_bound(queue: QueueShell) -> None:
+    """More mails than may be held are refused, before anything is touched."""
+    reject(queue, "one")
+    queue.put(*"ab")
+
+    ended = queue("redrive", "--ids-max", "1")
+
+    assert (ended.code, "more than 1 mails" in ended.err, len(queue.broker.dead(queue.name))) == (2, True, 1)
+    assert queue("redrive", "--ids-max", "2").code == 0
 
 
 def test_what_cannot_be_read_stays(queue: QueueShell) -> None:

@@ -13,6 +13,7 @@ from model.errors import TimedOut
 from model.ids import QueueName
 from model.mails import Whereabouts
 from model.operations import Put
+from tests.support.mortal_commands import killed
 from tests.support.queue_commands import KEYSPACE, QueueShell, ids_in
 from tests.support.queues import CONTENT
 from tests.support.writing import Faults
@@ -24,6 +25,13 @@ def kept_in(answer: dict[str, Any]) -> list[dict[str, Any]]:
     """The mails in the file that an answer names."""
     with gzip.open(answer["kept"], "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
+
+
+def killed_before_marks(queue: QueueShell, *arguments: str) -> str:
+    """The file of a removal that was killed after keeping, before it removed anything."""
+    assert killed(queue, 1, *arguments) is None
+    (file,) = (queue.line.home / "data").rglob("*.jsonl.gz")
+    return str(file)
 
 
 class TestDelete:
@@ -240,6 +248,53 @@ class TestRestore:
         assert ended.code == 0
         assert ended.json["restored"] + ended.json["already"] == 3
         assert sorted(queue.names()) == ["later", "one", "two"]
+
+    def test_one_that_never_left_stays(self, queue: QueueShell) -> None:
+        """A delete that was killed has kept it and not marked it: a second copy would be delivered beside it."""
+        queue.put("one")
+        file = killed_before_marks(queue, "delete", "--name", "one")
+
+        ended = queue("restore", file, "--json")
+
+        assert (ended.code, ended.json["restored"], len(ended.json["never_left"])) == (0, 0, 1)
+        assert "1 never left their queue" in queue("restore", file).out
+        assert queue.delivered(1) == ["one"]
+        assert queue.delivers_nothing()
+
+    def test_of_a_torn_file_all_that_is_whole_comes_back(self, queue: QueueShell) -> None:
+        """What stood at its end was never removed."""
+        queue.put("one")
+        file = queue("purge", "--yes", "--json").json["kept"]
+        with Path(file).open("ab") as stream:
+            stream.write(gzip.compress(b"x" * 100)[:-9])
+
+        ended = queue("restore", file, "--json")
+
+        assert (ended.code, ended.json["restored"], ended.json["torn"]) == (0, 1, True)
+        assert queue.names() == ["one"]
+
+    def test_a_torn_note_brings_no_mail_back_twice(self, queue: QueueShell) -> None:
+        """The mail is seen in its queue."""
+        file = self.removed(queue)
+        queue("restore", file)
+        note = Path(f"{file}.restored")
+        note.write_text(note.read_text()[:-30])
+
+        ended = queue("restore", file, "--json")
+
+        assert (ended.code, ended.json["already"] + ended.json["restored"]) == (0, 3)
+        assert sorted(queue.names()) == ["later", "one", "two"]
+
+    def test_bytes_that_were_not_kept_are_taken_from_where_they_are(self, queue: QueueShell) -> None:
+        """As long as no consumer and no sweep has come by."""
+        (one,) = queue.put("one")
+        (file,) = queue("reconcile", "--mark", str(one), "--no-blobs", "--json").json["kept"]
+        assert kept_in({"kept": file})[0]["content"] is None
+
+        ended = queue("restore", file, "--json")
+
+        assert (ended.code, ended.json["restored"]) == (0, 1)
+        assert queue.delivered(1) == ["one"]
 
     def test_what_had_no_bytes_is_named(self, queue: QueueShell) -> None:
         """It cannot come back: exit 3."""
