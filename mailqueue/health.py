@@ -60,6 +60,7 @@ class Trouble(Enum):
     DEAD_LETTERS = "dead_letters"
     NO_CONSUMER = "no_consumer"
     BROKER_AWAY = "broker_away"
+    BROKER_ALARM = "broker_alarm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,16 @@ def _broker_away(figures: QueueFigures) -> Reason | None:
     )
 
 
+def _broker_alarm(figures: QueueFigures) -> Reason | None:
+    if figures.depth is None or not figures.depth.alarms:
+        return None
+    return Reason(
+        Trouble.BROKER_ALARM,
+        f"the broker takes no new mail, for it is short of {', '.join(figures.depth.alarms)}; what waits is delivered",
+        "Give it what it lacks; see: rabbitmq-diagnostics alarms",
+    )
+
+
 _RULES: Final[tuple[Callable[[QueueFigures], Reason | None], ...]] = (
     _browse_start_old,
     _moved_back,
@@ -176,6 +187,7 @@ _RULES: Final[tuple[Callable[[QueueFigures], Reason | None], ...]] = (
     _dead_letters,
     _no_consumer,
     _broker_away,
+    _broker_alarm,
 )
 
 

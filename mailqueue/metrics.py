@@ -42,6 +42,7 @@ class Count(Enum):
     SWEPT_BLOBS = ("swept_blobs", "Left-over blobs that the sweep removed")
     RESCUED = ("rescued", "Unmarked mails that the sweep found before the browse start and put back")
     RENEWED = ("renewed", "Mails put again before they would have expired")
+    CONSUMER_LOST = ("consumer_lost", "Consumers that the broker took away or whose connection broke: set up anew")
     ORPHAN_MARKS = ("orphan_marks", "Marks written for mails whose slice was swept before")
 
     def __init__(self, word: str, meaning: str) -> None:
@@ -164,6 +165,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[QueueFigures], float | None]], ..
     ("broker_ready", "Messages that wait in the broker", _of_depth(lambda depth: depth.ready)),
     ("broker_unacked", "Messages in consumers' hands", _of_depth(lambda depth: depth.unacked)),
     ("broker_consumers", "Consumers", _of_depth(lambda depth: depth.consumers)),
+    ("broker_alarms", "Alarms for which the broker takes no new messages", _of_depth(lambda depth: len(depth.alarms))),
     ("broker_dead_letters", "Messages in the dead letter queue", _of_depth(lambda depth: depth.dead)),
     ("looked_at_timestamp_seconds", "When this was looked at", lambda figures: _epoch(figures.at)),
 )

@@ -134,6 +134,7 @@ class Depth:
         consumers: who takes from it.
         dead: messages in the dead letter queue.
         delivery_limit: after so many returns the broker dead-letters a message; None: never, or not known.
+        alarms: for want of what, and where, the broker takes no new messages; none where that is not known.
     """
 
     ready: int
@@ -141,6 +142,7 @@ class Depth:
     consumers: int
     dead: int
     delivery_limit: int | None = None
+    alarms: tuple[str, ...] = ()
 
 
 class Broker(Protocol):

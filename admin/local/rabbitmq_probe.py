@@ -1,10 +1,11 @@
 """Whether RabbitMQ answers: the first bytes of AMQP and one question to its HTTP API, no library."""
 
-import base64
 import http.client
 import socket
 import ssl
 from typing import Final
+
+from mailqueue.brokers.management import basic
 
 GUEST: Final = ("guest", "guest")
 """The user that RabbitMQ makes at its first start, and lets in from this machine only."""
@@ -40,11 +41,6 @@ def api_answers(host: str, port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-def basic(user: str, password: str) -> str:
-    """The header of HTTP's basic authentication."""
-    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 
 def _opens(connection: socket.socket) -> bool:

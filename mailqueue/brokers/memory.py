@@ -81,6 +81,8 @@ class MemoryBroker:
         self._late: list[tuple[QueueName, Message, int]] = []
         self.away = False
         """Whether nobody reaches it; see `go_away`."""
+        self.alarms: tuple[str, ...] = ()
+        """For want of what, and where, nothing is taken, while what waits is delivered."""
         self.out_of_order = False
         """Whether messages are delivered in an order drawn by chance."""
         self.fates: deque[Fate] = deque()
@@ -97,6 +99,8 @@ class MemoryBroker:
         fate = self.fates.popleft() if self.fates else Fate.KEPT
         if self.away or fate is Fate.UNREACHABLE:
             raise _unreachable()
+        if self.alarms:
+            raise PublishFailed(f"the broker takes no message for the queue {queue!r}, because of an alarm")
         for _ in range(_COPIES.get(fate, 0)):
             self._keep(queue, message, priority)
         if fate is Fate.UNCONFIRMED_LATE:
@@ -134,6 +138,7 @@ class MemoryBroker:
             consumers=len(working),
             dead=len(held.ready((_DEAD,))),
             delivery_limit=self._delivery_limit,
+            alarms=self.alarms,
         )
 
     async def close(self) -> None:

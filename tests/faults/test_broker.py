@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,10 +11,10 @@ import pytest
 
 from admin.local.rabbitmq import Tls as ServerTls
 from mailqueue.brokers.rabbitmq import RabbitBroker
-from mailqueue.brokers.settings import BrokerSettings, Host, Tls
+from mailqueue.brokers.settings import BrokerSettings, Host, ManagementSettings, Tls
 from mailqueue.brokers.topology import Form, QueueForm
 from mailqueue.ports import Message
-from model.errors import BrokerUnreachable, MailmendError
+from model.errors import BrokerUnreachable, MailmendError, PublishFailed
 from model.ids import QueueName
 from repair.clock import LoopClock
 from tests.support.broker_scenes import soon, taken
@@ -46,6 +46,20 @@ def own(trusted: tuple[Path, ServerTls]) -> Iterator[OwnBroker]:
 def settings_of(own: OwnBroker) -> BrokerSettings:
     """The plain listener."""
     return BrokerSettings((Host(own.host, own.port),), answer_seconds=5)
+
+
+def management_of(own: OwnBroker) -> ManagementSettings:
+    """Its HTTP API."""
+    return ManagementSettings(f"http://{own.host}:{own.management_port}")
+
+
+async def failed(publish: Awaitable[None]) -> MailmendError | None:
+    """Its error; None where it was confirmed."""
+    try:
+        await publish
+    except MailmendError as error:
+        return error
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +147,41 @@ def test_a_broker_that_was_wiped_is_set_up_anew(own: OwnBroker, caplog: pytest.L
     assert any("was lost, and consumes anew" in line for line in ours)
     assert any(line.startswith("declaring the queue JamesMailQueue-workqueue-spool") for line in ours)
     assert any(line.endswith("again") for line in ours)
+
+
+def test_an_alarm_blocks_publishers_and_nobody_else(own: OwnBroker) -> None:
+    """Publishes fail in their time and say why; what was sent is in doubt; lifted, all goes on by itself."""
+
+    async def story() -> None:
+        settings = replace(settings_of(own), publish_confirm_seconds=1, management=management_of(own))
+        broker, queue = RabbitBroker(settings, LoopClock()), QueueName("alarm")
+        await broker.publish(queue, Message(b"before"))
+        assert (await broker.depth(queue)).alarms == ()
+        with own.short_of_memory():
+            # Given an alarm, when a message is sent, then the broker reads no further, and its confirm does not come
+            sent = await failed(broker.publish(queue, Message(b"in doubt")))
+            assert isinstance(sent, PublishFailed)
+            assert (sent.doubtful, "because of an alarm" in sent.what) == (True, True)
+            # And while it lasts nothing is sent any more, to queues that are not there yet neither
+            for other in (queue, QueueName("alarm-fresh")):
+                kept = await failed(broker.publish(other, Message(b"kept back")))
+                assert isinstance(kept, PublishFailed)
+                assert (kept.doubtful, "because of an alarm" in kept.what) == (False, True)
+                assert "rabbitmq-diagnostics alarms" in kept.mend
+            # And what waits is consumed, and the alarm has a name
+            async with broker.deliveries(queue, 1, [5]) as deliveries:
+                await (await taken(deliveries, 1))[0].ack()
+            assert (await broker.depth(queue)).alarms == ("memory on rabbit@localhost",)
+        # When it is lifted, then the same broker publishes, and has what was in doubt too
+        async with asyncio.timeout(20):
+            while await failed(broker.publish(queue, Message(b"after"))):
+                pass
+        async with broker.deliveries(queue, 2, [5]) as deliveries:
+            assert [one.message.body for one in await taken(deliveries, 2)] == [b"in doubt", b"after"]
+        assert (await broker.depth(queue)).alarms == ()
+        await broker.close()
+
+    asyncio.run(story())
 
 
 def test_a_broker_that_is_away_is_told_without_the_libraries_words(

@@ -8,6 +8,7 @@ own. A test that kills, wipes or encrypts has a node of its own: `throwaway_rabb
 import http.client
 import json
 import os
+import subprocess
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,10 +19,12 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from admin.local.clock import SystemClock
-from admin.local.rabbitmq import RabbitMq, Tls
-from admin.local.rabbitmq_probe import GUEST, api_answers, basic, speaks_amqp
+from admin.local.rabbitmq import MEMORY_MIB, RabbitMq, Tls, environment_of
+from admin.local.rabbitmq_parts import installation_in
+from admin.local.rabbitmq_probe import GUEST, api_answers, speaks_amqp
 from admin.local.service_runs import ServiceRun
 from admin.local.services import HOST, Machine
+from mailqueue.brokers.management import basic
 from model.errors import LocalServerError
 from tests.support.servers import docker_answers, throwaway_folder, unavailable
 
@@ -33,6 +36,7 @@ _AMQP_PORT, _MANAGEMENT_PORT = 5672, 15672
 _READY_SECONDS_MAX = 120
 _POLL_SECONDS = 0.2
 _HTTP_SECONDS_MAX = 30
+_CONTROL_SECONDS_MAX = 60
 _QUEUES_NOTED = "mnesia/*/quorum/*/names.dets"
 _NOTED_SECONDS_MAX = 10
 _NOTED_POLL_SECONDS = 0.02
@@ -109,6 +113,27 @@ class OwnBroker(Broker):
     def wipe(self) -> None:
         """Forget all that it stored, virtual hosts and queues too; it must not run."""
         self.run.wipe()
+
+    def control(self, *words: str) -> str:
+        """What `rabbitmqctl` says to these words; they work."""
+        installation = installation_in(self.run.service.fetch(self.run.machine))
+        assert installation is not None
+        environment = environment_of(installation, self.run.site, os.environ.get("PATH", os.defpath))
+        program = [str(installation.server.parent / "rabbitmqctl"), *words]
+        ended = subprocess.run(
+            program, env=environment, capture_output=True, text=True, check=False, timeout=_CONTROL_SECONDS_MAX
+        )
+        assert ended.returncode == 0, f"{words}: {ended.stdout}{ended.stderr}"
+        return ended.stdout
+
+    @contextmanager
+    def short_of_memory(self) -> Iterator[None]:
+        """Its memory alarm is on for the length of the block."""
+        self.control("set_vm_memory_high_watermark", "0.0000001")
+        try:
+            yield
+        finally:
+            self.control("set_vm_memory_high_watermark", "absolute", f"{MEMORY_MIB}MB")
 
 
 def eventually(ask: Callable[[], T | None], seconds_max: float = 30) -> T:

@@ -75,17 +75,10 @@ class Channel:
         except Exception as error:
             if not _is_gone(error):
                 raise
-            return _answer_to(error, exchange) if sent else Answer.BLOCKED
+            answer = _answer_to(error, exchange) if sent else Answer.BLOCKED
+            late_by_alarm = answer is Answer.LATE and not await _is_open(self._channel.connection)
+            return Answer.STUCK if late_by_alarm else answer
         return Answer.CONFIRMED
-
-    async def is_blocked(self) -> bool:
-        """Whether the broker takes no messages from this connection at present."""
-        try:
-            async with asyncio.timeout(0):
-                await self._channel.connection.ready()
-        except TimeoutError:
-            return True
-        return False
 
     async def find_exchange(self, name: str) -> bool:
         """Whether it is there; where it is not, the broker closes the channel."""
@@ -141,8 +134,11 @@ class Channel:
         await self._settle(self._channel.basic_nack(tag, requeue=requeue))
 
     async def close(self) -> None:
-        """Close it: what was in hand goes back to its queues. Never raises."""
-        if not self.is_closed:
+        """Close it: what was in hand goes back to its queues. Never raises.
+
+        One whose connection is blocked would wait for an answer in vain: it goes with its connection.
+        """
+        if not self.is_closed and await _is_open(self._channel.connection):
             with _silence():
                 async with asyncio.timeout(self._seconds):
                     await self._channel.close()
@@ -222,6 +218,14 @@ class Link:
             if before is None or self._live() is _transport(before):
                 raise
         return await step()
+
+    async def takes(self, seconds: float = 0) -> bool:
+        """Whether the broker lets us publish, now or within so many seconds; where we never asked it, it may.
+
+        An alarm blocks a connection that publishes until it is lifted; nothing at all is sent over it meanwhile.
+        """
+        live = self._live()
+        return live is None or await _is_open(live, seconds)
 
     async def close(self) -> None:
         """Close the connection; there will be no other."""
@@ -310,6 +314,16 @@ class Link:
 def _transport(connection: AbstractConnection | None) -> abc.AbstractConnection | None:
     transport = connection.transport if connection is not None else None
     return transport.connection if transport is not None else None
+
+
+async def _is_open(connection: abc.AbstractConnection, seconds: float = 0) -> bool:
+    """Whether the broker does not block it, now or within so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            await connection.ready()
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _context(settings: BrokerSettings) -> ssl.SSLContext | None:

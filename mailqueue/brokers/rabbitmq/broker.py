@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from typing import Final
 
 from mailqueue.brokers.draining import checked_prefetch
 from mailqueue.brokers.management import Management
@@ -17,6 +18,9 @@ from model.ids import QueueName
 from model.mails import PRIORITIES, PRIORITY_NORMAL
 from repair.retries import AwaitedRetries
 
+_UNNAMED_ALARM: Final = "memory or disk"
+"""What the connection for publishing knows by itself, where the HTTP API is not asked."""
+
 
 class RabbitBroker:
     """Implements `mailqueue.ports.Broker`. Nothing is asked of the broker before the first call.
@@ -29,7 +33,9 @@ class RabbitBroker:
         retries = AwaitedRetries(clock)
         self._clock = clock
         self._out, self._in = Link(settings, "publishing", retries), Link(settings, "consuming", retries)
-        self._publishing = Publishing(self._out, Declared(self._out, settings.form), settings.place)
+        self._publishing = Publishing(
+            self._out, Declared(self._out, settings.form), settings.place, settings.publish_confirm_seconds
+        )
         self._declared = Declared(self._in, settings.form)
         self._management = (
             Management(settings.management, settings.vhost, settings.tls) if settings.management else None
@@ -60,12 +66,14 @@ class RabbitBroker:
         *levels, dead = await self._declared.counts([*work, topology_of(queue).dead_letter_queue])
         there = [found for found in levels if found is not None]
         facts = await self._management.facts(work) if self._management else None
+        blocked = () if await self._out.takes() else (_UNNAMED_ALARM,)
         return Depth(
             ready=sum(found.ready for found in there),
             unacked=facts.unacked if facts else None,
             consumers=max((found.consumers for found in there), default=0),
             dead=dead.ready if dead else 0,
             delivery_limit=facts.delivery_limit if facts else None,
+            alarms=(facts.alarms if facts else ()) or blocked,
         )
 
     async def close(self) -> None:

@@ -19,18 +19,21 @@ from model.errors import BrokerDenied, MailmendError, PublishFailed
 _AGAIN: Final = frozenset({Answer.REFUSED, Answer.RETURNED, Answer.MISSING, Answer.UNSENT})
 """After these it is tried once more, on another channel, when all was looked at anew."""
 
-_DOUBTFUL: Final = frozenset({Answer.MISSING, Answer.LATE, Answer.LOST})
+_DOUBTFUL: Final = frozenset({Answer.MISSING, Answer.LATE, Answer.STUCK, Answer.LOST})
 """After these the broker may hold it. (An exchange that is missing was perhaps removed after it had passed ours on.)"""
 
-_SPOILT: Final = frozenset(Answer) - {Answer.CONFIRMED, Answer.RETURNED, Answer.BLOCKED}
-"""After these nothing more is published over the channel."""
+_SPOILT: Final = frozenset(Answer) - {Answer.CONFIRMED, Answer.RETURNED, Answer.BLOCKED, Answer.STUCK}
+"""After these nothing more is published over the channel. (An alarm blocks its connection; lifted, both go on.)"""
+
+_ALARM: Final = "See which alarm is on, and give it memory or disk: rabbitmq-diagnostics alarms"
 
 _MENDS: Final[Mapping[Answer, str]] = {
     Answer.REFUSED: "See whether its queue is full: rabbitmqctl list_queues name messages arguments policy",
     Answer.RETURNED: "See what removes its bindings: rabbitmqctl list_bindings",
     Answer.MISSING: "See what removes its exchange: rabbitmqctl list_exchanges",
-    Answer.BLOCKED: "See which alarm is on, and give it memory or disk: rabbitmqctl list_alarms",
-    Answer.LATE: "It may hold it all the same. See how it is: rabbitmqctl list_alarms; rabbitmq-diagnostics status",
+    Answer.BLOCKED: _ALARM,
+    Answer.STUCK: f"It may hold it all the same. {_ALARM}",
+    Answer.LATE: "It may hold it all the same. See how it is: rabbitmq-diagnostics alarms; rabbitmq-diagnostics status",
 }
 _MEND: Final = "It may hold it all the same. See how it is: rabbitmq-diagnostics status"
 
@@ -56,10 +59,15 @@ class _Outlet:
 
 
 class Publishing:
-    """Publishes to every queue of one broker; any number at once."""
+    """Publishes to every queue of one broker; any number at once.
 
-    def __init__(self, link: Link, declared: Declared, place: str) -> None:
-        self._link, self._declared, self._place = link, declared, place
+    Args:
+        place: the broker in a few words.
+        seconds: how long a broker that blocks publishers is waited for before nothing is sent.
+    """
+
+    def __init__(self, link: Link, declared: Declared, place: str, seconds: float) -> None:
+        self._link, self._declared, self._place, self._seconds = link, declared, place, seconds
         self._outlet: _Outlet | None = None
         self._turn = asyncio.Lock()
 
@@ -90,6 +98,8 @@ class Publishing:
             await outlet.channel.close()
 
     async def _once(self, topology: Topology, message: Message) -> Answer:
+        if not await self._link.takes(self._seconds):
+            return Answer.BLOCKED
         await self._declared.ensure(topology)
         outlet = await self._open()
         return await outlet.publish(topology, message)

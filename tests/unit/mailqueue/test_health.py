@@ -55,6 +55,7 @@ def test_where_little_is_known_nothing_is_made_up() -> None:
         (Trouble.MARKS_EXPIRE_FIRST, {"marks_outlive_rows": True}, {"marks_outlive_rows": False}),
         (Trouble.DEAD_LETTERS, {"depth": Depth(3, 0, 1, 0)}, {"depth": Depth(3, 0, 1, 1)}),
         (Trouble.BROKER_AWAY, {"depth": None}, {"depth": None, "broker_away": "refused"}),
+        (Trouble.BROKER_ALARM, {"depth": Depth(3, 0, 1, 0)}, {"depth": Depth(3, 0, 1, 0, alarms=("disk on a@b",))}),
         (Trouble.NO_CONSUMER, {"depth": Depth(0, 0, 0, 0)}, {"depth": Depth(1, 0, 0, 0)}),
     ],
 )

@@ -1,6 +1,7 @@
 """The broker's HTTP API, played by a small server: what is asked, what is made of the answer, what a person is told."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,18 +19,21 @@ QUORUM = {"type": "quorum", "messages_unacknowledged": 0}
 
 
 @contextmanager
-def api(status: int, content: bytes, **headers: str) -> Iterator[tuple[str, list[str]]]:
-    """A server that always answers so; its URL, and what was asked."""
+def api(
+    status: int, content: bytes, alarms: tuple[int, bytes] | None = None, **headers: str
+) -> Iterator[tuple[str, list[str]]]:
+    """A server that always answers so, but for alarms where that is said; its URL, and what was asked."""
     asked: list[str] = []
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(f"{self.path} {self.headers['Authorization']}")
-            self.send_response(status)
+            answer = alarms if alarms and self.path.endswith("alarms") else (status, content)
+            self.send_response(answer[0])
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(answer[1])
 
         def log_message(self, *_: object) -> None:
             pass
@@ -54,7 +58,7 @@ def test_one_question_names_the_queues_exactly() -> None:
     """In the virtual host, below the path of the URL, with names that are no patterns."""
     with api(200, b'{"items": [{"type": "classic", "messages_unacknowledged": 3}]}') as (url, asked):
         assert ask(f"{url}/behind/") == QueueFacts(3, None)
-    (question,) = asked
+    question, _ = asked
     assert question.startswith("/behind/api/queues/a%2Fb?name=%5E%28q%5C.1%7Cq%5C-2%29%24&use_regex=true&")
 
 
@@ -105,6 +109,8 @@ def test_https_where_no_tls_is_spoken_is_told() -> None:
     [
         ([], QueueFacts(0, None)),
         ([{"type": "quorum"}], QueueFacts(None, DELIVERY_LIMIT_DEFAULT)),
+        ([QUORUM | {"delivery_limit": 30}, QUORUM], QueueFacts(0, DELIVERY_LIMIT_DEFAULT)),
+        ([QUORUM | {"arguments": {"x-delivery-limit": -1}, "delivery_limit": 5}], QueueFacts(0, 5)),
         ([{"messages_unacknowledged": 2}, {"messages_unacknowledged": 3}, {}], QueueFacts(5, None)),
         ([QUORUM | {"arguments": {"x-delivery-limit": 7}}], QueueFacts(0, 7)),
         ([QUORUM | {"effective_policy_definition": {"delivery-limit": 6}}], QueueFacts(0, 6)),
@@ -121,7 +127,49 @@ def test_https_where_no_tls_is_spoken_is_told() -> None:
 )
 def test_limits_and_counts_of_some_queues_together(items: list[dict[str, Any]], facts: QueueFacts) -> None:
     """The lowest limit counts; a queue of which nothing is said has the broker's own."""
-    assert facts_of(items) == facts
+    assert facts_of(items, DELIVERY_LIMIT_DEFAULT) == facts
+
+
+@pytest.mark.parametrize(("version", "limit"), [("4.0.5", 20), ("10.1.0-rc.1", 20), ("3.13.7", None), ("3.8.9", None)])
+def test_a_queue_that_says_nothing_has_the_limit_of_its_version(version: str, limit: int | None) -> None:
+    """Before RabbitMQ 4 there was none; the version is asked for only where nothing else tells."""
+    told = {"items": [QUORUM], "rabbitmq_version": version}
+    with api(200, json.dumps(told).encode()) as (url, asked):
+        assert ask(url) == QueueFacts(0, limit)
+    assert [question.partition("?")[0].rpartition("/")[2].split()[0] for question in asked] == [
+        "a%2Fb",
+        "overview",
+        "alarms",
+    ]
+    told["items"] = [QUORUM | {"delivery_limit": 3}]
+    with api(200, json.dumps(told).encode()) as (url, asked):
+        assert ask(url) == QueueFacts(0, 3)
+    assert not any("overview" in question for question in asked)
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "alarms"),
+    [
+        (200, b'{"status":"ok"}', ()),
+        (503, b'{"alarms":[{"node":"r@a","resource":"disk"},{"node":"r@b","resource":"memory"}]}', ("disk", "memory")),
+        (403, b"{}", ()),
+        (404, b"no such thing", ()),
+    ],
+)
+def test_alarms_are_told_where_they_are_known(status: int, content: bytes, alarms: tuple[str, ...]) -> None:
+    """That one is on comes as an error; a broker that does not know the question, or does not tell us, hurts nobody."""
+    with api(200, b'{"items": []}', alarms=(status, content)) as (url, _):
+        found = ask(url).alarms
+    assert tuple(one.partition(" on r@")[0] for one in found) == alarms
+
+
+def test_an_alarm_that_cannot_be_read_is_no_silence() -> None:
+    """Something else answers there."""
+    with (
+        api(200, b'{"items": []}', alarms=(503, b"down")) as (url, _),
+        pytest.raises(BrokerUnreachable, match="not Rabbit"),
+    ):
+        ask(url)
 
 
 def test_the_settings_show_no_password() -> None:

@@ -55,7 +55,7 @@ LOOK = QueueFigures(
     browse_start=NOW - timedelta(hours=2),
     content_start=NOW - timedelta(hours=5),
     swept_at=NOW - timedelta(minutes=1),
-    depth=Depth(ready=2, unacked=1, consumers=0, dead=4),
+    depth=Depth(ready=2, unacked=1, consumers=0, dead=4, alarms=("memory on rabbit@one",)),
 )
 
 
@@ -73,6 +73,7 @@ def test_a_look_becomes_gauges() -> None:
         'mailmend_queue_last_sweep_age_seconds{queue="spool"} 60.0',
         'mailmend_queue_broker_up{queue="spool"} 1.0',
         'mailmend_queue_broker_unacked{queue="spool"} 1.0',
+        'mailmend_queue_broker_alarms{queue="spool"} 1.0',
         'mailmend_queue_broker_dead_letters{queue="spool"} 4.0',
         'mailmend_queue_enqueued_per_second{queue="spool"} 1.5',
         'mailmend_queue_marked_per_second{queue="spool"} 0.5',

@@ -48,6 +48,17 @@ class TestHealth:
         assert [reason["trouble"] for reason in ended.json["queues"][0]["reasons"]] == ["no_consumer"]
         assert "nobody takes any" in queue("health").out
 
+    def test_an_alarm_of_the_broker_is_told(self, queue: QueueShell) -> None:
+        """What it lacks, and where; the queue is empty and idle all the same."""
+        queue.broker.alarms = ("memory on rabbit@one",)
+
+        ended = queue("health", "--json")
+
+        (found,) = ended.json["queues"]
+        assert (ended.code, [one["trouble"] for one in found["reasons"]]) == (1, ["broker_alarm"])
+        assert found["broker"]["alarms"] == ["memory on rabbit@one"]
+        assert "rabbitmq-diagnostics alarms" in queue("health").out
+
     def test_an_old_browse_start_and_a_silent_sweeper_are_told(self, queue: QueueShell) -> None:
         """One mail that is stuck for nine days."""
         queue.put("stuck")
