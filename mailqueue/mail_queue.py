@@ -22,6 +22,7 @@ from mailqueue.ports import Blobs, Broker, Clock, Tables
 from mailqueue.serving.afterwards import Afterwards
 from mailqueue.serving.dequeueing import Dequeueing
 from mailqueue.serving.enqueueing import Enqueueing, due_time
+from mailqueue.serving.foreseeing import delays
 from mailqueue.serving.removing import OnRemoved, Removing
 from mailqueue.serving.republishing import Republishing
 from mailqueue.serving.settling import Dequeued
@@ -133,13 +134,15 @@ class MailQueue:
         """Remove every mail; as `delete`."""
         return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
 
-    async def flush(self) -> int:
-        """Every delayed mail is delivered now; how many they were.
+    async def flush(self, *, dry_run: bool = False) -> int:
+        """Every delayed mail is delivered now; how many they were (or would be, after a dry run).
 
         Raises:
             LeaseHeld: another process kept moving delayed mails.
             CannotReach: tables or broker did not answer; what was moved stays moved.
         """
+        if dry_run:
+            return (await delays(self.parts.view, self.name)).count
         return await self._moving.flush() if self._moving else 0
 
     async def republish(self, older_than: timedelta, where: Where = EVERYTHING, *, dry_run: bool = False) -> int:

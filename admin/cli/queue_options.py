@@ -155,9 +155,9 @@ def always(_: Mapping[str, Any]) -> bool:
     return True
 
 
-def unless(option: str) -> Needs:
-    """It does, unless that flag is given."""
-    return lambda given: not given[option]
+def unless(*options: str) -> Needs:
+    """It does, unless one of those flags is given."""
+    return lambda given: not any(given[option] for option in options)
 
 
 def where(option: str) -> Needs:

@@ -1,7 +1,7 @@
 """The queue as its tables show it: rows put where browsing sees them, marks, listings, sizes; one name for it all."""
 
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from datetime import datetime
@@ -185,7 +185,7 @@ class QueueView:
         *,
         include_delayed: bool = True,
         on_broken: Callable[[Broken], None] = lambda _: None,
-    ) -> AsyncIterator[Listed]:
+    ) -> AsyncGenerator[Listed]:
         """The mails of the queue that are meant: those that wait, slice by slice, each by time; then the delayed ones.
 
         Args:

@@ -20,8 +20,10 @@ from model.catalog import SCHEMA
 from model.generations import AUGUST_2026
 from model.ids import EnqueueId, QueueName
 from model.mails import Listed
+from model.operations import Change
 from model.queue_tables import OwnTables, queue_tables_of
 from model.schema import Schema
+from model.table import Table
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.queue_clock import VirtualLoopClock
@@ -133,6 +135,11 @@ class QueueShell:
         """The object store lost the mail's body."""
         (one,) = (one for one in self.listed() if one.queued.enqueue_id == enqueue_id)
         asyncio.run(self.blobs.store.remove(one.queued.blobs.body))
+
+    def put_start(self, table: Table, at: datetime) -> None:
+        """Put a start of the queue to the hour of an instant, as James does, without looking."""
+        start = at.replace(minute=0, second=0, microsecond=0)
+        self.cluster.keyspace(KEYSPACE).write(Change(table, (self.name,), {table.regular[0].name: start}))
 
     def pass_time(self, **span: float) -> None:
         """Turn the clock."""

@@ -10,18 +10,29 @@ from typing import Any, Final
 import click
 
 from admin.awaiting import told_to_stop
-from admin.cli.queue.shared import all_option, json_option, logging_on_stderr, named_queues, remark, say
-from admin.cli.queue.sweep import swept_json, swept_line
-from admin.cli.queue_options import QueueSettings, always, queue_options
+from admin.cli.queue.shared import (
+    all_option,
+    dry_run_option,
+    json_option,
+    logging_on_stderr,
+    named_queues,
+    remark,
+    say,
+)
+from admin.cli.queue.sweep import NOTHING_WRITTEN, foreseen_json, foreseen_lines, swept_json, swept_line
+from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.output import write_json
 from admin.report import refuse_unwritable, whole_file
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.figures import figures_of, pace_between, sums_of
 from mailqueue.mail_queue import MailQueue
 from mailqueue.metrics import PrometheusCounts, gauges_text
+from mailqueue.serving.foreseeing import delays
 from mailqueue.serving.tending import paused
+from mailqueue.sweeping.foreseeing import Foreseeing, Foreseen
 from mailqueue.sweeping.sweeper import Swept
 from model.errors import MailmendError, WrongUse
+from model.ids import QueueName
 
 METRICS_EVERY: Final = timedelta(seconds=15)
 
@@ -35,10 +46,20 @@ class Round:
     swept: Swept
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one round on one queue would do now."""
+
+    queue: QueueName
+    due: int
+    foreseen: Foreseen
+
+
 @click.command(
     epilog="""\b
 Examples:
   mailmend queue tend --all                                    as a service; ends in good order on SIGTERM
+  mailmend queue tend --all --dry-run                          what a round would move, sweep and renew now
   mailmend queue tend --all --once                             one round, from cron or a systemd timer
   mailmend queue tend --all --metrics /var/lib/node_exporter/mailmend_tend.prom
 
@@ -55,19 +76,46 @@ longer and longer between its tries, and says so on stderr)."""
     "--metrics", "file", type=click.Path(path_type=Path), metavar="FILE", help="Keep a file for Prometheus up to date."
 )
 @all_option
+@dry_run_option
 @json_option
-@queue_options(broker=always, blobs=always)
-def tend(settings: QueueSettings, *, once: bool, file: Path | None, everything: bool, as_json: bool) -> None:
-    """Do what a queue needs in the background: due mails are moved, slices swept, old mails renewed, tallies told."""
-    if file:
-        refuse_unwritable(file)
-    if as_json and not once:
-        raise WrongUse("--json is for --once", mend="A service tells what it does on stderr, and in --metrics FILE.")
+@queue_options(broker=unless("dry_run"), blobs=unless("dry_run"))
+def tend(
+    settings: QueueSettings, *, once: bool, file: Path | None, everything: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Do what a queue needs in the background: due mails are moved, slices swept, old mails renewed, tallies told.
+
+    A dry run is one look at what a round would do now.
+    """
+    _refuse(file, once=once, dry_run=dry_run, as_json=as_json)
+    if dry_run:
+        looks = on_sides(settings, lambda sides: _looked(sides, everything=everything))
+        _show_looks(settings, looks, as_json=as_json)
+        return
     if once:
         _show(settings, on_sides(settings, lambda sides: _once(sides, file, everything=everything)), as_json=as_json)
         return
     with logging_on_stderr():
         on_sides(settings, lambda sides: _served(sides, file, everything=everything))
+
+
+def _refuse(file: Path | None, *, once: bool, dry_run: bool, as_json: bool) -> None:
+    if dry_run and file:
+        raise WrongUse("--metrics writes a file, and --dry-run writes nothing", mend="Leave one of them out.")
+    if file:
+        refuse_unwritable(file)
+    if as_json and not (once or dry_run):
+        raise WrongUse(
+            "--json is for --once and --dry-run", mend="A service tells what it does on stderr, and in --metrics FILE."
+        )
+
+
+async def _looked(sides: Sides, *, everything: bool) -> list[Look]:
+    """What a round on each queue would do; nothing is written."""
+    looks = []
+    for name in await named_queues(sides, everything=everything):
+        due = await delays(sides.view, name, sides.now)
+        looks.append(Look(name, due.count, await Foreseeing(sides.tables, sides.view).sweep(name)))
+    return looks
 
 
 async def _once(sides: Sides, file: Path | None, *, everything: bool) -> list[Round]:
@@ -128,7 +176,18 @@ async def _write(
 def _show(settings: QueueSettings, rounds: list[Round], *, as_json: bool) -> None:
     if as_json:
         queues = [{"queue": one.queue.name, "moved_due": one.moved, **swept_json(one.swept)} for one in rounds]
-        write_json({"keyspace": settings.connection.keyspace, "queues": queues, "exit": 0})
+        write_json({"keyspace": settings.connection.keyspace, "dry_run": False, "queues": queues, "exit": 0})
         return
     for one in rounds:
         say(f"{one.moved:,} delayed mails of {one.queue.name} became due. {swept_line(one.queue.name, one.swept)}")
+
+
+def _show_looks(settings: QueueSettings, looks: list[Look], *, as_json: bool) -> None:
+    if as_json:
+        queues = [{"queue": one.queue, "moved_due": one.due, **foreseen_json(one.foreseen)} for one in looks]
+        write_json({"keyspace": settings.connection.keyspace, "dry_run": True, "queues": queues, "exit": 0})
+        return
+    say(NOTHING_WRITTEN)
+    for one in looks:
+        say(f"{one.due:,} delayed mails of {one.queue} are due, and would be moved into it.")
+        say(*foreseen_lines(one.queue, one.foreseen))

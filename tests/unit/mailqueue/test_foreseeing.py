@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from cql.statements import Operation
 from mailqueue.codec import row_of
+from mailqueue.serving.foreseeing import delays
 from mailqueue.sweeping.cleaning import SECOND_LOOK_SECONDS
 from mailqueue.sweeping.foreseeing import NAMED_MAX, Foreseeing, Foreseen
 from mailqueue.sweeping.sweeper import Moved, Swept
 from model.catalog_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, LIVES, QUEUE_TABLES
 from model.ids import EnqueueId
+from model.mail_filters import Where
 from model.operations import Conditional, Remove, Write
 from model.queue_tables import OwnTables
 from tests.support.queue_scene import (
@@ -30,6 +32,7 @@ from tests.support.queue_scene import (
     passing,
     queued,
 )
+from tests.support.queues import CONTENT, QUEUE, mail, twin_queue
 
 EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
 
@@ -227,5 +230,33 @@ def test_of_many_that_would_be_put_back_the_first_are_named() -> None:
         found = await foreseen(scene)
         assert (found.swept.rescued, len(found.rescued)) == (count, NAMED_MAX)
         assert set(found.rescued) <= {EnqueueId(queued(number).enqueue_id) for number in range(count)}
+
+    asyncio.run(story())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 400), max_size=8), st.frozensets(st.integers(0, 7)), st.integers(0, 400))
+def test_delayed_mails_that_would_move_are_those_that_then_do(
+    minutes: list[int], deleted: frozenset[int], passed: int
+) -> None:
+    """In one round those that are due, in a flush all; those that were deleted in neither."""
+
+    async def story() -> None:
+        twin = twin_queue(buckets=2)
+        async with await twin.process() as queue:
+            start = twin.clock.now
+            for number, minute in enumerate(minutes):
+                await queue.enqueue(mail(str(number)), CONTENT, delay=minute * MINUTE)
+            for number in deleted:
+                await queue.delete(Where(name=str(number)))
+            left = sorted(minute for number, minute in enumerate(minutes) if number not in deleted)
+            twin.clock.advance((passed * MINUTE).total_seconds())
+
+            every, due = await delays(queue.parts.view, QUEUE), await delays(queue.parts.view, QUEUE, twin.clock.now)
+            assert (every.count, await queue.flush(dry_run=True)) == (len(left), len(left))
+            if left:
+                assert (every.earliest_at, every.latest_at) == (start + left[0] * MINUTE, start + left[-1] * MINUTE)
+            assert await queue.move_due() == due.count
+            assert await queue.flush() == every.count - due.count
 
     asyncio.run(story())

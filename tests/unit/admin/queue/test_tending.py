@@ -1,19 +1,26 @@
-"""flush, sweep, republish and tend: what keeps a queue going."""
+"""flush, sweep, republish and tend: what keeps a queue going; and what each of them would do."""
 
 import os
 import signal
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from admin.queue_output import IDS_SHOWN
 from model.catalog_queue import BROWSE_START
 from model.ids import QueueName
 from model.mails import Whereabouts
-from model.operations import Put
-from tests.support.queue_commands import KEYSPACE, QueueShell
+from tests.support.commands import Ended
+from tests.support.queue_commands import QueueShell
 
 OUTGOING = QueueName("outgoing")
+
+
+def pairs(looked: Ended, done: Ended) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """What was told of each queue, and what was done with it."""
+    return list(zip(looked.json["queues"], done.json["queues"], strict=True))
 
 
 class TestFlush:
@@ -37,6 +44,25 @@ class TestFlush:
 
         assert (ended.json["delayed"], ended.json["flushed"]) == (1, 0)
         assert [one.whereabouts for one in queue.listed()] == [Whereabouts.DELAYED]
+
+    def test_a_dry_run_tells_from_when_to_when(self, queue: QueueShell) -> None:
+        """The first and the last due time; in words too."""
+        start = queue.now
+        queue.put_later("late", timedelta(days=30))
+        queue.put_later("soon", timedelta(minutes=5))
+
+        found = queue("flush", "--dry-run", "--json").json
+
+        due = [datetime.fromisoformat(found[name]) - start for name in ("earliest_due_at", "latest_due_at")]
+        assert [round(one / timedelta(minutes=1)) for one in due] == [5, 30 * 24 * 60]
+        assert "The first of them is due at" in queue("flush", "--dry-run").out
+
+    def test_a_dry_run_on_nothing_delayed_names_no_time(self, james: QueueShell) -> None:
+        """Nor where no mail can be."""
+        found = james("flush", "--dry-run", "--json").json
+
+        assert (found["delayed"], found["earliest_due_at"], found["latest_due_at"]) == (0, None, None)
+        assert "first of them" not in james("flush", "--dry-run").out
 
     def test_in_a_keyspace_of_james_nothing_is_delayed(self, james: QueueShell) -> None:
         """There is no table for it, and that is fine."""
@@ -82,9 +108,7 @@ class TestSweep:
         start = queue.now
         queue.pass_time(hours=5)
         assert queue("sweep").code == 0
-        behind = start - timedelta(hours=start.hour % 2, minutes=start.minute, seconds=start.second)
-        row = {"queuename": "spool", "browsestart": behind.replace(microsecond=0) - timedelta(hours=1)}
-        queue.cluster.keyspace(KEYSPACE).write(Put(BROWSE_START, row))
+        queue.put_start(BROWSE_START, start - timedelta(hours=1))
 
         ended = queue("sweep", "--json")
 
@@ -93,9 +117,66 @@ class TestSweep:
 
     def test_a_new_queue_has_nothing_to_sweep(self, queue: QueueShell) -> None:
         """Said in words."""
-        assert "nothing was ever enqueued" in queue("sweep").out
-        assert "nothing was ever enqueued" in queue("sweep", "--move-only").out
+        for options in ((), ("--move-only",), ("--dry-run",), ("--move-only", "--dry-run")):
+            assert "nothing was ever enqueued" in queue("sweep", *options).out
         assert queue("sweep", "--json").json["browse_start"] is None
+        assert queue("sweep", "--dry-run", "--json").json["browse_start"] is None
+
+    def test_a_dry_run_tells_what_the_sweep_then_does(self, queue: QueueShell) -> None:
+        """Without broker and blobs; who would be put back is named."""
+        lost = queue.put("done", "lost")[1]
+        assert queue("delete", "--name", "done").code == 0
+        queue.pass_time(hours=5)
+        queue.put_start(BROWSE_START, queue.now - timedelta(hours=3))
+
+        found = queue("sweep", "--dry-run", "--json", MAILMEND_BROKER="", MAILMEND_BLOBS="").json
+        told = queue("sweep", "--dry-run", MAILMEND_BROKER="", MAILMEND_BLOBS="")
+
+        assert (found["dry_run"], found["rows"], found["rescued"]) == (True, 2, 1)
+        assert found["would_rescue"] == [str(lost)]
+        assert (queue.names(), queue.asked) == ([], [])
+        assert "Nothing was written." in told.out
+        assert str(lost) in told.out
+        swept = queue("sweep", "--json").json
+        assert {**found, "dry_run": False} | swept == {**found, "dry_run": False}
+        assert queue.names() == ["lost"]
+
+    def test_a_dry_run_of_a_move_tells_where_it_goes(self, queue: QueueShell) -> None:
+        """And it is there no sooner than it is moved."""
+        queue.put("done")
+        queue.delivered(1)
+        queue.pass_time(hours=3)
+
+        found = queue("sweep", "--move-only", "--dry-run", "--json").json
+        assert "would move from" in queue("sweep", "--move-only", "--dry-run").out
+        moved = queue("sweep", "--move-only", "--json").json
+
+        assert (found["dry_run"], moved["dry_run"]) == (True, False)
+        assert (found["before"], found["browse_start"]) == (moved["before"], moved["browse_start"])
+        assert "would stay at" in queue("sweep", "--move-only", "--dry-run").out
+
+    def test_a_dry_run_tells_of_a_backward_move_too(self, queue: QueueShell) -> None:
+        """Exit 1, as the sweep would; and again, for it is still back."""
+        queue.put("done")
+        queue.delivered(1)
+        start = queue.now
+        queue.pass_time(hours=5)
+        queue("sweep")
+        queue.put_start(BROWSE_START, start - timedelta(hours=1))
+
+        for options in ((), ("--move-only",)):
+            ended = queue("sweep", "--dry-run", "--json", *options)
+            assert (ended.code, ended.json["moved_back"]) == (1, True)
+            assert "moved the browse start back" in ended.err
+
+    def test_of_many_that_would_be_put_back_some_are_named(self, queue: QueueShell) -> None:
+        """In words, with how many more there are; JSON names more."""
+        queue.put(*map(str, range(IDS_SHOWN + 2)))
+        queue.pass_time(hours=5)
+        queue.put_start(BROWSE_START, queue.now - timedelta(hours=3))
+
+        assert "and 2 more" in queue("sweep", "--dry-run").out
+        assert len(queue("sweep", "--dry-run", "--json").json["would_rescue"]) == IDS_SHOWN + 2
 
 
 class TestRepublish:
@@ -200,6 +281,32 @@ class TestTend:
         ended = queue("tend", "--once", "--metrics", str(tmp_path / "none" / "x"))
 
         assert (ended.code, "cannot be written" in ended.err) == (2, True)
+
+    def test_a_dry_run_is_one_look_at_every_queue(self, queue: QueueShell) -> None:
+        """What is due, what a sweep would do; the round that follows does just that. No broker is asked."""
+        queue.put_later("due", timedelta(minutes=5))
+        queue.put_later("later", timedelta(hours=5))
+        queue.put("other", queue=OUTGOING)
+        queue.delivered(1, OUTGOING)
+        queue.pass_time(hours=2)
+
+        looked = queue("tend", "--all", "--dry-run", "--json", MAILMEND_BROKER="", MAILMEND_BLOBS="")
+        told = queue("tend", "--all", "--dry-run", MAILMEND_BROKER="", MAILMEND_BLOBS="")
+        asked = list(queue.asked)
+        done = queue("tend", "--all", "--once", "--json")
+
+        assert (looked.code, looked.json["dry_run"], asked) == (0, True, [])
+        assert [one["moved_due"] for one in looked.json["queues"]] == [0, 1]
+        assert [{**one, **after} for one, after in pairs(looked, done)] == looked.json["queues"]
+        assert "Nothing was written." in told.out
+        assert "1 delayed mails of spool are due" in told.out
+
+    def test_a_dry_run_writes_no_file(self, queue: QueueShell, tmp_path: Path) -> None:
+        """Who asks for both is told."""
+        ended = queue("tend", "--dry-run", "--metrics", str(tmp_path / "x"))
+
+        assert (ended.code, "--metrics writes a file" in ended.err) == (2, True)
+        assert not (tmp_path / "x").exists()
 
     def test_a_service_answers_with_no_json(self, queue: QueueShell) -> None:
         """It has no end at which it could."""
