@@ -94,7 +94,7 @@ async def _depth(broker: Broker | None, queue: QueueName) -> tuple[Depth | None,
 
 async def _oldest_at(view: QueueView, queue: QueueName) -> datetime | None:
     """Slices are listed in order, each by time: the first mail is the oldest, as far as clocks agree."""
-    async with aclosing(view.browse(queue, include_delayed=False)) as mails:  # type: ignore[type-var]
+    async with aclosing(view.browse(queue, include_delayed=False)) as mails:
         async for listed in mails:
             return listed.enqueued_at
     return None

@@ -46,7 +46,7 @@ async def page(process: Process, size: int, after: str | None = None, where: Whe
     """So many mails after a token."""
     position = None if after is None else Position.parse(after)
     mails = list[Listed]()
-    async with aclosing(process.view.browse(SPOOL, where, position)) as browsed:  # type: ignore[type-var]
+    async with aclosing(process.view.browse(SPOOL, where, position)) as browsed:
         async for one in browsed:
             mails.append(one)
             if len(mails) == size:
