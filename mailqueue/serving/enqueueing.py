@@ -59,6 +59,15 @@ def due_time(now: datetime, delay: timedelta | None, at: datetime | None) -> dat
     return now + wait if wait > timedelta(0) else None
 
 
+def admitted(mail: Mail, priority: int | None) -> Mail:
+    """The mail as it is queued: with that priority; None: with what its attribute says.
+
+    Raises:
+        WrongUse: there is no such priority, or James could not read such a mail.
+    """
+    return admissible(mail if priority is None else with_priority(mail, priority))
+
+
 def needs_due_mails(due: DueMails | None) -> DueMails:
     """The delayed mails.
 
@@ -89,7 +98,7 @@ class Enqueueing:
             CannotReach, PublishFailed: it is not in the queue, unless the message says what is left.
         """
         due = None if due_at is None else needs_due_mails(self.parts.due)
-        mail = admissible(mail if priority is None else with_priority(mail, priority))
+        mail = admitted(mail, priority)
         enqueue_id = EnqueueId(self.parts.clock.random_uuid())
         try:
             queued = QueuedMail(enqueue_id, mail, await put_content(self.parts.blobs, content))
