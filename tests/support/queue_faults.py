@@ -14,13 +14,15 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from admin import wiring_queue
+from admin.cli import run
 from cql.awaited import AwaitedKeyspace
 from cql.contact import Contact
 from cql.session import Keyspace, connect
@@ -83,13 +85,14 @@ class Order:
     """What a process is to do.
 
     Attributes:
-        story: one of `STORIES`.
+        story: one of `STORIES`; `COMMAND` for what a person types.
         ledger: the file that it tells.
         at: the step at which it kills itself, `done …` for right after it; "": none.
         nth: at which time of that step, counted from when the story arms it.
         ahead_seconds: what its clock is ahead.
         stop: the file whose being there ends it, where nothing else does.
         name: by which its mails are known.
+        arguments: of a command, with the variables of its environment.
     """
 
     story: str
@@ -100,6 +103,8 @@ class Order:
     ahead_seconds: float = 0
     stop: str = ""
     name: str = ""
+    arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(slots=True)
@@ -321,8 +326,30 @@ STORIES: Mapping[str, Callable[[Acting], Awaitable[None]]] = {
 }  # fmt: skip
 
 
+COMMAND = "command"
+
+
+def typed(order: Order) -> None:
+    """A whole command, whose every step may be its last."""
+    life = Doomed(at=order.at, nth=order.nth, armed=True)
+    broker_behind, blobs_behind = wiring_queue.broker_behind, wiring_queue.blobs_behind
+    patched: dict[str, Callable[..., object]] = {
+        "loop_clock": lambda: Ahead(order.ahead_seconds),
+        "tables_of": lambda keyspace: MortalTables(AwaitedKeyspace(keyspace), life),
+        "broker_behind": lambda *given: MortalBroker(broker_behind(*given), life),
+        "blobs_behind": lambda *given: MortalBlobs(blobs_behind(*given), life),
+    }
+    for name, mortal in patched.items():
+        setattr(wiring_queue, name, mortal)
+    os.environ.update(order.environment)
+    assert run(list(order.arguments)) == 0
+
+
 def act(servers: Servers, order: Order) -> None:
     """One child's life."""
+    if order.story == COMMAND:
+        typed(order)
+        return
     ledger = os.open(order.ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     life = Doomed(at=order.at, nth=order.nth)
 

@@ -26,7 +26,7 @@ from tests.support.brokers import Broker, eventually
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import S3
-from tests.support.queue_faults import Ahead, Order, Servers, asked, ledger_of, opened
+from tests.support.queue_faults import COMMAND, Ahead, Order, Servers, asked, ledger_of, opened
 from tests.support.queues import CONTENT, listed, mail
 from tests.support.servers import CassandraServer
 
@@ -65,6 +65,13 @@ class Ground:
         pid, ledger = self.begin(story, queue, at=at, nth=nth, **wishes)
         assert self.wait(pid) == KILLED, f"{story} never came to {at}"
         return ledger_of(ledger)
+
+    def typed(self, home: Path, *arguments: str, at: str, nth: int = 1, ahead_seconds: float = 0) -> None:
+        """Type `mailmend queue` and the arguments: a command that kills itself at that step, which it must come to."""
+        environment = {**self.environment, "HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
+        wishes = {"at": at, "nth": nth, "ahead_seconds": ahead_seconds}
+        pid, _ = self.begin(COMMAND, "", arguments=("queue", *arguments), environment=environment, **wishes)
+        assert self.wait(pid) == KILLED, f"{arguments} never came to {at}"
 
     def told(self, queue: str, story: Callable[[MailQueue], Awaitable[T]], *, ahead_seconds: float = 0) -> T:
         """What a story comes to in a process that lives on."""
@@ -114,20 +121,25 @@ class Ground:
     def shell(self, home: Path, monkeypatch: pytest.MonkeyPatch, ahead_seconds: float = LATER) -> "QueueLine":
         """A shell in which it is later: what is too young to be judged is old."""
         monkeypatch.setattr(wiring_queue, "loop_clock", lambda: Ahead(ahead_seconds))
+        server = CassandraServer(self.servers.hosts[0], self.servers.port)
+        return QueueLine(command_line(home, server, **self.environment))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Where commands find the servers."""
         at = self.servers
-        line = command_line(
-            home,
-            CassandraServer(at.hosts[0], at.port),
-            MAILMEND_KEYSPACE=at.keyspace,
-            MAILMEND_LEDGER_KEYSPACE=f"{at.keyspace}_ledger",
-            MAILMEND_BROKER=f"amqp://guest@{at.broker_host}:{at.broker_port}/{at.vhost}",
-            MAILMEND_BROKER_PASSWORD="guest",
-            MAILMEND_BROKER_MANAGEMENT=f"http://{at.broker_host}:{self.management_port}",
-            MAILMEND_BLOBS=f"s3://{at.bucket}?endpoint={at.endpoint}",
-            MAILMEND_S3_ACCESS_KEY=at.access_key,
-            MAILMEND_S3_SECRET_KEY=at.secret_key,
-        )
-        return QueueLine(line)
+        return {
+            "MAILMEND_HOST": at.hosts[0],
+            "MAILMEND_PORT": str(at.port),
+            "MAILMEND_KEYSPACE": at.keyspace,
+            "MAILMEND_LEDGER_KEYSPACE": f"{at.keyspace}_ledger",
+            "MAILMEND_BROKER": f"amqp://guest@{at.broker_host}:{at.broker_port}/{at.vhost}",
+            "MAILMEND_BROKER_PASSWORD": "guest",
+            "MAILMEND_BROKER_MANAGEMENT": f"http://{at.broker_host}:{self.management_port}",
+            "MAILMEND_BLOBS": f"s3://{at.bucket}?endpoint={at.endpoint}",
+            "MAILMEND_S3_ACCESS_KEY": at.access_key,
+            "MAILMEND_S3_SECRET_KEY": at.secret_key,
+        }
 
     def _ask(self, line: str) -> Any:
         assert self.program.stdin

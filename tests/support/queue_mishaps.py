@@ -12,7 +12,7 @@ from cql.awaited import InTurn
 from cql.statements import Operation
 from mailqueue.blobs.memory import BlobCall, BlobVerb
 from mailqueue.mail_queue import MailQueue, open_queue
-from mailqueue.ports import BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, Tables
+from mailqueue.ports import BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, Tables, unheard
 from model.errors import BlobsUnreachable, MailmendError, TimedOut
 from model.ids import BlobId, QueueName
 from model.mails import PRIORITY_NORMAL
@@ -171,10 +171,14 @@ class MortalBroker:
 
     @asynccontextmanager
     async def deliveries(
-        self, queue: QueueName, prefetch: int, priorities: Collection[int] | None = None
+        self,
+        queue: QueueName,
+        prefetch: int,
+        priorities: Collection[int] | None = None,
+        on_lost: Callable[[], None] = unheard,
     ) -> "AsyncIterator[AsyncIterator[Delivery]]":
         """Deliveries, each mortal."""
-        async with self.broker.deliveries(queue, prefetch, priorities) as deliveries:
+        async with self.broker.deliveries(queue, prefetch, priorities, on_lost) as deliveries:
             yield self._mortal(deliveries)
 
     @asynccontextmanager
@@ -192,6 +196,7 @@ class MortalBroker:
 
     async def _mortal(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
         async for delivery in deliveries:
+            self.life.done("delivery")
             yield MortalDelivery(delivery, self.life)
 
 

@@ -1,0 +1,83 @@
+"""Commands that mend a queue on real servers, killed between two of their steps and typed again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from admin.kept_mails import read_kept
+from mailqueue.mail_queue import MailQueue
+from model.ids import EnqueueId, QueueName, restored_id
+from tests.support.queue_ground import Ground, dead_letters, delivered, until
+from tests.support.queues import CONTENT
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
+
+
+def came(ground: Ground, queue: str, wanted: Sequence[EnqueueId]) -> list[str]:
+    """The ids of everything that is delivered to a consumer that acks."""
+    return sorted(ground.told(queue, lambda process: delivered(process, list(map(str, wanted)))))
+
+
+def ids(enqueue_ids: Sequence[EnqueueId]) -> list[str]:
+    """In order, as text."""
+    return sorted(map(str, enqueue_ids))
+
+
+def test_what_mends_a_queue_goes_on_where_it_was_killed(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restore, a redrive and a removal of marked mails: each mail comes once, or never and is kept."""
+    shell = ground.shell(tmp_path, monkeypatch, ahead_seconds=0)
+
+    # Given a purge that is taken back, and killed between row and publish, or before its note
+    for name, at in {"restore-row": ("publish", 2), "restore-note": ("done publish", 2)}.items():
+        put = ground.put(name, *"abc")
+        file = shell("purge", "--queue", name, "--yes", "--json").json["kept"]
+        ground.typed(tmp_path, "restore", file, at=at[0], nth=at[1])
+        ended = shell("restore", file, "--json")
+        assert (ended.code, ended.json["restored"], ended.json["already"]) == (0, 2, 1), ended.err
+        back = [restored_id(one, QueueName(name)) for one in put]
+        assert came(ground, name, back) == ids(back)
+
+    # And dead letters that have a message again, and are not acked
+    rejected = ground.put("redrive", "a", "b")
+    assert shell("dequeue", "--queue", "redrive", "--exec", "false", "--limit", "2").code == 1
+    ground.typed(tmp_path, "redrive", "--queue", "redrive", at="done publish")
+    assert shell("redrive", "--queue", "redrive", "--json").json["redriven"] == 2
+    assert came(ground, "redrive", rejected) == ids(rejected)
+
+    # And two mails that are taken out, of which only one is marked
+    *gone, stays = ground.put("mark", "a", "b", "stays")
+    command = ("reconcile", "--queue", "mark", "--mark", str(gone[0]), "--mark", str(gone[1]))
+    ground.typed(tmp_path, *command, at="done Put deletedMailsV2")
+    assert shell(*command).code == 0
+    kept = [one for file in sorted(tmp_path.rglob("mark-mark-*.gz")) for one in read_kept(file)]
+    assert {one.queued.enqueue_id for one in kept} == set(gone)
+    assert {one.content for one in kept} == {CONTENT}
+    assert came(ground, "mark", [stays]) == [str(stays)]
+
+
+@pytest.mark.parametrize("nth", [2, 4], ids=["among-messages", "among-dead-letters"])
+def test_a_drain_that_is_killed_leaves_every_message(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    """The connection dies with the process, and the broker has all of it back."""
+    queue = f"drain-{nth}"
+    shell = ground.shell(tmp_path, monkeypatch, ahead_seconds=0)
+    (dead,) = ground.put(queue, "dead")
+    assert shell("dequeue", "--queue", queue, "--exec", "false", "--limit", "1").code == 1
+    waiting = ground.put(queue, *"abc")
+
+    ground.typed(tmp_path, "reconcile", "--queue", queue, "--drain", "--yes", "--no-blobs", at="done delivery", nth=nth)
+
+    async def given_back(process: MailQueue) -> None:
+        async def all_of_it() -> bool:
+            depth = await process.parts.broker.depth(process.name)
+            return (depth.ready, depth.dead, depth.consumers) == (3, 1, 0)
+
+        await until(all_of_it)
+
+    ground.told(queue, given_back)
+    assert came(ground, queue, waiting) == ids(waiting)
+    assert ground.told(queue, dead_letters) == [str(dead)]
