@@ -3,7 +3,7 @@
 Everything is awaited. Errors are those of `model.errors`: `CannotReach` and its kinds may pass, everything else stays.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -145,6 +145,10 @@ class Depth:
     alarms: tuple[str, ...] = ()
 
 
+def unheard() -> None:
+    """Nobody is told."""
+
+
 class Broker(Protocol):
     """The message broker. Adapters: `mailqueue.brokers.rabbitmq.RabbitBroker`, `mailqueue.brokers.memory.MemoryBroker`.
 
@@ -164,11 +168,17 @@ class Broker(Protocol):
         ...
 
     def deliveries(
-        self, queue: QueueName, prefetch: int, priorities: Collection[int] | None = None
+        self,
+        queue: QueueName,
+        prefetch: int,
+        priorities: Collection[int] | None = None,
+        on_lost: Callable[[], None] = unheard,
     ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
         """Take messages, at most `prefetch` of each level in hand; None: of all ten, declared where missing.
 
         The iterator goes on over reconnections, with new deliveries. Leaving the context returns what is in hand.
+        `on_lost` is told of every consumer (a level has one) that the broker took away or whose connection broke, and
+        that is set up anew.
         """
         ...
 

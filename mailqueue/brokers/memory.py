@@ -7,14 +7,14 @@ consumer leaves or its connection is lost is delivered again, marked as redelive
 import asyncio
 import bisect
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
 from mailqueue.brokers.draining import Drain, checked_prefetch
 from mailqueue.brokers.topology import topology_of
-from mailqueue.ports import Clock, Delivery, Depth, Message
+from mailqueue.ports import Clock, Delivery, Depth, Message, unheard
 from model.errors import BrokerUnreachable, PublishFailed
 from model.ids import QueueName
 from model.mails import PRIORITIES, PRIORITY_NORMAL
@@ -113,11 +113,15 @@ class MemoryBroker:
 
     @asynccontextmanager
     async def deliveries(
-        self, queue: QueueName, prefetch: int, priorities: Collection[int] | None = None
+        self,
+        queue: QueueName,
+        prefetch: int,
+        priorities: Collection[int] | None = None,
+        on_lost: Callable[[], None] = unheard,
     ) -> AsyncGenerator[AsyncIterator[Delivery]]:
         """Take messages, at most `prefetch` of each level in hand at once."""
         lanes = [topology_of(queue, level).priority for level in (PRIORITIES if priorities is None else priorities)]
-        async with self._consuming(queue, prefetch, lanes) as stream:
+        async with self._consuming(queue, prefetch, lanes, on_lost) as stream:
             yield stream
 
     @asynccontextmanager
@@ -144,7 +148,7 @@ class MemoryBroker:
     async def close(self) -> None:
         """Give back what is in hand; the broker itself stays, and may be used again."""
         await asyncio.sleep(0)
-        self.drop_connections()
+        self._give_back()
 
     # What tests ask of it
 
@@ -161,9 +165,8 @@ class MemoryBroker:
     def drop_connections(self) -> None:
         """Every consumer loses its connection and has a new one at once: what was in hand is delivered again."""
         for stream in self._streams:
-            self._return_all(stream)
-        for queue in list(self._queues):
-            self._pour(queue)
+            stream.on_lost()
+        self._give_back()
 
     def go_away(self) -> None:
         """Every connection is lost and none can be had until `come_back`; consumers wait for it."""
@@ -201,6 +204,12 @@ class MemoryBroker:
 
     # Inside
 
+    def _give_back(self) -> None:
+        for stream in self._streams:
+            self._return_all(stream)
+        for queue in list(self._queues):
+            self._pour(queue)
+
     def _held(self, queue: QueueName) -> _Held:
         return self._queues.setdefault(queue, _Held())
 
@@ -212,12 +221,12 @@ class MemoryBroker:
 
     @asynccontextmanager
     async def _consuming(
-        self, queue: QueueName, prefetch: int, lanes: Collection[int]
+        self, queue: QueueName, prefetch: int, lanes: Collection[int], on_lost: Callable[[], None] = unheard
     ) -> AsyncGenerator[AsyncIterator[Delivery]]:
         await asyncio.sleep(0)
         if self.away:
             raise _unreachable()
-        stream = _Stream(self, queue, checked_prefetch(prefetch), tuple(lanes))
+        stream = _Stream(self, queue, checked_prefetch(prefetch), tuple(lanes), on_lost)
         self._streams.append(stream)
         self._pour(queue)
         try:
@@ -278,7 +287,15 @@ class MemoryBroker:
 class _Stream:
     """One consumer: what it has in hand, and of that what it has not asked for yet."""
 
-    def __init__(self, broker: MemoryBroker, queue: QueueName, prefetch: int, lanes: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        broker: MemoryBroker,
+        queue: QueueName,
+        prefetch: int,
+        lanes: tuple[int, ...],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.on_lost = on_lost
         self.broker, self.queue, self.prefetch, self.lanes = broker, queue, prefetch, lanes
         self.in_hand: list[_MemoryDelivery] = []
         self._drain: Drain[_MemoryDelivery] = Drain()

@@ -73,7 +73,8 @@ class Dequeueing:
     @asynccontextmanager
     async def mails(self, prefetch: int, priorities: Collection[int] | None) -> AsyncGenerator[AsyncIterator[Dequeued]]:
         """The mails, as they are ready. Whatever was not settled when the context is left is delivered again."""
-        async with self.parts.broker.deliveries(self.queue, prefetch, priorities) as deliveries:
+        lost = partial(self.parts.counts.add, Count.CONSUMER_LOST, self.queue)
+        async with self.parts.broker.deliveries(self.queue, prefetch, priorities, lost) as deliveries:
             stream = _Stream(self)
             feeding = asyncio.ensure_future(stream.feed(deliveries))
             try:

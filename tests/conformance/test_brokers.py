@@ -476,6 +476,26 @@ def test_what_a_lost_connection_brought_cannot_be_settled(scenes: SceneOpened, s
     told(scenes, story)
 
 
+def test_consumers_that_were_lost_are_told_and_those_that_leave_are_not(scenes: SceneOpened) -> None:
+    """One for each level that was consumed, each time; neither leaving nor closing is a loss."""
+
+    async def story(scene: Scene) -> None:
+        broker, lost = scene.client(), list[str]()
+        await broker.publish(SPOOL, ONE)
+        async with broker.deliveries(SPOOL, 5, [PRIORITY_NORMAL], lambda: lost.append("left")):
+            pass
+        async with broker.deliveries(SPOOL, 5, [PRIORITY_NORMAL], lambda: lost.append("cut")) as deliveries:
+            for times in (1, 2):
+                await taken(deliveries, 1)
+                scene.cut()
+                await soon(partial(_comes_to, lost, times))
+            await (await taken(deliveries, 1))[0].ack()
+            await broker.close()
+        assert lost == ["cut", "cut"]
+
+    told(scenes, story)
+
+
 def test_what_was_not_handed_out_when_the_connection_was_lost_comes_once(scenes: SceneOpened) -> None:
     """Nothing that cannot be settled is handed out."""
 
@@ -573,6 +593,10 @@ def test_a_prefetch_of_none_takes_nothing(scenes: SceneOpened) -> None:
                     pass
 
     told(scenes, story)
+
+
+async def _comes_to(found: list[str], count: int) -> bool:
+    return len(found) == count
 
 
 async def dead_letter(broker: Broker) -> None:

@@ -184,6 +184,30 @@ def test_an_alarm_blocks_publishers_and_nobody_else(own: OwnBroker) -> None:
     asyncio.run(story())
 
 
+def test_a_consumer_that_is_too_slow_for_the_broker_comes_back(
+    own: OwnBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker closes the channel of who acks too late: what was in hand comes again, over another one."""
+
+    async def story() -> None:
+        broker, queue, lost = RabbitBroker(settings_of(own), LoopClock()), QueueName("slow"), list[str]()
+        await broker.publish(queue, Message(b"slowly"))
+        async with broker.deliveries(queue, 5, [5], lambda: lost.append("lost")) as deliveries:
+            (first,) = await taken(deliveries, 1)
+            (again,) = await taken(deliveries, 1)
+            assert (first.redelivered, again.redelivered, again.message) == (False, True, Message(b"slowly"))
+            with pytest.raises(BrokerUnreachable, match="is gone"):
+                await first.ack()
+            await again.ack()
+        assert lost
+        await broker.close()
+
+    with own.patience_of_consumers(seconds=1), caplog.at_level(logging.INFO, "mailmend.queue"):
+        asyncio.run(story())
+    assert "delivery acknowledgement on channel" in caplog.text
+    assert "consuming from JamesMailQueue-workqueue-slow again" in caplog.text
+
+
 def test_a_broker_that_is_away_is_told_without_the_libraries_words(
     own: OwnBroker, capfd: pytest.CaptureFixture[str]
 ) -> None:

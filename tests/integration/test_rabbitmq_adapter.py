@@ -136,11 +136,12 @@ def test_what_was_removed_is_declared_again(rabbitmq: Broker, vhost: str, play: 
 def test_a_consumer_whose_queue_is_removed_comes_back(
     rabbitmq: Broker, vhost: str, play: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The broker takes it away; the queue is declared anew, and it is told once."""
+    """The broker takes it away; the queue is declared anew, and it is told once, and counted."""
+    lost = list[QueueName]()
 
     async def story(scene: RabbitScene) -> None:
         broker = scene.client()
-        async with broker.deliveries(SPOOL, 1) as deliveries:
+        async with broker.deliveries(SPOOL, 1, None, lambda: lost.append(SPOOL)) as deliveries:
             await asyncio.to_thread(rabbitmq.api, "DELETE", f"queues/{vhost}/{NAMES.work_queue}")
 
             async def back() -> bool:
@@ -153,6 +154,7 @@ def test_a_consumer_whose_queue_is_removed_comes_back(
     with caplog.at_level(logging.INFO, "mailmend.queue"):
         play(story)
     assert caplog.text.count("was lost, and consumes anew: the broker took the consumer away") == 1
+    assert lost == [SPOOL]
 
 
 def test_a_full_queue_refuses_and_nothing_is_in_doubt(rabbitmq: Broker, vhost: str, play: Callable[..., None]) -> None:

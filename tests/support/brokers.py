@@ -8,6 +8,7 @@ own. A test that kills, wipes or encrypts has a node of its own: `throwaway_rabb
 import http.client
 import json
 import os
+import re
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator
@@ -134,6 +135,24 @@ class OwnBroker(Broker):
             yield
         finally:
             self.control("set_vm_memory_high_watermark", "absolute", f"{MEMORY_MIB}MB")
+
+    @contextmanager
+    def patience_of_consumers(self, seconds: int) -> Iterator[None]:
+        """Whoever holds a message longer than so has its channel closed; of channels that are opened in the block."""
+        before = self.control(
+            "eval", "[application:get_env(rabbit, N) || N <- [consumer_timeout, channel_tick_interval]]."
+        )
+        self._patience(seconds * 1000, 500)
+        try:
+            yield
+        finally:
+            timeout, tick = map(int, re.findall(r"\d+", before))
+            self._patience(timeout, tick)
+
+    def _patience(self, timeout_millis: int, tick_millis: int) -> None:
+        known = {"consumer_timeout": timeout_millis, "channel_tick_interval": tick_millis}
+        sets = ", ".join(f"application:set_env(rabbit, {name}, {value})" for name, value in known.items())
+        self.control("eval", f"{sets}.")
 
 
 def eventually(ask: Callable[[], T | None], seconds_max: float = 30) -> T:

@@ -16,7 +16,7 @@ from uuid import UUID
 from cql.awaited import InTurn
 from mailqueue.codec import queued_of
 from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
-from mailqueue.ports import BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, Tables
+from mailqueue.ports import BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, Tables, unheard
 from model.errors import (
     BlobsUnreachable,
     BrokerUnreachable,
@@ -283,10 +283,14 @@ class WiredBroker:
 
     @asynccontextmanager
     async def deliveries(
-        self, queue: QueueName, prefetch: int, priorities: Collection[int] | None = None
+        self,
+        queue: QueueName,
+        prefetch: int,
+        priorities: Collection[int] | None = None,
+        on_lost: Callable[[], None] = unheard,
     ) -> "AsyncIterator[AsyncIterator[Delivery]]":
         """Deliveries, each with this process's luck."""
-        async with self.broker.deliveries(queue, prefetch, priorities) as deliveries:
+        async with self.broker.deliveries(queue, prefetch, priorities, on_lost) as deliveries:
             yield self._wired(deliveries)
 
     def dead_letters(self, queue: QueueName, prefetch: int) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:

@@ -13,7 +13,7 @@ from mailqueue.brokers.rabbitmq.declaring import Declared
 from mailqueue.brokers.rabbitmq.publishing import Publishing
 from mailqueue.brokers.settings import BrokerSettings
 from mailqueue.brokers.topology import Topology, topology_of
-from mailqueue.ports import Clock, Delivery, Depth, Message
+from mailqueue.ports import Clock, Delivery, Depth, Message, unheard
 from model.ids import QueueName
 from model.mails import PRIORITIES, PRIORITY_NORMAL
 from repair.retries import AwaitedRetries
@@ -46,12 +46,16 @@ class RabbitBroker:
         await self._publishing.publish(topology_of(queue, priority), message)
 
     def deliveries(
-        self, queue: QueueName, prefetch: int, priorities: Collection[int] | None = None
+        self,
+        queue: QueueName,
+        prefetch: int,
+        priorities: Collection[int] | None = None,
+        on_lost: Callable[[], None] = unheard,
     ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
         """Take messages. A level that nobody has used yet is declared, so that its first message finds us."""
         levels = [topology_of(queue, level) for level in (PRIORITIES if priorities is None else priorities)]
         sources = [Source(one.work_queue, one.priority, *self._known_by(one)) for one in levels]
-        return consuming(self._in, self._clock, sources, checked_prefetch(prefetch))
+        return consuming(self._in, self._clock, sources, checked_prefetch(prefetch), on_lost)
 
     def dead_letters(self, queue: QueueName, prefetch: int) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
         """Take dead letters."""

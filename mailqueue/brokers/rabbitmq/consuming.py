@@ -16,7 +16,7 @@ from mailqueue.brokers.draining import Drain
 from mailqueue.brokers.rabbitmq.amqp import Channel, Link
 from mailqueue.brokers.rabbitmq.answers import Incoming
 from mailqueue.brokers.topology import died_in, headers_beside, priority_of
-from mailqueue.ports import Clock, Delivery, Message
+from mailqueue.ports import Clock, Delivery, Message, unheard
 from model.backoff import LOOK_AGAIN
 from model.errors import BrokerDenied, BrokerUnreachable
 
@@ -76,14 +76,14 @@ class Source:
 
 @asynccontextmanager
 async def consuming(
-    link: Link, clock: Clock, sources: Collection[Source], prefetch: int
+    link: Link, clock: Clock, sources: Collection[Source], prefetch: int, on_lost: Callable[[], None] = unheard
 ) -> AsyncGenerator[AsyncIterator[Delivery]]:
     """Take from the queues, at most `prefetch` of each in hand at once.
 
     Raises:
         BrokerUnreachable: at the beginning; later it is tried again, for as long as it takes.
     """
-    shared = _Shared(link, clock, prefetch)
+    shared = _Shared(link, clock, prefetch, on_lost)
     lanes = [_Lane(shared, source) for source in sources]
     try:
         for source in sources:
@@ -113,9 +113,16 @@ class _Shared:
     link: Link
     clock: Clock
     prefetch: int
+    on_lost: Callable[[], None]
     drain: Drain[RabbitDelivery] = field(default_factory=Drain)
     told: set[tuple[int, str]] = field(default_factory=set)
     left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell_lost(self, name: str, why: str) -> None:
+        """A consumer is gone, unless we let it go ourselves."""
+        if not self.link.is_closed:
+            self.on_lost()
+        self.tell_once(f"the consumer of {name} was lost, and consumes anew", why)
 
     def tell_once(self, what: str, why: str) -> None:
         if (self.link.generation, why) not in self.told:
@@ -171,7 +178,7 @@ class _Lane:
         try:
             while not self._shared.left.is_set():  # waits of Python 3.11 may swallow a cancellation
                 why = await self._lost
-                self._shared.tell_once(f"the consumer of {self.name} was lost, and consumes anew", why)
+                self._shared.tell_lost(self.name, why)
                 await self.close()
                 await self._reopened()
         except Exception as error:  # noqa: BLE001 - whoever asks for the next delivery is told

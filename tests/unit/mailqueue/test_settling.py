@@ -121,7 +121,7 @@ def test_without_a_mark_there_is_no_ack() -> None:
 
 
 def test_an_ack_stands_though_the_broker_is_gone() -> None:
-    """The mark says that the work was done; what the broker delivers again is filtered."""
+    """The mark says that the work was done; what the broker delivers again is filtered, the loss is counted."""
 
     async def story() -> None:
         twin = twin_queue()
@@ -134,6 +134,7 @@ def test_an_ack_stands_though_the_broker_is_gone() -> None:
                 assert await next_of(mails) is None
             assert not twin.broker.ready(QUEUE)
             assert twin.counted.of(Count.FILTERED) == 1
+            assert twin.counted.of(Count.CONSUMER_LOST) == 1
 
     asyncio.run(story())
 
