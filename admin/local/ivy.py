@@ -65,16 +65,30 @@ def ivy_jar(wanted_for: str = "Cassandra") -> Path:
 
 
 def module_text(program: JarProgram) -> str:
-    """A module that needs one jar of the program, and nothing that it names: a classifier has no word on Ivy's line."""
-    organisation, module, version = program.coordinate
+    """The module that needs what the program is made of; empty where Ivy's own command line can say it.
+
+    It has no word for a classifier, whose one jar needs nothing that its pom names, nor for a second module.
+    """
+    if not (program.classifier or program.beside):
+        return ""
+    needed = "".join(_needed_text(one, program.classifier) for one in (program.coordinate, *program.beside))
     return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="mailmend" module="{module}"/>
+  <info organisation="mailmend" module="{program.coordinate[1]}"/>
+  <configurations><conf name="default"/></configurations>
   <dependencies>
-    <dependency org="{organisation}" name="{module}" rev="{version}" transitive="false">
-      <artifact name="{module}" type="jar" m:classifier="{program.classifier}"/>
-    </dependency>
-  </dependencies>
+{needed}  </dependencies>
 </ivy-module>
+"""
+
+
+def _needed_text(coordinate: tuple[str, str, str], classifier: str) -> str:
+    organisation, module, version = coordinate
+    named = f'org="{organisation}" name="{module}" rev="{version}" conf="default"'
+    if not classifier:
+        return f"    <dependency {named}/>\n"
+    return f"""    <dependency {named} transitive="false">
+      <artifact name="{module}" type="jar" m:classifier="{classifier}"/>
+    </dependency>
 """
 
 
@@ -98,7 +112,7 @@ def resolve_command(
         "-jar",
         str(ivy),
         *(["-settings", settings] if settings else []),
-        *(["-ivy", str(module)] if program.classifier else ["-dependency", *program.coordinate]),
+        *(["-ivy", str(module)] if module_text(program) else ["-dependency", *program.coordinate]),
         "-confs",
         "default",
         "-types",

@@ -27,6 +27,10 @@ class JarProgram(Protocol):
     def classifier(self) -> str:
         """The one jar that holds the whole program; empty where it is the module's own, with all that it needs."""
 
+    @property
+    def beside(self) -> tuple[tuple[str, str, str], ...]:
+        """Coordinates of further modules that are wanted with all that they need; mostly none."""
+
 
 @dataclass(frozen=True, slots=True)
 class OneJar:
@@ -48,6 +52,11 @@ class OneJar:
     def coordinate(self) -> tuple[str, str, str]:
         """Organisation, module and revision."""
         return (self.organisation, self.module, self.version)
+
+    @property
+    def beside(self) -> tuple[tuple[str, str, str], ...]:
+        """Everything is in it."""
+        return ()
 
 
 S3PROXY = OneJar("S3Proxy", "4.1.0", "org.gaul", "s3proxy", "jar-with-dependencies", (17, 21))

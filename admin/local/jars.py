@@ -30,6 +30,7 @@ class JarStore:
     environment: Mapping[str, str]
     progress: Progress = field(default_factory=Silent)
     clock: Clock = field(default_factory=SystemClock)
+    pinned: Path = pins.PINNED
 
     def jars(self, program: JarProgram, java: Java) -> tuple[Path, ...]:
         """Every jar of the program, verified; fetched first when any of them is missing or damaged.
@@ -47,17 +48,20 @@ class JarStore:
         """Where its jars are."""
         return self.root / program.version
 
+    def _pins(self, program: JarProgram) -> dict[str, str]:
+        return pins.pins_of(program, self.pinned)
+
     def _complete(self, program: JarProgram) -> bool:
-        return not pins.differences(pins.pins_of(program), pins.digests_in(self.folder(program)))
+        return not pins.differences(self._pins(program), pins.digests_in(self.folder(program)))
 
     def _fetch(self, program: JarProgram, java: Java) -> None:
         # Ivy's own cache stays until the work is whole, so an interrupted download goes on where it stopped.
         staging, cache = self.root / f"{program.version}.new", self.root / f"{program.version}.ivy"
         shutil.rmtree(staging, ignore_errors=True)
         module = cache / "module.xml"
-        if program.classifier:
+        if text := ivy.module_text(program):
             cache.mkdir(parents=True, exist_ok=True)
-            module.write_text(ivy.module_text(program), encoding="utf-8")
+            module.write_text(text, encoding="utf-8")
         command = ivy.resolve_command(
             java,
             ivy.ivy_jar(program.name),
@@ -85,7 +89,7 @@ class JarStore:
             text=True,
         ) as process:
             assert process.stdout is not None
-            output = self._follow(process.stdout, len(pins.pins_of(program)), program)
+            output = self._follow(process.stdout, len(self._pins(program)), program)
         log.write_text(output, encoding="utf-8")
         if process.returncode != 0:
             raise LocalServerError(
@@ -109,7 +113,7 @@ class JarStore:
         return "".join(seen)
 
     def _verify(self, program: JarProgram, folder: Path) -> None:
-        wrong = pins.differences(pins.pins_of(program), pins.digests_in(folder))
+        wrong = pins.differences(self._pins(program), pins.digests_in(folder))
         if wrong:
             raise LocalServerError(
                 f"{len(wrong)} jar(s) of {program.name} are not the ones that were tested: {wrong[0]}",

@@ -7,16 +7,18 @@ it. The files under `pinned/` have the form that `sha256sum` writes and checks.
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from admin.local.jar_programs import JarProgram
 
-_PINNED = Path(__file__).parent / "pinned"
+PINNED: Final = Path(__file__).parent / "pinned"
+"""Those of the programs that mailmend itself fetches."""
 
 
-def pins_of(program: JarProgram) -> dict[str, str]:
-    """The checksum of every jar of a program, by file name."""
+def pins_of(program: JarProgram, pinned: Path = PINNED) -> dict[str, str]:
+    """The checksum of every jar of a program, by file name; `pinned` is the folder of such lists."""
     _, module, version = program.coordinate
-    return parse_pins((_PINNED / f"{module}-{version}.sha256").read_text(encoding="ascii"))
+    return parse_pins((pinned / f"{module}-{version}.sha256").read_text(encoding="ascii"))
 
 
 def parse_pins(text: str) -> dict[str, str]:

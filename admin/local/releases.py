@@ -37,6 +37,11 @@ class Release:
         """The jar is the module's own."""
         return ""
 
+    @property
+    def beside(self) -> tuple[tuple[str, str, str], ...]:
+        """The module needs all that there is to it."""
+        return ()
+
 
 RELEASES: tuple[Release, ...] = (
     Release(line="5.0", version="5.0.9", java_majors=(17, 21)),

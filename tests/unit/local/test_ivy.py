@@ -10,6 +10,8 @@ from admin.local.jar_programs import S3PROXY, JarProgram, OneJar
 from admin.local.java import Java
 from admin.local.pins import differences, parse_pins, pins_of
 from admin.local.releases import RELEASES, Release
+from tests.support.james_jars import PINNED
+from tests.support.james_jars import PROGRAM as JAMES
 
 JAVA = Java(Path("/jdk/bin/java"), 17)
 RELEASE = RELEASES[0]
@@ -71,9 +73,27 @@ def test_one_jar_of_several_is_asked_for_in_a_module() -> None:
     assert command[command.index("-ivy") + 1] == str(MODULE)
     assert "-dependency" not in command
     [dependency] = ET.fromstring(module_text(S3PROXY)).iter("dependency")
-    assert dependency.attrib == {"org": "org.gaul", "name": "s3proxy", "rev": "4.1.0", "transitive": "false"}
+    named = {"org": "org.gaul", "name": "s3proxy", "rev": "4.1.0", "conf": "default"}
+    assert dependency.attrib == {**named, "transitive": "false"}
     [artifact] = dependency
     assert artifact.attrib["{http://ant.apache.org/ivy/maven}classifier"] == "jar-with-dependencies"
+
+
+def test_a_program_of_several_modules_is_asked_for_in_a_module() -> None:
+    """Each with all that it needs; where there is one alone, the command line says it."""
+    command = _command({}, JAMES)
+    assert command[command.index("-ivy") + 1] == str(MODULE)
+    needed = list(ET.fromstring(module_text(JAMES)).iter("dependency"))
+    assert [(one.get("org"), one.get("name"), one.get("rev")) for one in needed] == [JAMES.coordinate, *JAMES.beside]
+    assert not any("transitive" in one.attrib for one in needed)
+    assert not module_text(RELEASE)
+
+
+def test_a_list_of_checksums_may_lie_elsewhere() -> None:
+    """What only tests need is pinned beside the tests."""
+    pinned = pins_of(JAMES, PINNED)
+    assert {"james-server-queue-rabbitmq-3.8.1.jar", "blob-cassandra-3.8.1.jar", "guice-5.1.0.jar"} < pinned.keys()
+    assert all(len(digest) == 64 for digest in pinned.values())
 
 
 def test_one_jar_is_pinned_under_the_name_that_ivy_gives_it() -> None:
