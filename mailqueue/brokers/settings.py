@@ -11,6 +11,9 @@ AMQP_PORT: Final = 5672
 CONFIRM_SECONDS: Final = 10.0
 """How long James waits for a confirm."""
 
+SETTLE_SECONDS: Final = 2.0
+"""RabbitMQ 4.0 notes on disk within one second which quorum queues it has; measured, see ADR 19."""
+
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -61,6 +64,8 @@ class BrokerSettings:
         heartbeat_seconds: after about three of them without a sign a connection counts as lost.
         publish_confirm_seconds: how long a publish waits for its confirm.
         answer_seconds: how long everything else waits for an answer.
+        settle_seconds: how long nothing is published to a quorum queue that we have just declared: a broker that is
+            killed before it has noted the queue on disk loses what it confirmed.
         form: how work queues are declared where there are none.
         management: None: counts of unacked messages and the arguments of queues are not known.
     """
@@ -73,6 +78,7 @@ class BrokerSettings:
     heartbeat_seconds: int = 60
     publish_confirm_seconds: float = CONFIRM_SECONDS
     answer_seconds: float = 10.0
+    settle_seconds: float = SETTLE_SECONDS
     form: QueueForm = field(default_factory=QueueForm)
     management: ManagementSettings | None = None
 

@@ -21,6 +21,9 @@ ROUTING_KEY: Final = ""
 DEAD_LETTER_ROUTING_KEY: Final = "x-dead-letter-routing-key"
 """The header that James sets on each message, empty."""
 
+QUEUE_TYPE: Final = "x-queue-type"
+QUORUM: Final = "quorum"
+
 DEATHS: Final = "x-death"
 """The header in which the broker tells how often and where a message was dead-lettered."""
 
@@ -139,4 +142,4 @@ def _arguments_of(form: QueueForm) -> Mapping[str, Argument]:
             return {"x-queue-version": 2}
         case Form.QUORUM:
             limit = {} if form.delivery_limit is None else {"x-delivery-limit": form.delivery_limit}
-            return {"x-queue-type": "quorum", "x-quorum-initial-group-size": form.replicas, **limit}
+            return {QUEUE_TYPE: QUORUM, "x-quorum-initial-group-size": form.replicas, **limit}

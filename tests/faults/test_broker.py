@@ -100,6 +100,22 @@ class Traffic:
         return len(self.received) == PUBLISHES
 
 
+def test_the_first_mail_of_a_quorum_queue_outlives_a_crash(own: OwnBroker) -> None:
+    """RabbitMQ would lose it, and the queue with it, when it is killed in the second after the declaration."""
+
+    async def story() -> None:
+        settings = replace(settings_of(own), form=QueueForm(Form.QUORUM))
+        broker, queue = RabbitBroker(settings, LoopClock()), QueueName("first")
+        await broker.publish(queue, Message(b"first"))
+        await asyncio.to_thread(own.run.kill)
+        await asyncio.to_thread(own.start)
+        async with broker.deliveries(queue, 1, [5]) as deliveries:
+            assert (await taken(deliveries, 1))[0].message == Message(b"first")
+        await broker.close()
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("form", [Form.CLASSIC, Form.QUORUM])
 def test_what_was_confirmed_outlives_a_crash(own: OwnBroker, form: Form) -> None:
     """Killed amid publishes and a consumer: each confirmed one is delivered, to the same consumer, once or more."""
@@ -125,11 +141,13 @@ def test_what_was_confirmed_outlives_a_crash(own: OwnBroker, form: Form) -> None
     asyncio.run(story())
 
 
-def test_a_broker_that_was_wiped_is_set_up_anew(own: OwnBroker, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("form", [Form.CLASSIC, Form.QUORUM])
+def test_a_broker_that_was_wiped_is_set_up_anew(own: OwnBroker, form: Form, caplog: pytest.LogCaptureFixture) -> None:
     """The consumer that was there declares what is missing and goes on; so does the publisher."""
 
     async def story() -> None:
-        sender, receiver = (RabbitBroker(settings_of(own), LoopClock()) for _ in range(2))
+        settings = replace(settings_of(own), form=QueueForm(form))
+        sender, receiver = (RabbitBroker(settings, LoopClock()) for _ in range(2))
         await sender.publish(SPOOL, Message(b"lost"))
         async with receiver.deliveries(SPOOL, 5) as deliveries:
             await taken(deliveries, 1)

@@ -79,7 +79,7 @@ async def memory_scene(delivery_limit: int | None = None) -> AsyncIterator[Memor
 async def rabbit_scene(
     server: Server, vhost: str, form: QueueForm | None = None, **changed: float
 ) -> AsyncIterator[RabbitScene]:
-    """A virtual host, with the settings changed as said."""
+    """A virtual host, with the settings changed as said; nobody kills its broker, so nothing need settle."""
     async with wire_to(server.host, server.port) as wire:
         settings = BrokerSettings(
             (Host("127.0.0.1", wire.port),),
@@ -87,7 +87,7 @@ async def rabbit_scene(
             server.user,
             server.password,
             form=form or QueueForm(),
-            **changed,  # type: ignore[arg-type]  # numbers of seconds, all of them
+            **{"settle_seconds": 0.0, **changed},  # type: ignore[arg-type]  # numbers of seconds, all of them
         )
         scene = RabbitScene(wire, settings)
         try:

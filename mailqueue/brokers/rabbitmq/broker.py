@@ -34,7 +34,10 @@ class RabbitBroker:
         self._clock = clock
         self._out, self._in = Link(settings, "publishing", retries), Link(settings, "consuming", retries)
         self._publishing = Publishing(
-            self._out, Declared(self._out, settings.form), settings.place, settings.publish_confirm_seconds
+            self._out,
+            Declared(self._out, settings.form, partial(clock.pause, settings.settle_seconds)),
+            settings.place,
+            settings.publish_confirm_seconds,
         )
         self._declared = Declared(self._in, settings.form)
         self._management = (

@@ -5,22 +5,31 @@ A passive declaration that finds nothing closes its channel, so looking has a ch
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from mailqueue.brokers.rabbitmq.amqp import Channel, Link
 from mailqueue.brokers.rabbitmq.answers import Found
-from mailqueue.brokers.topology import Argument, QueueForm, Topology
+from mailqueue.brokers.topology import QUEUE_TYPE, QUORUM, Argument, QueueForm, Topology
 from model.errors import TopologyMismatch
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 
 
-class Declared:
-    """What this process has seen to be there, over the connection of now."""
+async def at_once() -> None:
+    """For whoever publishes nothing."""
 
-    def __init__(self, link: Link, form: QueueForm) -> None:
-        self._link, self._form = link, form
+
+class Declared:
+    """What this process has seen to be there, over the connection of now.
+
+    Args:
+        form: how work queues are declared where there are none.
+        settle: what is waited for after a quorum queue was declared, before anybody here takes it as there.
+    """
+
+    def __init__(self, link: Link, form: QueueForm, settle: Callable[[], Awaitable[None]] = at_once) -> None:
+        self._link, self._form, self._settle = link, form, settle
         self._known: set[str] = set()
         self._generation = 0
         self._turn = asyncio.Lock()
@@ -103,6 +112,8 @@ class Declared:
         made = await (await self._channel()).declare_queue(name, arguments)
         if not made and await (await self._channel()).find_queue(name) is None:  # else somebody was quicker
             raise _mismatch(f"the queue {name} with {dict(arguments)}")
+        if arguments.get(QUEUE_TYPE) == QUORUM:
+            await self._settle()
 
     async def _channel(self) -> Channel:
         if self._looking is None or self._looking.is_closed:
