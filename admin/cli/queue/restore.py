@@ -48,7 +48,7 @@ Examples:
 
 \b
 Exit codes: 0 all of them are back, 2 wrong use (no such file; restored already), 3 some are not (each is named),
-4 cannot reach: the same command goes on from there. After a kill too: no mail comes back twice."""
+4 cannot reach: the same command goes on from there. After a kill too: each mail is back once."""
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--again", is_flag=True, help="Put back once more what an earlier restore put back: second copies.")
