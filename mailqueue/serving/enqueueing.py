@@ -75,11 +75,16 @@ def needs_due_mails(due: DueMails | None) -> DueMails:
         Delayed: the keyspace has no table for them.
     """
     if due is None:
-        raise Delayed(
-            "this keyspace has no table for delayed mails, dueMails",
-            mend="Create it with: mailmend schema apply (James neither lists nor touches it); or give no delay.",
-        )
+        raise no_due_mails()
     return due
+
+
+def no_due_mails() -> Delayed:
+    """What a delay comes to in a keyspace without a table for it."""
+    return Delayed(
+        "this keyspace has no table for delayed mails, dueMails",
+        mend="Create it with: mailmend schema apply (James neither lists nor touches it); or give no delay.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

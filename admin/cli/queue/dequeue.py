@@ -2,22 +2,26 @@
 
 import asyncio
 from collections import Counter
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from admin.awaiting import told_to_stop
 from admin.cli.kinds import Duration
-from admin.cli.queue.shared import answer_json, json_option, remark, say
-from admin.cli.queue_options import QueueSettings, always, queue_options
+from admin.cli.queue.shared import answer_json, dry_run_option, json_option, remark, say
+from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.mail_consumers import Consumer, Outcome, consumer_in_command, consumer_in_folder
+from admin.queue_output import mail_cells, mail_json, show_mails
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.mail_queue import Dequeued
 from mailqueue.ports import Clock
 from model.errors import ExitCode, MailmendError, WrongUse
+from model.mails import Listed
 
 PREFETCH_DEFAULT: Final = 5
 WAIT_MAX: Final = timedelta(days=1)
@@ -39,6 +43,7 @@ class Taken:
 @click.command(
     epilog="""\b
 Examples:
+  mailmend queue dequeue --dry-run --limit 10                   who would be handed over first, as they are listed
   mailmend queue dequeue --to /var/tmp/mails --limit 10         ID.eml and ID.json for each, then acked
   mailmend queue dequeue --exec 'sendmail -i -t' --forever      a consumer; ends in good order on SIGTERM
 
@@ -67,8 +72,9 @@ Exit codes: 0 every mail that was taken was done with or will be tried again, 1 
     show_default=True,
     help="How many mails of each level are in hand, and worked on at once.",
 )
+@dry_run_option
 @json_option
-@queue_options(broker=always, blobs=always)
+@queue_options(broker=unless("dry_run"), blobs=unless("dry_run"))
 def dequeue(
     settings: QueueSettings,
     *,
@@ -78,13 +84,21 @@ def dequeue(
     wait: timedelta,
     forever: bool,
     prefetch: int,
+    dry_run: bool,
     as_json: bool,
 ) -> int:
     """Take mails out of a queue: into a folder, or each to a command.
 
     A mail leaves the queue only when its files are on the disk, or its command has ended with 0. After Ctrl-C or
     SIGTERM what is in hand is finished; a second one gives it back to the broker.
+
+    A dry run takes none: it lists the first that wait, --limit of them or as many as --prefetch. Where they go need not
+    be said then; a command that is named must be there.
     """
+    if dry_run:
+        _refuse(settings, folder, command, forever=forever)
+        looked = on_sides(settings, lambda sides: _looked(sides, limit or prefetch))
+        return _show_look(settings, looked, as_json=as_json)
     consumer = _consumer(settings, folder, command)
     taken = Taken()
 
@@ -98,10 +112,56 @@ def dequeue(
     on_sides(settings, story)
     code = _code(taken)
     if as_json:
-        answer_json(settings, _json(taken), code)
+        answer_json(settings, {"dry_run": False, **_json(taken)}, code)
     else:
         say(_sentence(settings, taken))
     return int(code)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The first mails that wait, in the order of the listing; and whether there are more."""
+
+    mails: list[Listed]
+    more: bool
+    at: datetime
+
+
+def _refuse(settings: QueueSettings, folder: Path | None, command: str | None, *, forever: bool) -> None:
+    waits = click.get_current_context().get_parameter_source("wait") is ParameterSource.COMMANDLINE
+    for name, said in (("--forever", forever), ("--wait", waits)):
+        if said:
+            raise WrongUse(f"{name} is for taking mails, and --dry-run takes none", mend="Leave one of them out.")
+    if folder and command:
+        _consumer(settings, folder, command)
+    if command is not None:
+        consumer_in_command(command, settings.name)
+
+
+async def _looked(sides: Sides, most: int) -> Look:
+    found = list[Listed]()
+    async with aclosing(sides.view.browse(sides.settings.name, include_delayed=False)) as mails:
+        async for listed in mails:
+            if len(found) == most:
+                return Look(found, more=True, at=sides.now)
+            found.append(listed)
+    return Look(found, more=False, at=sides.now)
+
+
+def _show_look(settings: QueueSettings, look: Look, *, as_json: bool) -> int:
+    if as_json:
+        would = {"would_take": [mail_json(one, look.at) for one in look.mails], "more": look.more}
+        answer_json(settings, {"dry_run": True, **_json(Taken()), **would})
+    elif not look.mails:
+        say(f"Nothing was taken. No mail waits in {settings.name}.")
+    else:
+        show_mails(f"First in {settings.name}, as listed", [mail_cells(one, look.at) for one in look.mails])
+        say(
+            f"Nothing was taken. {len(look.mails):,} mails would be handed over{', and there are more' * look.more}.",
+            "This is the order of the listing; the broker's own may differ: urgent mails come more often, and what came"
+            " back comes later. One that a consumer has in hand is listed too.",
+        )
+    return int(ExitCode.FINE)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """`mailmend queue enqueue`: mails from files, or from a pipe, into a queue; now or later."""
 
-import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,19 +9,21 @@ from typing import Any, Final
 import click
 
 from admin.cli.kinds import Duration, Named
-from admin.cli.queue.shared import answer_json, json_option, remark, say
+from admin.cli.queue.shared import answer_json, dry_run_option, json_option, remark, say
 from admin.cli.queue_options import QueueSettings, always, queue_options
+from admin.letters import Letter, letters_in
+from admin.queue_output import instant_text, shown
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.codec import attribute
 from mailqueue.mail_queue import MailQueue
-from mailqueue.serving.enqueueing import DELAY_MAX
+from mailqueue.serving.enqueueing import DELAY_MAX, admitted, due_time, no_due_mails
 from mailqueue.view.ahead import all_of
 from model.errors import BadMail, CannotReach, ExitCode, MailmendError, WrongUse
 from model.ids import EnqueueId
 from model.mails import PRIORITIES, Mail
 
 AT_ONCE: Final = 16
-STDIN: Final = "-"
+"""How many mails are on their way at once; so many contents are held."""
 
 
 def _attribute(value: Any) -> tuple[str, str]:
@@ -43,11 +45,17 @@ def _instant(value: Any) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """What became of one file."""
+    """What became of one file.
+
+    Attributes:
+        enqueue_id: None where it is not in the queue.
+        content_bytes: how long its message is, where that was all that was asked.
+    """
 
     file: str
     enqueue_id: EnqueueId | None = None
     error: MailmendError | None = None
+    content_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,7 @@ class When:
 Examples:
   mailmend queue enqueue letter.eml --sender ann@example.org --recipient bob@example.org
   mailmend queue enqueue *.eml --recipient archive@example.org --delay 2h --priority 1
+  mailmend queue enqueue *.eml --recipient archive@example.org --delay 2h --dry-run      whether all of them could
   mail-source | mailmend queue enqueue - --recipient bob@example.org --at 2026-05-01T08:00:00Z
 
 \b
@@ -93,6 +102,7 @@ Exit codes: 0 every mail is in the queue, confirmed by the broker; 2 wrong use; 
 )
 @click.option("--delay", type=Duration(DELAY_MAX, zero=False), help="Not before so long has passed.")
 @click.option("--at", type=Named("time", _instant), metavar="TIME", help="Not before then, like 2026-05-01T08:00:00Z.")
+@dry_run_option
 @json_option
 @queue_options(broker=always, blobs=always)
 def enqueue(
@@ -107,16 +117,19 @@ def enqueue(
     priority: int | None,
     delay: timedelta | None,
     at: datetime | None,
+    dry_run: bool,
     as_json: bool,
 ) -> int:
     """Put messages into a queue, each .eml file (or standard input, as -) as one mail.
 
     When this ends with 0 each mail is kept by broker, tables and object store. A mail that is named as failed is not in
-    the queue, unless its message says what is left of it.
+    the queue, unless its message says what is left of it. The files are looked at before the first is taken, then read
+    one after the other. A dry run reads them all, and checks settings, envelope, delay and priority against the
+    keyspace; it asks neither broker nor store.
     """
     if delay is not None and at is not None:
         raise WrongUse("--delay and --at say the same thing", mend="Give one of them.")
-    contents = [(str(file), content_of_file(file)) for file in files]
+    letters = letters_in(files)
     mail = Mail(
         name or "",
         recipients,
@@ -125,46 +138,72 @@ def enqueue(
         attributes={key: attribute(value) for key, value in attributes},
     )
 
-    async def story(sides: Sides) -> list[Enqueued]:
-        async with sides.queue() as queue:
-
-            async def put(one: tuple[str, bytes]) -> Enqueued:
-                return await _put(queue, one, _named(mail, sides), When(delay, at, priority))
-
-            return await all_of(contents, put, AT_ONCE)
-
-    done = on_sides(settings, story)
+    when = When(delay, at, priority)
+    if dry_run:
+        looked = on_sides(replace(settings, broker=None, blobs=None), lambda sides: _looked(sides, letters, mail, when))
+        return _tell(settings, looked, as_json=as_json)
+    done = on_sides(settings, lambda sides: _enqueued(sides, letters, mail, when))
     code = _code(done)
     if as_json:
-        answer_json(settings, _json(done), code)
+        answer_json(settings, {"dry_run": False, **_json(done)}, code)
     else:
         _show(settings, done)
     return int(code)
 
 
-def content_of_file(file: Path) -> bytes:
-    """A message's bytes.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What would be enqueued, and when it would be due; None: at once."""
+
+    letters: list[Enqueued]
+    due_at: datetime | None
+
+
+def _checked(sides: Sides, mail: Mail, when: When) -> datetime | None:
+    """When such mails would be due; all that can be known of them before anything is put.
 
     Raises:
-        BadMail: it cannot be read, or is empty.
+        WrongUse: James could not read such a mail, or there is no such priority, delay or time.
+        Delayed: a delay, where the keyspace has no table for delayed mails.
     """
-    try:
-        content = sys.stdin.buffer.read() if str(file) == STDIN else file.read_bytes()
-    except OSError as error:
-        raise BadMail(f"{file} cannot be read: {error.strerror or error}", mend="Nothing was enqueued.") from error
-    if not content.strip():
-        raise BadMail(f"{file} is empty", mend="Nothing was enqueued.")
-    return content
+    due_at = due_time(sides.now, when.delay, when.at)
+    if due_at is not None and not sides.own.due:
+        raise no_due_mails()
+    admitted(_named(mail, sides), when.priority)
+    return due_at
 
 
-async def _put(queue: MailQueue, one: tuple[str, bytes], mail: Mail, when: When) -> Enqueued:
-    file, content = one
+async def _looked(sides: Sides, letters: Sequence[Letter], mail: Mail, when: When) -> Look:
+    """Every letter read, one at a time, and none put."""
+    due_at = _checked(sides, mail, when)
+    return Look([await _read(letter) for letter in letters], due_at)
+
+
+async def _read(letter: Letter) -> Enqueued:
     try:
-        return Enqueued(file, await queue.enqueue(mail, content, delay=when.delay, at=when.at, priority=when.priority))
-    except WrongUse:
-        raise
+        return Enqueued(letter.name, content_bytes=len(await letter.content()))
+    except BadMail as error:
+        return Enqueued(letter.name, error=error)
+
+
+async def _enqueued(sides: Sides, letters: Sequence[Letter], mail: Mail, when: When) -> list[Enqueued]:
+    """So many at once are read and put, and no more are held."""
+    _checked(sides, mail, when)
+    async with sides.queue() as queue:
+
+        async def put(letter: Letter) -> Enqueued:
+            return await _put(queue, letter, _named(mail, sides), when)
+
+        return await all_of(letters, put, AT_ONCE)
+
+
+async def _put(queue: MailQueue, letter: Letter, mail: Mail, when: When) -> Enqueued:
+    try:
+        content = await letter.content()
+        enqueue_id = await queue.enqueue(mail, content, delay=when.delay, at=when.at, priority=when.priority)
     except MailmendError as error:
-        return Enqueued(file, error=error)
+        return Enqueued(letter.name, error=error)
+    return Enqueued(letter.name, enqueue_id)
 
 
 def _named(mail: Mail, sides: Sides) -> Mail:
@@ -193,3 +232,21 @@ def _show(settings: QueueSettings, done: list[Enqueued]) -> None:
         else:
             say(f"{one.enqueue_id}  {one.file}")
     say(f"{sum(one.error is None for one in done):,} mails are in {settings.name}.")
+
+
+def _tell(settings: QueueSettings, looked: Look, *, as_json: bool) -> int:
+    """What a dry run found."""
+    fine = [one for one in looked.letters if one.error is None]
+    code = ExitCode.FINE if len(fine) == len(looked.letters) else ExitCode.PARTLY_FAILED
+    if as_json:
+        would = [{"file": one.file, "bytes": one.content_bytes} for one in fine]
+        found = {**_json(looked.letters), "would_enqueue": would, "due_at": instant_text(looked.due_at)}
+        answer_json(settings, {"dry_run": True, **found}, code)
+        return int(code)
+    for one in looked.letters:
+        if one.error:
+            remark(f"would not be enqueued: {one.file}: {one.error}")
+    due = f"due at {shown(looked.due_at)}" if looked.due_at else "due at once"
+    length = sum(one.content_bytes for one in fine)
+    say(f"Nothing was enqueued. {len(fine):,} mails ({length:,} bytes) would go into {settings.name}, {due}.")
+    return int(code)

@@ -1,12 +1,19 @@
 """What scripts rely on in every answer of `mailmend queue`: one object, and in it the code with which it ended."""
 
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 from admin.cli.queue import queue as group
-from tests.support.queue_commands import QueueShell
+from cql.statements import Operation
+from model.catalog_queue import BROWSE_START
+from model.operations import Conditional, Write
+from tests.support.commands import Ended
+from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queues import CONTENT
 
 ASKED = [
@@ -15,7 +22,9 @@ ASKED = [
     "size --recount",
     "browse",
     "browse --with-content",
+    "enqueue FILE --recipient bob@example.org --dry-run",
     "enqueue FILE --recipient bob@example.org",
+    "dequeue --dry-run",
     "dequeue --to FOLDER --limit 1",
     "delete --name one --dry-run",
     "delete --name one",
@@ -25,10 +34,15 @@ ASKED = [
     "restore KEPT",
     "flush --dry-run",
     "flush",
+    "sweep --dry-run",
+    "sweep --move-only --dry-run",
     "sweep",
     "sweep --move-only",
+    "tend --dry-run",
+    "tend --all --dry-run",
     "tend --once",
     "reconcile",
+    "reconcile --republish --remove-orphan-blobs --dry-run",
     "reconcile --drain --yes",
     "republish --dry-run",
     "republish",
@@ -63,3 +77,34 @@ def test_the_answer_tells_how_it_ended(queue: QueueShell, tmp_path: Path, line: 
     assert ended.out, ended.err
     assert ended.json["exit"] == ended.code, ended.err
     assert "keyspace" in ended.json
+
+
+@pytest.mark.parametrize("line", [line for line in ASKED if line.endswith("--dry-run")])
+def test_a_dry_run_writes_nothing(queue: QueueShell, tmp_path: Path, line: str) -> None:
+    """Not even a beginning or a configuration of a queue that never was; and says that it was one."""
+    (tmp_path / "mail.eml").write_bytes(CONTENT)
+    places = {"FILE": str(tmp_path / "mail.eml"), "FOLDER": str(tmp_path / "mails")}
+    words = [*(places.get(word, word) for word in line.split()), "--json"]
+    tables = queue.cluster.keyspace(KEYSPACE)
+
+    def forbid(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        assert not isinstance(operation, Write | Conditional), operation
+        return carry_out()
+
+    def looked() -> Ended:
+        blobs, published, surround = set(queue.blobs.ids), list(queue.broker.published), tables.surround
+        tables.surround = forbid
+        ended = queue(*words)
+        tables.surround = surround
+        assert (set(queue.blobs.ids), list(queue.broker.published)) == (blobs, published)
+        return ended
+
+    if "KEPT" not in words and "redrive" not in words:  # which opens the queue, and so settles how it is cut
+        assert looked().json["dry_run"] is True
+    queue.put("kept", "done", "lost")
+    queue.put_later("later", timedelta(minutes=5))
+    places["KEPT"] = queue("delete", "--name", "kept", "--json").json["kept"]
+    words = [places.get(word, word) for word in words]
+    queue.pass_time(hours=9)
+    queue.put_start(BROWSE_START, queue.now - timedelta(hours=5))
+    assert looked().json["dry_run"] is True

@@ -4,13 +4,14 @@ import json
 import os
 import stat
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from admin.mail_consumers import Outcome, outcome_of
 from model.mails import Whereabouts
-from tests.support.queue_commands import QueueShell
+from tests.support.queue_commands import QueueShell, ids_in
 from tests.support.queues import CONTENT
 
 
@@ -165,6 +166,10 @@ while not all((folder / name).exists() for name in "abc"):
         (("--exec", "'"), "not a command"),
         (("--exec", ""), "there is no command"),
         (("--to", "x", "--prefetch", "0"), "0 is not in the range"),
+        (("--dry-run", "--forever"), "--forever is for taking mails"),
+        (("--dry-run", "--wait", "5s"), "--wait is for taking mails"),
+        (("--dry-run", "--exec", "no-such-program-anywhere"), "there is no command"),
+        (("--dry-run", "--to", "x", "--exec", "y"), "Give --to DIR, or --exec COMMAND"),
     ],
 )
 def test_nothing_is_taken_before_it_is_clear_what_becomes_of_it(
@@ -190,3 +195,38 @@ def test_a_service_that_is_told_to_stop_finishes_what_it_has(queue: QueueShell, 
     assert ended.code == 0, ended.err
     assert ended.json["acked"] == 1
     assert len(queue.names()) == 1
+
+
+def test_a_dry_run_lists_the_first_and_takes_none(queue: QueueShell, tmp_path: Path) -> None:
+    """As many as are asked for, those that wait; no broker, no store, no folder is needed for it."""
+    first = queue.put("one")
+    queue.pass_time(hours=1)
+    queue.put("two", "three")
+    queue.put_later("later", timedelta(hours=1))
+    folder = tmp_path / "out"
+
+    ended = queue("dequeue", "--dry-run", "--to", str(folder), "--limit", "1", "--json", **NO_SIDES)
+
+    assert (ended.code, ended.json["dry_run"], ended.json["taken"]) == (0, True, 0)
+    assert (ids_in(ended.json["would_take"]), ended.json["more"]) == (list(map(str, first)), True)
+    assert (folder.exists(), queue.asked, len(queue.broker.ready(queue.name))) == (False, [], 3)
+    every = queue("dequeue", "--dry-run", "--json", **NO_SIDES).json
+    assert [one["name"] for one in every["would_take"]] in (["one", "two", "three"], ["one", "three", "two"])
+    assert not every["more"]
+    assert sorted(queue.delivered(3)) == ["one", "three", "two"]
+
+
+def test_a_dry_run_says_whose_order_it_shows(queue: QueueShell) -> None:
+    """The listing's; of as many as a prefetch has. An empty queue is said to be empty."""
+    assert "No mail waits in spool" in queue("dequeue", "--dry-run", **NO_SIDES).out
+
+    (one, _) = queue.put("one", "two")
+    told = queue("dequeue", "--dry-run", "--prefetch", "1", **NO_SIDES).out
+
+    assert "1 mails would be handed over, and there are more" in told
+    assert "the broker's own may differ" in told
+    assert str(one)[:8] in told
+
+
+NO_SIDES = {"MAILMEND_BROKER": "", "MAILMEND_BLOBS": ""}
+"""Neither is named."""

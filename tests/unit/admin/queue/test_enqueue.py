@@ -1,11 +1,16 @@
 """`mailmend queue enqueue`: files and pipes become mails, now or later; what failed is named."""
 
 import io
-from datetime import timedelta
+import os
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from admin.cli.queue.enqueue import AT_ONCE
+from admin.letters import FIRST_BYTES
 from mailqueue.brokers.memory import Fate
 from mailqueue.codec import attribute_value, priority_of
 from model.mails import Mail, Whereabouts
@@ -140,9 +145,135 @@ def test_a_file_that_cannot_be_read_stops_before_the_first(queue: QueueShell, le
     empty.write_bytes(b"\n")
 
     for bad in (str(tmp_path / "none.eml"), str(empty), str(tmp_path)):
-        ended = queue("enqueue", letter, bad, *TO_BOB)
-        assert (ended.code, bad in ended.err) == (2, True)
+        for options in ((), ("--dry-run",)):
+            ended = queue("enqueue", letter, bad, *TO_BOB, *options)
+            assert (ended.code, bad in ended.err, "Nothing was enqueued" in ended.err) == (2, True, True)
+    assert (queue.listed(), queue.asked) == ([], [])
+
+
+def test_standard_input_is_read_once(queue: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice, or with nothing in it, is refused before anything is put."""
+    for files, content in ((("-", "-"), LETTER), (("-",), b"")):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+        assert queue("enqueue", *files, *TO_BOB).code == 2
     assert queue.listed() == []
+
+
+def test_an_envelope_that_james_could_not_read_is_refused_before_any_file_is_put(
+    queue: QueueShell, letter: str
+) -> None:
+    """Once for all of them; a dry run refuses it too."""
+    for options in ((), ("--dry-run",)):
+        ended = queue("enqueue", letter, letter, "--recipient", "no address", *options)
+        assert (ended.code, "recipients[0] is no address" in ended.err) == (2, True)
+    assert (queue.listed(), set(queue.asked)) == ([], {"close"})
+
+
+class Reading:
+    """Watches files as they are read: what is held is read, and not in the queue yet."""
+
+    def __init__(self, queue: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.read, self.most_held = list[str](), 0
+        self.on_first: Callable[[], None] = lambda: None
+        read_bytes = Path.read_bytes
+
+        def watched(file: Path) -> bytes:
+            if not self.read:
+                self.on_first()
+            self.read.append(file.name)
+            self.most_held = max(self.most_held, len(self.read) - len(queue.broker.published))
+            return read_bytes(file)
+
+        monkeypatch.setattr(Path, "read_bytes", watched)
+
+
+def letters(folder: Path, count: int) -> list[str]:
+    """So many messages in files."""
+    files = [folder / f"{number}.eml" for number in range(count)]
+    for file in files:
+        file.write_bytes(LETTER)
+    return list(map(str, files))
+
+
+def test_no_more_files_are_held_than_are_enqueued_at_once(
+    queue: QueueShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are named: each is read when it is its turn."""
+    files = letters(tmp_path, 3 * AT_ONCE)
+    reading = Reading(queue, monkeypatch)
+
+    assert queue("enqueue", *files, *TO_BOB).code == 0
+    assert sorted(reading.read) == sorted(Path(file).name for file in files)
+    assert 0 < reading.most_held <= AT_ONCE
+    assert len(queue.listed()) == len(files)
+
+
+def test_one_that_cannot_be_read_later_is_named_with_all_that_are_in(
+    queue: QueueShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It went while the first was read: exit 3, and every other file is in the queue."""
+    *others, last = letters(tmp_path, AT_ONCE + 4)
+    reading = Reading(queue, monkeypatch)
+    reading.on_first = Path(last).unlink
+
+    ended = queue("enqueue", *others, last, *TO_BOB, "--json")
+
+    assert ended.code == 3
+    assert [one["file"] for one in ended.json["enqueued"]] == others
+    (failed,) = ended.json["failed"]
+    assert (failed["file"], "cannot be read" in failed["why"]) == (last, True)
+    assert {one["id"] for one in ended.json["enqueued"]} == {str(one.queued.enqueue_id) for one in queue.listed()}
+
+
+def test_one_that_proves_empty_behind_its_beginning_is_named(queue: QueueShell, letter: str, tmp_path: Path) -> None:
+    """What no look at a beginning tells; a dry run, which reads all, foretells it."""
+    blank = tmp_path / "blank.eml"
+    blank.write_bytes(b"\n" * (FIRST_BYTES + 1))
+
+    looked = queue("enqueue", letter, str(blank), *TO_BOB, "--dry-run", "--json")
+    ended = queue("enqueue", letter, str(blank), *TO_BOB, "--json")
+
+    assert (looked.code, looked.json["failed"]) == (3, ended.json["failed"])
+    assert (ended.code, ended.json["failed"][0]["file"], len(ended.json["enqueued"])) == (3, str(blank), 1)
+    assert f"would not be enqueued: {blank}" in queue("enqueue", str(blank), *TO_BOB, "--dry-run").err
+
+
+def test_a_pipe_is_not_looked_into_beforehand(queue: QueueShell, tmp_path: Path) -> None:
+    """What is read of it is gone: its message arrives whole."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(LETTER))
+    writer.start()
+
+    ended = queue("enqueue", str(pipe), *TO_BOB)
+
+    writer.join()
+    assert (ended.code, len(queue.listed())) == (0, 1), ended.err
+
+
+def test_a_dry_run_tells_what_would_go_in_and_when_it_is_due(queue: QueueShell, letter: str) -> None:
+    """Each file with its length; neither broker nor store is reached."""
+    due_at = queue.now + timedelta(hours=2)
+    line = ("enqueue", letter, letter, *TO_BOB, "--delay", "2h", "--priority", "3", "--dry-run")
+
+    found = queue(*line, "--json").json
+
+    assert found["would_enqueue"] == [{"file": letter, "bytes": len(LETTER)}] * 2
+    assert (found["dry_run"], found["enqueued"], found["failed"]) == (True, [], [])
+    assert datetime.fromisoformat(found["due_at"]) == due_at
+    assert f"2 mails ({2 * len(LETTER)} bytes) would go into spool, due at" in queue(*line).out
+    assert queue("enqueue", letter, *TO_BOB, "--dry-run", "--json").json["due_at"] is None
+    assert (queue.listed(), queue.asked, queue.blobs.ids) == ([], [], set())
+
+
+def test_a_dry_run_refuses_what_could_not_be(james: QueueShell, letter: str) -> None:
+    """A delay without a table for it, and settings that name no broker or no store."""
+    delayed = james("enqueue", letter, *TO_BOB, "--delay", "1h", "--dry-run")
+    assert (delayed.code, "dueMails" in delayed.err) == (2, True)
+
+    for lacking in ("MAILMEND_BROKER", "MAILMEND_BLOBS"):
+        assert james("enqueue", letter, *TO_BOB, "--dry-run", **{lacking: ""}).code == 2
+    assert james("enqueue", letter, *TO_BOB, "--dry-run").code == 0
 
 
 def test_a_recipient_is_needed(queue: QueueShell, letter: str) -> None:
