@@ -193,7 +193,7 @@ ADVISER = Role(
 )
 QUEUE_READER = Role(
     "queue_reader",
-    "queue list, size and browse: who waits, from whom and to whom, but no content",
+    "queue list, size, browse and most dry runs: who waits, from whom and to whom, but no content",
     (Need(Where.MAIL, _READS, QUEUED),),
     only_with=ENQUEUED_MAILS.name,
 )

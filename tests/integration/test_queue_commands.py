@@ -104,6 +104,9 @@ def test_delays_and_priorities(queue: RealQueue, tmp_path: Path) -> None:
     queue.put("urgent", options=("--priority", "9"))
 
     assert queue("size", "--json").json["delayed"] == 1
+    looked = queue("flush", "--dry-run", "--json").json
+    assert (looked["delayed"], looked["earliest_due_at"] is not None) == (1, True)
+    assert [one["name"] for one in queue("dequeue", "--dry-run", "--json").json["would_take"]] == ["urgent"]
     assert queue("flush", "--json").json["flushed"] == 1
     assert queue("dequeue", "--to", str(tmp_path), "--limit", "2", "--wait", "20s", "--json").json["acked"] == 2
 
@@ -164,7 +167,9 @@ def test_health_and_metrics(queue: RealQueue, tmp_path: Path) -> None:
     text = file.read_text()
     assert 'mailmend_queue_mails{queue="spool"} 1.0' in text
     assert 'mailmend_queue_trouble{queue="spool",trouble="no_consumer"} 1.0' in text
-    assert queue("sweep", "--json").code == 0
+    looked, swept = queue("sweep", "--dry-run", "--json"), queue("sweep", "--json")
+    assert (looked.code, swept.code) == (0, 0)
+    assert {**looked.json, **swept.json, "dry_run": True} == looked.json
     assert queue("tend", "--once", "--all").code == 0
 
 
