@@ -12,6 +12,7 @@ import pytest
 
 from admin.kept_mails import read_kept
 from mailqueue.blobs.files import blob_id_of
+from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import BlobKind
 from model.catalog_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
@@ -20,7 +21,7 @@ from model.table import Row
 from tests.support.commands import Ended
 from tests.support.mortal_commands import Shells, killed
 from tests.support.queue_commands import KEYSPACE, QueueShell
-from tests.support.queues import CONTENT, all_delivered
+from tests.support.queues import CONTENT, all_delivered, next_of
 
 LATER = timedelta(hours=3)
 NAMES = ["later", "one", "two"]
@@ -95,9 +96,28 @@ def nothing(_: QueueShell) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("meanwhile", [nothing, came])
+def rejected(queue: QueueShell) -> list[str]:
+    """A consumer wants none of it."""
+    assert queue("flush").code == 0
+    assert queue("dequeue", "--exec", "false").code in {0, 1}
+    return []
+
+
+def retried(queue: QueueShell) -> list[str]:
+    """A consumer wants all of it later."""
+
+    async def later(opened: MailQueue) -> None:
+        async with opened.dequeue() as mails:
+            while one := await next_of(mails):
+                await one.retry(LATER)
+
+    queue.on_queue(later)
+    return []
+
+
+@pytest.mark.parametrize("meanwhile", [nothing, came, rejected, retried])
 def test_a_restore_brings_each_mail_back_once(shells: Shells, meanwhile: Meanwhile) -> None:
-    """Whether or not consumers took what was back by then."""
+    """Whatever consumers did with what was back by then; what they rejected is redriven."""
 
     def story(queue: QueueShell, after: int) -> Ended | None:
         filled(queue)
@@ -108,6 +128,7 @@ def test_a_restore_brings_each_mail_back_once(shells: Shells, meanwhile: Meanwhi
         again = queue("restore", file)
 
         assert again.code == 0 or "put back before" in again.err, again.err
+        assert queue("redrive").code == 0
         listed = [one.queued.enqueue_id for one in queue.listed()]
         assert len(set(listed)) == len(listed) == len(NAMES) - len(taken)
         assert sorted(taken + came(queue)) == NAMES
@@ -155,7 +176,7 @@ def test_two_files_of_one_purge_bring_each_mail_back_once(shells: Shells) -> Non
     assert shells.each_step(story) > 5
 
 
-@pytest.mark.parametrize("meanwhile", [nothing, came])
+@pytest.mark.parametrize("meanwhile", [nothing, came, rejected, retried])
 def test_a_redrive_brings_each_dead_letter_back(shells: Shells, meanwhile: Meanwhile) -> None:
     """Once to a consumer that acks; what was deleted meanwhile is not, and its bytes go."""
 

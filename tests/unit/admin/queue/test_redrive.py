@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
+
 from mailqueue.blobs.memory import BlobCall
+from mailqueue.brokers.memory import Fate
 from mailqueue.codec import queued_of
 from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Message
@@ -173,6 +176,22 @@ def test_one_that_is_rejected_once_more_meanwhile_is_not_lost(queue: QueueShell)
     queue("redrive")
 
     assert queue.names() == ["one"]
+    assert queue.delivered(1) == ["one"]
+    assert queue.delivers_nothing()
+
+
+@pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.UNCONFIRMED_KEPT, Fate.UNCONFIRMED_LOST, Fate.UNCONFIRMED_LATE])
+def test_a_publish_that_failed_keeps_the_letter(queue: QueueShell, fate: Fate) -> None:
+    """Whatever the broker kept of it: the same command goes on, and the mail comes once."""
+    reject(queue, "one")
+    queue.broker.will(fate)
+    assert queue("redrive").code == 3
+    assert len(queue.broker.dead(queue.name)) == 1
+
+    assert queue("redrive", "--json").json["redriven"] == 1
+    queue.broker.let_arrive()
+
+    assert (queue.names(), queue.broker.dead(queue.name)) == (["one"], [])
     assert queue.delivered(1) == ["one"]
     assert queue.delivers_nothing()
 
