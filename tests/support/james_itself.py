@@ -1,0 +1,238 @@
+"""James's own mail queue beside ours: a Java process with James 3.8.1's classes, asked by lines.
+
+The Java side is `tests/james/JamesQueue.java`; its classes come from the public Maven repository, pinned by checksum as
+Cassandra's do. One process serves a whole test run; each story opens it on servers of its own.
+"""
+
+import base64
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Final
+
+from model.catalog_beside import BLOB_PARTS, BLOBS, EVENT_STORE
+from model.catalog_queue import QUEUE_TABLES
+from model.mails import Mail, RecipientHeader
+from model.queue_config import QueueConfiguration
+from model.schema import Schema
+from model.table import Column, Kind, Table
+from tests.support.brokers import Broker, eventually
+from tests.support.servers import CassandraServer
+
+SOURCE: Final = Path(__file__).parents[1] / "james" / "JamesQueue.java"
+
+_P, _C = Kind.PARTITION, Kind.CLUSTERING
+_IN_BUCKET: Final = (
+    Table("blobsInBucket", (Column("bucket", "text", _P), Column("id", "text", _P), Column("position", "int", _C))),
+    Table(
+        "blobPartsInBucket",
+        (
+            Column("bucket", "text", _P),
+            Column("id", "text", _P),
+            Column("chunkNumber", "int", _C),
+            Column("data", "blob"),
+        ),
+    ),
+)
+"""What James's blobs in Cassandra need besides: tables of other buckets, which stay empty."""
+
+TABLES: Final = Schema((), (*QUEUE_TABLES, EVENT_STORE, BLOBS, BLOB_PARTS, *_IN_BUCKET))
+"""A keyspace in which both work."""
+
+_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8")
+
+
+class JamesRefused(Exception):
+    """James answered with an error.
+
+    Attributes:
+        kind: the Java class of the error.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind, self.message = kind, message
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A mail as James handed it out, or is to be handed."""
+
+    mail: Mail
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a story takes place."""
+
+    cassandra: CassandraServer
+    keyspace: str
+    broker: Broker
+    vhost: str
+
+
+@dataclass(slots=True)
+class JamesItself:
+    """The process.
+
+    Attributes:
+        place: where it is started; None: nowhere.
+    """
+
+    process: "subprocess.Popen[bytes]"
+    place: Place | None = None
+
+    def ask(self, what: str, **fields: Any) -> Any:
+        """Ask, and wait for the answer.
+
+        Raises:
+            JamesRefused: James raised an error.
+        """
+        line = json.dumps({"ask": what, **fields}).encode() + b"\n"
+        _pipe(self.process.stdin).write(line)
+        _pipe(self.process.stdin).flush()
+        answer = json.loads(_pipe(self.process.stdout).readline() or b'{"error": "Ended", "message": "James is gone"}')
+        if "error" in answer:
+            raise JamesRefused(answer["error"], answer["message"])
+        return answer["answer"]
+
+    def open(self, place: Place, cut: QueueConfiguration, *, deduplicated: bool = False) -> None:
+        """Start James on those servers, with the start-up check of its server; no queue is in use yet.
+
+        Raises:
+            JamesRefused: the check refused, or a server did not answer.
+        """
+        self.place = None
+        self.ask(
+            "open",
+            cassandra_host=place.cassandra.host,
+            cassandra_port=place.cassandra.port,
+            local_dc=place.cassandra.local_dc,
+            keyspace=place.keyspace,
+            broker=f"{place.broker.host}:{place.broker.port}",
+            management=f"{place.broker.host}:{place.broker.management_port}",
+            vhost=place.vhost,
+            user=place.broker.user,
+            password=place.broker.password,
+            deduplicated=deduplicated,
+            **_cut(cut),
+        )
+        self.place = place
+
+    def check(self, cut: QueueConfiguration) -> None:
+        """The start-up check of a server that is cut like that.
+
+        Raises:
+            JamesRefused: the change would lose sight of mails.
+        """
+        self.ask("check", **_cut(cut))
+
+    def use(self, queue: str, prefetch: int = 5) -> None:
+        """Create or find the queue; what follows is about it, and time is what it is."""
+        self.ask("use", queue=queue, prefetch=prefetch)
+
+    def close(self) -> None:
+        """Let go of the servers."""
+        self.place = None
+        self.ask("close")
+
+    def enqueue(self, *mails: Given) -> None:
+        """Enqueue them one after the other."""
+        self.ask("enqueue", mails=[_told(one) for one in mails])
+
+    def browse(self) -> list[Given]:
+        """What it lists."""
+        return [_given(one) for one in self.ask("browse")]
+
+    def names(self) -> list[str]:
+        """What it lists, by name."""
+        return [one.mail.name for one in self.browse()]
+
+    def size(self) -> int:
+        """What it counts."""
+        size: int = self.ask("size")
+        return size
+
+    def take(self, enough: Callable[[Sequence[Given]], bool], status: str = "SUCCESS", at_once: int = 1) -> list[Given]:
+        """Consume until that is enough; what was taken. `status` is James's word for what becomes of each."""
+        self.consume(status, at_once)
+        try:
+            eventually(lambda: enough(self.taken()))
+        finally:
+            taken = self.stop()
+        return taken
+
+    def consume(self, status: str = "SUCCESS", at_once: int = 1, at_most: int = 1_000_000) -> None:
+        """Begin to consume, and go on."""
+        self.ask("consume", status=status, at_once=at_once, at_most=at_most)
+
+    def taken(self) -> list[Given]:
+        """What it has finished since it began."""
+        return [_given(one) for one in self.ask("taken")]
+
+    def stop(self) -> list[Given]:
+        """Consume no more; what it had finished."""
+        return [_given(one) for one in self.ask("stop")]
+
+
+@contextmanager
+def james_process(classpath: str, java: Path, log: Path) -> Iterator[JamesItself]:
+    """The process, ended with the block; what James logs goes into a file."""
+    with log.open("wb") as told:
+        command = [str(java), *_OPTIONS, "-cp", classpath, str(SOURCE)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=told)
+        try:
+            yield JamesItself(process)
+        finally:
+            with suppress(BrokenPipeError):
+                _pipe(process.stdin).close()
+            process.wait(30)
+            _pipe(process.stdout).close()
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe
+
+
+def _cut(cut: QueueConfiguration) -> Mapping[str, int]:
+    window = round(cut.slicing.window.total_seconds())
+    return {"buckets": cut.slicing.buckets, "pace": cut.pace, "window": window}
+
+
+def _told(given: Given) -> Mapping[str, Any]:
+    mail = given.mail
+    return {
+        "name": mail.name,
+        "sender": mail.sender,
+        "recipients": mail.recipients,
+        "state": mail.state,
+        "error_message": mail.error_message,
+        "remote_addr": mail.remote_addr,
+        "remote_host": mail.remote_host,
+        "last_updated": (mail.last_updated or datetime.now(UTC)).astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "attributes": dict(mail.attributes),
+        "recipient_headers": [(one.recipient, one.name, one.value) for one in mail.recipient_headers],
+        "content": base64.b64encode(given.content).decode(),
+    }
+
+
+def _given(told: Mapping[str, Any]) -> Given:
+    mail = Mail(
+        name=told["name"],
+        recipients=tuple(told["recipients"]),
+        sender=told["sender"],
+        state=told["state"],
+        error_message=told["error_message"],
+        remote_addr=told["remote_addr"],
+        remote_host=told["remote_host"],
+        last_updated=datetime.fromisoformat(told["last_updated"]),
+        attributes=told["attributes"],
+        recipient_headers=tuple(RecipientHeader(*one) for one in told["recipient_headers"]),
+    )
+    return Given(mail, base64.b64decode(told["content"]))
