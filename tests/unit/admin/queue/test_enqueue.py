@@ -175,13 +175,14 @@ class Reading:
     def __init__(self, queue: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
         self.read, self.most_held = list[str](), 0
         self.on_first: Callable[[], None] = lambda: None
-        read_bytes = Path.read_bytes
+        read_bytes, one_at_a_time = Path.read_bytes, threading.Lock()
 
         def watched(file: Path) -> bytes:
-            if not self.read:
-                self.on_first()
-            self.read.append(file.name)
-            self.most_held = max(self.most_held, len(self.read) - len(queue.broker.published))
+            with one_at_a_time:
+                if not self.read:
+                    self.on_first()
+                self.read.append(file.name)
+                self.most_held = max(self.most_held, len(self.read) - len(queue.broker.published))
             return read_bytes(file)
 
         monkeypatch.setattr(Path, "read_bytes", watched)
