@@ -224,7 +224,7 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     tallies = Tallies(tables, clock, own)
     view = QueueView(tables, clock, configurations, tallies, own, counts=counts)
     sweeper = Sweeper(tables, view, blobs, broker, clock)
-    due = DueMails(tables, clock, slicing.buckets) if own.due else None
+    due = DueMails(tables, clock, slicing.buckets, tallies) if own.due else None
     afterwards = Afterwards()
     tidying = Tidying(blobs, lambda: sweeper.maybe(name), afterwards, clock)
     parts = Parts(

@@ -68,8 +68,12 @@ class Position:
 
     @property
     def order(self) -> tuple[bool, datetime, datetime, UUID]:
-        """Where it stands in the listing: those that wait first, slice by slice, by time; then the others as due."""
-        return (self.whereabouts is Whereabouts.DELAYED, self.stretch, self.enqueued_at, self.enqueue_id)
+        """Where it stands in the listing: those that wait first, slice by slice, by time; then the others as due.
+
+        Delayed mails of equal times stand by their ids alone, as their rows do.
+        """
+        is_delayed = self.whereabouts is Whereabouts.DELAYED
+        return (is_delayed, self.stretch, EPOCH if is_delayed else self.enqueued_at, self.enqueue_id)
 
 
 def is_behind(listed: Listed, position: Position | None) -> bool:

@@ -2,11 +2,24 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import Enum
-from typing import Self
+from typing import Final, Self
 from uuid import UUID
 
 from model.table import Row
+
+_OF_DUE: Final = timedelta(milliseconds=1)
+"""What sets the tallies of a slice of delayed mails apart: slices begin at whole seconds."""
+
+DUE_TALLIED: Final = timedelta(days=15)
+"""How long after its begin a slice of delayed mails is counted by its tallies: it is emptied long before."""
+
+DUE_TALLIES_KEPT: Final = 2 * DUE_TALLIED
+"""How long after its begin they live, whoever wrote them and whenever: none expires before all are out of use."""
+
+_SECOND: Final = timedelta(seconds=1)
+_LEAST: Final = timedelta(days=1)
 
 
 class SizeKind(Enum):
@@ -30,7 +43,7 @@ class Size:
     Attributes:
         mails: those that wait: a row and no mark.
         delayed: those that are not due yet, beside them.
-        slices_read: how many slices were looked at; the time that counting takes depends on it.
+        slices_read: how many slices of waiting mails were looked at; the time that counting takes depends on it.
         counted_by: METADATA where any slice had to be counted so.
     """
 
@@ -82,14 +95,34 @@ def tallied(tallies: Iterable[WriterTally]) -> SliceCount | None:
     return SliceCount(max(0, waiting), sure, CountedBy.TALLIES)
 
 
-def size_of(counts: Iterable[SliceCount], delayed: int) -> Size:
-    """The sum over the live slices."""
-    told = tuple(counts)
-    by_metadata = any(one.counted_by is CountedBy.METADATA for one in told)
+def due_tallies_at(due_slice: datetime) -> datetime:
+    """Where the tallies of a slice of delayed mails lie: where those of no waiting slice can."""
+    return due_slice + _OF_DUE
+
+
+def is_of_due(tallies_at: datetime) -> bool:
+    """Whether the tallies that lie there are of delayed mails."""
+    return tallies_at.microsecond == _OF_DUE.microseconds
+
+
+def due_ttl_seconds(tallies_at: datetime, now: datetime) -> int:
+    """How long a tally of delayed mails lives that is written now: all of a slice until the same time."""
+    return max(tallies_at + DUE_TALLIES_KEPT - now, _LEAST) // _SECOND
+
+
+def due_tallied(due_slice: datetime, tallies: Iterable[WriterTally], now: datetime) -> SliceCount | None:
+    """The sum of a slice of delayed mails; None where its rows must be looked at."""
+    return tallied(tallies) if now < due_slice + DUE_TALLIED else None
+
+
+def size_of(counts: Iterable[SliceCount], delayed: Iterable[SliceCount]) -> Size:
+    """The sum over the live slices, and over those of delayed mails."""
+    told, not_due = tuple(counts), tuple(delayed)
+    by_metadata = any(one.counted_by is CountedBy.METADATA for one in (*told, *not_due))
     return Size(
         mails=sum(one.mails for one in told),
-        delayed=delayed,
-        kind=SizeKind.EXACT if all(one.exact for one in told) else SizeKind.ESTIMATE,
+        delayed=sum(one.mails for one in not_due),
+        kind=SizeKind.EXACT if all(one.exact for one in (*told, *not_due)) else SizeKind.ESTIMATE,
         slices_read=len(told),
         counted_by=CountedBy.METADATA if by_metadata else CountedBy.TALLIES,
     )

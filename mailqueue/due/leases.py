@@ -74,6 +74,10 @@ class DueLeases:
         lease.until = until if kept else lease.until
         return kept
 
+    def is_sure(self, lease: DueLease) -> bool:
+        """Whether nobody else can have had the partition's turn until now."""
+        return lease.until > self._now() + _SLACK
+
     async def _set(self, lease: DueLease, expected: str | None) -> bool:
         cells = {"name": str(lease.token), "lastupdated": self._expiry()}
         change = ChangeIf(DUE_MAILS, lease.key, {"name": expected}, assign=cells, ttl_seconds=self._ttl_seconds)

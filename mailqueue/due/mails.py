@@ -11,7 +11,7 @@ is put again, where it is found (docs/adr/0021).
 
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -20,13 +20,17 @@ from uuid import UUID
 from mailqueue.codec import due_listed_of, due_row_of
 from mailqueue.ports import Clock, Tables
 from mailqueue.serving.afterwards import finished
+from mailqueue.view.ahead import all_of
 from mailqueue.view.marks import LOOKED_UP_AT_ONCE, Marks
+from mailqueue.view.tallies import Changes, Tallies
 from model.catalog_queue import DUE_MAILS, QUEUE_STATE
 from model.errors import BadPayload, Contended, DoubtfulWrite, MailmendError
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
 from model.mails import Listed, Whereabouts
 from model.operations import ChangeIf, Level, Put, Read, Remove, Scan
+from model.queue_size import due_tallies_at
+from model.queue_tables import OwnTables
 from model.slices import EPOCH, bucket_of, slice_of
 from model.starts import GRACE_MIN
 from model.table import Key, Row
@@ -41,6 +45,8 @@ _ROUNDS_MAX: Final = 20
 
 _ENTERED_MAX: Final = 10_000
 """Entries that are remembered as written: one for each partition; then they are written again."""
+
+_SLICES_AT_ONCE: Final = 16
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -92,15 +98,29 @@ class DueMail:
         return (*self.partition.key(queue), *self.order)
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A mail that was put, while its author has not ended.
+
+    Attributes:
+        changes: what is counted; not sure where the same mail may be delayed by somebody else, or finished.
+    """
+
+    due: DueMail
+    changes: Changes
+
+
 class DueMails:
     """The delayed mails of every queue in a keyspace.
 
     Args:
         buckets: over how many partitions each slice is spread.
+        tallies: what this process counts; None: nothing.
     """
 
-    def __init__(self, tables: Tables, clock: Clock, buckets: int) -> None:
+    def __init__(self, tables: Tables, clock: Clock, buckets: int, tallies: Tallies | None = None) -> None:
         self._tables, self._clock, self._buckets = tables, clock, buckets
+        self._tallies = tallies or Tallies(tables, clock, OwnTables(tallies=False))
         self._retries = AwaitedRetries(clock)
         self._marks = Marks(tables, self._retries)
         self._entered: set[Key] = set()
@@ -116,29 +136,51 @@ class DueMails:
         Returns:
             Where it lies. After an error, or cancelled, it lies nowhere, as far as the tables answer.
         """
-        wanted = in_millis_after(max(listed.due_at or EPOCH, self._now()))
-        while True:
+        async with self.kept(queue, listed, again=again) as kept:
+            kept.changes.sure = not again
+            return kept.due
+
+    @asynccontextmanager
+    async def kept(self, queue: QueueName, listed: Listed, *, again: bool = False) -> AsyncGenerator[Kept]:
+        """The same, for whoever has to do more before the mail is delayed and nowhere else.
+
+        Until the body ends well the mail is counted as one that may be delayed, or not.
+        """
+        wanted: datetime | None = in_millis_after(max(listed.due_at or EPOCH, self._now()))
+        while wanted is not None:
             due = self._placed(replace(listed, due_at=wanted, whereabouts=Whereabouts.DELAYED, slice_start=None))
-            try:
-                start = await self._written(queue, due)
-            except BaseException:
-                await finished(self._withdrawn(queue, due))
-                raise
-            if start is not None and due.partition.due_slice < start:
-                await self._withdrawn(queue, due)
-                wanted = start
-            elif (again or listed.attempts) and await self._is_covered(queue, due):
-                wanted += _MILLISECOND
-            else:
-                return due
+            async with self.counting(queue, due.partition) as changes:
+                wanted = await self._tried(queue, due, changes, again=again or listed.attempts > 0)
+                if wanted is None:
+                    changes.enqueued = 1
+                    yield Kept(due, changes)
+
+    def counting(self, queue: QueueName, partition: DuePartition) -> AbstractAsyncContextManager[Changes]:
+        """Around whatever changes a partition: what the body says it has done is counted."""
+        return self._tallies.counting(queue, due_tallies_at(partition.due_slice))
 
     async def remove(self, queue: QueueName, due: DueMail) -> None:
-        """Its row goes."""
+        """Its row goes; who removes it counts."""
         await self._retries.write(self._tables, removal(queue, due, self._now()))
 
     async def remove_all(self, queue: QueueName, mails: Sequence[DueMail]) -> list[MailmendError | None]:
-        """Many rows go; for each its error, or None, in order."""
-        return await self._retries.write_all(self._tables, [removal(queue, due, self._now()) for due in mails])
+        """Many rows go, at an operator's word; for each its error, or None, in order.
+
+        Somebody may move one of them at the same moment: how many their slices hold is then no longer sure.
+        """
+        by_slice: dict[datetime, list[int]] = {}
+        for place, due in enumerate(mails):
+            by_slice.setdefault(due.partition.due_slice, []).append(place)
+
+        async def remove(places: list[int]) -> list[MailmendError | None]:
+            return await self._removed(queue, [mails[place] for place in places])
+
+        errors: list[MailmendError | None] = [None] * len(mails)
+        removed = await all_of(by_slice.values(), remove, _SLICES_AT_ONCE)
+        for places, answers in zip(by_slice.values(), removed, strict=True):
+            for place, answer in zip(places, answers, strict=True):
+                errors[place] = answer
+        return errors
 
     async def mails(self, queue: QueueName) -> AsyncGenerator[DueMail]:
         """Every delayed mail that is not marked, partition by partition, in the order of due times within each."""
@@ -202,6 +244,21 @@ class DueMails:
         """Forget a partition that is closed and was found empty since."""
         await self._tables.write(Remove(DUE_MAILS, partition.key(queue)))
         await self._tables.write(Remove(DUE_MAILS, partition.entry(queue)))
+        others = Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=(*_index(queue), partition.due_slice), limit=1)
+        if not [row async for row in self._tables.scan(others)]:
+            await self._tallies.forget(queue, due_tallies_at(partition.due_slice))
+
+    async def _removed(self, queue: QueueName, mails: Sequence[DueMail]) -> list[MailmendError | None]:
+        """The same within one slice."""
+        try:
+            async with self.counting(queue, mails[0].partition) as changes:
+                changes.sure = False
+                removals = [removal(queue, due, self._now()) for due in mails]
+                errors = await self._retries.write_all(self._tables, removals)
+                changes.marked = errors.count(None)
+        except MailmendError as error:
+            return [error] * len(mails)
+        return errors
 
     async def _unmarked_under(self, queue: QueueName, partition: DuePartition) -> AsyncGenerator[DueMail]:
         some = list[DueMail]()
@@ -218,6 +275,21 @@ class DueMails:
     async def _unmarked(self, queue: QueueName, some: Sequence[DueMail]) -> list[DueMail]:
         marked = await self._marks.among(queue, [due.enqueue_id for due in some])
         return [due for due in some if due.enqueue_id not in marked]
+
+    async def _tried(self, queue: QueueName, due: DueMail, changes: Changes, *, again: bool) -> datetime | None:
+        """Put it there; where it cannot stay, at what time it is to be tried next."""
+        try:
+            start = await self._written(queue, due)
+        except BaseException:
+            await finished(self._withdrawn(queue, due))
+            raise
+        if start is not None and due.partition.due_slice < start:
+            await self._withdrawn(queue, due)
+            changes.sure = False
+            return start
+        if again and await self._is_covered(queue, due):
+            return due.due_at + _MILLISECOND
+        return None
 
     async def _written(self, queue: QueueName, due: DueMail) -> datetime | None:
         """The due start as it is once the mail's row is written."""

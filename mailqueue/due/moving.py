@@ -165,7 +165,7 @@ class Moving:
             async for some in batches:
                 if len(failures) >= FAILURES_MAX or not await self.leases.keep(lease):
                     break
-                outcomes = await finished(self._batch_moved(some))
+                outcomes = await finished(self._batch_counted(partition, lease, some))
                 failures += [one for one in outcomes if isinstance(one, BaseException)]
                 moved += sum(one is True for one in outcomes)
             else:
@@ -190,6 +190,16 @@ class Moving:
         for known in (self.reached, self.left_until):
             for partition in known.keys() - set(partitions):
                 del known[partition]
+
+    async def _batch_counted(
+        self, partition: DuePartition, lease: DueLease, some: Sequence[DueMail]
+    ) -> "list[bool | BaseException]":
+        """The same; the sum is sure where nothing failed, and nobody else can have moved the same mails."""
+        async with self.due.counting(self.queue, partition) as changes:
+            outcomes = await self._batch_moved(some)
+            changes.marked = sum(isinstance(one, bool) for one in outcomes)
+            changes.sure = changes.marked == len(some) and self.leases.is_sure(lease)
+            return outcomes
 
     async def _batch_moved(self, some: Sequence[DueMail]) -> "list[bool | BaseException]":
         """For each whether it went into the queue (False: it is marked, and only went), or why not."""

@@ -154,18 +154,17 @@ class Dequeued:
         wait = RETRY.wait(self.attempts + 1) if delay is None else delay
         mail = replace(self.mail, last_updated=self._now(), error_message=error_message or self.mail.error_message)
         enqueued_at = await self._enqueued_at()
-        await due.put(
-            passage.queue,
-            Listed(
-                replace(self.queued, mail=mail),
-                enqueued_at,
-                Whereabouts.DELAYED,
-                due_at=self._now() + wait,
-                attempts=self.attempts + 1,
-            ),
+        listed = Listed(
+            replace(self.queued, mail=mail),
+            enqueued_at,
+            Whereabouts.DELAYED,
+            due_at=self._now() + wait,
+            attempts=self.attempts + 1,
         )
-        await row_taken_back(passage.queue, passage.parts, self.queued, self.slice_start)
-        await self._told(passage.delivery.ack)
+        async with due.kept(passage.queue, listed) as kept:
+            await row_taken_back(passage.queue, passage.parts, self.queued, self.slice_start)
+            told = await self._told(passage.delivery.ack)
+            kept.changes.sure = told and not self.redelivered
         passage.parts.counts.add(Count.RETRIED, passage.queue)
         return Settlement.RETRIED
 
@@ -196,12 +195,14 @@ class Dequeued:
     def _now(self) -> datetime:
         return instant_of(self._passage.parts.clock.micros())
 
-    async def _told(self, tell: Callable[[], Awaitable[None]]) -> None:
-        """Tell a broker that may be gone: it delivers again then, and that is dealt with on delivery."""
+    async def _told(self, tell: Callable[[], Awaitable[None]]) -> bool:
+        """Tell a broker that may be gone: it delivers again then (False), and that is dealt with on delivery."""
         try:
             await tell()
         except BrokerUnreachable:
             _LOG.info("queue %s: mail %s will be delivered again", self._passage.queue, self.enqueue_id)
+            return False
+        return True
 
 
 async def row_taken_back(queue: QueueName, parts: Parts, queued: QueuedMail, slice_start: datetime | None) -> None:

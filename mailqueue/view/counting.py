@@ -5,7 +5,7 @@ It adds a row of its own with what is missing, and settles rows that nobody writ
 left to them, and a slice in which anything happened meanwhile is left as it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -36,6 +36,9 @@ class Recounted:
     corrected: int = 0
     left: int = 0
 
+    def __add__(self, other: "Recounted") -> "Recounted":
+        return Recounted(self.slices + other.slices, self.corrected + other.corrected, self.left + other.left)
+
 
 class Counting:
     """Counts the slices of every queue of a keyspace."""
@@ -55,11 +58,21 @@ class Counting:
     async def recount(self, queue: QueueName, starts: Sequence[datetime], buckets: int) -> Recounted:
         """Set the tallies of the slices right, by their rows."""
 
-        async def recount(start: datetime) -> bool | None:
-            return await self._recount(queue, start, buckets)
+        async def rows(start: datetime) -> int:
+            return await self._slices.count_unmarked(queue, start, buckets)
 
-        corrected = await all_of(starts, recount, SLICES_AT_ONCE)
-        return Recounted(len(starts), corrected.count(True), corrected.count(None))
+        return await self.recounted(queue, starts, rows)
+
+    async def recounted(
+        self, queue: QueueName, places: Sequence[datetime], rows: Callable[[datetime], Awaitable[int]]
+    ) -> Recounted:
+        """Set the tallies that lie in those places right, by what counting the rows of each comes to."""
+
+        async def recount(place: datetime) -> bool | None:
+            return await self._recount(queue, place, rows)
+
+        corrected = await all_of(places, recount, SLICES_AT_ONCE)
+        return Recounted(len(places), corrected.count(True), corrected.count(None))
 
     async def _count(
         self, queue: QueueName, slice_start: datetime, told: Sequence[WriterTally], buckets: int
@@ -72,10 +85,12 @@ class Counting:
         unmarked = await self._slices.count_unmarked(queue, slice_start, buckets)
         return SliceCount(unmarked, exact=True, counted_by=CountedBy.METADATA)
 
-    async def _recount(self, queue: QueueName, slice_start: datetime, buckets: int) -> bool | None:
+    async def _recount(
+        self, queue: QueueName, slice_start: datetime, rows: Callable[[datetime], Awaitable[int]]
+    ) -> bool | None:
         """Whether the sum was wrong; None where that cannot be told now."""
         before = await self._tallies.told(queue, slice_start)
-        unmarked = await self._slices.count_unmarked(queue, slice_start, buckets)
+        unmarked = await rows(slice_start)
         if await self._tallies.told(queue, slice_start) != before or any(map(self._is_alive, before)):
             return None
         missing = unmarked - sum(one.tally.enqueued - one.tally.marked for one in before)

@@ -61,9 +61,10 @@ class QueueView:
         self.marks = Marks(tables, self.ground.retries)
         self.slices = Slices(tables, self.marks, self.ground.retries)
         self.placing = Placing(self.ground)
-        self._delayed = Delayed(DueMails(tables, clock, buckets=1), self.marks) if own.due else None
-        self._listing = Listing(self.ground, self.slices, self._delayed)
         self._counting = Counting(self.slices, tallies, clock)
+        due = DueMails(tables, clock, buckets=1)
+        self._delayed = Delayed(due, self.marks, self._counting, self.ground) if own.due else None
+        self._listing = Listing(self.ground, self.slices, self._delayed)
         self._tallies = tallies
         self._orphans: Counter[QueueName] = Counter()
         self._foreign_until: dict[QueueName, datetime] = {}
@@ -205,13 +206,14 @@ class QueueView:
         """How many mails wait, from what every process has counted; where that cannot tell, from the rows."""
         await self._tallies.flush()
         slicing, starts = await self.ground.live(queue)
-        delayed = await self._delayed.count(queue) if self._delayed is not None else 0
+        delayed = await self._delayed.count(queue) if self._delayed is not None else []
         return size_of(await self._counting.count(queue, starts, slicing.buckets), delayed)
 
     async def recount(self, queue: QueueName) -> Recounted:
-        """Set right what the processes have told of the live slices, by looking at every row."""
+        """Set right what the processes have told of the live slices, the delayed ones too, by looking at every row."""
         slicing, starts = await self.ground.live(queue)
-        return await self._counting.recount(queue, starts, slicing.buckets)
+        waiting = await self._counting.recount(queue, starts, slicing.buckets)
+        return waiting + (await self._delayed.recount(queue) if self._delayed is not None else Recounted())
 
     def _to_count(self, queue: QueueName, enqueue_id: EnqueueId, slice_start: datetime | None) -> datetime | None:
         """The slice whose tally the mark changes: none where it was counted, or where the slice is out of sight."""

@@ -1,5 +1,7 @@
 """Tallies: how many mails each process has put into each slice and marked there, so that a size costs no listing.
 
+Slices of delayed mails have theirs beside them, a millisecond after the slice's start (`model.queue_size`).
+
 Each process owns rows of sliceTallies that nobody else writes, and writes sums into them, never differences: writing
 one twice does nothing. Before it changes anything in a slice it says that its row is not settled, and takes that back
 when all that it began is told: so a process that was killed leaves an honest "estimate", until the slice is gone or
@@ -22,9 +24,9 @@ from mailqueue.view.marks import LOOKED_UP_TOGETHER, answered
 from model.catalog_queue import SLICE_TALLIES
 from model.errors import MailmendError
 from model.ids import QueueName
-from model.instants import MICROS
+from model.instants import MICROS, instant_of
 from model.operations import Put, Read, Remove
-from model.queue_size import WriterTally
+from model.queue_size import WriterTally, due_ttl_seconds, is_of_due
 from model.queue_tables import OwnTables
 from repair.retries import AwaitedRetries
 
@@ -185,7 +187,7 @@ class Tallies:
     async def write(self, queue: QueueName, slice_start: datetime, tallies: Iterable[WriterTally]) -> None:
         """Write rows that nobody else writes any more."""
         for tally in tallies:
-            await self._retries.write(self._tables, _put(queue, slice_start, tally))
+            await self._retries.write(self._tables, self._put(queue, slice_start, tally))
 
     async def correct(self, queue: QueueName, slice_start: datetime, missing: int) -> None:
         """Add to the sum of a slice what is missing there (or take it off), in a row of its own."""
@@ -196,7 +198,7 @@ class Tallies:
     async def renew(self, queue: QueueName, slice_start: datetime) -> None:
         """Put the rows of a slice again as they are, so that they live as long as its mails; newer ones stay."""
         for one in await self.told(queue, slice_start):
-            await self._retries.write(self._tables, replace(_put(queue, slice_start, one.tally), at=one.at + 1))
+            await self._retries.write(self._tables, replace(self._put(queue, slice_start, one.tally), at=one.at + 1))
 
     async def forget(self, queue: QueueName, slice_start: datetime) -> None:
         """The slice is gone."""
@@ -247,19 +249,21 @@ class Tallies:
         """Until the write has succeeded nobody knows what the row says."""
         untold, sums.told = sums.untold, None
         sums.told_at = self._clock.micros()
-        await self._retries.write(self._tables, _put(*place, tally))
+        await self._retries.write(self._tables, self._put(*place, tally))
         sums.told = tally
         sums.untold -= untold
 
-
-def _put(queue: QueueName, slice_start: datetime, tally: WriterTally) -> Put:
-    row = {
-        "queuename": queue,
-        "timerangestart": slice_start,
-        "writer": tally.writer,
-        "enqueued": tally.enqueued,
-        "marked": tally.marked,
-        "settled": tally.settled,
-        "isforeign": tally.is_foreign,
-    }
-    return Put(SLICE_TALLIES, row)
+    def _put(self, queue: QueueName, slice_start: datetime, tally: WriterTally) -> Put:
+        row = {
+            "queuename": queue,
+            "timerangestart": slice_start,
+            "writer": tally.writer,
+            "enqueued": tally.enqueued,
+            "marked": tally.marked,
+            "settled": tally.settled,
+            "isforeign": tally.is_foreign,
+        }
+        now = instant_of(self._clock.micros())
+        return Put(
+            SLICE_TALLIES, row, ttl_seconds=due_ttl_seconds(slice_start, now) if is_of_due(slice_start) else None
+        )

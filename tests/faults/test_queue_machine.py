@@ -25,7 +25,7 @@ from mailqueue.brokers.memory import Fate
 from mailqueue.mail_queue import Dequeued
 from mailqueue.serving.removing import OnRemoved
 from model.blob_ids import BlobNaming, BlobsMode
-from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
+from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
 from model.errors import MailmendError
 from model.ids import EnqueueId
 from model.mail_filters import Where
@@ -254,6 +254,8 @@ class QueueMachine(RuleBasedStateMachine):
         found = self.by(number, told)
         if found.kind is SizeKind.EXACT and self.james is None and number == 0:
             assert found.mails == self.waiting_up_to(found.slices_read), f"{found} is not exact"
+        if found.kind is SizeKind.EXACT:
+            assert found.delayed == self.delayed(), f"{found} is not exact"
 
     @rule(
         number=WORKERS,
@@ -475,6 +477,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.twin.clock.advance(TOO_FAR.total_seconds())
         assert self.run(listed(worker.queue)) == []
         self.sweep(0, ())
+        assert self.run(worker.queue.size()).mails == 0
+        self.run(worker.queue.parts.view.recount(QUEUE))
         size = self.run(worker.queue.size())
         assert size.mails == size.delayed == 0
         if self.dedup:
@@ -572,6 +576,21 @@ class QueueMachine(RuleBasedStateMachine):
             return 0
         first = slice_of(start, self.window)
         return sum(first <= row["timerangestart"] < first + slices * self.window for row in self.unmarked())
+
+    def delayed(self) -> int:
+        """How many rows without a mark lie among the mails that are not due."""
+        marks = {row["enqueueid"] for row in rows(self.twin, DELETED_MAILS)}
+        return sum(row["dueslice"] != EPOCH and row["enqueueid"] not in marks for row in rows(self.twin, DUE_MAILS))
+
+    def a_size_is_honest(self) -> None:
+        """What somebody who has just come calls exact is, as far as delayed mails go."""
+
+        async def asked() -> Any:
+            async with await self.twin.process() as queue:
+                return await queue.size()
+
+        found = self.run(asked())
+        assert found.kind is SizeKind.ESTIMATE or found.delayed == self.delayed(), f"{found} is not exact"
 
     def start_of(self, table: Table) -> datetime | None:
         """Where the queue begins."""

@@ -1,0 +1,344 @@
+"""Delayed mails are counted as they come and go: a size reads sums, and what it calls exact is."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cql.statements import Operation
+from mailqueue.due.leases import TTL_SECONDS
+from mailqueue.due.mails import DUE_WINDOW
+from mailqueue.due.moving import CLOSE_AFTER
+from mailqueue.mail_queue import MailQueue
+from mailqueue.view import delayed as module
+from mailqueue.view.counting import SILENT_SECONDS
+from model.catalog_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES
+from model.instants import instant_of
+from model.mail_filters import Where
+from model.operations import Remove, Scan
+from model.positions import Position
+from model.queue_size import (
+    DUE_TALLIED,
+    CountedBy,
+    Size,
+    SizeKind,
+    WriterTally,
+    due_tallied,
+    due_tallies_at,
+    due_ttl_seconds,
+    is_of_due,
+)
+from model.queue_tables import OwnTables
+from model.slices import EPOCH, slice_of
+from model.table import Row, Table
+from tests.support.queue_mishaps import Life, mortal_process, outlived
+from tests.support.queues import CONTENT, QUEUE, TwinQueue, listed, mail, names, next_of, twin_queue
+
+HOUR = timedelta(hours=1)
+DAY = 24 * HOUR
+
+
+def rows(twin: TwinQueue, table: Table) -> list[Row]:
+    """Everything that a table shows."""
+    return list(twin.memory.scan(Scan(table, table.names)))
+
+
+def delayed_rows(twin: TwinQueue) -> int:
+    """How many delayed mails are not marked."""
+    marks = {row["enqueueid"] for row in rows(twin, DELETED_MAILS)}
+    return sum(row["dueslice"] != EPOCH and row["enqueueid"] not in marks for row in rows(twin, DUE_MAILS))
+
+
+async def delay(queue: MailQueue, *delays: timedelta) -> None:
+    """Enqueue a mail for each."""
+    for place, one in enumerate(delays):
+        await queue.enqueue(mail(f"mail-{place}"), CONTENT, delay=one)
+
+
+def told(size: Size) -> tuple[int, SizeKind, CountedBy]:
+    """What it says of delayed mails."""
+    return size.delayed, size.kind, size.counted_by
+
+
+def reading(twin: TwinQueue, table: Table) -> list[Operation]:
+    """From here on: what is asked of a table."""
+    asked = list[Operation]()
+
+    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if operation.table is table:
+            asked.append(operation)
+        return carry_out()
+
+    twin.memory.surround = surround
+    return asked
+
+
+@given(st.datetimes(datetime(2020, 1, 1), datetime(2100, 1, 1)), st.integers(1, 86_400))  # noqa: DTZ001 - made aware below
+def test_no_waiting_slice_has_the_tallies_of_delayed_mails(at: datetime, seconds: int) -> None:
+    """Whatever the window: slices begin at whole seconds, and these do not."""
+    start = slice_of(at.replace(tzinfo=EPOCH.tzinfo), timedelta(seconds=seconds))
+    assert not is_of_due(start)
+    assert is_of_due(due_tallies_at(start))
+    assert slice_of(due_tallies_at(start), timedelta(seconds=1)) == start
+
+
+@given(st.lists(st.integers(-400, 400), min_size=1, max_size=9), st.integers(-20, 20))
+def test_no_tally_expires_while_another_is_relied_on(written: list[int], asked: int) -> None:
+    """Whenever each was written, up to a year ahead: all are there, or the rows are counted."""
+    due_slice = EPOCH + 20_000 * DAY
+    place, now = due_tallies_at(due_slice), due_slice + asked * DAY
+    sure = WriterTally(QUEUE_WRITER, 1, 0, settled=True, is_foreign=False)
+    lives = [due_slice + day * DAY for day in written if day <= asked]
+    expired = [at for at in lives if at + timedelta(seconds=due_ttl_seconds(place, at)) <= now]
+    assert not expired or due_tallied(due_slice, [sure], now) is None
+
+
+QUEUE_WRITER = twin_queue().clock.random_uuid()
+
+
+def test_a_size_asks_for_no_delayed_mail() -> None:
+    """One look at the list of slices, and the sums of twenty slices at once, however many mails they hold."""
+
+    async def story() -> None:
+        twin = twin_queue(buckets=3)
+        async with await twin.process() as queue:
+            await delay(queue, *[place * DUE_WINDOW / 7 for place in range(1, 200)])
+            await queue.parts.tallies.flush()
+            of_mails, of_sums = reading(twin, DUE_MAILS), []
+            assert told(await queue.size()) == (199, SizeKind.EXACT, CountedBy.TALLIES)
+            assert len(of_mails) == 1
+            of_sums = reading(twin, SLICE_TALLIES)
+            await queue.size()
+            assert 0 < len(of_sums) <= 4
+
+    asyncio.run(story())
+
+
+def test_slices_without_sums_are_counted_by_their_rows() -> None:
+    """As those are that a mail was put into by somebody who counts nothing."""
+
+    async def story() -> None:
+        twin = twin_queue(buckets=2)
+        async with await twin.process() as queue:
+            await delay(queue, HOUR, HOUR, DAY)
+            await queue.parts.tallies.flush()
+            for row in rows(twin, SLICE_TALLIES):
+                twin.memory.write(Remove(SLICE_TALLIES, SLICE_TALLIES.key_of(row)))
+            assert told(await queue.size()) == (3, SizeKind.EXACT, CountedBy.METADATA)
+
+    asyncio.run(story())
+
+
+def test_sums_live_as_long_as_a_mail_may_be_delayed() -> None:
+    """Fifteen days and longer, where rows of waiting mails expire."""
+
+    async def story() -> None:
+        twin = twin_queue(own=OwnTables(row_ttl_seconds=1_000_000, mark_ttl_seconds=1_260_000))
+        async with await twin.process() as queue:
+            await delay(queue, 360 * DAY, 360 * DAY)
+            await queue.parts.tallies.flush()
+            twin.clock.advance((359 * DAY).total_seconds())
+            assert told(await queue.size()) == (2, SizeKind.EXACT, CountedBy.TALLIES)
+            twin.clock.advance((DAY + DUE_TALLIED).total_seconds())
+            assert told(await queue.size()) == (2, SizeKind.EXACT, CountedBy.METADATA)
+
+    asyncio.run(story())
+
+
+def test_what_was_moved_leaves_no_sums() -> None:
+    """They go with the slice, once its last bucket is empty."""
+
+    async def story() -> None:
+        twin = twin_queue(buckets=3)
+        async with await twin.process() as queue:
+            await delay(queue, *[HOUR] * 9, DAY)
+            twin.clock.advance(HOUR.total_seconds())
+            assert await queue.move_due() == 9
+            assert told(await queue.size())[:2] == (1, SizeKind.EXACT)
+            twin.clock.advance((DUE_WINDOW + CLOSE_AFTER).total_seconds())
+            assert await queue.move_due() == 0
+            await queue.parts.tallies.flush()
+            assert told(await queue.size())[:2] == (1, SizeKind.EXACT)
+            kept = {row["timerangestart"] for row in rows(twin, SLICE_TALLIES) if is_of_due(row["timerangestart"])}
+            assert len(kept) == 1
+
+    asyncio.run(story())
+
+
+def test_a_lease_that_ran_out_while_mails_were_moved_leaves_an_estimate() -> None:
+    """Another mover may have taken the same mails off the sum."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await delay(queue, HOUR, DAY)
+            await queue.parts.tallies.flush()
+
+            def late(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+                if isinstance(operation, Remove) and operation.table is DUE_MAILS:
+                    twin.clock.advance(TTL_SECONDS)
+                return carry_out()
+
+            twin.memory.surround = late
+            await queue.flush()
+            twin.memory.surround = lambda _, carry_out: carry_out()
+            assert (await queue.size()).kind is SizeKind.ESTIMATE
+
+    asyncio.run(story())
+
+
+def test_what_an_operator_removed_is_an_estimate_until_it_is_counted_again() -> None:
+    """A mover may have taken it at the same moment."""
+
+    async def story() -> None:
+        twin = twin_queue(buckets=2)
+        async with await twin.process() as queue:
+            await delay(queue, HOUR, HOUR, HOUR, DAY)
+            await queue.delete(Where(name="mail-1"))
+            assert told(await queue.size())[:2] == (3, SizeKind.ESTIMATE)
+            twin.clock.advance(SILENT_SECONDS + 1)
+            assert (await queue.parts.view.recount(QUEUE)).left == 0
+            assert told(await queue.size()) == (3, SizeKind.EXACT, CountedBy.TALLIES)
+
+    asyncio.run(story())
+
+
+def test_counting_again_sets_wrong_sums_right() -> None:
+    """Of a process that was killed, once it was silent for long enough."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await delay(queue, HOUR, DAY)
+            dying = await mortal_process(twin, Life(4))
+            assert await outlived(dying.enqueue(mail("late"), CONTENT, delay=HOUR)) is None
+            await queue.parts.tallies.flush()
+            assert (await queue.size()).kind is SizeKind.ESTIMATE
+            twin.clock.advance(SILENT_SECONDS + 1)
+            await queue.parts.view.recount(QUEUE)
+            assert told(await queue.size())[:2] == (delayed_rows(twin), SizeKind.EXACT)
+
+    asyncio.run(story())
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    acts=st.lists(
+        st.one_of(
+            st.tuples(st.just("delay"), st.integers(1, 90)),
+            st.tuples(st.sampled_from(("retry", "move", "flush", "wait", "size")), st.integers(1, 40)),
+        ),
+        max_size=14,
+    ),
+    buckets=st.integers(1, 3),
+)
+def test_settled_sums_are_the_rows(acts: Sequence[tuple[str, int]], buckets: int) -> None:
+    """Whatever two processes do, one after the other: where nobody died, the size is right.
+
+    It is exact, unless a copy of a mail was retried that somebody else may have had in hand before.
+    """
+
+    async def story() -> None:
+        twin = twin_queue(buckets=buckets)
+        async with await twin.process() as one, await twin.process() as other:
+            sure = True
+            for place, (act, number) in enumerate(acts):
+                sure &= await ACTS[act](twin, (one, other)[place % 2], number)
+                await asyncio.gather(one.parts.tallies.flush(), other.parts.tallies.flush())
+                size = await one.size()
+                assert size.delayed == delayed_rows(twin)
+                assert size.kind is SizeKind.EXACT or not sure
+
+    asyncio.run(story())
+
+
+async def _delay(_: TwinQueue, queue: MailQueue, minutes: int) -> bool:
+    await queue.enqueue(mail(f"mail-{minutes}"), CONTENT, delay=timedelta(minutes=minutes))
+    return True
+
+
+async def _retry(_: TwinQueue, queue: MailQueue, minutes: int) -> bool:
+    await queue.enqueue(mail(f"tried-{minutes}"), CONTENT)
+    async with queue.dequeue() as mails:
+        one = await next_of(mails)
+        if one is not None:
+            await one.retry(timedelta(minutes=minutes))
+    return one is None or not one.redelivered
+
+
+async def _move(_: TwinQueue, queue: MailQueue, __: int) -> bool:
+    await queue.move_due()
+    return True
+
+
+async def _flush(_: TwinQueue, queue: MailQueue, __: int) -> bool:
+    await queue.flush()
+    return True
+
+
+async def _wait(twin: TwinQueue, _: MailQueue, minutes: int) -> bool:
+    twin.clock.advance(60 * minutes)
+    return True
+
+
+async def _size(_: TwinQueue, queue: MailQueue, __: int) -> bool:
+    await queue.size()
+    return True
+
+
+ACTS = {"delay": _delay, "retry": _retry, "move": _move, "flush": _flush, "wait": _wait, "size": _size}
+
+
+# A slice of many
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_a_slice_that_is_too_large_is_listed_in_order_and_not_held(
+    buckets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its buckets are merged as they are read: a first page asks for a first page's marks, and no more."""
+    monkeypatch.setattr(module, "PAGE_MAILS", 5)
+
+    async def story() -> None:
+        twin = twin_queue(buckets=buckets)
+        at = instant_of(twin.clock.micros()) + HOUR
+        async with await twin.process() as queue:
+            for number in range(40):
+                await queue.enqueue(mail(f"mail-{number}"), CONTENT, at=at + timedelta(seconds=number * 7 % 40 // 2))
+            whole = await listed(queue)
+            assert len(whole) == 40
+            assert whole == sorted(whole, key=lambda one: (one.due_at, one.queued.enqueue_id))
+            asked = reading(twin, DELETED_MAILS)
+            shown = queue.browse()
+            first = [(await anext(shown)).queued for _ in range(5)]
+            await shown.aclose()  # type: ignore[attr-defined]
+            assert first == [one.queued for one in whole[:5]]
+            assert len(asked) <= 1
+
+    asyncio.run(story())
+
+
+def test_a_page_of_a_large_slice_begins_behind_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many are due at the very same time too."""
+    monkeypatch.setattr(module, "PAGE_MAILS", 3)
+
+    async def story() -> None:
+        twin = twin_queue(buckets=2)
+        at = instant_of(twin.clock.micros()) + HOUR
+        async with await twin.process() as queue:
+            for number in range(12):
+                await queue.enqueue(mail(f"mail-{number}"), CONTENT, at=at)
+                twin.clock.advance(1)
+            whole, pages = await names(queue), list[str]()
+            position: Position | None = None
+            for _ in range(4):
+                page = [one async for one in queue.browse(after=position)][:5]
+                pages += [one.queued.mail.name for one in page]
+                position = Position.of(page[-1]) if page else position
+            assert pages == whole
+
+    asyncio.run(story())
