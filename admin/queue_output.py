@@ -126,6 +126,7 @@ def depth_json(depth: Depth | None) -> dict[str, Any] | None:
         "consumers": depth.consumers,
         "dead": depth.dead,
         "delivery_limit": depth.delivery_limit,
+        "dead_limit": depth.dead_limit,
         "alarms": list(depth.alarms),
     }
 

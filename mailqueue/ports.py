@@ -135,6 +135,7 @@ class Depth:
         dead: messages in the dead letter queue.
         delivery_limit: after so many returns the broker dead-letters a message; None: never, or not known.
         alarms: for want of what, and where, the broker takes no new messages; none where that is not known.
+        dead_limit: after so many returns the broker drops a dead letter; None: never, not known, or there is none.
     """
 
     ready: int
@@ -143,6 +144,7 @@ class Depth:
     dead: int
     delivery_limit: int | None = None
     alarms: tuple[str, ...] = ()
+    dead_limit: int | None = None
 
 
 def unheard() -> None:

@@ -143,6 +143,7 @@ class MemoryBroker:
             dead=len(held.ready((_DEAD,))),
             delivery_limit=self._delivery_limit,
             alarms=self.alarms,
+            dead_limit=self._delivery_limit if held.ready((_DEAD,)) else None,
         )
 
     async def close(self) -> None:

@@ -119,6 +119,7 @@ class Drained:
         began_at: in UTC; a mail enqueued later than `SETTLING` before it is not called lost.
         ids: of the mails that the messages tell of.
         bad: messages, and dead letters, that no mail could be read from.
+        unseen: messages, and dead letters, that the broker had counted before and did not give.
         marked: of `ids`, those that are marked: their messages will be dropped.
         delayed: of `ids`, those that are delayed, whether or not `TablesSide` holds them.
         blobs: that messages and dead letters refer to.
@@ -134,6 +135,7 @@ class Drained:
     dead: frozenset[EnqueueId] = frozenset()
     blobs: frozenset[BlobId] = frozenset()
     mails: Mapping[EnqueueId, QueuedMail] = field(default_factory=dict)
+    unseen: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,13 +240,15 @@ def refuse_drain(queue: QueueName, depth: Depth, *, forced: bool) -> None:
     Raises:
         UnsafeRequest: it would.
     """
-    if depth.ready > DRAIN_MAX:
+    if max(depth.ready, depth.dead) > DRAIN_MAX:
         raise UnsafeRequest(
-            f"{depth.ready:,} messages wait in {queue}, and a drain can hold {DRAIN_MAX:,} in hand at once",
+            f"{depth.ready:,} messages and {depth.dead:,} dead letters wait in {queue}, and a drain can hold "
+            f"{DRAIN_MAX:,} of each in hand at once",
             mend="Leave --drain out: the counts are told without it.",
         )
     if forced:
         return
+    refuse_burying(queue, depth, "Leave --drain out; or say --force where none has been returned that often.")
     if depth.delivery_limit is not None:
         raise UnsafeRequest(
             f"the broker sends a message of {queue} to the dead letter queue after {depth.delivery_limit} returns, "
@@ -255,6 +259,20 @@ def refuse_drain(queue: QueueName, depth: Depth, *, forced: bool) -> None:
         raise UnsafeRequest(
             f"{depth.consumers} consumers take from {queue}: what is in their hands would be called lost",
             mend="Pause them first (James: stop the spooler), or say --force.",
+        )
+
+
+def refuse_burying(queue: QueueName, depth: Depth, mend: str) -> None:
+    """Dead letters that are looked at are returned; where the broker drops what was returned too often it is refused.
+
+    Raises:
+        UnsafeRequest: it does.
+    """
+    if depth.dead_limit is not None:
+        raise UnsafeRequest(
+            f"the broker drops a dead letter of {queue} for good after {depth.dead_limit} returns, and to look at all "
+            "of them returns each once",
+            mend=mend,
         )
 
 
@@ -296,7 +314,7 @@ def why_unsure(depths: Mapping[QueueName, Depth], drained: Mapping[QueueName, Dr
 
     Args:
         depths: of every queue of the keyspace, for the store is one for all.
-        drained: what was named, by queue.
+        drained: what was named, by queue; where some were counted and not seen, they may be anybody's.
     """
     for name, depth in sorted(depths.items()):
         in_hand = in_hands(depth)
@@ -309,6 +327,8 @@ def why_unsure(depths: Mapping[QueueName, Depth], drained: Mapping[QueueName, Dr
                 f"{depth.ready:,} messages and {depth.dead:,} dead letters of {name} may refer to them "
                 "(with --remove-orphan-blobs, --drain names those of every queue)"
             )
+        if name in drained and drained[name].unseen:
+            return f"{drained[name].unseen:,} messages of {name} were counted and not seen, and may refer to them"
         if name in drained and drained[name].bad:
             return f"{drained[name].bad:,} messages of {name} cannot be read, and may refer to them"
     return None

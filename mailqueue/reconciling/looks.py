@@ -238,6 +238,7 @@ async def drained(  # noqa: PLR0917 - whom, when, which, how many
         dead=frozenset(dead.ids),
         blobs=frozenset(waiting.blobs | dead.blobs),
         mails=dead.mails | waiting.mails,
+        unseen=max(0, depth.ready - waiting.taken) + max(0, depth.dead - dead.taken),
     )
 
 
@@ -249,15 +250,16 @@ class _Named:
     blobs: set[BlobId] = field(default_factory=set)
     mails: dict[EnqueueId, QueuedMail] = field(default_factory=dict)
     bad: int = 0
+    taken: int = 0
 
 
 async def _named(
     deliveries: AsyncIterator[Delivery], clock: Clock, expected: int, wanted: Collection[EnqueueId]
 ) -> _Named:
     """What all messages tell of. They stay in hand: none comes twice."""
-    named, taken = _Named(), 0
-    while (delivery := await next_within(deliveries, clock, patience(taken, expected))) is not None:
-        taken += 1
+    named = _Named()
+    while (delivery := await next_within(deliveries, clock, patience(named.taken, expected))) is not None:
+        named.taken += 1
         try:
             queued = queued_of(delivery.message.body)
         except BadPayload:

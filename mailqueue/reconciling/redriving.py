@@ -14,7 +14,7 @@ from typing import Final
 from mailqueue.codec import priority_of, queued_of
 from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Delivery
-from mailqueue.reconciling.comparing import DRAIN_MAX, IDS_MAX, refuse_too_many
+from mailqueue.reconciling.comparing import DRAIN_MAX, IDS_MAX, refuse_burying, refuse_too_many
 from mailqueue.reconciling.looks import next_within, patience
 from mailqueue.serving.enqueueing import message_of
 from model.blob_ids import is_deduplicated
@@ -90,14 +90,16 @@ async def redrive(
         ids_max: how many mails of the queue are held in memory; more is refused.
 
     Raises:
-        UnsafeRequest: more would be.
+        UnsafeRequest: more would be; or a dry run would cost dead letters.
         BrokerUnreachable, CannotReach: a side does not answer; what is back stays back.
     """
     done, known = Redriven(), await _known(queue, ids_max)
-    expected = (await queue.parts.broker.depth(queue.name)).dead
+    depth = await queue.parts.broker.depth(queue.name)
+    if dry_run:
+        refuse_burying(queue.name, depth, "Leave --dry-run out, and try some with --limit.")
     async with queue.parts.broker.dead_letters(queue.name, DRAIN_MAX if dry_run else AT_ONCE) as letters:
         while limit is None or done.seen < limit:
-            letter = await next_within(letters, queue.parts.clock, patience(done.seen, expected))
+            letter = await next_within(letters, queue.parts.clock, patience(done.seen, depth.dead))
             if letter is None:
                 break
             await _redriven(queue, letter, known, done, dry_run=dry_run)

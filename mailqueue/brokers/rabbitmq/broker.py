@@ -68,11 +68,20 @@ class RabbitBroker:
         return consuming(self._in, self._clock, [source], checked_prefetch(prefetch))
 
     async def depth(self, queue: QueueName) -> Depth:
-        """How many messages there are."""
+        """How many messages there are.
+
+        A dead letter queue of ours or of James's is a classic one, without a limit; where the virtual host makes quorum
+        queues of all that say nothing, it has one, and nowhere to put what comes back too often.
+        """
         work = [topology_of(queue, level).work_queue for level in PRIORITIES]
         *levels, dead = await self._declared.counts([*work, topology_of(queue).dead_letter_queue])
         there = [found for found in levels if found is not None]
         facts = await self._management.facts(work) if self._management else None
+        buried = (
+            await self._management.facts([topology_of(queue).dead_letter_queue])
+            if self._management and dead and dead.ready
+            else None
+        )
         blocked = () if await self._out.takes() else (_UNNAMED_ALARM,)
         return Depth(
             ready=sum(found.ready for found in there),
@@ -81,6 +90,7 @@ class RabbitBroker:
             dead=dead.ready if dead else 0,
             delivery_limit=facts.delivery_limit if facts else None,
             alarms=(facts.alarms if facts else ()) or blocked,
+            dead_limit=buried.delivery_limit if buried else None,
         )
 
     async def close(self) -> None:

@@ -1,11 +1,16 @@
 """What is looked at, in which order: every column that may refer to a blob, delayed mails before and after others."""
 
+import asyncio
+
 import pytest
 
-from mailqueue.reconciling.looks import LAST_LOOK_SECONDS, PATIENCE_SECONDS, patience, references_in
+from mailqueue.ports import Depth
+from mailqueue.reconciling.comparing import Drained
+from mailqueue.reconciling.looks import LAST_LOOK_SECONDS, PATIENCE_SECONDS, drained, patience, references_in
 from model.catalog import SCHEMA
 from model.schema import Schema
 from model.table import Column, Kind, Table
+from tests.support.queues import QUEUE, enqueued, twin_queue
 from tests.support.schemas import served
 
 
@@ -47,6 +52,25 @@ def test_delayed_mails_are_read_on_both_sides_of_those_that_wait() -> None:
     waiting = order.index("enqueuedmailsv4")
 
     assert order[waiting - 1] == order[waiting + 1] == "duemails"
+
+
+@pytest.mark.parametrize(("ready", "dead", "unseen"), [(2, 1, 0), (0, 0, 0), (3, 1, 1), (2, 4, 3), (5, 3, 5)])
+def test_what_was_counted_and_never_came_is_told(ready: int, dead: int, unseen: int) -> None:
+    """Two messages and a dead letter come; whatever else was counted may refer to anything."""
+
+    async def story() -> Drained:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await enqueued(queue, "dead")
+            async with queue.dequeue() as mails:
+                await (await anext(mails)).reject()
+            await enqueued(queue, "a", "b")
+        return await drained(twin.broker, twin.clock, QUEUE, Depth(ready, 0, 0, dead), most=9)
+
+    found = asyncio.run(story())
+
+    assert (len(found.ids), len(found.dead), found.unseen) == (2, 1, unseen)
+    assert found.mails == {}
 
 
 @pytest.mark.parametrize(

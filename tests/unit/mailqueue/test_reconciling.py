@@ -1,6 +1,7 @@
 """Three sides held against each other: what is surely lost, what only looks so, and what may be touched."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -199,6 +200,7 @@ class TestMending:
             (depth(0, unacked=None), None, None),
             (depth(0, unacked=3), drained(1), "3 messages of spool are in consumers' hands"),
             (depth(1), Drained(NOW, ids(1), bad=1), "1 messages of spool cannot be read"),
+            (depth(2), Drained(NOW, ids(1), unseen=1), "1 messages of spool were counted and not seen"),
         ],
     )
     def test_blobs_stay_while_something_unseen_may_refer_to_them(
@@ -264,6 +266,7 @@ class TestGuards:
         [
             (depth(1, limit=20), "after 20 returns"),
             (depth(1, consumers=2), "2 consumers"),
+            (replace(depth(1, dead=1), dead_limit=20), "drops a dead letter of spool for good after 20 returns"),
         ],
     )
     def test_a_drain_that_may_harm_needs_force(self, broker: Depth, said: str) -> None:
@@ -276,7 +279,9 @@ class TestGuards:
         """With both numbers."""
         with pytest.raises(UnsafeRequest, match=r"50,001 messages .* 50,000"):
             refuse_drain(SPOOL, depth(DRAIN_MAX + 1), forced=True)
-        refuse_drain(SPOOL, depth(DRAIN_MAX), forced=False)
+        with pytest.raises(UnsafeRequest, match=r"50,001 dead letters .* 50,000"):
+            refuse_drain(SPOOL, depth(0, dead=DRAIN_MAX + 1), forced=True)
+        refuse_drain(SPOOL, depth(DRAIN_MAX, dead=DRAIN_MAX), forced=False)
 
     def test_memory_has_a_bound_with_a_number(self) -> None:
         """Up to the limit and no further."""

@@ -73,6 +73,7 @@ class TestLooking:
             "consumers": 0,
             "dead": 0,
             "delivery_limit": None,
+            "dead_limit": None,
             "alarms": [],
         }
         assert "Nothing is lost" in queue("reconcile").out

@@ -226,6 +226,17 @@ def test_a_dry_run_counts_and_gives_all_back(queue: QueueShell) -> None:
     assert (ended.json["redriven"], len(queue.broker.dead(queue.name)), queue.listed()) == (3, 3, [])
 
 
+def test_a_dry_run_that_would_cost_letters_is_refused(queue: QueueShell) -> None:
+    """Each look is a return, and this broker drops a dead letter that was returned too often."""
+    reject(queue, "one")
+    queue.broker._delivery_limit = 20
+
+    ended = queue("redrive", "--dry-run")
+
+    assert (ended.code, "for good after 20 returns" in ended.err) == (2, True)
+    assert queue("redrive").code == 0
+
+
 def test_a_limit_is_kept(queue: QueueShell) -> None:
     """To see whether they fare better now."""
     reject(queue, *"abc")
