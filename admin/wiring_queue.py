@@ -67,8 +67,16 @@ class Sides:
         return QueueView(self.tables, self.clock, Configurations(self.tables), tallies, self.own)
 
     @asynccontextmanager
-    async def queue(self, name: QueueName | None = None, counts: Counts | None = None) -> AsyncIterator[MailQueue]:
-        """A queue of the keyspace; the one that the settings name, unless another is asked for."""
+    async def queue(
+        self, name: QueueName | None = None, counts: Counts | None = None, *, looks_only: bool = False
+    ) -> AsyncIterator[MailQueue]:
+        """A queue of the keyspace; the one that the settings name, unless another is asked for.
+
+        Args:
+            name: of the other one.
+            counts: where it is told what happened.
+            looks_only: whether nothing will be written through it.
+        """
         opened = await open_queue(
             name or self.settings.name,
             self.tables,
@@ -77,6 +85,7 @@ class Sides:
             self.clock,
             own=self.own,
             counts=counts or NoCounts(),
+            looks_only=looks_only,
         )
         async with opened as queue:
             yield queue

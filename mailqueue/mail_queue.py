@@ -37,7 +37,7 @@ from model.instants import instant_of
 from model.mail_filters import EVERYTHING, Where
 from model.mails import Listed, Mail
 from model.positions import Position
-from model.queue_config import QueueConfiguration
+from model.queue_config import DEFAULT, QueueConfiguration
 from model.queue_size import Size
 from model.queue_tables import OwnTables
 
@@ -202,6 +202,7 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     *,
     own: OwnTables | None = None,
     counts: Counts | None = None,
+    looks_only: bool = False,
 ) -> MailQueue:
     """Open a queue. What it returns is an asynchronous context, and leaving that closes the queue.
 
@@ -214,13 +215,16 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
         configuration: how the view is to be cut; None: as it is, or as James does by default.
         own: which of our own tables the keyspace has (`model.queue_tables.queue_tables_of`); None: all.
         counts: where it is told what happened.
+        looks_only: whether nothing will be written through it: then it is not settled either how the view is cut.
 
     Raises:
         ConfigurationRefused: the configuration would lose sight of mails.
     """
     own, counts = own or OwnTables(), counts or NoCounts()
     configurations = Configurations(tables)
-    slicing = (await configurations.require(configuration)).slicing
+    slicing = (
+        (await configurations.current() or DEFAULT) if looks_only else await configurations.require(configuration)
+    ).slicing
     tallies = Tallies(tables, clock, own)
     view = QueueView(tables, clock, configurations, tallies, own, counts=counts)
     sweeper = Sweeper(tables, view, blobs, broker, clock)

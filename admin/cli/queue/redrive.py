@@ -41,7 +41,7 @@ def redrive(settings: QueueSettings, *, limit: int | None, ids_max: int, dry_run
     """
 
     async def story(sides: Sides) -> Redriven:
-        async with sides.queue() as queue:
+        async with sides.queue(looks_only=dry_run) as queue:
             return await redriven(queue, limit, dry_run=dry_run, ids_max=ids_max)
 
     found = on_sides(settings, story)
