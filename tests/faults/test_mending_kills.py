@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from admin.kept_mails import read_kept
+from mailqueue.brokers.topology import topology_of
 from mailqueue.mail_queue import MailQueue
 from model.ids import EnqueueId, QueueName, restored_id
+from tests.support.brokers import Broker
 from tests.support.queue_ground import Ground, dead_letters, delivered, until
 from tests.support.queues import CONTENT
 
@@ -81,3 +83,23 @@ def test_a_drain_that_is_killed_leaves_every_message(
     ground.told(queue, given_back)
     assert came(ground, queue, waiting) == ids(waiting)
     assert ground.told(queue, dead_letters) == [str(dead)]
+
+
+def test_dead_letters_that_the_broker_would_drop_are_not_looked_at(
+    ground: Ground, rabbitmq: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A virtual host that makes quorum queues of all gives the dead letter queue a limit, and nowhere to go from it."""
+    shell = ground.shell(tmp_path, monkeypatch, ahead_seconds=0)
+    name = QueueName("buried")
+    where = f"queues/{ground.servers.vhost}/{topology_of(name).dead_letter_queue}"
+    rabbitmq.api("PUT", where, {"durable": True, "arguments": {"x-queue-type": "quorum", "x-delivery-limit": 3}})
+    (dead,) = ground.put(name, "dead")
+    assert shell("dequeue", "--queue", name, "--exec", "false", "--limit", "1").code == 1
+
+    found = shell.reconciled(name, "--no-blobs", code=1)
+    refused = [shell("redrive", "--queue", name, "--dry-run"), shell("reconcile", "--queue", name, "--drain", "--yes")]
+
+    assert (found["broker"]["dead"], found["broker"]["delivery_limit"], found["broker"]["dead_limit"]) == (1, None, 3)
+    assert [(one.code, "for good after 3 returns" in one.err) for one in refused] == [(2, True)] * 2
+    assert shell("redrive", "--queue", name, "--json").json["redriven"] == 1
+    assert came(ground, name, [dead]) == [str(dead)]
