@@ -3,7 +3,6 @@
 A step is whatever outlives the process: a write, a publish, an ack, a blob, a line in the file of what is kept.
 """
 
-import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -13,14 +12,13 @@ import pytest
 from admin.kept_mails import read_kept
 from mailqueue.blobs.files import blob_id_of
 from mailqueue.mail_queue import MailQueue
-from mailqueue.ports import BlobKind
 from model.catalog_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
 from model.operations import Change, Remove, Scan
-from model.table import Row
 from tests.support.commands import Ended
 from tests.support.mortal_commands import Shells, killed
 from tests.support.queue_commands import KEYSPACE, QueueShell
+from tests.support.queue_reconciled import row_of, stray_blob
 from tests.support.queues import CONTENT, all_delivered, next_of
 
 LATER = timedelta(hours=3)
@@ -55,17 +53,6 @@ def kept(queue: QueueShell) -> dict[str, bytes | None]:
     return {one.queued.mail.name: one.content for file in files for one in read_kept(file, lambda: None)}
 
 
-def rows(queue: QueueShell) -> list[Row]:
-    """Of the mails that wait."""
-    return [dict(row) for row in queue.cluster.keyspace(KEYSPACE).scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names))]
-
-
-def row_of(queue: QueueShell, enqueue_id: EnqueueId) -> Row:
-    """That of one."""
-    (row,) = (row for row in rows(queue) if row["enqueueid"] == enqueue_id)
-    return row
-
-
 def nothing_is_left(queue: QueueShell) -> None:
     """No row, no message, no dead letter; of the bytes what a kill may have left is named, and removed on request."""
     queue.pass_time(hours=9)
@@ -74,11 +61,6 @@ def nothing_is_left(queue: QueueShell) -> None:
     assert queue.broker.dead(queue.name) == []
     assert queue("reconcile", "--remove-orphan-blobs", "--yes").code == 0
     assert not queue.blobs.ids
-
-
-def stray_blob(queue: QueueShell, content: bytes) -> BlobId:
-    """A blob that nothing refers to."""
-    return asyncio.run(queue.blobs.put(content, BlobKind.BODY))
 
 
 def blobs_aside(queue: QueueShell) -> set[BlobId | None]:
