@@ -23,6 +23,9 @@ from model.table import Key, Row
 
 AT_ONCE: Final = 16
 
+LISTINGS: Final = 2
+"""How often mails that are to be marked are looked for: one that becomes due meanwhile may slip past the first time."""
+
 KeepMail = Callable[[Listed], Awaitable[None]]
 KeepRow = Callable[[Row], Awaitable[None]]
 KeepBlob = Callable[[StoredBlob], Awaitable[None]]
@@ -113,8 +116,11 @@ async def _marked(
         listed.add(one.queued.enqueue_id)
         await keeping.mail(one)
 
-    removed = await queue.delete(Where(enqueue_ids=mark), on_removed=keep)
-    failed = {one.enqueue_id: one.why for one in removed.failed}
+    failed = dict[EnqueueId, str]()
+    for _ in range(LISTINGS):
+        if unlisted := mark - listed:
+            removed = await queue.delete(Where(enqueue_ids=unlisted), on_removed=keep)
+            failed |= {one.enqueue_id: one.why for one in removed.failed}
     unlisted = mark - listed
     here = unlisted - await queue.parts.view.marked_among(queue.name, unlisted)
     unkept = here - await _kept_unlisted(queue, found, here, keeping)
