@@ -7,6 +7,7 @@ Both stay the processes that are started: the script ends in `exec`, as it is to
 import os
 import secrets
 import shutil
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,7 @@ class RabbitMq:
     @property
     def ports(self) -> Mapping[str, int]:
         """For clients, for the management, and two between Erlang's own programs."""
-        secure = {"amqps": 5671} if self.tls else {}
+        secure = {"amqps": 5671, "management-tls": 15671} if self.tls else {}
         return {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369, **secure}
 
     def fetch(self, machine: Machine) -> Path:
@@ -100,12 +101,12 @@ class RabbitMq:
     def answers(self, site: Site) -> bool:
         """Whether clients and management are both let in: the one opens before the other."""
         plain = rabbitmq_probe.speaks_amqp(HOST, site.ports["amqp"])
-        secure = self.tls is None or rabbitmq_probe.speaks_amqp(HOST, site.ports["amqps"], tls=True)
+        secure = self.tls is None or rabbitmq_probe.speaks_amqp(HOST, site.ports["amqps"], context=_shown(self.tls))
         return plain and secure and rabbitmq_probe.api_answers(HOST, site.ports["management"])
 
     def contacts(self, site: Site) -> Mapping[str, str]:
         """Its addresses; the user is guest, the password too, on this machine only."""
-        schemes = {"amqp": "amqp", "amqps": "amqps", "management": "http"}
+        schemes = {"amqp": "amqp", "amqps": "amqps", "management": "http", "management-tls": "https"}
         return {name: f"{schemes[name]}://{HOST}:{port}" for name, port in site.ports.items() if name in schemes}
 
     def log(self, site: Site) -> Path:
@@ -157,14 +158,30 @@ def environment_of(installation: Installation, site: Site, path: str) -> dict[st
 
 
 def _tls_settings(ports: Mapping[str, int], tls: Tls) -> dict[str, object]:
+    options = {
+        "cacertfile": tls.authority,
+        "certfile": tls.certificate,
+        "keyfile": tls.key,
+        "verify": "verify_peer",
+        "fail_if_no_peer_cert": str(tls.asks_clients).lower(),
+    }
     return {
         "listeners.ssl.1": f"{HOST}:{ports['amqps']}",
-        "ssl_options.cacertfile": tls.authority,
-        "ssl_options.certfile": tls.certificate,
-        "ssl_options.keyfile": tls.key,
-        "ssl_options.verify": "verify_peer",
-        "ssl_options.fail_if_no_peer_cert": str(tls.asks_clients).lower(),
+        "management.ssl.ip": HOST,
+        "management.ssl.port": ports["management-tls"],
+        **{
+            f"{listener}.{name}": value
+            for listener in ("ssl_options", "management.ssl")
+            for name, value in options.items()
+        },
     }
+
+
+def _shown(tls: Tls) -> ssl.SSLContext:
+    """A broker that asks for a certificate is shown its own: it knows who signed that."""
+    context = rabbitmq_probe.unverified()
+    context.load_cert_chain(tls.certificate, tls.key)
+    return context
 
 
 def _epmd(path: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
+from mailqueue.brokers.distrust import distrust
 from mailqueue.brokers.settings import ManagementSettings, Tls
 from mailqueue.brokers.transport_security import context_of
 from model.errors import BrokerDenied, BrokerUnreachable
@@ -102,7 +103,8 @@ class Management:
         try:
             return self._answered(f"{urlsplit(self.settings.url).path.rstrip('/')}/api/{path}")
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(_reason(error)) from error
+            told = distrust(str(error), f"the broker's HTTP API at {self._place}")
+            raise told or self._unreachable(str(error) or type(error).__name__) from error
 
     def _answered(self, path: str) -> tuple[int, bytes]:
         connection = self._connection()
@@ -191,7 +193,3 @@ def _default_limit(answer: Any) -> int | None:
 
 def _alarms_of(answer: Any) -> tuple[str, ...]:
     return tuple(f"{one['resource']} on {one['node']}" for one in answer.get("alarms") or ())
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__

@@ -5,11 +5,11 @@ import logging
 from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pytest
 
 from admin.local.rabbitmq import Tls as ServerTls
+from mailqueue.brokers.management import Management
 from mailqueue.brokers.rabbitmq import RabbitBroker
 from mailqueue.brokers.settings import BrokerSettings, Host, ManagementSettings, Tls
 from mailqueue.brokers.topology import Form, QueueForm
@@ -27,19 +27,32 @@ PUBLISHES = 200
 pytestmark = pytest.mark.broker
 
 
+@dataclass(frozen=True, slots=True)
+class Papers:
+    """What the node shows, what we show and trust, and what a stranger would."""
+
+    node: ServerTls
+    ours: Tls
+    stranger: Tls
+
+
 @pytest.fixture(scope="module")
-def trusted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ServerTls]:
-    """An authority that no system knows, and what it signed for the node."""
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+    """An authority that no system knows, what it signed for the node and for us; and a stranger."""
     folder = tmp_path_factory.mktemp("certificates")
-    ours = authority(folder, "ours")
-    signed = ours.signed("broker", "IP:127.0.0.1")
-    return ours.own.certificate, ServerTls(ours.own.certificate, signed.certificate, signed.key)
+    ours, stranger = authority(folder, "ours"), authority(folder, "stranger")
+    node, client = ours.signed("broker", "IP:127.0.0.1"), ours.signed("client", "DNS:mailmend")
+    return Papers(
+        ServerTls(ours.own.certificate, node.certificate, node.key, asks_clients=True),
+        Tls(ours.own.certificate, client.certificate, client.key),
+        Tls(stranger.own.certificate, stranger.own.certificate, stranger.own.key),
+    )
 
 
 @pytest.fixture(scope="module")
-def own(trusted: tuple[Path, ServerTls]) -> Iterator[OwnBroker]:
-    """A node that these tests have for themselves."""
-    with throwaway_rabbitmq(trusted[1]) as broker:
+def own(papers: Papers) -> Iterator[OwnBroker]:
+    """A node that these tests have for themselves; encrypted, it talks to nobody without a certificate."""
+    with throwaway_rabbitmq(papers.node) as broker:
         yield broker
 
 
@@ -243,21 +256,67 @@ def test_a_broker_that_is_away_is_told_without_the_libraries_words(
     assert capfd.readouterr().err == ""
 
 
-def test_an_encrypted_connection_trusts_whom_it_is_told_to(own: OwnBroker, trusted: tuple[Path, ServerTls]) -> None:
-    """With the authority's file it works; without, the certificate is refused."""
-    assert own.secure_port is not None
-    secure = BrokerSettings((Host(own.host, own.secure_port),), tls=Tls(ca=trusted[0]), answer_seconds=5)
+def test_encrypted_both_sides_show_who_they_are(own: OwnBroker, papers: Papers) -> None:
+    """Over AMQP and over the HTTP API, with one set of files."""
 
     async def story() -> None:
-        broker = RabbitBroker(secure, LoopClock())
-        await broker.publish(QueueName("secret"), Message(b"{}"))
-        async with broker.deliveries(QueueName("secret"), 1) as deliveries:
+        broker, queue = RabbitBroker(secure(own, papers.ours), LoopClock()), QueueName("secret")
+        await broker.publish(queue, Message(b"{}"))
+        async with broker.deliveries(queue, 1) as deliveries:
             await (await taken(deliveries, 1))[0].ack()
+        assert (await broker.depth(queue)).ready == 0
         await broker.close()
 
-        stranger = RabbitBroker(replace(secure, tls=Tls()), LoopClock())
-        with pytest.raises(BrokerUnreachable, match="CERTIFICATE_VERIFY_FAILED"):
-            await stranger.depth(SPOOL)
-        await stranger.close()
+    asyncio.run(story())
+
+
+DISTRUST = {
+    "no authority": ("127.0.0.1", "not signed by an authority that we know", "--broker-tls-ca"),
+    "another authority": ("127.0.0.1", "not signed by an authority that we know", "--broker-tls-ca"),
+    "another name": ("localhost", "is for somebody else: Hostname mismatch", "as its certificate does"),
+    "no certificate": ("127.0.0.1", "or we showed none", "--broker-tls-cert"),
+    "a stranger's certificate": ("127.0.0.1", "does not take our certificate", "--broker-tls-cert"),
+}
+"""What is wrong; by which name the node is asked; what is told, and what to mend."""
+
+
+@pytest.mark.parametrize("shown", DISTRUST)
+def test_distrust_is_told_with_what_to_mend(
+    own: OwnBroker, papers: Papers, capfd: pytest.CaptureFixture[str], shown: str
+) -> None:
+    """Over AMQP, and over the HTTP API alone: where, why, and which option to look at; nothing is printed."""
+    named, what, mend = DISTRUST[shown]
+    ours, stranger = papers.ours, papers.stranger
+    tls = {
+        "no authority": replace(ours, ca=None),
+        "another authority": replace(ours, ca=stranger.ca),
+        "another name": ours,
+        "no certificate": Tls(ours.ca),
+        "a stranger's certificate": replace(stranger, ca=ours.ca),
+    }[shown]
+    settings = secure(own, tls, named)
+    api = Management(settings.management or ManagementSettings(""), "/", tls)
+
+    async def story() -> None:
+        broker = RabbitBroker(settings, LoopClock())
+        for place, ask in (
+            ("RabbitMQ at ", broker.depth(SPOOL)),
+            ("the broker's HTTP API at https://", api.facts(["q"])),
+        ):
+            with pytest.raises(BrokerUnreachable) as told:
+                await ask
+            assert what in told.value.what
+            assert f"{place}{named}:" in told.value.what
+            assert mend in told.value.mend
+        await broker.close()
 
     asyncio.run(story())
+    assert capfd.readouterr().err == ""
+
+
+def secure(own: OwnBroker, tls: Tls, name: str = "127.0.0.1") -> BrokerSettings:
+    """The encrypted listeners, by a name."""
+    port, api = own.secure_port or 0, own.run.site.ports["management-tls"]
+    return BrokerSettings(
+        (Host(name, port),), tls=tls, answer_seconds=5, management=ManagementSettings(f"https://{name}:{api}")
+    )

@@ -18,7 +18,7 @@ from admin.cli import run
 from admin.local import NodeState, local_servers
 from admin.local.processes import look
 from admin.local.rabbitmq import MEMORY_MIB, Tls
-from admin.local.rabbitmq_probe import api_answers, speaks_amqp
+from admin.local.rabbitmq_probe import api_answers, speaks_amqp, unverified
 from admin.local.service_runs import ServiceRun
 from model.errors import ExitCode
 from tests.support.brokers import GIVEN, Broker, OwnBroker, eventually, one_rabbitmq, throwaway_rabbitmq
@@ -146,8 +146,8 @@ def test_whoever_does_not_know_the_authority_stays_out(own: OwnBroker) -> None:
 def test_the_plain_port_speaks_no_tls_and_the_other_no_plain(own: OwnBroker) -> None:
     """Each is told by its own first bytes."""
     assert speaks_amqp(own.host, own.port)
-    assert not speaks_amqp(own.host, own.port, tls=True)
-    assert speaks_amqp(own.host, own.secure_port or 0, tls=True)
+    assert not speaks_amqp(own.host, own.port, context=unverified())
+    assert speaks_amqp(own.host, own.secure_port or 0, context=unverified())
     assert not speaks_amqp(own.host, own.secure_port or 0)
 
 

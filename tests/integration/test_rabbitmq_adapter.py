@@ -13,7 +13,7 @@ from mailqueue.brokers.rabbitmq import RabbitBroker
 from mailqueue.brokers.settings import Host, ManagementSettings
 from mailqueue.brokers.topology import Form, QueueForm, topology_of
 from mailqueue.ports import Message
-from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed
+from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed, TopologyMismatch
 from model.ids import QueueName
 from repair.clock import LoopClock
 from tests.support.broker_scenes import RabbitScene, rabbit_scene, soon, taken
@@ -172,6 +172,54 @@ def test_a_full_queue_refuses_and_nothing_is_in_doubt(rabbitmq: Broker, vhost: s
         await broker.publish(SPOOL, ONE, 9)
 
     play(story)
+
+
+def test_a_limit_is_told_as_one_and_passes(rabbitmq: Broker, vhost: str, play: Callable[..., None]) -> None:
+    """Of connections, of channels, of queues: who is in goes on, who is not is told what to look at."""
+    user = f"u{vhost}"
+    rabbitmq.api("PUT", f"users/{user}", {"password": "of-the-test", "tags": ""})
+    rabbitmq.api("PUT", f"permissions/{vhost}/{user}", {"configure": ".*", "write": ".*", "read": ".*"})
+
+    async def limited(limit: str, value: int, ask: Callable[[], Awaitable[object]], words: str) -> MailmendError:
+        await asyncio.to_thread(rabbitmq.api, "PUT", limit, {"value": value})
+
+        async def refused() -> MailmendError | None:  # where the connection goes with it, that may be told instead
+            with pytest.raises(MailmendError) as told:
+                await ask()
+            return told.value if words in told.value.what else None
+
+        error = await soon(refused)
+        await asyncio.to_thread(rabbitmq.api, "DELETE", limit)
+        assert error is not None
+        return error
+
+    async def story(scene: RabbitScene) -> None:
+        broker = RabbitBroker(replace(scene.settings, username=user, password="of-the-test"), LoopClock())
+        await broker.publish(SPOOL, ONE)
+        # Given no connection more, when one is needed, then that is told, and the one that is there is used on
+        connections, many = f"vhost-limits/{vhost}/max-connections", "as many connections as it may"
+        told = await limited(connections, 1, lambda: broker.depth(SPOOL), many)
+        assert isinstance(told, BrokerUnreachable)
+        assert not isinstance(told, BrokerDenied)
+        assert "list_vhost_limits" in told.mend
+        await broker.publish(SPOOL, ONE)
+        assert (await broker.depth(SPOOL)).ready == 2
+        # Given few channels, when many are opened, then the broker's own words are told
+        channels = f"user-limits/{user}/max-channels"
+        told = await limited(channels, 5, lambda: broker.depth(SPOOL), "maximum allowed user limit")
+        assert "takes no more of us just now" in told.what
+        assert (await broker.depth(SPOOL)).ready == 2
+        # Given no queue more, when one is missing, then it is told which and why, and nothing is published
+        queues, more = f"vhost-limits/{vhost}/max-queues", QueueName("more")
+        told = await limited(queues, 2, lambda: broker.publish(more, ONE), "queue limit in vhost")
+        assert isinstance(told, TopologyMismatch)
+        await broker.publish(QueueName("more"), ONE)
+        await broker.close()
+
+    try:
+        play(story, answer_seconds=3.0)
+    finally:
+        rabbitmq.api("DELETE", f"users/{user}")
 
 
 def test_a_publish_without_a_confirm_is_in_doubt(play: Callable[..., None]) -> None:

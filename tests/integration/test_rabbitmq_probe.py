@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from admin.local.ports import free_port
-from admin.local.rabbitmq_probe import GUEST, api_answers, speaks_amqp
+from admin.local.rabbitmq_probe import GUEST, api_answers, speaks_amqp, unverified
 from mailqueue.brokers.management import basic
 
 START = b"\x01\x00\x00\x00\x00\x01\xf6\x00\x0a\x00\x0a\x00\x09and what else it says"
@@ -97,7 +97,7 @@ def test_nobody_is_not_rabbitmq() -> None:
     """A port that nobody listens on, with and without TLS; and one that speaks none."""
     port = free_port(["127.0.0.1"])
     assert not speaks_amqp("127.0.0.1", port)
-    assert not speaks_amqp("127.0.0.1", port, tls=True)
+    assert not speaks_amqp("127.0.0.1", port, context=unverified())
     assert not api_answers("127.0.0.1", port)
     with _server(_saying(START)) as plain:
-        assert not speaks_amqp("127.0.0.1", plain, tls=True)
+        assert not speaks_amqp("127.0.0.1", plain, context=unverified())

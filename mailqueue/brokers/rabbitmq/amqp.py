@@ -15,29 +15,17 @@ import aio_pika
 from aio_pika import exceptions
 from aio_pika.abc import AbstractConnection
 from aio_pika.connection import make_url
-from aiormq import ChannelAccessRefused, ChannelLockedResource, ConnectionNotAllowed, abc, spec
+from aiormq import ChannelAccessRefused, abc, spec
 
 from mailqueue.brokers.rabbitmq.answers import Answer, Found, Incoming
+from mailqueue.brokers.rabbitmq.troubles import is_gone, ours, reason_of, unreachable, why_closed
 from mailqueue.brokers.settings import BrokerSettings, Host
 from mailqueue.brokers.topology import ROUTING_KEY, Argument
 from mailqueue.brokers.transport_security import context_of
-from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, TopologyMismatch
+from model.errors import BrokerDenied, BrokerUnreachable, MailmendError
 from repair.retries import AwaitedRetries
 
 T = TypeVar("T")
-
-_GONE = (exceptions.AMQPError, OSError, RuntimeError, EOFError)
-"""What the library raises when nobody answers, or not as agreed; a channel that is closed is a RuntimeError."""
-
-_DENIED = (
-    ChannelAccessRefused,
-    ConnectionNotAllowed,
-    exceptions.AuthenticationError,
-    exceptions.ProbableAuthenticationError,
-)
-
-_AT_THE_LIMIT = "limit"
-"""What the broker says when there are too many connections just now: that passes."""
 
 for _library in ("aio_pika", "aiormq"):
     logging.getLogger(_library).addHandler(logging.NullHandler())  # what they log is raised, or told, by us
@@ -73,7 +61,7 @@ class Channel:
                 raise
             return Answer.LOST
         except Exception as error:
-            if not _is_gone(error):
+            if not is_gone(error):
                 raise
             answer = _answer_to(error, exchange) if sent else Answer.BLOCKED
             late_by_alarm = answer is Answer.LATE and not await _is_open(self._channel.connection)
@@ -89,14 +77,14 @@ class Channel:
         declared = await self._found(self._channel.queue_declare(name, passive=True, timeout=self._seconds))
         return None if declared is None else Found(declared.message_count or 0, declared.consumer_count or 0)
 
-    async def declare_exchange(self, name: str) -> bool:
-        """Make it, direct and durable; False where it is there in another form: the channel is closed then."""
+    async def declare_exchange(self, name: str) -> str | None:
+        """Make it, direct and durable; why not where the broker refuses: the channel is closed then."""
         return await self._made(
             self._channel.exchange_declare(name, exchange_type="direct", durable=True, timeout=self._seconds)
         )
 
-    async def declare_queue(self, name: str, arguments: Mapping[str, Argument]) -> bool:
-        """Make it, durable; False where it is there in another form: the channel is closed then."""
+    async def declare_queue(self, name: str, arguments: Mapping[str, Argument]) -> str | None:
+        """Make it, durable; why not where the broker refuses: the channel is closed then."""
         return await self._made(
             self._channel.queue_declare(name, durable=True, arguments=dict(arguments), timeout=self._seconds)
         )
@@ -123,7 +111,7 @@ class Channel:
     def on_lost(self, tell: Callable[[str], None]) -> None:
         """Have `tell` called, with why, when the channel is closed or the broker takes a consumer away."""
         self._channel.on_consumer_cancel_callbacks.add(lambda _frame: tell("the broker took the consumer away"))
-        self._channel.closing.add_done_callback(lambda closing: tell(_why(closing)))
+        self._channel.closing.add_done_callback(lambda closing: tell(why_closed(closing)))
 
     async def ack(self, tag: int) -> None:
         """Tell that a message is done with; nobody confirms it."""
@@ -155,13 +143,13 @@ class Channel:
             except exceptions.ChannelNotFoundEntity:
                 return None
 
-    async def _made(self, declaring: Awaitable[object]) -> bool:
+    async def _made(self, declaring: Awaitable[object]) -> str | None:
         with self._told():
             try:
                 await declaring
-            except exceptions.ChannelPreconditionFailed:
-                return False
-        return True
+            except exceptions.ChannelPreconditionFailed as error:
+                return reason_of(error)
+        return None
 
     def _told(self) -> Any:
         return _told(self._settings)
@@ -364,11 +352,11 @@ def _told(settings: BrokerSettings) -> Iterator[None]:
     except asyncio.CancelledError as error:
         if _cancellings() > before:
             raise
-        raise _unreachable(settings, "the connection was closed") from error
+        raise unreachable(settings, "the connection was closed") from error
     except Exception as error:
-        if isinstance(error, MailmendError) or not _is_gone(error):
+        if isinstance(error, MailmendError) or not is_gone(error):
             raise
-        raise _ours(error, settings) from error
+        raise ours(error, settings) from error
 
 
 @contextmanager
@@ -381,7 +369,7 @@ def _silence() -> Iterator[None]:
         if _cancellings() > before:
             raise
     except Exception as error:
-        if not _is_gone(error):
+        if not is_gone(error):
             raise
 
 
@@ -389,40 +377,3 @@ def _cancellings() -> int:
     """How often our task was cancelled; the library raises the same error in it for what it gave up itself."""
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0
-
-
-def _is_gone(error: Exception) -> bool:
-    """Whether it is one of the library's; where a broker hangs up between two frames that is a bare `Exception`."""
-    return isinstance(error, _GONE) or type(error) is Exception
-
-
-def _ours(error: Exception, settings: BrokerSettings) -> MailmendError:
-    if isinstance(error, ChannelLockedResource):
-        return TopologyMismatch(
-            f"a queue at {settings.place} is another connection's own: {_reason(error)}",
-            mend="See whose it is: rabbitmqctl list_queues name owner_pid exclusive",
-        )
-    if isinstance(error, _DENIED) and _AT_THE_LIMIT not in _reason(error):
-        return BrokerDenied(
-            f"RabbitMQ at {settings.place} refuses the user {settings.username!r}: {_reason(error)}",
-            mend="Look at the user, the password and the permissions on the virtual host.",
-        )
-    return _unreachable(settings, _reason(error))
-
-
-def _unreachable(settings: BrokerSettings, reason: str) -> BrokerUnreachable:
-    return BrokerUnreachable(
-        f"RabbitMQ at {settings.place} does not answer: {reason}",
-        mend="Look whether it runs (rabbitmq-diagnostics status), and at host, port and TLS.",
-    )
-
-
-def _why(closing: "asyncio.Future[Any]") -> str:
-    return "it was closed" if closing.cancelled() else _reason(closing.exception())
-
-
-def _reason(error: BaseException | None) -> str:
-    """The library's own words; its errors carry no credentials."""
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    return str(error) or type(error).__name__

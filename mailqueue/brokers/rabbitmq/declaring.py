@@ -67,7 +67,10 @@ class Declared:
             BrokerUnreachable: nobody answers.
         """
         found = await asyncio.gather(*map(self._count, queues), return_exceptions=True)
-        return [_or_raise(one) for one in found]
+        errors = [one for one in found if isinstance(one, BaseException)]
+        if errors:  # where a limit closes the connection, one is told so, and the others wait in vain
+            raise next((one for one in errors if not isinstance(one.__cause__, TimeoutError)), errors[0])
+        return [one for one in found if not isinstance(one, BaseException)]
 
     def _knows(self, queue: str) -> bool:
         if self._generation != self._link.generation:
@@ -101,17 +104,17 @@ class Declared:
     async def _ensure_exchange(self, name: str) -> None:
         if await (await self._channel()).find_exchange(name):
             return
-        made = await (await self._channel()).declare_exchange(name)
-        if not made and not await (await self._channel()).find_exchange(name):
-            raise _mismatch(f"the exchange {name}")
+        refused = await (await self._channel()).declare_exchange(name)
+        if refused and not await (await self._channel()).find_exchange(name):
+            raise _mismatch(f"the exchange {name}", refused)
 
     async def _ensure_queue(self, name: str, arguments: Mapping[str, Argument]) -> None:
         if await (await self._channel()).find_queue(name) is not None:
             return
         _LOG.info("declaring the queue %s", name)
-        made = await (await self._channel()).declare_queue(name, arguments)
-        if not made and await (await self._channel()).find_queue(name) is None:  # else somebody was quicker
-            raise _mismatch(f"the queue {name} with {dict(arguments)}")
+        refused = await (await self._channel()).declare_queue(name, arguments)
+        if refused and await (await self._channel()).find_queue(name) is None:  # else somebody was quicker
+            raise _mismatch(f"the queue {name} with {dict(arguments)}", refused)
         if arguments.get(QUEUE_TYPE) == QUORUM:
             await self._settle()
 
@@ -121,14 +124,8 @@ class Declared:
         return self._looking
 
 
-def _or_raise(one: Found | BaseException | None) -> Found | None:
-    if isinstance(one, BaseException):
-        raise one
-    return one
-
-
-def _mismatch(what: str) -> TopologyMismatch:
+def _mismatch(what: str, refused: str) -> TopologyMismatch:
     return TopologyMismatch(
-        f"the broker refuses to declare {what}",
-        mend="Look in its log for what it does not take, and at --broker-form and --broker-replicas.",
+        f"the broker refuses to declare {what}: {refused}",
+        mend="Look at the limits of its virtual host, and at --broker-form and --broker-replicas.",
     )

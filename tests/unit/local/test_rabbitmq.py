@@ -14,7 +14,7 @@ from admin.local.services import Launch, Site
 from mailqueue.brokers.management import basic
 from model.errors import LocalServerError
 
-PORTS = {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369, "amqps": 5671}
+PORTS = {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369, "amqps": 5671, "management-tls": 15671}
 SITE = Site(Path("/srv/mail box/rabbitmq"), PORTS)
 TLS = Tls(Path("/c/ca.pem"), Path("/c/node.pem"), Path("/c/node.key"))
 OURS = Installation(Path("/opt/r/bin/rabbitmq-server"), Path("/opt/r/plugins"), Path("/opt/r/erlang/bin"))
@@ -49,6 +49,7 @@ def test_every_listener_is_on_the_loopback_address() -> None:
     assert settings["listeners.tcp.1"] == "127.0.0.1:5672"
     assert settings["listeners.ssl.1"] == "127.0.0.1:5671"
     assert (settings["management.tcp.ip"], settings["management.tcp.port"]) == ("127.0.0.1", "15672")
+    assert (settings["management.ssl.ip"], settings["management.ssl.port"]) == ("127.0.0.1", "15671")
     environment = environment_of(OURS, SITE, "/usr/bin")
     assert environment["ERL_EPMD_ADDRESS"] == environment["RABBITMQ_NODE_IP_ADDRESS"] == "127.0.0.1"
     assert "inet_dist_use_interface {127,0,0,1}" in environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"]
@@ -70,10 +71,12 @@ def test_without_certificates_nothing_speaks_tls() -> None:
 def test_clients_are_asked_for_a_certificate_where_wished(asks: bool) -> None:
     """A certificate that is shown is verified in any case."""
     settings = _settings(conf_of(PORTS, Tls(TLS.authority, TLS.certificate, TLS.key, asks_clients=asks)))
-    assert settings["ssl_options.verify"] == "verify_peer"
-    assert settings["ssl_options.fail_if_no_peer_cert"] == ("true" if asks else "false")
-    assert settings["ssl_options.cacertfile"] == "/c/ca.pem"
-    assert (settings["ssl_options.certfile"], settings["ssl_options.keyfile"]) == ("/c/node.pem", "/c/node.key")
+    for listener in ("ssl_options", "management.ssl"):
+        assert settings[f"{listener}.verify"] == "verify_peer"
+        assert settings[f"{listener}.fail_if_no_peer_cert"] == ("true" if asks else "false")
+        assert settings[f"{listener}.cacertfile"] == "/c/ca.pem"
+        assert settings[f"{listener}.certfile"] == "/c/node.pem"
+        assert settings[f"{listener}.keyfile"] == "/c/node.key"
 
 
 def test_nothing_of_another_rabbitmq_reaches_ours(launches: tuple[Launch, ...]) -> None:
@@ -178,6 +181,7 @@ def test_contacts_name_what_a_person_may_use() -> None:
         "amqp": "amqp://127.0.0.1:5672",
         "management": "http://127.0.0.1:15672",
         "amqps": "amqps://127.0.0.1:5671",
+        "management-tls": "https://127.0.0.1:15671",
     }
 
 

@@ -100,7 +100,7 @@ def test_nobody_there_is_told_with_the_option() -> None:
 
 def test_https_where_no_tls_is_spoken_is_told() -> None:
     """The handshake fails, and says so."""
-    with api(200, b"{}") as (url, _), pytest.raises(BrokerUnreachable, match="SSL"):
+    with api(200, b"{}") as (url, _), pytest.raises(BrokerUnreachable, match="does not speak TLS"):
         ask(url.replace("http:", "https:"), Tls())
 
 
