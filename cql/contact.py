@@ -3,10 +3,16 @@
 Apart from the session, so that settings can be read and refused without any driver.
 """
 
+import socket
 import ssl
 from dataclasses import dataclass, field
+from typing import Final
 
 from model.errors import BadSettings
+
+SOCKET_OPTIONS: Final = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
+"""Of each connection: a request leaves at once. Held back until the last one is acknowledged (Nagle), as the driver
+leaves it, requests that are sent side by side wait up to 50 ms for each other."""
 
 
 @dataclass(frozen=True, slots=True)

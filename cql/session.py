@@ -40,7 +40,7 @@ from cassandra.protocol import RequestValidationException as RefusedMessage
 from cassandra.query import UNSET_VALUE, SimpleStatement, tuple_factory
 
 from cql.answers import answer_of
-from cql.contact import Contact, tls_context
+from cql.contact import SOCKET_OPTIONS, Contact, tls_context
 from cql.failures import Purpose, Trouble, failure_of, no_contact, purpose_of
 from cql.flights import Flight
 from cql.rows import Conversion, adaptation_of, adapted_values, normalised
@@ -99,6 +99,7 @@ def _cluster(contact: Contact, tls: Any) -> Any:
         control_connection_timeout=contact.request_seconds,
         reconnection_policy=ExponentialReconnectionPolicy(*_RECONNECT_SECONDS, max_attempts=None),
         max_schema_agreement_wait=SCHEMA_SECONDS,
+        sockopts=SOCKET_OPTIONS,
     )
 
 

@@ -18,7 +18,7 @@ from cassandra import (
     WriteType,
 )
 from cassandra.cluster import NoHostAvailable
-from cassandra.connection import ConnectionException, ConnectionShutdown
+from cassandra.connection import Connection, ConnectionException, ConnectionShutdown
 from cassandra.protocol import ConfigurationException, OverloadedErrorMessage, ServerError, SyntaxException
 
 from cql.failures import Trouble
@@ -86,3 +86,20 @@ def test_a_server_that_speaks_something_else_is_not_waited_for() -> None:
         port: Any = stranger.getsockname()[1]
         with pytest.raises(CannotReach, match=f"127.0.0.1:{port}"):
             connect(Contact(port=port, request_seconds=1))
+
+
+def test_requests_leave_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection holds a request back until the one before it is acknowledged, not even the first."""
+    options: list[Any] = []
+
+    class Dialled(socket.socket):
+        def setsockopt(self, *option: Any) -> None:
+            options.append(option)
+            super().setsockopt(*option)
+
+    monkeypatch.setattr(Connection._socket_impl, "socket", Dialled)
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port: Any = stranger.getsockname()[1]
+        with pytest.raises(CannotReach):
+            connect(Contact(port=port, request_seconds=1))
+    assert (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1) in options
