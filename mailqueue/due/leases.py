@@ -1,19 +1,23 @@
 """Whose turn a partition of delayed mails is: one mover at a time, so that no mail is published by two.
 
+A flush has one lease for all slices that no round of a mover looks at yet: a conditional write costs as much as all
+else that is done for a mail, and those of one partition take turns.
+
 The lease is two cells in the partition's row of the list, set by a conditional write with a time to live, taken only
 while there is something to move, and given back at once. Its rules are those of `repair.leases`: a heartbeat rewrites
 both cells, a doubtful answer is settled by a SERIAL read, a killed holder frees it by time alone. It is courtesy: two
 movers that both believe in it deliver a mail twice, and lose none.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from mailqueue.due.mails import DuePartition
+from mailqueue.due.mails import DuePartition, flush_entry
 from mailqueue.ports import Clock, Tables
 from model.catalog_queue import DUE_MAILS
 from model.errors import DoubtfulWrite, MailmendError
@@ -36,11 +40,13 @@ class DueLease:
 
     Attributes:
         until: when it ends, unless it is renewed.
+        renewal: whoever renews it; others wait for what comes of it.
     """
 
     key: Key
     token: UUID
     until: datetime
+    renewal: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class DueLeases:
@@ -53,10 +59,17 @@ class DueLeases:
     def __init__(self, tables: Tables, clock: Clock, queue: QueueName, ttl_seconds: int = TTL_SECONDS) -> None:
         self._tables, self._clock, self._queue, self._ttl_seconds = tables, clock, queue, ttl_seconds
 
-    @asynccontextmanager
-    async def turn(self, partition: DuePartition) -> "AsyncIterator[DueLease | None]":
+    def turn(self, partition: DuePartition) -> "AbstractAsyncContextManager[DueLease | None]":
         """The partition for as long as the body runs; None while it is another's turn."""
-        lease = DueLease(partition.entry(self._queue), self._clock.random_uuid(), self._expiry())
+        return self._turn(partition.entry(self._queue))
+
+    def turn_of_flush(self) -> "AbstractAsyncContextManager[DueLease | None]":
+        """Every partition that no round looks at, for as long as the body runs; None while it is another flush's."""
+        return self._turn(flush_entry(self._queue))
+
+    @asynccontextmanager
+    async def _turn(self, key: Key) -> "AsyncIterator[DueLease | None]":
+        lease = DueLease(key, self._clock.random_uuid(), self._expiry())
         if not await self._set(lease, expected=None):
             yield None
             return
@@ -67,12 +80,13 @@ class DueLeases:
 
     async def keep(self, lease: DueLease) -> bool:
         """Renew a lease that has not long to live; whether it is still ours."""
-        if lease.until - self._now() > timedelta(seconds=self._ttl_seconds / 2) + _SLACK:
-            return True
-        until = self._expiry()
-        kept = await self._set(lease, expected=str(lease.token))
-        lease.until = until if kept else lease.until
-        return kept
+        async with lease.renewal:
+            if lease.until - self._now() > timedelta(seconds=self._ttl_seconds / 2) + _SLACK:
+                return True
+            until = self._expiry()
+            kept = await self._set(lease, expected=str(lease.token))
+            lease.until = until if kept else lease.until
+            return kept
 
     def is_sure(self, lease: DueLease) -> bool:
         """Whether nobody else can have had the partition's turn until now."""

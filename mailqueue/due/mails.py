@@ -66,7 +66,7 @@ class DuePartition:
         return (queue, self.due_slice, self.bucket)
 
     def entry(self, queue: QueueName) -> Key:
-        """Of its row in the list of partitions."""
+        """Of its row in the list of partitions, which carries its lease."""
         return (*_index(queue), self.due_slice, UUID(int=self.bucket))
 
 
@@ -350,6 +350,11 @@ def removal(queue: QueueName, due: DueMail, now: datetime) -> Remove:
 def in_millis_after(at: datetime) -> datetime:
     """The instant in whole milliseconds, as rows keep it, and never earlier."""
     return at + timedelta(microseconds=-at.microsecond % 1000)
+
+
+def flush_entry(queue: QueueName) -> Key:
+    """Of the row that carries the lease of a flush: beside the list, in a bucket of its own that nobody lists."""
+    return (queue, EPOCH, 1, EPOCH, UUID(int=0))
 
 
 def _row_of(queue: QueueName, due: DueMail) -> Row:

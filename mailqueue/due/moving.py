@@ -7,8 +7,8 @@ once more from its beginning, and struck off the list.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -39,6 +39,13 @@ AT_ONCE: Final = 64
 """How many mails are moved side by side, between two heartbeats of a lease."""
 
 PARTITIONS_AT_ONCE: Final = 4
+
+FLUSHED_AT_ONCE: Final = 16
+"""Partitions of a flush: most hold few mails, and those under one lease wait for no conditional write."""
+
+FLUSHED_AHEAD: Final = timedelta(hours=1)
+"""A flush has one lease for all slices that begin later: it is done with each of them before a round looks there. Those
+that have begun, or are about to, are shared with rounds, lease by lease."""
 
 BEGUN_MAX: Final = 256
 """How many partitions a round looks at: usually two slices' buckets have begun."""
@@ -90,7 +97,7 @@ class Moving:
                 return await self._emptied(partition, now)
             return await self._advanced(partition, now)
 
-        return await _summed(partitions, move)
+        return await _summed(partitions, move, PARTITIONS_AT_ONCE)
 
     async def flush(self) -> int:
         """Every delayed mail is due now; how many were moved.
@@ -99,7 +106,20 @@ class Moving:
             LeaseHeld: another process kept moving; what was moved stays moved.
             CannotReach: tables or broker did not answer; likewise.
         """
-        return await _summed([one async for one in self.due.partitions(self.queue)], self._flushed)
+        partitions = [one async for one in self.due.partitions(self.queue)]
+        if not partitions:
+            return 0
+        async with self._patiently(self.leases.turn_of_flush) as lease:
+
+            async def move(partition: DuePartition) -> int:
+                if partition.due_slice < self._now() + FLUSHED_AHEAD:
+                    return await self._flushed(partition)
+                moved = await self._moved(partition, lease, _START, None)
+                if not await self.leases.keep(lease):
+                    raise self._held()
+                return moved
+
+            return await _summed(partitions, move, FLUSHED_AT_ONCE)
 
     async def _begun(self, now: datetime) -> list[DuePartition]:
         """The partitions whose slice has begun, the earliest first; where they are too many, the next round's too."""
@@ -141,17 +161,29 @@ class Moving:
             return moved
 
     async def _flushed(self, partition: DuePartition) -> int:
+        async with self._patiently(lambda: self.leases.turn(partition)) as lease:
+            return await self._moved(partition, lease, _START, None)
+
+    @asynccontextmanager
+    async def _patiently(
+        self, turn: "Callable[[], AbstractAsyncContextManager[DueLease | None]]"
+    ) -> AsyncIterator[DueLease]:
+        """A turn that is waited for."""
         patient_until = self._now() + TURN_PATIENCE
         while True:
-            async with self.leases.turn(partition) as lease:
+            async with turn() as lease:
                 if lease:
-                    return await self._moved(partition, lease, _START, None)
+                    yield lease
+                    return
             if self._now() > patient_until:
-                raise LeaseHeld(
-                    f"another process keeps moving delayed mails of the queue {self.queue!r}",
-                    mend=f"Begin again in a minute: mailmend queue flush --queue {self.queue}",
-                )
+                raise self._held()
             await self.parts.clock.pause(_ASK_AGAIN_SECONDS)
+
+    def _held(self) -> LeaseHeld:
+        return LeaseHeld(
+            f"another process keeps moving delayed mails of the queue {self.queue!r}",
+            mend=f"Begin again in a minute: mailmend queue flush --queue {self.queue}",
+        )
 
     async def _moved(self, partition: DuePartition, lease: DueLease, after: Key, until: datetime | None) -> int:
         """Move what is due by then (None: everything) while the lease is ours; how many were moved.
@@ -234,9 +266,11 @@ class Moving:
         return instant_of(self.parts.clock.micros())
 
 
-async def _summed(partitions: Sequence[DuePartition], move: Callable[[DuePartition], Coroutine[Any, Any, int]]) -> int:
+async def _summed(
+    partitions: Sequence[DuePartition], move: Callable[[DuePartition], Coroutine[Any, Any, int]], most: int
+) -> int:
     """Move several partitions side by side; the sum, or the first error once all have come to an end."""
-    room = asyncio.Semaphore(PARTITIONS_AT_ONCE)
+    room = asyncio.Semaphore(most)
 
     async def one(partition: DuePartition) -> int:
         async with room:

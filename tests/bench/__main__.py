@@ -18,7 +18,17 @@ from model.catalog_beside import EVENT_STORE
 from model.catalog_queue import QUEUE_TABLES
 from model.schema import Schema
 from spark_repair.session import SparkSettings, session_for_a_command
-from tests.bench import mending, population, queue_history, queue_past, queueing, scanning, schema, writing
+from tests.bench import (
+    mending,
+    population,
+    queue_delays,
+    queue_history,
+    queue_past,
+    queueing,
+    scanning,
+    schema,
+    writing,
+)
 from tests.support.applying import apply_schema
 from tests.support.brokers import one_rabbitmq
 from tests.support.keyspaces import created, dropped
@@ -84,6 +94,7 @@ def _queue(contact: Contact, mails: int) -> dict[str, Any]:
         results: dict[str, Any] = {"queue": _through_the_queue(created(cluster, "bench_queue", QUEUE))}
         past = created(cluster, "bench_queue_past", queue_past.SCHEMA)
         results["queue_history"] = _past_of_the_queue(past, mails)
+        results["queue_delays"] = _delays_of_the_queue(past)
         dropped(cluster, ("bench_queue", "bench_queue_past"))
     return results
 
@@ -104,6 +115,15 @@ def _past_of_the_queue(keyspace: Keyspace, mails: int) -> list[dict[str, Any]]:
         print(one, flush=True)
         measured.append(one)
     return queue_history.as_json(measured)
+
+
+def _delays_of_the_queue(keyspace: Keyspace) -> list[dict[str, Any]]:
+    print("== Delayed mails")
+    measured = []
+    for one in queue_delays.measure(keyspace):
+        print(one, flush=True)
+        measured.append(one)
+    return queue_delays.as_json(measured)
 
 
 def _spark(contact: Contact, messages: int) -> dict[str, Any]:

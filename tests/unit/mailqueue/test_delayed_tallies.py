@@ -17,6 +17,7 @@ from mailqueue.mail_queue import MailQueue
 from mailqueue.view import delayed as module
 from mailqueue.view.counting import SILENT_SECONDS
 from model.catalog_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES
+from model.errors import LeaseHeld
 from model.instants import instant_of
 from model.mail_filters import Where
 from model.operations import Remove, Scan
@@ -184,7 +185,8 @@ def test_a_lease_that_ran_out_while_mails_were_moved_leaves_an_estimate() -> Non
                 return carry_out()
 
             twin.memory.surround = late
-            await queue.flush()
+            with pytest.raises(LeaseHeld):
+                await queue.flush()
             twin.memory.surround = lambda _, carry_out: carry_out()
             assert (await queue.size()).kind is SizeKind.ESTIMATE
 

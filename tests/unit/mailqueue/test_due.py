@@ -573,7 +573,7 @@ def test_a_flush_waits_for_a_dead_movers_lease() -> None:
     async def story() -> None:
         twin = twin_queue()
         async with await twin.process() as queue:
-            await delayed(queue, {"a": HOUR})
+            await delayed(queue, {"a": HOUR / 2})
             (partition,) = [one async for one in due_of(twin).partitions(QUEUE)]
             leases = DueLeases(InTurn(twin.memory), twin.clock, QUEUE)
             dead = leases.turn(partition)
@@ -581,12 +581,58 @@ def test_a_flush_waits_for_a_dead_movers_lease() -> None:
             begun = twin.clock.now
             assert await queue.flush() == 1
             assert timedelta(seconds=TTL_SECONDS - 1) < twin.clock.now - begun < timedelta(seconds=TTL_SECONDS + 5)
-            await delayed(queue, {"b": HOUR})
+            await delayed(queue, {"b": HOUR / 2})
             forever = DueLeases(InTurn(twin.memory), twin.clock, QUEUE, ttl_seconds=3600)
             async with forever.turn([one async for one in due_of(twin).partitions(QUEUE)][-1]) as lease:
                 assert lease
                 with pytest.raises(LeaseHeld, match="mailmend queue flush --queue spool"):
                     await queue.flush()
+
+    asyncio.run(story())
+
+
+def test_a_flush_has_one_lease_for_all_that_no_round_looks_at() -> None:
+    """However many slices: two conditional writes, and two more for each slice that begins within the hour."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await delayed(queue, {f"{number}": number * HOUR for number in range(2, 40)})
+            await delayed(queue, {"soon": HOUR / 2})
+            leases = list[ChangeIf]()
+
+            def watch(operation: object) -> bool:
+                if isinstance(operation, ChangeIf) and operation.table is DUE_MAILS:
+                    leases.append(operation)
+                return False
+
+            Refusing(twin, tables=watch)
+            assert await queue.flush() == 39
+            assert len(leases) == 4
+            assert sorted(await all_delivered(queue)) == sorted(["soon", *map(str, range(2, 40))])
+
+    asyncio.run(story())
+
+
+def test_a_flush_waits_for_another_that_died() -> None:
+    """Its lease ends by time; one that lives and goes on is told of."""
+
+    async def story() -> None:
+        twin = twin_queue()
+        async with await twin.process() as queue:
+            await delayed(queue, {"a": 9 * HOUR})
+            begun = twin.clock.now
+            dead = DueLeases(InTurn(twin.memory), twin.clock, QUEUE).turn_of_flush()
+            assert await dead.__aenter__()
+            assert await queue.flush() == 1
+            assert twin.clock.now - begun > timedelta(seconds=TTL_SECONDS - 1)
+            await delayed(queue, {"b": 9 * HOUR})
+            forever = DueLeases(InTurn(twin.memory), twin.clock, QUEUE, ttl_seconds=3600)
+            async with forever.turn_of_flush() as lease:
+                assert lease
+                with pytest.raises(LeaseHeld, match="mailmend queue flush --queue spool"):
+                    await queue.flush()
+            assert len(await partitions(twin)) == 1, "what carries the lease of a flush is no partition"
 
     asyncio.run(story())
 
