@@ -327,13 +327,13 @@ def test_our_priorities_are_listed_by_james_and_left_to_us(pair: Pair) -> None:
         async with pair.ours() as queue:
             for name, priority in (("urgent", 9), ("normal", 5), ("lazy", 1)):
                 await queue.enqueue(_mail(name).mail, _mail(name).content, priority=priority)
-            seen = pair.james.names()
+            seen, size = pair.james.names(), pair.james.size()
             by_james = pair.james.take(bool)
             pair.james.ask("remove", by="Name", value="lazy")
             await queue.enqueue(LAST.mail, LAST.content, priority=1)
             by_us = await _taken(queue, 2)
 
-        assert seen == ["urgent", "normal", "lazy"]
+        assert (seen, size) == (["urgent", "normal", "lazy"], 3)
         assert (_names(by_james), sorted(_names(by_us))) == (["normal"], ["the last", "urgent"])
 
     asyncio.run(story())

@@ -43,6 +43,7 @@ _IN_BUCKET: Final = (
 TABLES: Final = Schema((), (*QUEUE_TABLES, EVENT_STORE, BLOBS, BLOB_PARTS, *_IN_BUCKET))
 """A keyspace in which both work."""
 
+_END_SECONDS_MAX: Final = 30
 _OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8")
 
 
@@ -191,8 +192,16 @@ def james_process(classpath: str, java: Path, log: Path) -> Iterator[JamesItself
         finally:
             with suppress(BrokenPipeError):
                 _pipe(process.stdin).close()
-            process.wait(30)
+            _ended(process)
             _pipe(process.stdout).close()
+
+
+def _ended(process: "subprocess.Popen[bytes]") -> None:
+    try:
+        process.wait(_END_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
