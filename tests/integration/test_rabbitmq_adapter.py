@@ -9,6 +9,7 @@ from typing import Any
 import aio_pika
 import pytest
 
+from mailqueue.brokers.management import DELIVERY_LIMIT_DEFAULT, Management
 from mailqueue.brokers.rabbitmq import RabbitBroker
 from mailqueue.brokers.settings import Host, ManagementSettings
 from mailqueue.brokers.topology import Form, QueueForm, topology_of
@@ -345,7 +346,9 @@ def test_the_heartbeat_and_a_name_reach_the_broker(rabbitmq: Broker, vhost: str,
 def test_the_http_api_tells_what_is_in_hand_and_the_limit(
     rabbitmq: Broker, vhost: str, play: Callable[..., None]
 ) -> None:
-    """Beside what AMQP counts."""
+    """Beside what AMQP counts; an operator's policy is lower than the queue's own argument, and holds."""
+    lower = {"pattern": "workqueue", "definition": {"delivery-limit": 3}, "apply-to": "queues"}
+    rabbitmq.api("PUT", f"operator-policies/{vhost}/lower", lower)
 
     async def story(scene: RabbitScene) -> None:
         api = ManagementSettings(f"http://{rabbitmq.host}:{rabbitmq.management_port}")
@@ -357,12 +360,21 @@ def test_the_http_api_tells_what_is_in_hand_and_the_limit(
 
             async def counted() -> bool:
                 depth = await broker.depth(SPOOL)
-                return (depth.ready, depth.unacked, depth.consumers, depth.delivery_limit) == (1, 2, 1, 4)
+                return (depth.ready, depth.unacked, depth.consumers, depth.delivery_limit) == (1, 2, 1, 3)
 
             await soon(counted)
         await broker.close()
 
     play(story, QueueForm(Form.QUORUM, delivery_limit=4))
+
+
+def test_a_queue_of_which_nothing_is_told_yet_has_the_limit_of_its_version(rabbitmq: Broker, vhost: str) -> None:
+    """The API tells of a new queue's limit some seconds late; the version is there at once."""
+    version = int(rabbitmq.api("GET", "overview")["rabbitmq_version"].partition(".")[0])
+    rabbitmq.api("PUT", f"queues/{vhost}/new", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
+    api = Management(ManagementSettings(f"http://{rabbitmq.host}:{rabbitmq.management_port}"), vhost)
+
+    assert asyncio.run(api.facts(["new"])).delivery_limit == (DELIVERY_LIMIT_DEFAULT if version >= 4 else None)
 
 
 async def _outcome(task: "asyncio.Task[None]") -> BaseException | None:
