@@ -1,8 +1,8 @@
 """Every story of a queue, ended by the death of its process before and after each step, or by each failure there.
 
-A step is whatever others see: a write, a publish, an ack, a blob put or deleted. Afterwards the queue is healed as at
-the end of the machine's stories, and the same must hold: `tests.faults.test_queue_machine`. No size is called exact before
-that is not.
+A step is whatever others see: a write, a publish, an ack, a blob put or deleted. No size is called exact that is not.
+Afterwards the queue is healed as at the end of the machine's stories, and the same must hold:
+`tests.faults.test_queue_machine`.
 """
 
 from collections.abc import Callable, Sequence
