@@ -129,6 +129,8 @@ class Restoring:
 async def restoring(queue: MailQueue, leavers: Collection[EnqueueId]) -> Restoring:
     """Look for the mails in the queue, before they are brought back: one listing for all.
 
+    Delayed mails are read on both sides of those that wait, so that none slips past between two tables.
+
     Args:
         queue: that they were in.
         leavers: their old ids.
@@ -139,5 +141,8 @@ async def restoring(queue: MailQueue, leavers: Collection[EnqueueId]) -> Restori
     wanted = frozenset(leavers).union(restored_id(one, queue.name) for one in leavers)
     if not wanted:
         return Restoring(queue, {})
-    found = queue.browse(Where(enqueue_ids=wanted))
-    return Restoring(queue, {one.queued.enqueue_id: LiveMail.of(one) async for one in found})
+    found = dict[EnqueueId, LiveMail]()
+    for whereabouts in (Whereabouts.DELAYED, None):
+        async for one in queue.browse(Where(enqueue_ids=wanted, whereabouts=whereabouts)):
+            found[one.queued.enqueue_id] = LiveMail.of(one)
+    return Restoring(queue, found)

@@ -1,13 +1,20 @@
 """Queues in memory whose sides went apart, and what `mailmend queue reconcile` says of them."""
 
 import asyncio
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+from cql.statements import Operation
 from mailqueue.blobs.stores import NamedBlobs
+from mailqueue.codec import row_of as codec_row
 from mailqueue.ports import BlobKind
-from model.catalog_queue import ENQUEUED_MAILS
+from mailqueue.serving.enqueueing import message_of
+from model.catalog_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
-from model.operations import Scan
+from model.mails import PRIORITY_NORMAL
+from model.operations import Put, Remove, Scan
+from model.slices import slice_of
 from tests.support.queue_commands import KEYSPACE, QueueShell
 
 
@@ -35,3 +42,34 @@ def row_of(queue: QueueShell, enqueue_id: EnqueueId) -> dict[str, Any]:
 def stray_blob(queue: QueueShell, content: bytes = b"stray", blobs: NamedBlobs | None = None) -> BlobId:
     """A blob that nothing refers to."""
     return asyncio.run((blobs or queue.blobs).put(content, BlobKind.BODY))
+
+
+class Moving:
+    """Before one of the looks at delayed mails, all of them move into the queue.
+
+    Args:
+        left: how many looks come before that.
+    """
+
+    def __init__(self, queue: QueueShell, left: int) -> None:
+        self._queue, self._left = queue, left
+        self._mails = queue.listed()
+        self.done = False
+
+    def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        """Carry the operation out."""
+        if isinstance(operation, Scan) and operation.table.name == DUE_MAILS.name and not self.done:
+            self._left -= 1
+            if self._left < 0:
+                self.done = True
+                self._move()
+        return carry_out()
+
+    def _move(self) -> None:
+        name, tables = self._queue.name, self._queue.cluster.keyspace(KEYSPACE)
+        slice_start = slice_of(self._queue.now, timedelta(hours=1))
+        for one in self._mails:
+            tables.write(Put(ENQUEUED_MAILS, codec_row(name, slice_start, 0, one.enqueued_at, one.queued)))
+            self._queue.broker._keep(name, message_of(one.queued, slice_start), PRIORITY_NORMAL)
+        for row in list(tables.scan(Scan(DUE_MAILS, DUE_MAILS.names))):
+            tables.write(Remove(DUE_MAILS, DUE_MAILS.key_of(row), at=self._queue.clock.micros() + 1))

@@ -3,59 +3,22 @@
 import base64
 import gzip
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from admin.kept_mails import read_kept
-from cql.statements import Operation
-from mailqueue.codec import row_of as codec_row
-from mailqueue.serving.enqueueing import message_of
 from model.catalog_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import TimedOut
-from model.mails import PRIORITY_NORMAL
-from model.operations import Change, Put, Remove, Scan
-from model.slices import slice_of
+from model.operations import Change, Remove, Scan
 from tests.support.mortal_commands import Shells
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_mishaps import reads_of
-from tests.support.queue_reconciled import found, row_of, settled
+from tests.support.queue_reconciled import Moving, found, row_of, settled
+from tests.support.queue_scene import passing
 from tests.support.queues import CONTENT
 from tests.support.writing import Faults
-
-
-class Moving:
-    """Before one of the looks at delayed mails, all of them move into the queue.
-
-    Args:
-        left: how many looks come before that.
-    """
-
-    def __init__(self, queue: QueueShell, left: int) -> None:
-        self._queue, self._left = queue, left
-        self._mails = queue.listed()
-        self.done = False
-
-    def __call__(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        """Carry the operation out."""
-        if isinstance(operation, Scan) and operation.table.name == DUE_MAILS.name and not self.done:
-            self._left -= 1
-            if self._left < 0:
-                self.done = True
-                self._move()
-        return carry_out()
-
-    def _move(self) -> None:
-        name, tables = self._queue.name, self._queue.cluster.keyspace(KEYSPACE)
-        slice_start = slice_of(self._queue.now, timedelta(hours=1))
-        for one in self._mails:
-            tables.write(Put(ENQUEUED_MAILS, codec_row(name, slice_start, 0, one.enqueued_at, one.queued)))
-            self._queue.broker._keep(name, message_of(one.queued, slice_start), PRIORITY_NORMAL)
-        for row in list(tables.scan(Scan(DUE_MAILS, DUE_MAILS.names))):
-            tables.write(Remove(DUE_MAILS, DUE_MAILS.key_of(row), at=self._queue.clock.micros() + 1))
 
 
 def test_what_has_lost_its_bytes_leaves_the_queue(queue: QueueShell) -> None:
@@ -175,7 +138,7 @@ def test_one_that_becomes_due_meanwhile_does_not_slip_past(monkeypatch: pytest.M
 
         answer = found(queue, "--mark", str(later), code=0)
 
-        moved = moving.done
+        moved, queue.cluster.keyspace(KEYSPACE).surround = moving.done, passing
         assert answer["mended"]["unkept"] == []
         assert [one.content for file in answer["kept"] for one in read_kept(Path(file))] == [CONTENT]
         queue("flush")

@@ -13,8 +13,10 @@ from model.errors import TimedOut
 from model.ids import QueueName
 from model.mails import Whereabouts
 from model.operations import Put
-from tests.support.mortal_commands import killed
+from tests.support.mortal_commands import Shells, killed
 from tests.support.queue_commands import KEYSPACE, QueueShell, ids_in
+from tests.support.queue_reconciled import Moving
+from tests.support.queue_scene import passing
 from tests.support.queues import CONTENT
 from tests.support.writing import Faults
 
@@ -260,6 +262,25 @@ class TestRestore:
         assert "1 never left their queue" in queue("restore", file).out
         assert queue.delivered(1) == ["one"]
         assert queue.delivers_nothing()
+
+    def test_one_that_never_left_and_becomes_due_meanwhile_stays(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """At whichever look it moves from one table into the other."""
+        shells, moved = Shells(monkeypatch, tmp_path), True
+        while moved:
+            number = len(shells.counted)
+            queue = shells.fresh()
+            queue.put_later("later", timedelta(hours=5))
+            file = killed_before_marks(queue, "purge", "--yes")
+            moving = queue.cluster.keyspace(KEYSPACE).surround = Moving(queue, number)
+
+            answer = queue("restore", file, "--json").json
+
+            moved, queue.cluster.keyspace(KEYSPACE).surround = moving.done, passing
+            assert (answer["restored"], len(answer["never_left"])) == (0, 1)
+            assert queue.names() == ["later"]
+        assert len(shells.counted) > 3
 
     def test_of_a_torn_file_all_that_is_whole_comes_back(self, queue: QueueShell) -> None:
         """What stood at its end was never removed."""
