@@ -95,6 +95,23 @@ def tallied(tallies: Iterable[WriterTally]) -> SliceCount | None:
     return SliceCount(max(0, waiting), sure, CountedBy.TALLIES)
 
 
+def others_were_at_work(tallies: Iterable[WriterTally], rows: int, marked: int) -> bool:
+    """Whether a slice shows what nobody has counted: rows or marks of another program, James perhaps.
+
+    Only where every sum is settled; fewer rows say nothing, for a sweep may have been cut short.
+
+    Args:
+        tallies: of the slice.
+        rows: that lie there.
+        marked: how many of them are marked.
+    """
+    told = tuple(tallies)
+    if not all(one.settled for one in told):
+        return False
+    enqueued = sum(one.enqueued for one in told)
+    return rows > enqueued or (rows == enqueued and marked > sum(one.marked for one in told))
+
+
 def due_tallies_at(due_slice: datetime) -> datetime:
     """Where the tallies of a slice of delayed mails lie: where those of no waiting slice can."""
     return due_slice + _OF_DUE

@@ -6,7 +6,7 @@ with that slice: whoever gets the first message of it may have found it gone.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +24,7 @@ from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.mails import Listed
 from model.operations import Read, Remove
+from model.queue_size import WriterTally, others_were_at_work
 from model.slices import EPOCH, Slicing
 from model.table import Key, Row
 
@@ -118,10 +119,24 @@ class Cleaner:
         async def forget(start: datetime) -> None:
             await self._view.ground.tallies.forget(queue, start)
 
+        told = await self._view.ground.tallies.of(queue, starts)
         places = ((start, bucket) for start in starts for bucket in range(slicing.buckets))
         cleaned = await all_of(places, clean, PARTITIONS_AT_ONCE)
+        slices = [_sum(cleaned[first : first + slicing.buckets]) for first in range(0, len(cleaned), slicing.buckets)]
+        await self._tell_others(queue, told, slices)
         await all_of(starts, forget, PARTITIONS_AT_ONCE)
-        return reduce(Cleaned.__add__, cleaned, Cleaned())
+        return _sum(cleaned)
+
+    async def _tell_others(
+        self, queue: QueueName, told: Sequence[Sequence[WriterTally]], cleaned: Sequence[Cleaned]
+    ) -> None:
+        """Where another program was seen at work, what is alive is counted by its rows from here on."""
+        seen = (
+            others_were_at_work(tallies, one.rows, one.rows - one.suspects)
+            for tallies, one in zip(told, cleaned, strict=True)
+        )
+        if self._view.ground.own.tallies and any(seen):
+            await self._view.foreign(queue)
 
     async def _clean(self, queue: QueueName, slice_start: datetime, bucket: int) -> Cleaned:
         cleaned, partition = Cleaned(), (queue, slice_start, bucket)
@@ -167,6 +182,10 @@ class Cleaner:
             await self._blobs.delete_all(blobs)
         except BadPayload as error:
             _LOG.warning("a row that is swept names a blob that cannot be: %s", error.what)
+
+
+def _sum(some: Iterable[Cleaned]) -> Cleaned:
+    return reduce(Cleaned.__add__, some, Cleaned())
 
 
 def millis_of(at: datetime) -> int:

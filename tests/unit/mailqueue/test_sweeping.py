@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cql.statements import Operation
 from mailqueue.blobs.memory import BlobCall, BlobVerb
@@ -29,6 +31,7 @@ from model.errors import BlobsUnreachable, DoubtfulWrite, MailmendError, Publish
 from model.ids import QueueName
 from model.mails import PRIORITY_NORMAL
 from model.operations import ChangeIf, Conditional, Put, Read, Remove, Scan, Write
+from model.queue_size import CountedBy, SizeKind, WriterTally, others_were_at_work
 from model.queue_tables import OwnTables
 from model.starts import ROUNDS_PER_SLACK
 from tests.support.queue_clock import VirtualLoopClock
@@ -41,6 +44,7 @@ from tests.support.queue_scene import (
     Killed,
     Process,
     Scene,
+    killing,
     micros_at,
     names,
     passing,
@@ -479,6 +483,79 @@ class TestClean:
             await world.settles(process)
 
         asyncio.run(story(Scene()))
+
+
+class TestOthers:
+    """What another program does in a queue shows in what is swept, and its sizes are counted by rows from then on."""
+
+    @pytest.mark.parametrize("deed", ["enqueues", "finishes", "nothing"])
+    def test_a_size_is_by_the_rows_once_a_sweep_has_seen_others(self, deed: str) -> None:
+        """James counts nothing: its rows and its marks are more than all tallies tell of."""
+
+        async def story(scene: Scene) -> None:
+            process = scene.process()
+            await fill(scene, process, range(4))
+            if deed == "enqueues":
+                scene.memory.write(Put(ENQUEUED_MAILS, row_of(SPOOL, NOON, 0, NOON, queued(77))))
+                scene.memory.write(Put(DELETED_MAILS, {"queuename": SPOOL, "enqueueid": queued(77).enqueue_id}))
+            if deed == "finishes":
+                scene.memory.write(Put(DELETED_MAILS, {"queuename": SPOOL, "enqueueid": queued(0).enqueue_id}))
+            await finish(process, range(1 if deed == "finishes" else 0, 3))
+            await process.tallies.flush()
+            assert (await process.view.size(SPOOL)).counted_by is CountedBy.TALLIES
+            await process.sweeper.sweep(SPOOL)
+            size = await scene.process().view.size(SPOOL)
+            assert (size.mails, size.kind) == (1, SizeKind.EXACT)
+            assert size.counted_by is (CountedBy.TALLIES if deed == "nothing" else CountedBy.METADATA)
+
+        asyncio.run(story(Scene()))
+
+    @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+    def test_a_sweep_that_was_killed_is_not_taken_for_others(self, after: bool) -> None:
+        """Fewer rows than were counted say nothing: somebody cleaned here before."""
+
+        async def story(number: int) -> bool:
+            scene = Scene()
+            process = scene.process()
+            await fill(scene, process, range(4))
+            await finish(process, range(3))
+            await process.tallies.flush()
+            scene.memory.surround = killing(number, after=after)
+            try:
+                await process.sweeper.sweep(SPOOL)
+            except Killed:
+                killed = True
+            else:
+                killed = False
+            scene.memory.surround = passing
+            other = scene.process()
+            await other.sweeper.sweep(SPOOL)
+            assert (await other.view.size(SPOOL)).counted_by is CountedBy.TALLIES
+            return killed
+
+        number = 0
+        while asyncio.run(story(number)):
+            number += 1
+        assert number > 5
+
+
+TALLIES = st.lists(
+    st.builds(WriterTally, st.uuids(), st.integers(0, 9), st.integers(0, 9), st.booleans(), st.just(value=False)),
+    max_size=3,
+)
+
+
+@given(TALLIES, st.integers(0, 30), st.integers(0, 30))
+def test_others_are_seen_only_where_all_is_told(told: list[WriterTally], rows: int, marked: int) -> None:
+    """Never while a sum is open, never for what was counted, always for a row too many."""
+    seen = others_were_at_work(told, rows, marked)
+    enqueued, finished = sum(one.enqueued for one in told), sum(one.marked for one in told)
+    if not all(one.settled for one in told):
+        assert not seen
+    elif rows > enqueued:
+        assert seen
+    elif marked <= finished:
+        assert not seen
 
 
 class TestCrashes:
