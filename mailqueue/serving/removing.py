@@ -29,6 +29,10 @@ FAILURES_MAX: Final = 1_000
 TOLD_AT_ONCE: Final = 32
 """Of how many mails whoever keeps them reads the bytes at once."""
 
+LOOKS: Final = (Whereabouts.DELAYED, Whereabouts.WAITING, Whereabouts.DELAYED)
+"""Where mails are looked for, in this order: one that becomes due meanwhile waits by the second look, and one whose
+consumer retries it meanwhile is delayed by the third."""
+
 OnRemoved = Callable[[Listed], Awaitable[None]]
 """Told of each mail before it is marked: whoever keeps what is deleted keeps it then."""
 
@@ -60,29 +64,41 @@ class Removing:
         Raises:
             CannotReach: the listing broke off; what was removed stays removed.
         """
-        count, failed = 0, list[Unremoved]()
-        async with aclosing(self._meant(where)) as meant, aclosing(in_batches(meant, AT_ONCE)) as batches:
-            async for some in batches:
+        count, failed = 0, dict[EnqueueId, Unremoved]()
+        async with aclosing(self._batches(where, LOOKS[:2] if dry_run else LOOKS)) as batches:
+            async for batch in batches:
+                some = [one for one in batch if one.enqueue_id not in failed]
                 failures = [] if dry_run else await self._removed(some, on_removed)
                 count += len(some) - len(failures)
-                failed += failures
+                failed |= {one.enqueue_id: one for one in failures}
                 if len(failed) >= FAILURES_MAX:
                     break
         if count and not dry_run:
             self.parts.counts.add(Count.REMOVED, self.queue, count)
             await self.parts.sweeper.maybe(self.queue)
-        return Removed(count, tuple(failed))
+        return Removed(count, tuple(failed.values()))
 
-    async def _meant(self, where: Where) -> AsyncGenerator[_Meant]:
-        """Those that wait, then the delayed ones; one that is both is marked by the time that it comes again."""
-        if where.whereabouts is not Whereabouts.DELAYED:
-            async for listed in self.parts.view.browse(self.queue, where, include_delayed=False):
-                yield _Meant(listed)
-        if self.parts.due is not None and where.whereabouts is not Whereabouts.WAITING:
-            async with aclosing(self.parts.due.mails(self.queue)) as mails:
-                async for due in mails:
-                    if where.matches(due.listed):
-                        yield _Meant(due.listed, due)
+    async def _batches(self, where: Where, looks: Sequence[Whereabouts]) -> AsyncGenerator[list[_Meant]]:
+        """What is meant; one that is both delayed and waiting is marked by the time that it comes again."""
+        for look in looks:
+            if where.whereabouts not in {None, look}:
+                continue
+            meant = self._delayed(where) if look is Whereabouts.DELAYED else self._waiting(where)
+            async with aclosing(meant), aclosing(in_batches(meant, AT_ONCE)) as batches:
+                async for batch in batches:
+                    yield batch
+
+    async def _waiting(self, where: Where) -> AsyncGenerator[_Meant]:
+        async for listed in self.parts.view.browse(self.queue, where, include_delayed=False):
+            yield _Meant(listed)
+
+    async def _delayed(self, where: Where) -> AsyncGenerator[_Meant]:
+        if self.parts.due is None:
+            return
+        async with aclosing(self.parts.due.mails(self.queue)) as mails:
+            async for due in mails:
+                if where.matches(due.listed):
+                    yield _Meant(due.listed, due)
 
     async def _removed(self, some: Sequence[_Meant], on_removed: OnRemoved | None) -> list[Unremoved]:
         """Remove them; those that could not be."""

@@ -179,6 +179,24 @@ class TestPurge:
         assert queue.broker.dead(queue.name) == []
         assert queue.names(OUTGOING) == ["other"]
 
+    @pytest.mark.parametrize("looks", range(6))
+    def test_mails_that_become_due_meanwhile_do_not_slip_past(self, queue: QueueShell, looks: int) -> None:
+        """They wait by the time that those that wait are looked for; none is removed twice."""
+        queue.put_later("one", timedelta(hours=3))
+        queue.put_later("two", timedelta(hours=9))
+        tables = queue.cluster.keyspace(KEYSPACE)
+        moving = tables.surround = Moving(queue, looks)
+
+        ended = queue("purge", "--yes", "--json")
+
+        tables.surround = passing
+        assert moving.done
+        assert (ended.code, ended.json["removed"]) == (0, 2)
+        assert queue.names() == []
+        queue.pass_time(hours=10)
+        queue("flush")
+        assert queue.delivers_nothing()
+
     def test_a_dry_run_asks_nothing(self, queue: QueueShell) -> None:
         """It only counts."""
         queue.put("one", "two")
