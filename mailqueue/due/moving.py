@@ -14,13 +14,12 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mailqueue.blobs.contents import forget
-from mailqueue.codec import priority_of
+from mailqueue.codec import message_of, priority_of
 from mailqueue.due.leases import DueLease, DueLeases
 from mailqueue.due.mails import DUE_WINDOW, DueMail, DueMails, DuePartition
 from mailqueue.metrics import Count
 from mailqueue.parts import Parts
 from mailqueue.serving.afterwards import finished
-from mailqueue.serving.enqueueing import message_of
 from mailqueue.view.ahead import in_batches
 from model.errors import LeaseHeld, MailmendError
 from model.ids import QueueName

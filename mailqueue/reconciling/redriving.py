@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from mailqueue.codec import priority_of, queued_of
+from mailqueue.codec import message_of, priority_of, queued_of
 from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Delivery
 from mailqueue.reconciling.comparing import DRAIN_MAX, IDS_MAX, refuse_burying, refuse_too_many
 from mailqueue.reconciling.looks import next_within, patience
-from mailqueue.serving.enqueueing import message_of
 from model.blob_ids import is_deduplicated
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId

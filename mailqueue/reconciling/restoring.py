@@ -14,12 +14,12 @@ from datetime import datetime
 from enum import Enum
 
 from mailqueue.blobs.contents import put_content
-from mailqueue.codec import priority_of
+from mailqueue.codec import message_of, priority_of
 from mailqueue.codec.admission import admissible
 from mailqueue.mail_queue import MailQueue
 from mailqueue.metrics import Count
 from mailqueue.reconciling.comparing import LiveMail
-from mailqueue.serving.enqueueing import message_of, needs_due_mails
+from mailqueue.serving.enqueueing import needs_due_mails
 from model.ids import EnqueueId, restored_id
 from model.instants import instant_of
 from model.mail_filters import Where

@@ -16,11 +16,12 @@ from itertools import count
 from typing import Final
 
 from mailqueue.brokers.draining import Drain
+from mailqueue.codec import attempts_of, slice_of_message
 from mailqueue.metrics import Count
 from mailqueue.parts import Parts
 from mailqueue.ports import Delivery
 from mailqueue.serving.afterwards import finished
-from mailqueue.serving.looking import Looking, attempts_of, slice_of_delivery
+from mailqueue.serving.looking import Looking
 from mailqueue.serving.settling import Dequeued, Passage, Settlement, row_taken_back
 from mailqueue.serving.verdicts import TREATMENTS, Settling, Sight, Verdict, verdict_of
 from model.backoff import LOOK_AGAIN
@@ -163,7 +164,7 @@ class _Stream:
         that is sent twice. It holds up nobody for ever, as the first is settled or goes back with its consumer.
         """
         await asyncio.wait((first.settlement,))
-        return first.settlement.result() is Settlement.RETRIED and attempts_of(delivery) == first.attempts
+        return first.settlement.result() is Settlement.RETRIED and attempts_of(delivery.message) == first.attempts
 
     async def _judged(self, queued: QueuedMail, delivery: Delivery) -> Verdict:
         """Look until everything has answered, or the broker is to have the delivery back; treat it; what it was."""
@@ -190,14 +191,14 @@ class _Stream:
         self._parts.counts.add(treatment.count, self._queue)
         told = await self._tell(delivery, treatment.settling)
         if treatment.takes_row and seen.queued and told:
-            await row_taken_back(self._queue, self._parts, seen.queued, slice_of_delivery(delivery))
+            await row_taken_back(self._queue, self._parts, seen.queued, slice_of_message(delivery.message))
         if treatment.forgets_blobs and seen.queued:
             await self._parts.tidying.add(seen.queued.blobs, dequeued=False)
 
     async def _tell_foreign(self, delivery: Delivery) -> None:
         """Say once in each slice of time that another program enqueues here: its mails are in nobody's tallies."""
         now = slice_of(instant_of(self._parts.clock.micros()), self._parts.slicing.window)
-        if slice_of_delivery(delivery) is None and self._foreign_since != now:
+        if slice_of_message(delivery.message) is None and self._foreign_since != now:
             self._foreign_since = now
             await self._parts.afterwards.add(lambda: self._parts.view.foreign(self._queue))
 
@@ -212,7 +213,7 @@ class _Stream:
 
     def _take_in_hand(self, enqueue_id: EnqueueId, delivery: Delivery) -> None:
         settlement = asyncio.get_running_loop().create_future()
-        self._in_hand[enqueue_id] = _Held(attempts_of(delivery), settlement)
+        self._in_hand[enqueue_id] = _Held(attempts_of(delivery.message), settlement)
         self._held.add(enqueue_id)
 
     def _dequeued(self, queued: QueuedMail, seen: Sight, delivery: Delivery) -> Dequeued:

@@ -12,33 +12,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from mailqueue.blobs.contents import forget, put_content
-from mailqueue.codec import payload_of, priority_of, with_priority
+from mailqueue.codec import message_of, priority_of, with_priority
 from mailqueue.codec.admission import admissible
 from mailqueue.due.mails import DueMails
 from mailqueue.metrics import Count
 from mailqueue.parts import Parts
-from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Message
 from mailqueue.serving.afterwards import finished
 from model.errors import Delayed, MailmendError, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
 from model.mails import Listed, Mail, QueuedMail, Whereabouts
-from model.slices import EPOCH
 
 DELAY_MAX: Final = timedelta(days=366)
 
-_MILLI: Final = timedelta(milliseconds=1)
 _LOG: Final = logging.getLogger("mailmend.queue")
-
-
-def message_of(queued: QueuedMail, slice_start: datetime | None, attempts: int = 0) -> Message:
-    """The message of a mail, with the headers of ours that are known."""
-    headers: dict[str, int | str] = {}
-    if slice_start is not None:
-        headers[SLICE_HEADER] = (slice_start - EPOCH) // _MILLI
-    if attempts:
-        headers[ATTEMPTS_HEADER] = attempts
-    return Message(payload_of(queued), headers)
 
 
 def due_time(now: datetime, delay: timedelta | None, at: datetime | None) -> datetime | None:

@@ -7,40 +7,21 @@ the way.
 
 import asyncio
 import logging
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 from mailqueue.blobs.contents import content_of
-from mailqueue.codec import queued_of
+from mailqueue.codec import queued_of, slice_of_message
 from mailqueue.parts import Parts
-from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Delivery
+from mailqueue.ports import Delivery
 from mailqueue.serving.rowless import Rowless, RowState
 from mailqueue.serving.verdicts import Blob, Sight
 from mailqueue.view.mark_lookups import MarkLookups
 from model.errors import BadPayload, BlobMissing, MailmendError
 from model.ids import QueueName
 from model.mails import MailBlobs, QueuedMail
-from model.slices import EPOCH
 
 _LOG: Final = logging.getLogger("mailmend.queue")
-
-
-def slice_of_delivery(delivery: Delivery) -> datetime | None:
-    """The start of the slice of the mail's row, where one of ours has published it."""
-    millis = delivery.message.headers.get(SLICE_HEADER)
-    if not isinstance(millis, int):
-        return None
-    try:
-        return EPOCH + timedelta(milliseconds=millis)
-    except OverflowError:
-        return None
-
-
-def attempts_of(delivery: Delivery) -> int:
-    """How often the mail was tried before."""
-    attempts = delivery.message.headers.get(ATTEMPTS_HEADER)
-    return attempts if isinstance(attempts, int) and attempts > 0 else 0
 
 
 class Looking:
@@ -94,4 +75,4 @@ class Looking:
         """That of a dead letter was taken away, and nothing follows from that."""
         if delivery.dead_lettered:
             return RowState.EXPECTED
-        return await self._rowless.look(queued, slice_of_delivery(delivery))
+        return await self._rowless.look(queued, slice_of_message(delivery.message))

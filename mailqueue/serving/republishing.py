@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from mailqueue.codec import priority_of
+from mailqueue.codec import message_of, priority_of
 from mailqueue.metrics import Count
 from mailqueue.parts import Parts
-from mailqueue.serving.enqueueing import message_of
 from mailqueue.view.ahead import in_batches
 from model.ids import QueueName
 from model.instants import instant_of

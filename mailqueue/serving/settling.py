@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
+from mailqueue.codec import attempts_of, slice_of_message
 from mailqueue.due.mails import DueMails
 from mailqueue.metrics import Count
 from mailqueue.parts import Parts
 from mailqueue.ports import Delivery
 from mailqueue.serving.afterwards import finished
 from mailqueue.serving.enqueueing import due_time, needs_due_mails
-from mailqueue.serving.looking import attempts_of, slice_of_delivery
 from model.backoff import RETRY
 from model.errors import BrokerUnreachable, MailmendError, WrongUse
 from model.ids import EnqueueId, QueueName
@@ -71,9 +71,9 @@ class Dequeued:
         self._used = False
         self.queued: QueuedMail = passage.queued
         self.content = content
-        self.attempts = attempts_of(passage.delivery)
+        self.attempts = attempts_of(passage.delivery.message)
         self.redelivered = passage.delivery.redelivered
-        self.slice_start = slice_of_delivery(passage.delivery)
+        self.slice_start = slice_of_message(passage.delivery.message)
 
     @property
     def mail(self) -> Mail:

@@ -13,8 +13,8 @@ from datetime import datetime
 from functools import reduce
 from typing import Final
 
-from mailqueue.codec import payload_of, priority_of
-from mailqueue.ports import SLICE_HEADER, Blobs, Broker, Message
+from mailqueue.codec import message_of, priority_of
+from mailqueue.ports import Blobs, Broker
 from mailqueue.view.ahead import all_of
 from mailqueue.view.browsing import Broken, Slices, id_of, read_row
 from mailqueue.view.marks import Marks, answered
@@ -25,7 +25,7 @@ from model.ids import BlobId, EnqueueId, QueueName
 from model.mails import Listed
 from model.operations import Read, Remove
 from model.queue_size import WriterTally, others_were_at_work
-from model.slices import EPOCH, Slicing
+from model.slices import Slicing
 from model.table import Key, Row
 
 PARTITIONS_AT_ONCE: Final = 4
@@ -39,7 +39,6 @@ _BLOBS: Final = ("headerblobid", "bodyblobid")
 _NEEDED: Final = ("enqueueid", *_BLOBS)
 """Of the rows of slices that are passed."""
 
-_MILLISECONDS: Final = 1_000
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 
@@ -173,7 +172,7 @@ class Cleaner:
             await self._view.placing.place_row(queue, row)
             return
         slice_start = await self._view.placement(queue, one.queued, one.enqueued_at).settle_at_start()
-        message = Message(payload_of(one.queued), {SLICE_HEADER: millis_of(slice_start)})
+        message = message_of(one.queued, slice_start)
         await self._broker.publish(queue, message, priority_of(one.queued.mail))
 
     async def _delete(self, blobs: Sequence[BlobId]) -> None:
@@ -186,8 +185,3 @@ class Cleaner:
 
 def _sum(some: Iterable[Cleaned]) -> Cleaned:
     return reduce(Cleaned.__add__, some, Cleaned())
-
-
-def millis_of(at: datetime) -> int:
-    """Milliseconds since 1970."""
-    return round((at - EPOCH).total_seconds() * _MILLISECONDS)

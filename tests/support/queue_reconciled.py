@@ -7,9 +7,9 @@ from typing import Any
 
 from cql.statements import Operation
 from mailqueue.blobs.stores import NamedBlobs
+from mailqueue.codec import message_of
 from mailqueue.codec import row_of as codec_row
 from mailqueue.ports import BlobKind
-from mailqueue.serving.enqueueing import message_of
 from model.catalog_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
 from model.mails import PRIORITY_NORMAL

@@ -7,12 +7,11 @@ from datetime import timedelta
 import pytest
 
 from mailqueue.blobs.memory import BlobCall, BlobVerb
-from mailqueue.codec import payload_of
+from mailqueue.codec import message_of, payload_of
 from mailqueue.mail_queue import MailQueue
 from mailqueue.metrics import Count
 from mailqueue.ports import SLICE_HEADER, Message
 from mailqueue.serving.dequeueing import HOLD
-from mailqueue.serving.enqueueing import message_of
 from mailqueue.serving.looking import Looking
 from mailqueue.serving.verdicts import Verdict, verdict_of
 from model.blob_ids import BlobNaming, BlobsMode

@@ -8,10 +8,10 @@ import pytest
 
 from mailqueue.blobs.memory import BlobVerb
 from mailqueue.brokers.memory import Fate
-from mailqueue.codec import payload_of, priority_of, queued_of, split
+from mailqueue.codec import message_of, payload_of, priority_of, queued_of, split
 from mailqueue.metrics import Count
 from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER
-from mailqueue.serving.enqueueing import DELAY_MAX, due_time, message_of
+from mailqueue.serving.enqueueing import DELAY_MAX, due_time
 from model.catalog_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
 from model.errors import (
     BlobsUnreachable,

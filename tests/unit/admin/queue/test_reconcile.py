@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mailqueue.blobs.stores import NamedBlobs
+from mailqueue.codec import message_of
 from mailqueue.ports import Message
-from mailqueue.serving.enqueueing import message_of
 from model.blob_ids import BlobNaming, BlobsMode
 from model.catalog import MESSAGE_V3
 from model.catalog_queue import ENQUEUED_MAILS
