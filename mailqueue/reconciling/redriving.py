@@ -130,7 +130,7 @@ async def _in_queue(queue: MailQueue, queued: QueuedMail, known: _Known) -> None
     if queued.enqueue_id in known.delayed and await _is_delayed(queue, queued.enqueue_id):
         return
     slice_start = known.rows.get(queued.enqueue_id)
-    if slice_start is None or not await _has_row(queue, slice_start, queued):
+    if slice_start is None or not await queue.parts.view.has_row(queue.name, slice_start, queued):
         now = instant_of(queue.parts.clock.micros())
         slice_start = known.rows[queued.enqueue_id] = await queue.parts.view.place(queue.name, queued, now)
     await queue.parts.broker.publish(queue.name, message_of(queued, slice_start), priority_of(queued.mail))
@@ -139,13 +139,6 @@ async def _in_queue(queue: MailQueue, queued: QueuedMail, known: _Known) -> None
 async def _is_delayed(queue: MailQueue, enqueue_id: EnqueueId) -> bool:
     where = Where(enqueue_ids=frozenset((enqueue_id,)), whereabouts=Whereabouts.DELAYED)
     return bool([one async for one in queue.parts.view.browse(queue.name, where)])
-
-
-async def _has_row(queue: MailQueue, slice_start: datetime, queued: QueuedMail) -> bool:
-    try:
-        return await queue.parts.view.row(queue.name, slice_start, queued) is not None
-    except BadPayload:
-        return True  # it is there, whatever it says
 
 
 async def _known(queue: MailQueue, ids_max: int) -> _Known:

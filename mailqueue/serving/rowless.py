@@ -14,7 +14,6 @@ from enum import Enum
 from typing import Final
 
 from mailqueue.parts import Parts
-from model.errors import BadPayload
 from model.ids import QueueName
 from model.instants import instant_of
 from model.mails import QueuedMail
@@ -57,8 +56,10 @@ class Rowless:
         old = mark_may_have_expired(since, self._now, self._mark_ttl)
         if slice_start is None:
             lost = old and await self._is_nowhere(queued)
+        elif await self._is_over(slice_start, old=old):
+            lost = not await self.parts.view.has_row(self.queue, slice_start, queued)
         else:
-            lost = await self._is_over(slice_start, old=old) and not await self._is_in(slice_start, queued)
+            lost = False
         return await self._lost(since) if lost else RowState.EXPECTED
 
     async def _lost(self, since: datetime) -> RowState:
@@ -77,12 +78,6 @@ class Rowless:
             return False
         await self.parts.clock.pause(SECOND_LOOK_SECONDS)
         return await self.parts.view.slice_with(self.queue, queued) is None
-
-    async def _is_in(self, slice_start: datetime, queued: QueuedMail) -> bool:
-        try:
-            return await self.parts.view.row(self.queue, slice_start, queued) is not None
-        except BadPayload:
-            return True  # it is there, whatever it says
 
     @property
     def _now(self) -> datetime:

@@ -60,6 +60,10 @@ class Placing:
         seen = await self._found(queue, slice_start, queued)
         return listed_of(seen[0].row) if seen else None
 
+    async def has_row(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> bool:
+        """Whether the mail's row is in that slice, marked or not, whatever it says."""
+        return bool(await self._found(queue, slice_start, queued))
+
     async def slice_with(self, queue: QueueName, queued: QueuedMail) -> datetime | None:
         """Which of the slices that browsing sees holds the row of a mail whose message names none; None: none does.
 
@@ -69,7 +73,7 @@ class Placing:
         first = slice_of(queued.mail.last_updated or EPOCH, slicing.window)
 
         async def look(slice_start: datetime) -> datetime | None:
-            return slice_start if await self._found(queue, slice_start, queued) else None
+            return slice_start if await self.has_row(queue, slice_start, queued) else None
 
         looks = in_order([start for start in starts if start >= first], look, SLICES_AT_ONCE)
         async with aclosing(looks) as found:

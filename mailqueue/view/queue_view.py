@@ -112,6 +112,10 @@ class QueueView:
         """
         return await self.placing.row(queue, slice_start, queued)
 
+    async def has_row(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> bool:
+        """Whether the mail's row is in that slice, marked or not, whatever it says."""
+        return await self.placing.has_row(queue, slice_start, queued)
+
     async def slice_with(self, queue: QueueName, queued: QueuedMail) -> datetime | None:
         """Which slice in sight holds the row of a mail whose message names none; None: none does."""
         return await self.placing.slice_with(queue, queued)
