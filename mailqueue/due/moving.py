@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mailqueue.blobs.contents import forget
-from mailqueue.codec import message_of, priority_of
+from mailqueue.brokers.mails import publish_mail
 from mailqueue.due.leases import DueLease, DueLeases
 from mailqueue.due.mails import DUE_WINDOW, DueMail, DueMails, DuePartition
 from mailqueue.metrics import Count
@@ -243,8 +243,7 @@ class Moving:
         placement = self.parts.view.placement(self.queue, queued, due.listed.enqueued_at)
 
         async def publish(slice_start: datetime) -> None:
-            message = message_of(queued, slice_start, due.listed.attempts)
-            await self.parts.broker.publish(self.queue, message, priority_of(queued.mail))
+            await publish_mail(self.parts.broker, self.queue, queued, slice_start, due.listed.attempts)
 
         try:
             await placement.settle(beside=publish)

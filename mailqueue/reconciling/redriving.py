@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from mailqueue.codec import message_of, priority_of, queued_of
+from mailqueue.brokers.mails import publish_mail
+from mailqueue.codec import queued_of
 from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Delivery
 from mailqueue.reconciling.comparing import DRAIN_MAX, IDS_MAX, refuse_burying, refuse_too_many
@@ -133,7 +134,7 @@ async def _in_queue(queue: MailQueue, queued: QueuedMail, known: _Known) -> None
     if slice_start is None or not await queue.parts.view.has_row(queue.name, slice_start, queued):
         now = instant_of(queue.parts.clock.micros())
         slice_start = known.rows[queued.enqueue_id] = await queue.parts.view.place(queue.name, queued, now)
-    await queue.parts.broker.publish(queue.name, message_of(queued, slice_start), priority_of(queued.mail))
+    await publish_mail(queue.parts.broker, queue.name, queued, slice_start)
 
 
 async def _is_delayed(queue: MailQueue, enqueue_id: EnqueueId) -> bool:

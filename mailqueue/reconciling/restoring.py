@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import Enum
 
 from mailqueue.blobs.contents import put_content
-from mailqueue.codec import message_of, priority_of
+from mailqueue.brokers.mails import publish_mail
 from mailqueue.codec.admission import admissible
 from mailqueue.mail_queue import MailQueue
 from mailqueue.metrics import Count
@@ -122,8 +122,7 @@ class Restoring:
         return QueuedMail(restored_id(leaver.was, self.queue.name), leaver.mail, back.blobs)
 
     async def _published(self, queued: QueuedMail, slice_start: datetime | None) -> None:
-        message = message_of(queued, slice_start)
-        await self.queue.parts.broker.publish(self.queue.name, message, priority_of(queued.mail))
+        await publish_mail(self.queue.parts.broker, self.queue.name, queued, slice_start)
 
 
 async def restoring(queue: MailQueue, leavers: Collection[EnqueueId]) -> Restoring:

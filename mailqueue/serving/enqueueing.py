@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from mailqueue.blobs.contents import forget, put_content
-from mailqueue.codec import message_of, priority_of, with_priority
+from mailqueue.brokers.mails import publish_mail
+from mailqueue.codec import with_priority
 from mailqueue.codec.admission import admissible
 from mailqueue.due.mails import DueMails
 from mailqueue.metrics import Count
@@ -108,7 +109,7 @@ class Enqueueing:
         placement = self.parts.view.placement(self.queue, queued)
 
         async def publish(slice_start: datetime) -> None:
-            await self.parts.broker.publish(self.queue, message_of(queued, slice_start), priority_of(queued.mail))
+            await publish_mail(self.parts.broker, self.queue, queued, slice_start)
 
         try:
             await placement.settle(beside=publish)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from mailqueue.codec import message_of, priority_of
+from mailqueue.brokers.mails import publish_mail
 from mailqueue.metrics import Count
 from mailqueue.parts import Parts
 from mailqueue.view.ahead import in_batches
@@ -54,7 +54,5 @@ class Republishing:
                 raise outcome
 
     async def _one(self, listed: Listed) -> None:
-        queued = listed.queued
-        message = message_of(queued, listed.slice_start, listed.attempts)
-        await self.parts.broker.publish(self.queue, message, priority_of(queued.mail))
+        await publish_mail(self.parts.broker, self.queue, listed.queued, listed.slice_start, listed.attempts)
         self.parts.counts.add(Count.REPUBLISHED, self.queue)

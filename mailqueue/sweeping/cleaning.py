@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import reduce
 from typing import Final
 
-from mailqueue.codec import message_of, priority_of
+from mailqueue.brokers.mails import publish_mail
 from mailqueue.ports import Blobs, Broker
 from mailqueue.view.ahead import all_of
 from mailqueue.view.browsing import Broken, Slices, id_of, read_row
@@ -172,8 +172,7 @@ class Cleaner:
             await self._view.placing.place_row(queue, row)
             return
         slice_start = await self._view.placement(queue, one.queued, one.enqueued_at).settle_at_start()
-        message = message_of(one.queued, slice_start)
-        await self._broker.publish(queue, message, priority_of(one.queued.mail))
+        await publish_mail(self._broker, queue, one.queued, slice_start)
 
     async def _delete(self, blobs: Sequence[BlobId]) -> None:
         """Delete them, whether or not they were before."""
