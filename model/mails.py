@@ -94,6 +94,11 @@ class Whereabouts(Enum):
     DELAYED = "delayed"  # a row of dueMails: not before its time
 
 
+LOOKS: Final = (Whereabouts.DELAYED, Whereabouts.WAITING, Whereabouts.DELAYED)
+"""Where mails that must not be missed are looked for, in this order: one that becomes due meanwhile waits by the second
+look, and one whose consumer retries it meanwhile is delayed by the third."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A mail as browsing shows it.

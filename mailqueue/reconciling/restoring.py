@@ -23,7 +23,7 @@ from mailqueue.serving.enqueueing import needs_due_mails
 from model.ids import EnqueueId, restored_id
 from model.instants import instant_of
 from model.mail_filters import Where
-from model.mails import Listed, Mail, QueuedMail, Whereabouts
+from model.mails import LOOKS, Listed, Mail, QueuedMail, Whereabouts
 
 
 class Return(Enum):
@@ -128,8 +128,6 @@ class Restoring:
 async def restoring(queue: MailQueue, leavers: Collection[EnqueueId]) -> Restoring:
     """Look for the mails in the queue, before they are brought back: one listing for all.
 
-    Delayed mails are read on both sides of those that wait, so that none slips past between two tables.
-
     Args:
         queue: that they were in.
         leavers: their old ids.
@@ -141,7 +139,7 @@ async def restoring(queue: MailQueue, leavers: Collection[EnqueueId]) -> Restori
     if not wanted:
         return Restoring(queue, {})
     found = dict[EnqueueId, LiveMail]()
-    for whereabouts in (Whereabouts.DELAYED, None):
+    for whereabouts in LOOKS:
         async for one in queue.browse(Where(enqueue_ids=wanted, whereabouts=whereabouts)):
             found[one.queued.enqueue_id] = LiveMail.of(one)
     return Restoring(queue, found)

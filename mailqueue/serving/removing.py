@@ -18,7 +18,7 @@ from mailqueue.view.ahead import all_of, in_batches
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
 from model.mail_filters import Where
-from model.mails import Listed, MailBlobs, Whereabouts
+from model.mails import LOOKS, Listed, MailBlobs, Whereabouts
 
 AT_ONCE: Final = 500
 """How many mails are marked together."""
@@ -28,10 +28,6 @@ FAILURES_MAX: Final = 1_000
 
 TOLD_AT_ONCE: Final = 32
 """Of how many mails whoever keeps them reads the bytes at once."""
-
-LOOKS: Final = (Whereabouts.DELAYED, Whereabouts.WAITING, Whereabouts.DELAYED)
-"""Where mails are looked for, in this order: one that becomes due meanwhile waits by the second look, and one whose
-consumer retries it meanwhile is delayed by the third."""
 
 OnRemoved = Callable[[Listed], Awaitable[None]]
 """Told of each mail before it is marked: whoever keeps what is deleted keeps it then."""
