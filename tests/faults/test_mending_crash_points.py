@@ -120,6 +120,14 @@ def test_a_restore_brings_each_mail_back_once(shells: Shells, meanwhile: Meanwhi
     assert shells.each_step(story) > 10
 
 
+def comes_back_from_its_files(queue: QueueShell) -> None:
+    """Every mail that they keep, once."""
+    for file in kept_files(queue):
+        assert queue("restore", file).code == 0
+    assert sorted(came(queue)) == NAMES
+    nothing_is_left(queue)
+
+
 def test_a_purge_is_taken_back_by_its_file(shells: Shells) -> None:
     """Killed, it has removed some and kept more: with its file, torn or whole, each mail comes once."""
 
@@ -128,11 +136,7 @@ def test_a_purge_is_taken_back_by_its_file(shells: Shells) -> None:
 
         first = killed(queue, after, "purge", "--yes")
         assert set(NAMES) - set(queue.names()) <= {name for name, content in kept(queue).items() if content == CONTENT}
-        for file in kept_files(queue):
-            assert queue("restore", file).code == 0
-
-        assert sorted(came(queue)) == NAMES
-        nothing_is_left(queue)
+        comes_back_from_its_files(queue)
         return first
 
     assert shells.each_step(story) > 5
@@ -148,11 +152,7 @@ def test_two_files_of_one_purge_bring_each_mail_back_once(shells: Shells) -> Non
         queue.pass_time(seconds=1)
         assert queue("purge", "--yes").code == 0
         assert queue.listed() == []
-        for file in kept_files(queue):
-            assert queue("restore", file).code == 0
-
-        assert sorted(came(queue)) == NAMES
-        nothing_is_left(queue)
+        comes_back_from_its_files(queue)
         return first
 
     assert shells.each_step(story) > 5

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cql.memory import MemoryTables
 from cql.statements import Operation
 from mailqueue.metrics import Count
 from mailqueue.ports import SLICE_HEADER
@@ -19,7 +20,7 @@ from tests.support.queue_scene import HOUR, NOON, SPOOL, Scene, queued
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, twin_queue
 
 
-def moving_the_start(scene: Scene, to: datetime) -> None:
+def moving_the_start(tables: MemoryTables, to: datetime) -> None:
     """Somebody moves the browse start as soon as the next row is put."""
     moved = False
 
@@ -28,10 +29,10 @@ def moving_the_start(scene: Scene, to: datetime) -> None:
         answer = carry_out()
         if not moved and isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
             moved = True
-            scene.memory.write(Put(BROWSE_START, {"queuename": SPOOL, "browsestart": to}))
+            tables.write(Put(BROWSE_START, {"queuename": SPOOL, "browsestart": to}))
         return answer
 
-    scene.memory.surround = surround
+    tables.surround = surround
 
 
 def test_what_follows_the_row_goes_on_beside_the_second_look() -> None:
@@ -65,7 +66,7 @@ def test_it_is_done_again_for_a_later_slice() -> None:
         async def publish(slice_start: datetime) -> None:
             published.append(slice_start)
 
-        moving_the_start(scene, NOON + HOUR)
+        moving_the_start(scene.memory, NOON + HOUR)
         placement = process.view.placement(SPOOL, queued(1))
         assert await placement.settle(publish) == NOON + HOUR
         assert published == [NOON, NOON + HOUR]
@@ -106,18 +107,7 @@ def test_a_mail_that_was_published_twice_is_delivered_once() -> None:
             await enqueued(queue, "before")
             assert await all_delivered(queue) == ["before"]
             twin.clock.advance(3 * 3600)
-            later = twin.clock.now + HOUR
-            moved = False
-
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                nonlocal moved
-                answer = carry_out()
-                if not moved and isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
-                    moved = True
-                    twin.memory.write(Put(BROWSE_START, {"queuename": QUEUE, "browsestart": later}))
-                return answer
-
-            twin.memory.surround = surround
+            moving_the_start(twin.memory, twin.clock.now + HOUR)
             await enqueued(queue, "mail")
             (shown,) = await listed(queue)
             headers = [message.headers[SLICE_HEADER] for message in twin.broker.ready(QUEUE)]
