@@ -11,8 +11,9 @@ from uuid import UUID
 
 from cql.failures import Purpose
 from cql.rows import normalised
-from cql.session import EVERY_NODE, CassandraCluster, told
+from cql.session import EVERY_NODE, CassandraCluster
 from cql.statistics import NodeAnswer
+from cql.troubles import told
 from model.errors import MailmendError
 from model.table import Row
 

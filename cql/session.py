@@ -9,23 +9,13 @@ import copy
 import logging
 import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-from cassandra import (
-    AuthenticationFailed,
-    ConsistencyLevel,
-    DriverException,
-    OperationTimedOut,
-    RequestValidationException,
-    Timeout,
-    Unauthorized,
-    Unavailable,
-)
+from cassandra import ConsistencyLevel, OperationTimedOut
 from cassandra.auth import PlainTextAuthProvider
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
-from cassandra.connection import ConnectionBusy, ConnectionException, ProtocolError
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import (
     DCAwareRoundRobinPolicy,
     ExponentialReconnectionPolicy,
@@ -34,17 +24,15 @@ from cassandra.policies import (
     RoundRobinPolicy,
     TokenAwarePolicy,
 )
-from cassandra.pool import NoConnectionsAvailable
-from cassandra.protocol import ErrorMessage
-from cassandra.protocol import RequestValidationException as RefusedMessage
 from cassandra.query import UNSET_VALUE, SimpleStatement, tuple_factory
 
 from cql.answers import answer_of
 from cql.contact import SOCKET_OPTIONS, Contact, tls_context
-from cql.failures import Purpose, Trouble, failure_of, no_contact, purpose_of
+from cql.failures import Purpose, failure_of, purpose_of
 from cql.flights import Flight
 from cql.rows import Conversion, adaptation_of, adapted_values, normalised
 from cql.statements import Operation, render, shape_of, values_of
+from cql.troubles import FAILURES, said_by, told, told_at, trouble_of
 from model.errors import BadSettings, MailmendError, SchemaDisagreement, UnknownKeyspace, WrongUse
 from model.ids import micros_of
 from model.operations import Applied, Conditional, Level, Read, Scan, Seen, Write
@@ -57,7 +45,7 @@ IN_FLIGHT = 128
 
 PAGE_ROWS = 2000
 SCHEMA_SECONDS = 30.0
-"""How long a change of the schema may take, and how long the nodes may take to agree on it."""
+"""How long the node that is asked may take to change the schema; and the others, until they have heard of it."""
 
 _RECONNECT_SECONDS = (0.5, 15.0)
 """First and longest wait between two attempts to reach a node that is down; the driver's own grow to 10 minutes."""
@@ -79,7 +67,7 @@ def connect(contact: Contact) -> "CassandraCluster":
     if not contact.hosts:
         raise BadSettings("no host is named", mend="Name one with --host, or MAILMEND_HOST.")
     tls = tls_context(contact)
-    with _told_at(contact), ExitStack() as undo:
+    with told_at(contact), ExitStack() as undo:
         cluster = _cluster(contact, tls)
         undo.callback(cluster.shutdown)
         connected = CassandraCluster(contact, cluster, cluster.connect())
@@ -98,7 +86,6 @@ def _cluster(contact: Contact, tls: Any) -> Any:
         connect_timeout=contact.request_seconds,
         control_connection_timeout=contact.request_seconds,
         reconnection_policy=ExponentialReconnectionPolicy(*_RECONNECT_SECONDS, max_attempts=None),
-        max_schema_agreement_wait=SCHEMA_SECONDS,
         sockopts=SOCKET_OPTIONS,
     )
 
@@ -172,19 +159,20 @@ class CassandraCluster:
             names = answer.column_names or ()
             return [dict(zip(names, map(normalised, row), strict=True)) for row in answer]
 
-    def execute_ddl(self, text: str, seconds: float = SCHEMA_SECONDS) -> None:
-        """Change the schema (or, in a migration, rows), and wait until every node that is up has it.
+    def execute_ddl(self, text: str, seconds: float = SCHEMA_SECONDS, agreed: float = SCHEMA_SECONDS) -> None:
+        """Change the schema (or, in a migration, rows) within `seconds`; then wait until every node that is up has it.
 
         Raises:
-            SchemaDisagreement: the nodes do not agree in time; nothing further should be changed before they do.
+            SchemaDisagreement: not all had it in `agreed` seconds (0: nobody looks); change nothing further before.
         """
+        self._cluster.max_schema_agreement_wait = agreed  # during which its timer of the statement runs on
         statement = SimpleStatement(text, FallthroughRetryPolicy(), ConsistencyLevel.QUORUM)
         with told(Purpose.SCHEMA, "the cluster"):
-            future = self.session.execute_async(statement, timeout=seconds)
+            future = self.session.execute_async(statement, timeout=seconds + agreed)
             future.result()
-        if not future.is_schema_agreed:
+        if agreed and not future.is_schema_agreed:
             raise SchemaDisagreement(
-                f"the nodes did not agree on the schema within {SCHEMA_SECONDS:.0f} s",
+                f"the nodes did not agree on the schema within {agreed:g} s",
                 mend="See which node is behind with: nodetool describecluster. Then run the same command again.",
             )
 
@@ -313,7 +301,7 @@ class Keyspace:
             return future
         try:
             return ready.answer(future.result())
-        except _FAILURES as error:
+        except FAILURES as error:
             return self._failure(ready, error)
 
     def _page(self, ready: _Ready | None, future: Any) -> list[Row]:
@@ -357,7 +345,7 @@ class Keyspace:
             raise WrongUse(f"a value does not fit its column in {where}: {error}") from error
 
     def _failure(self, ready: _Ready, error: Exception) -> MailmendError:
-        failure = failure_of(trouble_of(error), _said(error), ready.purpose, self.name, ready.table.spelling)
+        failure = failure_of(trouble_of(error), said_by(error), ready.purpose, self.name, ready.table.spelling)
         failure.__cause__ = error
         return failure
 
@@ -365,60 +353,3 @@ class Keyspace:
 def _level(operation: Operation) -> int:
     level = operation.level if isinstance(operation, Read | Scan) else Level.QUORUM
     return int(getattr(ConsistencyLevel, level.name))
-
-
-_TROUBLES: tuple[tuple[type[Exception], Trouble], ...] = (
-    (AuthenticationFailed, Trouble.DENIED),
-    (Unauthorized, Trouble.DENIED),
-    (NoHostAvailable, Trouble.NO_HOST),
-    (NoConnectionsAvailable, Trouble.NO_HOST),
-    (Unavailable, Trouble.FEW_REPLICAS),
-    (RequestValidationException, Trouble.REFUSED),
-    (RefusedMessage, Trouble.REFUSED),
-    (Timeout, Trouble.SILENCE),
-    (OperationTimedOut, Trouble.SILENCE),
-    (DriverException, Trouble.BROKEN),
-    (ErrorMessage, Trouble.BROKEN),
-    (ConnectionException, Trouble.BROKEN),
-    (ConnectionBusy, Trouble.BROKEN),
-    (ProtocolError, Trouble.BROKEN),
-    (OSError, Trouble.BROKEN),
-)
-"""What each of the driver's errors is to us, the first that fits; an error of any other class is a bug, and shows."""
-
-_FAILURES = tuple(kind for kind, _ in _TROUBLES)
-
-
-def trouble_of(error: Exception) -> Trouble:
-    """Which trouble the driver met. It wraps refused credentials into an error that says: nobody answered."""
-    tried = getattr(error, "errors", None)
-    if isinstance(tried, Mapping) and any(isinstance(one, AuthenticationFailed) for one in tried.values()):
-        return Trouble.DENIED
-    return next(trouble for kind, trouble in _TROUBLES if isinstance(error, kind))
-
-
-def _said(error: Exception) -> str:
-    """What the driver says; of several nodes' errors the nodes' own words."""
-    tried = getattr(error, "errors", None)
-    if isinstance(tried, Mapping):
-        return "; ".join(f"{host}: {one}" for host, one in tried.items()) or str(error.args[0])
-    return str(error.args[0] if isinstance(error, NoHostAvailable) else error)
-
-
-@contextmanager
-def _told_at(contact: Contact) -> Iterator[None]:
-    """Turn what the driver meets while it connects into our errors."""
-    try:
-        yield
-    except _FAILURES as error:
-        trouble, said = trouble_of(error), _said(error)
-        raise no_contact(trouble, said, contact.address, contact.local_dc, tls=contact.tls) from error
-
-
-@contextmanager
-def told(purpose: Purpose, keyspace: str, table: str = "") -> Iterator[None]:
-    """Turn the driver's errors into ours."""
-    try:
-        yield
-    except _FAILURES as error:
-        raise failure_of(trouble_of(error), _said(error), purpose, keyspace, table) from error
