@@ -25,8 +25,8 @@ class SchemaServer(Protocol):
         """The rows that a statement answers."""
         ...
 
-    def execute_ddl(self, text: str, seconds: float = ...) -> None:
-        """Change the schema, and wait until the nodes agree on it."""
+    def execute_ddl(self, text: str, seconds: float = ..., agreed: float = ...) -> None:
+        """Change the schema, and wait until the nodes agree on it; not at all with `agreed` 0."""
         ...
 
     def replication_of(self, keyspace: str) -> Mapping[str, str]:

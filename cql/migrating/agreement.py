@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from cql.contact import AGREEMENT_SECONDS
 from cql.migrating.ports import Clock, Nodes
 from model.errors import SchemaDisagreement
 from model.instants import MICROS
 
 POLL_SECONDS = 0.2
-WAIT_SECONDS = 30.0
-"""How long the nodes may take to agree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Agreement:
 
     nodes: Nodes
     clock: Clock
-    seconds: float = WAIT_SECONDS
+    seconds: float = AGREEMENT_SECONDS
     require_all: bool = False
 
     def wait(self, when: str) -> NodeVersions:

@@ -16,7 +16,7 @@ from cql.migrating.agreement import Agreement
 from cql.migrating.history import History
 from cql.migrating.ports import Clock, Held
 from cql.migrating.scripts import Script
-from model.errors import CannotReach, MigrationFailed, SchemaDisagreement, WrongUse
+from model.errors import CannotReach, MigrationFailed, WrongUse
 from model.migrating.history import Entry, StatementEntry
 from model.migrating.migrations import Migration
 from model.migrating.plan import MigrationPlan, Past, PlannedStatement, Way, created_by
@@ -90,8 +90,8 @@ class Applier:
 
     def send(self, cql: str, place: str) -> None:
         """Send a statement that no migration holds (a keyspace, a table that went missing), with the same care."""
-        self._stands()
         self.agreement.wait(f"before {place}")
+        self._stands()
         self._sent(cql, place)
         self.agreement.wait(f"after {place}")
 
@@ -102,8 +102,8 @@ class Applier:
         self._stands()
         entry = self.history.begin(migration, claim, standing)
         for planned in statements:
-            self._stands()
             self.agreement.wait(f"before {planned.place}")
+            self._stands()
             entry = self.history.advanced(entry, planned.position)
             self._settle(planned)
             self.telling.advance(1)
@@ -131,9 +131,7 @@ class Applier:
 
     def _sent(self, cql: str, place: str) -> None:
         try:
-            self.server.execute_ddl(cql, self.statement_seconds)
-        except SchemaDisagreement:
-            pass  # it took effect; who is behind is told by the look that follows
+            self.server.execute_ddl(cql, self.statement_seconds, agreed=0)  # each node is asked afterwards
         except CannotReach as error:
             raise CannotReach(
                 f"{place}: {error.what}",

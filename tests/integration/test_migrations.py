@@ -132,13 +132,13 @@ class KilledServer:
         """Reading harms nobody."""
         return self.cluster.query(text, values)
 
-    def execute_ddl(self, text: str, seconds: float = 30.0) -> None:
+    def execute_ddl(self, text: str, seconds: float = 30.0, agreed: float = 90.0) -> None:
         """Killed before it, it was not sent; killed after it, nobody saw its answer."""
         new = text not in self.sent
         self.sent.append(text)
         if new and not self.after:
             self._die()
-        self.cluster.execute_ddl(text, seconds)
+        self.cluster.execute_ddl(text, seconds, agreed)
         if new and self.after:
             self._die()
 

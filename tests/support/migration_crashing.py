@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cql.contact import AGREEMENT_SECONDS
 from cql.migrating.agreement import Agreement
 from cql.migrating.files import read_folder
 from cql.migrating.history import History
@@ -77,10 +78,10 @@ class Server:
         """Read, as ever."""
         return self._cluster.query(text, values)
 
-    def execute_ddl(self, text: str, seconds: float = STATEMENT_SECONDS) -> None:
+    def execute_ddl(self, text: str, seconds: float = STATEMENT_SECONDS, agreed: float = AGREEMENT_SECONDS) -> None:
         """Carry it out, or die."""
         self._steps.pass_by()
-        self._cluster.execute_ddl(text, seconds)
+        self._cluster.execute_ddl(text, seconds, agreed)
         self._steps.pass_by()
 
     def replication_of(self, keyspace: str) -> Mapping[str, str]:

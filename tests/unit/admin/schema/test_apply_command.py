@@ -215,21 +215,21 @@ def test_nodes_that_disagree_are_named_and_nothing_is_begun(
 def test_each_limit_reaches_what_it_limits(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The statement its seconds, the lease its time to live."""
+    """The statement its seconds, the lease its time to live; agreement is waited for after it, of each node itself."""
     seconds: list[float] = []
     carry_out = cluster.execute_ddl
 
-    def noted(text: str, limit: float = 30.0) -> None:
+    def noted(text: str, limit: float = 30.0, agreed: float = 90.0) -> None:
         if text.startswith("ALTER TABLE shop"):
-            seconds.append(limit)
+            seconds.extend((limit, agreed))
             lease = Leases(cluster.keyspace("mailmend"), cluster.clock, "nobody").holder("schema shop")
             assert lease is not None
             seconds.append((lease.expires_at - lease.acquired_at).total_seconds())
-        carry_out(text, limit)
+        carry_out(text, limit, agreed)
 
     monkeypatch.setattr(cluster, "execute_ddl", noted)
     assert mailmend("schema", "apply", *shop, *NEW, "--statement-timeout", "11s", "--lease", "90s").code == 0
-    assert seconds == [11.0, 90.0] * 3
+    assert seconds == [11.0, 0, 90.0] * 3
 
 
 def test_what_is_not_as_expected_when_it_is_read_back_is_drift(
@@ -238,8 +238,8 @@ def test_what_is_not_as_expected_when_it_is_read_back_is_drift(
     """Exit code 1: somebody else altered a table meanwhile; what was applied stands, and verify says what mends it."""
     carry_out = cluster.execute_ddl
 
-    def meanwhile(text: str, limit: float = 30.0) -> None:
-        carry_out(text, limit)
+    def meanwhile(text: str, limit: float = 30.0, agreed: float = 90.0) -> None:
+        carry_out(text, limit, agreed)
         if text == "DROP TABLE shop.by_customer":
             carry_out("ALTER TABLE shop.orders ADD hint text")
 
@@ -265,7 +265,9 @@ def test_a_person_sees_what_is_not_as_expected(
     """Each difference on a line of its own, and the sentence that sums it up."""
     carry_out = cluster.execute_ddl
     monkeypatch.setattr(
-        cluster, "execute_ddl", lambda text, limit=30.0: None if "ADD label" in text else carry_out(text, limit)
+        cluster,
+        "execute_ddl",
+        lambda text, *limits, **named: None if "ADD label" in text else carry_out(text, *limits, **named),
     )
     ended = mailmend("schema", "apply", *shop, *NEW, "--to", "1")
     assert (ended.code, ended.out.splitlines()[-1]) == (0, "shop: the schema is as expected.")
