@@ -1,7 +1,6 @@
 """Migrations on three nodes: two appliers at once, holders killed at each step, nodes that are down or paused."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,7 +23,6 @@ from model.migrating.plan import declared_by
 from repair.clock import SystemClock
 from repair.leases import Leases
 from tests.support.commands import CommandLine, command_line, contact_of
-from tests.support.keyspaces import dropped
 from tests.support.migrating import SHOP, folder, written
 from tests.support.servers import CassandraServer, ThreeNodes
 
@@ -35,6 +33,8 @@ TTL_SECONDS = 20
 
 STEPS = 10
 """From taking over a migration to the end of its first statement: each write and each statement, before and after."""
+
+_RACES_MAX = 5
 
 EVERYWHERE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 3}}"
 
@@ -72,16 +72,9 @@ def test_two_at_once_and_holders_killed_at_each_step(three_nodes: ThreeNodes, tm
 
     Then appliers are killed one after the other, each a step later than the one before; the last lease ends by time.
     """
-    shop, name = written(tmp_path / "shop"), three_nodes.keyspace()
-    ledger, killed = f"{name}_ledger", f"{name}_killed"
-    names = {"MAILMEND_KEYSPACE": name, "MAILMEND_LEDGER_KEYSPACE": ledger}
-    both = [started(host, three_nodes, tmp_path, shop, names) for host in three_nodes.hosts[:2]]
-    said = [one.communicate(timeout=300) for one in both]
-
-    assert sorted(one.returncode for one in both) == [0, 3], said
-    winner, loser = sorted(range(2), key=lambda at: both[at].returncode)
-    assert f"is held by {said_owner(both[winner])}" in said[loser][1], said
-    assert "applied 0004_pre_places.cql" in said[winner][0]
+    shop = written(tmp_path / "shop")
+    ledger = _raced(three_nodes, tmp_path, shop)
+    killed = f"{ledger}_killed"
     with opened(three_nodes) as cluster:
         answers = ask_every_node(
             cluster, "SELECT table_name, id FROM system_schema.tables WHERE keyspace_name = ?", (ledger,)
@@ -103,7 +96,27 @@ def test_two_at_once_and_holders_killed_at_each_step(three_nodes: ThreeNodes, tm
         history = History(cluster.keyspace(ledger), SystemClock(), killed, "a test", "0.1.0")
         assert [one.state for one in history.entries()] == [State.APPLIED] * len(SHOP)
         assert {one.state for number in range(1, 5) for one in history.statements(number)} == {Step.DONE}
-        dropped(cluster, (name, killed, ledger))
+
+
+def _raced(nodes: ThreeNodes, home: Path, shop: Path) -> str:
+    """Two appliers of one keyspace, of which one meets the other at work; the name of their ledger.
+
+    On a busy machine one may have ended before the other begins, and both succeed: then they are sent once more.
+    """
+    for _ in range(_RACES_MAX):
+        name = nodes.keyspace()
+        names = {"MAILMEND_KEYSPACE": name, "MAILMEND_LEDGER_KEYSPACE": f"{name}_ledger"}
+        both = [started(host, nodes, home, shop, names) for host in nodes.hosts[:2]]
+        said = [one.communicate(timeout=300) for one in both]
+        winner, loser = sorted(range(2), key=lambda at: both[at].returncode)
+        if both[loser].returncode == 0:
+            assert "Nothing was missing." in said[0][0] + said[1][0], said
+            continue
+        assert [both[winner].returncode, both[loser].returncode] == [0, 3], said
+        assert f"is held by {said_owner(both[winner])}" in said[loser][1], said
+        assert "applied 0004_pre_places.cql" in said[winner][0]
+        return names["MAILMEND_LEDGER_KEYSPACE"]
+    pytest.fail("the two never met")
 
 
 def said_owner(process: subprocess.Popen[str]) -> str:
@@ -167,13 +180,8 @@ def test_a_node_that_is_down_or_paused(three_nodes: ThreeNodes, tmp_path: Path) 
     with opened(three_nodes) as cluster:
         returned = Agreement(SchemaNodes(cluster), SystemClock(), 90, require_all=True).wait("after it returned")
         assert len(returned.up) == 3
-        pid = three_nodes.cluster.status().nodes[2].pid
-        assert pid is not None
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with three_nodes.paused(3):
             paused = mailmend(*apply)
-        finally:
-            os.kill(pid, signal.SIGCONT)
         assert (paused.code, f"{three_nodes.hosts[2]} has given no answer" in paused.err) == (3, True), paused.err
         assert "mailmend runbook show schema-disagreement" in paused.err
         assert live_schema(cluster, name).table("places") is None
@@ -181,4 +189,3 @@ def test_a_node_that_is_down_or_paused(three_nodes: ThreeNodes, tmp_path: Path) 
     assert mailmend(*apply).code == 0
     with opened(three_nodes) as cluster:
         assert live_schema(cluster, name).table("places") is not None
-        dropped(cluster, (name, ledger))

@@ -7,11 +7,10 @@ import pytest
 from cql.render import keyspace_cql, schema_cql
 from cql.replication import in_every_data_centre
 from cql.session import CassandraCluster, Contact, Keyspace, connect
-from model.errors import CannotReach, DoubtfulWrite, NotEnoughReplicas, TimedOut
+from model.errors import CannotReach, DoubtfulWrite, NotEnoughReplicas, SchemaDisagreement, TimedOut
 from model.operations import Applied, Change, ChangeIf, Count, Level, Put, PutIfAbsent, Read
 from model.schema import Schema
 from tests.support.clock import uuid_at
-from tests.support.keyspaces import dropped
 from tests.support.servers import ThreeNodes
 from tests.support.tables import ALL, CELLS, COUNTERS, micros
 
@@ -30,7 +29,7 @@ def cluster(three_nodes: ThreeNodes) -> Iterator[CassandraCluster]:
 
 
 @pytest.fixture
-def keyspace(cluster: CassandraCluster, three_nodes: ThreeNodes) -> Iterator[Keyspace]:
+def keyspace(cluster: CassandraCluster, three_nodes: ThreeNodes) -> Keyspace:
     """A keyspace whose rows are on every node."""
     name = three_nodes.keyspace()
     cluster.execute_ddl(keyspace_cql(name, in_every_data_centre(3)))
@@ -38,10 +37,7 @@ def keyspace(cluster: CassandraCluster, three_nodes: ThreeNodes) -> Iterator[Key
         cluster.execute_ddl(text)
     keyspace = cluster.keyspace(name)
     keyspace.write(Put(CELLS, ROW))
-    yield keyspace
-    three_nodes.start_all()
-    with connect(cluster.contact) as afterwards:  # the session above may not have found its nodes again yet
-        dropped(afterwards, (name,))
+    return keyspace
 
 
 def test_nodes_go_away_one_after_the_other(
@@ -49,6 +45,9 @@ def test_nodes_go_away_one_after_the_other(
 ) -> None:
     """With one less everything goes on; with two less what needs a quorum is refused; then nobody can be asked."""
     assert len(cluster.node_micros()) == 3
+    with three_nodes.paused(3):
+        a_table_that_a_node_does_not_take_is_told_as_such(cluster, keyspace)
+    cluster.execute_ddl(table(keyspace, 2))  # back, it takes what it missed
     a_node_dies_under_conditional_writes(three_nodes, keyspace)
     one_node_less_changes_nothing(keyspace)
     three_nodes.stop(2)
@@ -56,6 +55,21 @@ def test_nodes_go_away_one_after_the_other(
     assert [abs(told - micros()) < 5_000_000 for told in cluster.node_micros()] == [True]
     three_nodes.kill(1)
     nobody_is_told_as_such(keyspace)
+
+
+def a_table_that_a_node_does_not_take_is_told_as_such(cluster: CassandraCluster, keyspace: Keyspace) -> None:
+    """It is there, though not everywhere; only who asks the very node that hangs gets no answer."""
+    told = []
+    for number in range(2):
+        with pytest.raises((SchemaDisagreement, TimedOut)) as refused:
+            cluster.execute_ddl(table(keyspace, number), seconds=2, agreed=2)
+        told.append(type(refused.value))
+    assert SchemaDisagreement in told
+
+
+def table(keyspace: Keyspace, number: int) -> str:
+    """One more; typing it again does no harm."""
+    return f"CREATE TABLE IF NOT EXISTS {keyspace.name}.more{number} (k int PRIMARY KEY)"
 
 
 def a_node_dies_under_conditional_writes(three_nodes: ThreeNodes, keyspace: Keyspace) -> None:

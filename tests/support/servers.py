@@ -7,11 +7,12 @@ started from the same code as `mailmend local up`, with free ports and a folder 
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,7 +26,11 @@ from admin.local.ports import free_port
 from admin.local.processes import ProcessId, kill, look, wait_end
 from admin.local.service_state import read_service_state
 from admin.local.settings import hosts_of
-from model.errors import JavaMissing, LocalServerError
+from admin.local.status import ClusterState
+from cql.render import keyspace_cql
+from cql.replication import in_every_data_centre
+from cql.session import CassandraCluster, Contact, connect
+from model.errors import JavaMissing, LocalServerError, SchemaDisagreement
 
 GIVEN = "MAILMEND_TEST_CASSANDRA"
 _PREFIX = "mailmend-test-"
@@ -34,11 +39,15 @@ _IMAGE = "cassandra:5.0"
 _CQL_PORT = 9042
 # System tables are not forced to disk: tables are created three times faster, and only a crash would tell.
 _FAST_DDL = {"cassandra.unsafesystem": "true"}
+# A node that missed a change of the schema asks for it after seconds, not after a minute.
+_SOON_AGREED = {"cassandra.migration_delay_ms": "5000"}
 # Off by default; without them the fold of views would be compared with nothing.
 _VIEWS = {"materialized_views_enabled": True}
 # The first compiler only: a node of a short life is up for half of the processor time.
 _SHORT_LIFE = ("-XX:TieredStopAtLevel=1",)
 _DOCKER_SECONDS_MAX = 20
+_CHANGES_MAX = 5
+_AGREED_SECONDS = 12.0
 _KILL_SECONDS_MAX = 15
 
 
@@ -76,13 +85,49 @@ class ThreeNodes:
         """End node 1, 2 or 3 as a crash would."""
         self.cluster.kill(number)
 
+    @contextmanager
+    def paused(self, number: int) -> Iterator[None]:
+        """Node 1, 2 or 3 does nothing, as in a long collection of garbage, until the block ends."""
+        pid = self.cluster.status().nodes[number - 1].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
     def start(self, number: int) -> None:
         """Start node 1, 2 or 3 again; where then all run, wait until they reach each other."""
         self.cluster.start(number)
+        self._settle()
 
     def start_all(self) -> None:
-        """Start whatever a test left stopped."""
-        self.cluster.up(Wishes())
+        """Start whatever a test left stopped, and wait until all reach each other."""
+        if not self._all_up():
+            self.cluster.up(Wishes())
+            self._settle()
+
+    def _all_up(self) -> bool:
+        return self.cluster.status().state is ClusterState.UP
+
+    def _settle(self) -> None:
+        """Change the schema until each node's change reaches the others.
+
+        Right after a restart it may not. Then a node that has missed a DROP may never ask for it (what is left is a
+        schema that it has had before): only another change brings it back to the others.
+        """
+        if not self._all_up():
+            return
+        with connect(Contact(self.hosts, self.port, self.local_dc)) as cluster:
+            for _ in self.hosts:  # the driver asks one after the other
+                self._changed(cluster)
+
+    def _changed(self, cluster: CassandraCluster) -> None:
+        for _ in range(_CHANGES_MAX):
+            with suppress(SchemaDisagreement):
+                cluster.execute_ddl(keyspace_cql(self.keyspace(), in_every_data_centre(1)), agreed=_AGREED_SECONDS)
+                return
+        pytest.fail(f"the nodes do not agree on a schema, whatever is changed: see {self.cluster.layout.root}")
 
 
 @contextmanager
@@ -111,7 +156,7 @@ def local_node(wishes: Wishes) -> Iterator[CassandraServer]:
 def three_local_nodes(yaml: Mapping[str, Any] | None = None) -> Iterator[ThreeNodes]:
     """Three nodes of our own, ended with the block."""
     with throwaway_cluster() as cluster:
-        port = _up(cluster, Wishes(nodes=3, heap_mib=400, yaml=yaml))
+        port = _up(cluster, Wishes(nodes=3, heap_mib=400, yaml=yaml, properties=_SOON_AGREED))
         yield ThreeNodes(cluster, port, hosts_of(3))
 
 
