@@ -13,7 +13,7 @@ BESIDE = ("tests/faults", "tests/conformance")
 
 def main() -> int:
     """0 where both lanes passed, else 1."""
-    pytest = [sys.executable, "-m", "pytest"]
+    pytest = [sys.executable, "-m", "pytest", "--durations=12"]
     with tempfile.TemporaryFile("w+") as printed:
         beside = subprocess.Popen([*pytest, "-p", "no:cacheprovider", *BESIDE], stdout=printed, stderr=printed)
         try:
