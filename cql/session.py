@@ -165,10 +165,11 @@ class CassandraCluster:
         Raises:
             SchemaDisagreement: not all had it in `agreed` seconds (0: nobody looks); change nothing further before.
         """
-        self._cluster.max_schema_agreement_wait = agreed  # during which its timer of the statement runs on
+        self._cluster.max_schema_agreement_wait = agreed
         statement = SimpleStatement(text, FallthroughRetryPolicy(), ConsistencyLevel.QUORUM)
         with told(Purpose.SCHEMA, "the cluster"):
-            future = self.session.execute_async(statement, timeout=seconds + agreed)
+            # The timer runs on while the driver waits for the others; it may wait for an earlier change first.
+            future = self.session.execute_async(statement, timeout=seconds + 2 * agreed)
             future.result()
         if agreed and not future.is_schema_agreed:
             raise SchemaDisagreement(
