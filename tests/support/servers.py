@@ -113,8 +113,8 @@ class ThreeNodes:
     def _settle(self) -> None:
         """Change the schema until each node's change reaches the others.
 
-        Right after a restart it may not. Then a node that has missed a DROP may never ask for it (what is left is a
-        schema that it has had before): only another change brings it back to the others.
+        Right after a restart it may not, and a node that missed a DROP was seen not to ask for it in 90 s: another
+        change brought it back to the others.
         """
         if not self._all_up():
             return
