@@ -11,9 +11,8 @@ from admin.output import stderr_console
 from admin.progress import progress_on
 from admin.wiring import Place, owner_name
 from cql.applying import ensure_ledger
-from cql.contact import AGREEMENT_SECONDS
 from cql.introspect import live_schema
-from cql.migrating.agreement import Agreement
+from cql.migrating.agreement import WAIT_SECONDS, Agreement
 from cql.migrating.files import read_folder, shipped
 from cql.migrating.history import History
 from cql.migrating.migrator import STATEMENT_SECONDS
@@ -39,7 +38,7 @@ class Patience:
     """
 
     statement: timedelta = timedelta(seconds=STATEMENT_SECONDS)
-    agreement: timedelta = timedelta(seconds=AGREEMENT_SECONDS)
+    agreement: timedelta = timedelta(seconds=WAIT_SECONDS)
     lease: timedelta = timedelta(seconds=TTL_SECONDS)
     require_all: bool = False
 

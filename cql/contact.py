@@ -14,10 +14,6 @@ SOCKET_OPTIONS: Final = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
 """Of each connection: a request leaves at once. Held back until the last one is acknowledged (Nagle), as the driver
 leaves it, requests that are sent side by side wait up to 50 ms for each other."""
 
-AGREEMENT_SECONDS: Final = 90.0
-"""How long the nodes may take to agree on a schema. One that missed a change (it was paused, or taken for down) asks
-for it by itself, but where it has been up for long only a minute later (`cassandra.migration_delay_ms`)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Contact:

@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from cql.contact import AGREEMENT_SECONDS
 from cql.migrating.ports import Clock, Nodes
 from model.errors import SchemaDisagreement
 from model.instants import MICROS
 
 POLL_SECONDS = 0.2
+WAIT_SECONDS = 90.0
+"""How long the nodes may take to agree. One that missed a change (it was paused, or taken for down) asks for it by
+itself, but where it has been up for long only a minute later (`cassandra.migration_delay_ms`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Agreement:
 
     nodes: Nodes
     clock: Clock
-    seconds: float = AGREEMENT_SECONDS
+    seconds: float = WAIT_SECONDS
     require_all: bool = False
 
     def wait(self, when: str) -> NodeVersions:

@@ -132,7 +132,7 @@ class KilledServer:
         """Reading harms nobody."""
         return self.cluster.query(text, values)
 
-    def execute_ddl(self, text: str, seconds: float = 30.0, agreed: float = 90.0) -> None:
+    def execute_ddl(self, text: str, seconds: float = 30.0, agreed: float = 30.0) -> None:
         """Killed before it, it was not sent; killed after it, nobody saw its answer."""
         new = text not in self.sent
         self.sent.append(text)

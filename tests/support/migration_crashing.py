@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cql.contact import AGREEMENT_SECONDS
 from cql.migrating.agreement import Agreement
 from cql.migrating.files import read_folder
 from cql.migrating.history import History
@@ -78,7 +77,7 @@ class Server:
         """Read, as ever."""
         return self._cluster.query(text, values)
 
-    def execute_ddl(self, text: str, seconds: float = STATEMENT_SECONDS, agreed: float = AGREEMENT_SECONDS) -> None:
+    def execute_ddl(self, text: str, seconds: float = STATEMENT_SECONDS, agreed: float = 30.0) -> None:
         """Carry it out, or die."""
         self._steps.pass_by()
         self._cluster.execute_ddl(text, seconds, agreed)

@@ -78,7 +78,7 @@ class MigrationServer(SchemaTwin):
         self.silent_at: str | None = None
         self.lost_answer_at: str | None = None
 
-    def execute_ddl(self, text: str, seconds: float = 30.0, agreed: float = 90.0) -> None:  # noqa: ARG002 - the port's
+    def execute_ddl(self, text: str, seconds: float = 30.0, agreed: float = 30.0) -> None:  # noqa: ARG002 - the port's
         """Carry it out as a server does: refuse what does not fit, never do half of it."""
         self.killer.point()
         if self.silent_at and self.silent_at in text:

@@ -48,7 +48,7 @@ class SchemaTwin(SchemaServer):
         (keyspace,) = values
         return list(self._rows(asked[1], keyspace))
 
-    def execute_ddl(self, text: str, seconds: float = 30.0, agreed: float = 90.0) -> None:  # noqa: ARG002 - the port's
+    def execute_ddl(self, text: str, seconds: float = 30.0, agreed: float = 30.0) -> None:  # noqa: ARG002 - the port's
         """Carry out a CREATE of ours; refuse when the statements that may succeed are used up."""
         if self.fails_after is not None and len(self.carried_out) >= self.fails_after:
             raise MailmendError("the server went away")

@@ -99,7 +99,8 @@ class ThreeNodes:
     def start(self, number: int) -> None:
         """Start node 1, 2 or 3 again; where then all run, wait until they reach each other."""
         self.cluster.start(number)
-        self._settle()
+        if self._all_up():
+            self._settle()
 
     def start_all(self) -> None:
         """Start whatever a test left stopped, and wait until all reach each other."""
@@ -116,8 +117,6 @@ class ThreeNodes:
         Right after a restart it may not, and a node that missed a DROP was seen not to ask for it in 90 s: another
         change brought it back to the others.
         """
-        if not self._all_up():
-            return
         with connect(Contact(self.hosts, self.port, self.local_dc)) as cluster:
             for _ in self.hosts:  # the driver asks one after the other
                 self._changed(cluster)

@@ -219,7 +219,7 @@ def test_each_limit_reaches_what_it_limits(
     seconds: list[float] = []
     carry_out = cluster.execute_ddl
 
-    def noted(text: str, limit: float = 30.0, agreed: float = 90.0) -> None:
+    def noted(text: str, limit: float = 30.0, agreed: float = 30.0) -> None:
         if text.startswith("ALTER TABLE shop"):
             seconds.extend((limit, agreed))
             lease = Leases(cluster.keyspace("mailmend"), cluster.clock, "nobody").holder("schema shop")
@@ -238,7 +238,7 @@ def test_what_is_not_as_expected_when_it_is_read_back_is_drift(
     """Exit code 1: somebody else altered a table meanwhile; what was applied stands, and verify says what mends it."""
     carry_out = cluster.execute_ddl
 
-    def meanwhile(text: str, limit: float = 30.0, agreed: float = 90.0) -> None:
+    def meanwhile(text: str, limit: float = 30.0, agreed: float = 30.0) -> None:
         carry_out(text, limit, agreed)
         if text == "DROP TABLE shop.by_customer":
             carry_out("ALTER TABLE shop.orders ADD hint text")
