@@ -17,9 +17,9 @@ from admin.output import MEANINGS, rows_grid, stderr_console
 from admin.progress import Terminal
 from admin.samples import key_text
 from model.errors import BadSettings
-from repair.decide import Verdict
-from repair.findings import Progress
-from repair.orders import Excess, GoOn
+from repair.decisions.findings import Progress
+from repair.decisions.verdicts import Verdict
+from repair.mending.request import Excess, GoOn
 
 
 def somebody_types() -> bool:

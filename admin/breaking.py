@@ -10,11 +10,11 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from model.catalog import MESSAGES
+from model.catalog.mail import MESSAGES
 from model.operations import Change, Count, Put, Remove, Write
-from model.projections import Family
-from model.table import Row
-from repair.decide import Verdict
+from model.projections.declarations import Family
+from model.schema.table import Row
+from repair.decisions.verdicts import Verdict
 
 _FAR_UID = 1_000_000
 """Uids above this are never handed out by a mailbox of a demo, so a row there belongs to nobody."""

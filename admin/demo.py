@@ -29,7 +29,7 @@ from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
 from model.errors import MailmendError
 from model.operations import Scan, Write
-from model.table import Row
+from model.schema.table import Row
 
 KEYSPACE: Final = "apache_james"
 USER: Final = "bob@example.org"

@@ -8,11 +8,11 @@ from typing import Any
 
 from admin.report import named_when_refused, whole_file
 from cql.rows import encode
-from model.catalog import FAMILIES
+from model.catalog.mail import FAMILIES
 from model.operations import Seen
-from model.table import Key, Row, Table
-from repair.decide import Verdict
-from repair.findings import Outcome
+from model.schema.table import Key, Row, Table
+from repair.decisions.findings import Outcome
+from repair.decisions.verdicts import Verdict
 
 _TABLES: Mapping[str, Table] = {p.name: p.table for family in FAMILIES for p in family.projections}
 

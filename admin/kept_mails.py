@@ -21,8 +21,8 @@ from uuid import UUID
 from mailqueue.codec import payload_of, queued_of
 from model.errors import BadPayload, StateUnwritable, WrongUse
 from model.ids import EnqueueId, QueueName
-from model.mails import Listed, QueuedMail, queue_name
-from model.table import Row
+from model.queue.mails import Listed, QueuedMail, queue_name
+from model.schema.table import Row
 
 FORMAT: Final = "kept-mail/1"
 ROW_FORMAT: Final = "kept-row/1"

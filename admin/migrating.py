@@ -12,18 +12,18 @@ from admin.progress import progress_on
 from admin.wiring import Place, owner_name
 from cql.applying import ensure_ledger
 from cql.introspect import live_schema
-from cql.migrating.agreement import WAIT_SECONDS, Agreement
-from cql.migrating.files import read_folder, shipped
-from cql.migrating.history import History
-from cql.migrating.migrator import STATEMENT_SECONDS
-from cql.migrating.rollout import Means, lease_name, past_of
+from cql.migrate.agreement import WAIT_SECONDS, Agreement
+from cql.migrate.files import read_folder, shipped
+from cql.migrate.history import History
+from cql.migrate.migrator import STATEMENT_SECONDS
+from cql.migrate.rollout import Means, lease_name, past_of
 from cql.replication import Replication
+from model.catalog.schema_history import HISTORY_TABLES
 from model.errors import LeaseHeld, WrongUse
-from model.history_tables import HISTORY_TABLES
-from model.migrating.history import Unlock
-from model.migrating.migrations import Migration
-from model.migrating.plan import Past
-from repair.leases import TTL_SECONDS, Lease, Leases, sure_seconds
+from model.migrations.history import Unlock
+from model.migrations.migration import Migration
+from model.migrations.plan import Past
+from repair.ledger.leases import TTL_SECONDS, Lease, Leases, sure_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def means_to_migrate(place: Place, patience: Patience, replication: Replication 
     Raises:
         LeaseHeld: by the body; the message then names what ends the lease when its holder is known to be gone.
     """
-    from cql.migrating.nodes import SchemaNodes  # noqa: PLC0415 - brings the driver
+    from cql.migrate.nodes import SchemaNodes  # noqa: PLC0415 - brings the driver
 
     connection = place.connection
 

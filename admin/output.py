@@ -16,8 +16,8 @@ from rich.text import Text
 
 from admin.samples import Samples
 from model.errors import ExitCode
-from repair.decide import DETECTED, MENDABLE, Verdict
-from repair.findings import Summary
+from repair.decisions.findings import Summary
+from repair.decisions.verdicts import DETECTED, MENDABLE, Verdict
 
 PAPER_COLUMNS = 120
 """The width of tables that go to a file or a mail, where nobody's terminal sets it."""

@@ -1,6 +1,6 @@
 """Where long work tells how far it is: a bar on a terminal, plain lines elsewhere; always on stderr.
 
-Adapters of `repair.findings.Progress`.
+Adapters of `repair.decisions.findings.Progress`.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from rich.progress import (
 )
 
 from model.instants import MICROS
-from repair.findings import Progress as ProgressPort
+from repair.decisions.findings import Progress as ProgressPort
 from repair.ports import Clock
 
 LINE_EVERY_SECONDS = 10

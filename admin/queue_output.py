@@ -15,9 +15,9 @@ from mailqueue.health import QueueFigures, Reason, days
 from mailqueue.ports import Depth
 from mailqueue.reconciling.comparing import MEANINGS, Finding, Reconciled
 from model.ids import BlobId
-from model.mail_filters import NULL_SENDER
-from model.mails import Listed
-from model.queue_size import Size
+from model.queue.filters import NULL_SENDER
+from model.queue.mails import Listed
+from model.queue.size import Size
 
 MAIL_COLUMNS: Final = ("id", "enqueued", "age", "state", "sender", "recipients", "name", "where")
 MAIL_WRAPPED: Final = ("sender", "recipients", "name", "where")

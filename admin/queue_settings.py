@@ -14,8 +14,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from admin.settings import parse_hosts, parse_port
 from mailqueue.blobs.s3_settings import S3Settings
 from mailqueue.brokers.settings import AMQP_PORT, BrokerSettings, Host, Tls
-from model.blob_ids import BlobNaming, BlobsMode
 from model.errors import WrongUse
+from model.queue.blob_ids import BlobNaming, BlobsMode
 
 AMQPS_PORT: Final = 5671
 GUEST: Final = "guest"

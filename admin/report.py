@@ -18,8 +18,8 @@ from admin.output import MEANINGS, exit_meaning
 from admin.samples import SAMPLES_MAX, Samples
 from model.errors import WrongUse
 from model.instants import MICROS
-from repair.decide import Verdict
-from repair.findings import Summary
+from repair.decisions.findings import Summary
+from repair.decisions.verdicts import Verdict
 
 
 def render_report(summary: Summary, samples: Samples, now_micros: int) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from model.table import Key
-from repair.decide import Verdict
-from repair.findings import Outcome
+from model.schema.table import Key
+from repair.decisions.findings import Outcome
+from repair.decisions.verdicts import Verdict
 
 SAMPLES_MAX = 5
 """Examples kept per projection and verdict; a report stays small whatever was found."""

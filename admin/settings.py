@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from model.errors import BadSettings, WrongUse
-from model.table import identifier
+from model.schema.table import identifier
 
 PORT_DEFAULT: Final = 9042
 KEYSPACE_DEFAULT: Final = "apache_james"

@@ -20,30 +20,30 @@ from admin.local.java import SPARK, find_java
 from admin.local.layout import data_home
 from admin.settings import ConnectionSettings
 from cql.applying import ensure_ledger
-from cql.contact import Contact
+from cql.driver.contact import Contact
 from cql.introspect import keyspace_exists, live_schema
 from cql.memory import MemoryTables
-from model.binding import bind
-from model.catalog import FAMILIES, MESSAGES
+from model.catalog.ledger import KEEP
+from model.catalog.mail import FAMILIES, MESSAGES
 from model.errors import BadSettings, UnknownRun, WrongUse
 from model.ids import MailboxId, MessageId
-from model.ledger_tables import KEEP
-from model.projections import Family
-from repair.blobs import FileBlobs
+from model.projections.binding import bind
+from model.projections.declarations import Family
 from repair.clock import SystemClock, Timing
-from repair.counters import CounterMender
-from repair.findings import Engine, Progress
-from repair.lags import LagJournal, Spool
-from repair.leases import Leases
-from repair.local_engine import LocalEngine
-from repair.online import Mailboxes, Messages, Target, Targeted, mailboxes_of
-from repair.orders import Means, Order
-from repair.runs import Ledger
-from repair.undo import UndoMeans
-from repair.writer import MessageStore
+from repair.decisions.findings import Engine, Progress
+from repair.ledger.lags import LagJournal, Spool
+from repair.ledger.leases import Leases
+from repair.ledger.runs import Ledger
+from repair.mending.counters import CounterMender
+from repair.mending.request import Means, Order
+from repair.mending.undo import UndoMeans
+from repair.scanners.local import LocalEngine
+from repair.scanners.lookup import Mailboxes, Messages, Target, Targeted, mailboxes_of
+from repair.writing.blob_files import FileBlobs
+from repair.writing.message_store import MessageStore
 
 if TYPE_CHECKING:
-    from cql.session import CassandraCluster, Keyspace
+    from cql.driver.session import CassandraCluster, Keyspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def open_place(connection: ConnectionSettings) -> Iterator[Place]:
         CannotReach: nobody answers there.
         WrongUse: the driver is not installed.
     """
-    session = import_or_name_extra("cql.session")
+    session = import_or_name_extra("cql.driver.session")
     cluster: Any = session.connect(contact_of(connection))
     with cluster:
         yield Place(connection, cluster, SystemClock())

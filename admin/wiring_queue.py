@@ -15,7 +15,7 @@ from admin.cli.groups import import_or_name_extra
 from admin.cli.queue_options import QueueSettings
 from admin.queue_settings import BlobsSettings, Store
 from admin.wiring import Place, open_place
-from cql.awaited import AwaitedKeyspace
+from cql.driver.asynchronous import AwaitedKeyspace
 from cql.introspect import live_schema
 from mailqueue.brokers.settings import BrokerSettings
 from mailqueue.configuration import Configurations
@@ -24,15 +24,15 @@ from mailqueue.metrics import Counts, NoCounts
 from mailqueue.ports import Blobs, Broker, Clock, Tables
 from mailqueue.view.queue_view import QueueView
 from mailqueue.view.tallies import Tallies
+from model.catalog.queue_tables import OwnTables, queue_tables_of
 from model.errors import WrongUse
 from model.ids import QueueName
 from model.instants import instant_of
-from model.queue_tables import OwnTables, queue_tables_of
-from model.schema import Schema
+from model.schema.keyspace import Schema
 from repair.clock import LoopClock
 
 if TYPE_CHECKING:
-    from cql.session import Keyspace
+    from cql.driver.session import Keyspace
 
 T = TypeVar("T")
 

@@ -11,13 +11,13 @@ from uuid import UUID, uuid5
 from cql.introspect import SchemaServer, keyspace_exists, live_schema
 from cql.render import ServerVersion, keyspace_cql, parse_version, table_cql, type_cql
 from cql.replication import Replication, in_every_data_centre, replication_from
-from model.catalog import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
-from model.difference import Aspect, Difference, differences
+from model.catalog.generations import Recognition, holds_mail, recognise, was_made_here
+from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
 from model.errors import SchemaMismatch
-from model.generations import Recognition, holds_mail, recognise, was_made_here
-from model.ledger_tables import LEDGER_TABLES
-from model.schema import Schema
-from model.table import Table, identifier
+from model.schema.difference import Aspect, Difference, differences
+from model.schema.keyspace import Schema
+from model.schema.table import Table, identifier
 
 ONE_COPY = in_every_data_centre(1)
 

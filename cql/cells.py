@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from model.operations import Seen
-from model.table import Column, Key, Table
+from model.schema.table import Column, Key, Table
 
 NEVER = -(2**63)
 """Before every stamp."""

@@ -6,13 +6,13 @@ is right without them.
 
 from collections.abc import Mapping, Sequence
 
+from cql.driver.nodes import ask_every_node
+from cql.driver.session import CassandraCluster
 from cql.introspect import keyspace_exists
-from cql.nodes import ask_every_node
-from cql.session import CassandraCluster
 from cql.statistics import NodeAnswer
-from model.names import checked_spelling, name_of
-from model.sizes import TableSize, table_sizes
-from model.table import Row
+from model.schema.names import checked_spelling, name_of
+from model.schema.sizes import TableSize, table_sizes
+from model.schema.table import Row
 
 _RECORDED = (
     "SELECT table_name, mean_partition_size, partitions_count FROM system.size_estimates WHERE keyspace_name = ?"

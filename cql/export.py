@@ -6,9 +6,9 @@ from dataclasses import replace
 from cql.language.text import ddl_cql
 from cql.render import ServerVersion, keyspace_cql, parse_version, schema_cql
 from cql.replication import Replication
-from model.ddl import CreateIndex, CreateView, Name
-from model.schema import Schema
-from model.table import Table
+from model.schema.keyspace import Schema
+from model.schema.statements import CreateIndex, CreateView, Name
+from model.schema.table import Table
 
 _ONLY_READ = frozenset({"dclocal_read_repair_chance", "read_repair_chance"})
 """Options that servers from 4.0 on still list, and refuse to be given."""

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from model.errors import AccessDenied, WrongUse
-from model.grants import Grant, Held, Holding, Resource
-from model.table import Row, identifier
+from model.schema.grants import Grant, Held, Holding, Resource
+from model.schema.table import Row, identifier
 
 
 class Asked(Protocol):
-    """What reading grants needs of a cluster. Adapter: `cql.session.CassandraCluster`."""
+    """What reading grants needs of a cluster. Adapter: `cql.driver.session.CassandraCluster`."""
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
         """The rows that a statement answers."""

@@ -7,17 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from model.cql_types import normal_type
-from model.ddl import Index, View
-from model.difference import option_text
-from model.literals import map_literal, short_class, text_literal
-from model.names import name_of, spelled
-from model.schema import Schema, in_order_of_use
-from model.table import Column, Compaction, Kind, Row, Table, UserType, identifier
+from model.schema.cql_types import normal_type
+from model.schema.difference import option_text
+from model.schema.keyspace import Schema, in_order_of_use
+from model.schema.literals import map_literal, short_class, text_literal
+from model.schema.names import name_of, spelled
+from model.schema.statements import Index, View
+from model.schema.table import Column, Compaction, Kind, Row, Table, UserType, identifier
 
 
 class SchemaServer(Protocol):
-    """What reading and changing a schema needs of a cluster. Adapter: `cql.session.CassandraCluster`."""
+    """What reading and changing a schema needs of a cluster. Adapter: `cql.driver.session.CassandraCluster`."""
 
     release_version: str
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 from cql.introspect import SchemaServer, live_schema
 from cql.language.parser import parse
 from model.errors import CqlSyntaxError, MailmendError
-from model.lint.known import known_of
-from model.lint.servers import Release, parse_release
-from model.lint.subject import HINT_WINDOW_DEFAULT, Knowledge, Placed, Subject
+from model.schema.lint.known import known_of
+from model.schema.lint.servers import Release, parse_release
+from model.schema.lint.subject import HINT_WINDOW_DEFAULT, Knowledge, Placed, Subject
 
 _SETTING = "SELECT value FROM system_views.settings WHERE name = ?"
 _SCYLLA = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'system' AND table_name = 'scylla_local'"

@@ -31,7 +31,7 @@ from model.operations import (
     Seen,
     Write,
 )
-from model.table import Key, Row, Table
+from model.schema.table import Key, Row, Table
 
 Surround = Callable[[Operation, Callable[[], Any]], Any]
 """Wrapped around every operation: gets it and what carries it out; may fail before, after, or instead."""

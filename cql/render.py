@@ -13,14 +13,14 @@ from cql.language.options import literal
 from cql.language.stream import checked
 from cql.language.tables import column_mask
 from cql.replication import Replication, in_every_data_centre
-from model.catalog import SCHEMA
-from model.cql_types import parse_type
+from model.catalog.mail import SCHEMA
 from model.errors import WrongUse
-from model.literals import text_literal
-from model.names import checked_spelling
-from model.options import COMPACT_STORAGE, compaction_option
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table, UserType, identifier
+from model.schema.cql_types import parse_type
+from model.schema.keyspace import Schema
+from model.schema.literals import text_literal
+from model.schema.names import checked_spelling
+from model.schema.options import COMPACT_STORAGE, compaction_option
+from model.schema.table import Column, Compaction, Kind, Table, UserType, identifier
 
 SCHEMA_FILE = Path(__file__).with_name("schema.cql")
 KEYSPACE = "apache_james"
@@ -90,7 +90,7 @@ def schema_cql(keyspace: str, schema: Schema, server: ServerVersion = CASSANDRA_
 def schema_file_text(keyspace: str = KEYSPACE) -> str:
     """What `cql/schema.cql` should hold."""
     head = (
-        "-- The tables of the mail keyspace, rendered from model/catalog.py: change the catalog, not this file.\n"
+        "-- The tables of the mail keyspace, rendered from model/catalog/mail.py: change the catalog, not this file.\n"
         "-- `mailmend schema apply` creates them, with your own keyspace, replication and compaction."
     )
     statements = (keyspace_cql(keyspace, in_every_data_centre(1)), *schema_cql(keyspace, SCHEMA))

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from model.difference import map_literal
 from model.errors import WrongUse
+from model.schema.difference import map_literal
 
 SIMPLE = "SimpleStrategy"
 BY_TOPOLOGY = "NetworkTopologyStrategy"

@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from model.cql_types import CqlType, parse_type
 from model.operations import Seen
-from model.table import Column
+from model.schema.cql_types import CqlType, parse_type
+from model.schema.table import Column
 
 Conversion = Callable[[Any], Any]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from model.operations import Change, ChangeIf, Conditional, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan, Write
-from model.table import Column, Row, Table, identifier
+from model.schema.table import Column, Row, Table, identifier
 
 Operation = Read | Scan | Write | Conditional
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from model.errors import AccessDenied, MailmendError, WrongUse
-from model.table import Row
+from model.schema.table import Row
 
 MIB: Final = 1_048_576
 
@@ -25,7 +25,7 @@ class NodeAnswer:
 
 
 Ask = Callable[[str, Sequence[Any]], Sequence[NodeAnswer]]
-"""Asks every node that is up. Adapter: `cql.nodes.ask_every_node`."""
+"""Asks every node that is up. Adapter: `cql.driver.nodes.ask_every_node`."""
 
 
 @dataclass(frozen=True, slots=True)

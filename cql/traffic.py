@@ -12,13 +12,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from cql.introspect import SchemaServer
-from model.advice import QueueSettings
-from model.errors import AccessDenied
-from model.instants import MICROS
-from model.queue_config import AGGREGATE
-from model.schema import Schema
-from model.table import Row, identifier
-from model.traffic import (
+from model.advice.queue_settings import QueueSettings
+from model.advice.traffic import (
     Rates,
     births_of,
     busiest_queue,
@@ -27,6 +22,11 @@ from model.traffic import (
     rates_of_slices,
     slice_gap,
 )
+from model.errors import AccessDenied
+from model.instants import MICROS
+from model.queue.configuration import AGGREGATE
+from model.schema.keyspace import Schema
+from model.schema.table import Row, identifier
 
 ENQUEUED: Final = "enqueuedmailsv4"
 BROWSE_START: Final = "browsestart"

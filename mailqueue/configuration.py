@@ -8,10 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from mailqueue.ports import Tables
-from model.catalog_beside import EVENT_STORE
+from model.catalog.james_tables import EVENT_STORE
 from model.errors import Contended, DoubtfulWrite
 from model.operations import Level, PutIfAbsent, Read
-from model.queue_config import AGGREGATE, DEFAULT, ConfigurationEvent, QueueConfiguration, change, event_json, event_of
+from model.queue.configuration import (
+    AGGREGATE,
+    DEFAULT,
+    ConfigurationEvent,
+    QueueConfiguration,
+    change,
+    event_json,
+    event_of,
+)
 
 ROUNDS_MAX: Final = 20
 """How often others may be faster in a row; each of them starts a process with another wish."""

@@ -9,11 +9,11 @@ from mailqueue.health import QueueFigures
 from mailqueue.metrics import Pace
 from mailqueue.ports import Broker, Depth
 from mailqueue.view.queue_view import QueueView
-from model import starts
+from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach
 from model.ids import QueueName
-from model.queue_size import SizeKind
-from model.queue_tables import OwnTables
+from model.queue import starts
+from model.queue.size import SizeKind
 
 
 @dataclass(frozen=True, slots=True)

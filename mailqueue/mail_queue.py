@@ -31,15 +31,15 @@ from mailqueue.serving.tidying import Tidying
 from mailqueue.sweeping.sweeper import Sweeper
 from mailqueue.view.queue_view import QueueView
 from mailqueue.view.tallies import Tallies
+from model.catalog.queue_tables import OwnTables
 from model.errors import WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
-from model.mail_filters import EVERYTHING, Where
-from model.mails import Listed, Mail
-from model.positions import Position
-from model.queue_config import DEFAULT, QueueConfiguration
-from model.queue_size import Size
-from model.queue_tables import OwnTables
+from model.queue.configuration import DEFAULT, QueueConfiguration
+from model.queue.filters import EVERYTHING, Where
+from model.queue.mails import Listed, Mail
+from model.queue.positions import Position
+from model.queue.size import Size
 
 __all__ = ["Dequeued", "MailQueue", "Removed", "open_queue"]
 
@@ -213,7 +213,7 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
         blobs: where mails' bytes are.
         clock: time and chance.
         configuration: how the view is to be cut; None: as it is, or as James does by default.
-        own: which of our own tables the keyspace has (`model.queue_tables.queue_tables_of`); None: all.
+        own: which of our own tables the keyspace has (`model.catalog.queue_tables.queue_tables_of`); None: all.
         counts: where it is told what happened.
         looks_only: whether nothing will be written through it: then it is not settled either how the view is cut.
 

@@ -11,7 +11,7 @@ from mailqueue.sweeping.sweeper import Sweeper
 from mailqueue.view.queue_view import QueueView
 from mailqueue.view.tallies import Tallies
 from model.ids import EnqueueId
-from model.slices import Slicing
+from model.queue.slices import Slicing
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ from uuid import UUID
 
 from model.errors import MailmendError
 from model.ids import BlobId, QueueName
-from model.mails import PRIORITY_NORMAL
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.table import Row
+from model.queue.mails import PRIORITY_NORMAL
+from model.schema.table import Row
 
 
 class Tables(Protocol):
-    """The tables of one keyspace. Adapters: `cql.awaited.AwaitedKeyspace`, and `cql.awaited.InTurn` over the twin.
+    """The tables of one keyspace. Adapters: `AwaitedKeyspace`, and `InTurn` over the memory twin.
 
     Every method may raise `CannotReach` and its kinds; a conditional write that gets no answer raises `DoubtfulWrite`.
     """

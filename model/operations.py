@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from model.table import Key, Row, Table
+from model.schema.table import Key, Row, Table
 
 
 class Level(Enum):

@@ -7,7 +7,7 @@ only repair (Spark's executors among them) do not load what only a writer needs.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from repair.writer import MessageStore, WriterSettings
+    from repair.writing.message_store import MessageStore, WriterSettings
 
 __all__ = ["MessageStore", "WriterSettings"]
 

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from model.errors import MailmendError
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.table import Row
+from model.schema.table import Row
 
 
 class Tables(Protocol):
-    """The tables of one keyspace. Adapters: `cql.session.Keyspace` (a cluster) and `cql.memory.MemoryTables`.
+    """The tables of one keyspace. Adapters: `cql.driver.session.Keyspace` (a cluster) and `cql.memory.MemoryTables`.
 
     Every method may raise `CannotReach` and its kinds; a conditional write or a count that gets no answer raises
     `DoubtfulWrite`. No adapter retries a conditional write or a count by itself.

@@ -8,9 +8,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 
-from cql.contact import Contact
+from cql.driver.contact import Contact
 from model.operations import Level
-from model.table import Table
+from model.schema.table import Table
 from repair.clock import SystemClock
 from repair.retries import Retries, RetryPolicy
 from spark_repair.failures import is_unknown

@@ -8,8 +8,8 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from cql.contact import Contact
-from cql.failures import permission_lacking
+from cql.driver.contact import Contact
+from cql.driver.failures import permission_lacking
 from model import errors
 from model.errors import (
     AccessDenied,

@@ -18,19 +18,19 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from cql.contact import Contact
+from cql.driver.contact import Contact
+from cql.driver.session import CassandraCluster, connect
 from cql.memory import MemoryTables
 from cql.rows import decode
-from cql.session import CassandraCluster, connect
-from model.projections import Family, Projection
-from repair.breaker import Breaker
+from model.projections.declarations import Family, Projection
 from repair.clock import SystemClock
-from repair.decide import Verdict
-from repair.findings import Errand, Outcome, Suspect
-from repair.fixer import Fixer
-from repair.images import image_from, image_text
-from repair.pace import Pace, share
-from repair.runs import Ledger
+from repair.decisions.findings import Errand, Outcome, Suspect
+from repair.decisions.verdicts import Verdict
+from repair.ledger.before_images import image_from, image_text
+from repair.ledger.runs import Ledger
+from repair.mending.breaker import Breaker
+from repair.mending.fixer import Fixer
+from repair.mending.pace import Pace, share
 from spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
 
 SUSPECTS_PER_TASK = 2_000

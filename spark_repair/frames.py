@@ -12,16 +12,16 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from model.projections import Condition, Family, Filter, Mirror
-from model.table import Canonical, Column, Table
-from repair.records import conditions_of, projection_columns, truth_columns
+from model.projections.declarations import Condition, Family, Filter, Mirror
+from model.schema.table import Canonical, Column, Table
+from repair.scanners.records import conditions_of, projection_columns, truth_columns
 
 ONE, TWO, BITS, TRUTHS, TRUTH_ID = "fingerprint_one", "fingerprint_two", "bits", "truths", "truth_id"
 _SEEDS = (1, 2)
 
 
 def canonical(column: Column, sources: Mapping[str, str]) -> Expression:
-    """The cell in the form in which it is compared; never to differ from `model.table.canonical_value`.
+    """The cell in the form in which it is compared; never to differ from `model.schema.table.canonical_value`.
 
     Args:
         column: the compared column.

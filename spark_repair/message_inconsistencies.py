@@ -1,7 +1,7 @@
 """The check of a whole keyspace in Spark: every table read once, only suspects leave the executors.
 
-Implements `repair.findings.Engine`. The truth's compact form is kept by the executors (memory, then disk) while
-contents, places and groups are decided from it; the suspects are kept on disk, counted there, and streamed.
+Implements `repair.decisions.findings.Engine`. The truth's compact form is kept by the executors (memory, then disk)
+while contents, places and groups are decided from it; the suspects are kept on disk, counted there, and streamed.
 """
 
 from collections import Counter
@@ -16,11 +16,11 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
-from cql.contact import Contact
-from model.ledger_tables import KEEP
-from model.projections import Counts, Family, Filter, Mirror, Projection
-from repair.decide import Verdict
-from repair.findings import Errand, Outcome, Progress, Scanned, Survey, Suspect
+from cql.driver.contact import Contact
+from model.catalog.ledger import KEEP
+from model.projections.declarations import Counts, Family, Filter, Mirror, Projection
+from repair.decisions.findings import Errand, Outcome, Progress, Scanned, Survey, Suspect
+from repair.decisions.verdicts import Verdict
 from spark_repair import fixing
 from spark_repair import suspects as native
 from spark_repair.connector import Source
@@ -74,7 +74,7 @@ class _Found:
 
 
 class SparkDetection(Scanned):
-    """The suspects of one scan, kept by the executors. Implements `repair.findings.Detection`."""
+    """The suspects of one scan, kept by the executors. Implements `repair.decisions.findings.Detection`."""
 
     def __init__(self, engine: SparkEngine, survey: Survey) -> None:
         super().__init__()

@@ -12,8 +12,8 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from model.projections import Content, Counts, Family, Filter, Mirror, Projection, Union
-from repair.decide import CONTENT, FILTER, GROUP, MIRROR, Verdict
+from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Projection, Union
+from repair.decisions.verdicts import CONTENT, FILTER, GROUP, MIRROR, Verdict
 from spark_repair.connector import SHUFFLE_PARTS
 from spark_repair.frames import BITS, ONE, TRUTH_ID, TRUTHS, TWO, Layout, bit, cell_of
 from spark_repair.verdicts import verdict_column

@@ -20,7 +20,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from cql.contact import Contact
+from cql.driver.contact import Contact
 from model.errors import BadSettings
 
 _SSL: Final = "spark.cassandra.connection.ssl"

@@ -18,12 +18,12 @@ from cql.introspect import live_schema
 from cql.render import CASSANDRA_5, parse_version
 from cql.statistics import Statistics
 from cql.traffic import MessageTraffic, QueueTraffic
-from model.advice import DAY, QueueAdvice, QueueSettings, Traffic, advise_queue, history_window_days
-from model.catalog import MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
-from model.compaction_advice import CompactionAdvice, TrialResult, choose
+from model.advice.compaction import CompactionAdvice, TrialResult, choose
+from model.advice.queue_settings import DAY, QueueAdvice, QueueSettings, Traffic, advise_queue, history_window_days
+from model.catalog.mail import MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
 from model.errors import MailmendError
-from model.schema import Schema
-from repair.findings import Progress
+from model.schema.keyspace import Schema
+from repair.decisions.findings import Progress
 
 SHORT_HISTORY_SECONDS: Final = 60 * DAY
 """Two windows of the message tables: below it compaction by time has nothing to keep apart."""

@@ -17,11 +17,11 @@ from cql.traffic import (
     queue_settings,
     queue_traffic,
 )
-from model.advice import QueueSettings, Traffic
-from model.catalog import MESSAGE_ID
+from model.advice.queue_settings import QueueSettings, Traffic
+from model.catalog.mail import MESSAGE_ID
 from model.errors import SchemaMismatch
-from model.schema import Schema
-from repair.findings import Progress
+from model.schema.keyspace import Schema
+from repair.decisions.findings import Progress
 
 WATCHED: Final = ("imapuidtable", "messageidtable", "messagev3", ENQUEUED, "deletedmailsv2")
 """The tables whose statistics are read, as far as they exist."""
@@ -55,7 +55,7 @@ def measure(place: Place, live: Schema, given: GivenTraffic, progress: Progress)
     name, now = place.mail.name, place.clock.micros()
     refuse_other_keyspaces(name, live)
     progress.stage("asking the nodes")
-    ask = partial(import_or_name_extra("cql.nodes").ask_every_node, place.cluster)
+    ask = partial(import_or_name_extra("cql.driver.nodes").ask_every_node, place.cluster)
     statistics = read_statistics(ask, name, [table for table in WATCHED if live.table(table)])
     progress.stage("measuring the traffic")
     reading = Reading(place.cluster)

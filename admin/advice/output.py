@@ -8,12 +8,12 @@ from rich.console import Console
 from admin.advice.advising import Advised, MessageTables
 from admin.output import rows_grid
 from cql.traffic import ENQUEUED
-from model.advice import DAY, MIB, Advice, Figure, Traffic, span, window_compaction
-from model.catalog import MESSAGE_COMPACTIONS, TWCS_MESSAGES
-from model.compaction_advice import ReadCost, TrialResult
+from model.advice.compaction import ReadCost, TrialResult
+from model.advice.queue_settings import DAY, MIB, Advice, Figure, Traffic, span, window_compaction
+from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES
 from model.errors import ExitCode
-from model.options import compaction_option
-from model.table import Compaction
+from model.schema.options import compaction_option
+from model.schema.table import Compaction
 
 __all__ = ["advised_json", "answer_lines", "figures_grid", "figures_json", "next_lines", "reasons_grid", "show_advised"]
 

@@ -12,12 +12,12 @@ from admin.advice.traffic_figures import GivenTraffic
 from admin.wiring import Place
 from cql.introspect import live_schema
 from cql.traffic import ENQUEUED
-from model.advice import Traffic
+from model.advice.queue_settings import Traffic
+from model.advice.queue_slices import ConfigurationAdvice, advise_configuration
 from model.errors import ExitCode
-from model.queue_advice import ConfigurationAdvice, advise_configuration
-from model.queue_config import QueueConfiguration, window_text
-from model.slices import SECOND
-from repair.findings import Progress
+from model.queue.configuration import QueueConfiguration, window_text
+from model.queue.slices import SECOND
+from repair.decisions.findings import Progress
 
 ASKED_OF: Final = ("mails_per_second", "peak_per_second", "longest_stay_seconds", "row_bytes", "nodes")
 """The figures that the configuration follows from."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
-from model.catalog import MESSAGE_ID
+from model.catalog.mail import MESSAGE_ID
 from model.errors import MailmendError
 from model.ids import micros_of
 from model.instants import MICROS
 from model.operations import Level, Read, Scan, Seen
-from model.schema import Schema
-from model.table import Table
-from repair.findings import Progress
+from model.schema.keyspace import Schema
+from model.schema.table import Table
+from repair.decisions.findings import Progress
 from repair.ports import Tables
 
 SCANNED_PER_ROW: Final = 20

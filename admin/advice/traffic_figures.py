@@ -6,8 +6,8 @@ from typing import Final
 
 from cql.statistics import Statistics
 from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic
-from model.advice import DAY, HOUR, Figure, Source, Traffic, span
-from model.traffic import RECENT_SECONDS, Rates
+from model.advice.queue_settings import DAY, HOUR, Figure, Source, Traffic, span
+from model.advice.traffic import RECENT_SECONDS, Rates
 
 MAILS_PER_SECOND: Final = 1.0
 PEAK_TIMES: Final = 5

@@ -15,15 +15,15 @@ from admin.advice.trial_plan import TABLES, history_of, read_cost, reads_of, tri
 from cql.render import keyspace_cql, table_cql
 from cql.replication import Replication
 from cql.statements import render
-from model.catalog import CompactionChoice
-from model.compaction_advice import ReadCost, TrialResult
+from model.advice.compaction import ReadCost, TrialResult
+from model.catalog.mail import CompactionChoice
 from model.instants import MICROS
 from model.operations import Read
-from repair.findings import Progress
+from repair.decisions.findings import Progress
 from repair.ports import Clock
 
 if TYPE_CHECKING:
-    from cql.session import CassandraCluster, Keyspace
+    from cql.driver.session import CassandraCluster, Keyspace
 
 CHOICES: Final = tuple(CompactionChoice)
 
@@ -185,7 +185,7 @@ class Trial:
 
     def _counted(self, choice: CompactionChoice, reads: Sequence[Read]) -> list[int]:
         """SSTables that each read took rows from, as the node's own traces say, written a moment after it answered."""
-        from cql.nodes import sstables_of, traced  # noqa: PLC0415 - the driver may be missing where no trial runs
+        from cql.driver.nodes import sstables_of, traced  # noqa: PLC0415 - the driver may be missing where no trial runs
 
         name, cluster = self.keyspace_of(choice), self.node.cluster
         counted: list[int] = []

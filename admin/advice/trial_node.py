@@ -21,7 +21,7 @@ from admin.local.ports import free_port
 from admin.local.processes import ProcessId, look
 from admin.local.settings import hosts_of
 from admin.settings import LOOPBACK
-from cql.contact import Contact
+from cql.driver.contact import Contact
 from model.errors import LocalServerError
 
 HEAP_MIB: Final = 512
@@ -100,4 +100,4 @@ def _abandoned(folder: Path) -> bool:
 
 
 def _connected(host: str, port: int) -> Any:
-    return import_or_name_extra("cql.session").connect(Contact(hosts=(host,), port=port))
+    return import_or_name_extra("cql.driver.session").connect(Contact(hosts=(host,), port=port))

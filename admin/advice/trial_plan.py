@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from admin.advice.sampling import CHANGED, NAMES, SampledMessage
-from model.catalog import IMAP_UID, MESSAGE_ID, CompactionChoice, compacted
-from model.compaction_advice import ReadCost
+from model.advice.compaction import ReadCost
+from model.catalog.mail import IMAP_UID, MESSAGE_ID, CompactionChoice, compacted
 from model.operations import Change, Put, Read, Write
-from model.table import Compaction, Table
+from model.schema.table import Compaction, Table
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from admin.settings import ConnectionSettings
 from admin.wiring import EngineWanted, families_named, means_to_look, open_place
 from model.operations import Level
 from repair.clock import STAMP_AGE_SECONDS, Timing
-from repair.orders import Order
-from repair.runner import check as check_keyspace
+from repair.mending.request import Order
+from repair.mending.runner import check as check_keyspace
 
 _EPILOG = """\b
 Examples:

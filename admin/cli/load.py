@@ -12,10 +12,10 @@ from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place, open_store, state_folders
 from model.errors import ExitCode
 from model.ids import MailboxId
-from repair.load_journal import Folder
-from repair.loading import Loaded, Loader
-from repair.mail_files import Refused, kind_of
-from repair.mailboxes import Mailboxes
+from repair.writing.load_journal import Folder
+from repair.writing.loading import Loaded, Loader
+from repair.writing.mail_files import Refused, kind_of
+from repair.writing.mailboxes import Mailboxes
 
 _EPILOG = """\b
 Examples:

@@ -34,7 +34,7 @@ from mailqueue.brokers.settings import BrokerSettings, ManagementSettings, Tls
 from mailqueue.brokers.topology import Form, QueueForm
 from model.errors import BadSettings, WrongUse
 from model.ids import QueueName
-from model.mails import queue_name
+from model.queue.mails import queue_name
 
 R = TypeVar("R")
 

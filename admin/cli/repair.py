@@ -28,14 +28,14 @@ from admin.wiring import (
     owner_name,
     target_of,
 )
+from model.catalog.ledger import KEEP as KEEP_DEFAULT
 from model.errors import UnsafeRequest
-from model.ledger_tables import KEEP as KEEP_DEFAULT
 from model.operations import Level
 from repair.clock import Timing
-from repair.decide import MENDABLE, Verdict
-from repair.lag_mending import mend_lags
-from repair.orders import Order
-from repair.runner import repair as repair_keyspace
+from repair.decisions.verdicts import MENDABLE, Verdict
+from repair.mending.lag_repair import mend_lags
+from repair.mending.request import Order
+from repair.mending.runner import repair as repair_keyspace
 
 _EXIT_CODES = """\b
 Exit codes: 0 nothing is left to mend, 1 drift is left (after --dry-run: there is drift), 2 wrong use,

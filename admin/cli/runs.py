@@ -12,8 +12,8 @@ from admin.output import rows_grid, stdout_console, write_json
 from admin.samples import Samples
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
-from model.ledger_tables import KEEP as KEEP_DEFAULT
-from repair.runs import Ledger, Run
+from model.catalog.ledger import KEEP as KEEP_DEFAULT
+from repair.ledger.runs import Ledger, Run
 
 FINDINGS_SHOWN = 20
 """How many findings `runs show` lists; `--findings` gives all."""

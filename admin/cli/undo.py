@@ -13,8 +13,8 @@ from admin.progress import progress_on
 from admin.settings import ConnectionSettings
 from admin.wiring import means_to_undo, open_place, owner_name
 from model.ids import RunId
-from repair.undo import UndoOrder
-from repair.undo import undo as undo_run
+from repair.mending.undo import UndoOrder
+from repair.mending.undo import undo as undo_run
 
 _EPILOG = """\b
 Examples:

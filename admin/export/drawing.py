@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from html import escape
 
 from admin.export.relations import Relation, key_text, relations_of
-from model.projections import Family
-from model.table import Table
+from model.projections.declarations import Family
+from model.schema.table import Table
 
 CHARACTER = 7.4
 """Pixels that one character of the text may take, at 12 pixels' height."""

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from admin.export.relations import Relation, key_text, relations_of, roles_of
-from model.projections import Family
-from model.purposes import CANONICAL, purpose_of, why_compacted
-from model.table import Canonical, Column, Compaction, Kind, Table, UserType
+from model.catalog.purposes import CANONICAL, purpose_of, why_compacted
+from model.projections.declarations import Family
+from model.schema.table import Canonical, Column, Compaction, Kind, Table, UserType
 
 _HEAD = ("column", "type", "key", "compared", "what it is")
 _KEY_PARTS = {Kind.PARTITION: "partition", Kind.CLUSTERING: "clustering", Kind.STATIC: "static", Kind.REGULAR: ""}

@@ -3,8 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from model.projections import Condition, Content, Counts, Derived, Family, Filter, Mirror, Projection, Union
-from model.table import Table
+from model.projections.declarations import (
+    Condition,
+    Content,
+    Counts,
+    Derived,
+    Family,
+    Filter,
+    Mirror,
+    Projection,
+    Union,
+)
+from model.schema.table import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from admin.export.page import Page, Section
-from model.binding import bind
-from model.catalog import FAMILIES, MAIL_TABLES, SCHEMA
-from model.catalog_beside import BESIDE_TABLES
-from model.catalog_queue import QUEUE_TABLES
-from model.generations import GENERATIONS, recognise
-from model.ledger_tables import LEDGER_TABLES
-from model.names import name_of
-from model.projections import Family
-from model.schema import Schema
-from model.table import Column, Table
+from model.catalog.generations import GENERATIONS, recognise
+from model.catalog.james_tables import BESIDE_TABLES
+from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.mail import FAMILIES, MAIL_TABLES, SCHEMA
+from model.catalog.mail_queue import QUEUE_TABLES
+from model.projections.binding import bind
+from model.projections.declarations import Family
+from model.schema.keyspace import Schema
+from model.schema.names import name_of
+from model.schema.table import Column, Table
 
 _ABOUT_MAIL = "What mailmend reads, writes and keeps true."
 _ABOUT_BESIDE = "Created so that James can take the keyspace over; never read or written."

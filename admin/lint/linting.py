@@ -9,14 +9,14 @@ from pathlib import Path
 from admin.cli.options import reason_of
 from cql.introspect import SchemaServer
 from cql.lint_sources import live_subject, statements_of
-from model.catalog_ignores import ignores_for
+from model.catalog.lint_ignores import ignores_for
 from model.errors import ExitCode, WrongUse
-from model.lint.finding import Finding, Rule, Severity
-from model.lint.history import subjects_of
-from model.lint.ignores import Ignore, notes_among, unused_among, unused_notes, with_reasons
-from model.lint.rules import RULES, lint
-from model.lint.servers import Release
-from model.lint.subject import HINT_WINDOW_DEFAULT, Knowledge, Subject
+from model.schema.lint.finding import Finding, Rule, Severity
+from model.schema.lint.history import subjects_of
+from model.schema.lint.ignores import Ignore, notes_among, unused_among, unused_notes, with_reasons
+from model.schema.lint.rules import RULES, lint
+from model.schema.lint.servers import Release
+from model.schema.lint.subject import HINT_WINDOW_DEFAULT, Knowledge, Subject
 
 ENDING = ".cql"
 

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from admin.lint.linting import LintReport
 from admin.output import PAPER_COLUMNS
-from model.ddl import Span
-from model.lint.finding import Finding, Rule, Severity
+from model.schema.lint.finding import Finding, Rule, Severity
+from model.schema.statements import Span
 from model.texts import Place, place_of
 
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}

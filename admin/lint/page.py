@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from cql.generated import write_or_check
-from model.catalog_ignores import CATALOG_IGNORES
-from model.lint.finding import Rule
-from model.lint.rules import RULES
+from model.catalog.lint_ignores import CATALOG_IGNORES
+from model.schema.lint.finding import Rule
+from model.schema.lint.rules import RULES
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "lint.md"
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from admin.lint.linting import LintReport
-from model.ddl import Span
-from model.lint.finding import Finding, Rule
+from model.schema.lint.finding import Finding, Rule
+from model.schema.statements import Span
 from model.texts import place_of
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

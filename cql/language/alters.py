@@ -5,7 +5,10 @@ from cql.language.options import Options, options, text_value
 from cql.language.stream import Stream
 from cql.language.tables import column_definition, column_mask, if_exists, if_not_exists
 from cql.language.types import cql_type
-from model.ddl import (
+from model.schema.literals import pairs_of
+from model.schema.names import name_of
+from model.schema.options import COMPACT_STORAGE
+from model.schema.statements import (
     AddColumns,
     AddField,
     AlterKeyspace,
@@ -25,10 +28,7 @@ from model.ddl import (
     Statement,
     Truncate,
 )
-from model.literals import pairs_of
-from model.names import name_of
-from model.options import COMPACT_STORAGE
-from model.table import UserType
+from model.schema.table import UserType
 
 _TYPES_ARE_KEPT = "The type of a column or field cannot be changed: add one of the other type and copy what it holds."
 

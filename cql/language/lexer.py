@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from model.ddl import Span
 from model.errors import CqlSyntaxError
+from model.schema.statements import Span
 from model.texts import place_of
 
 

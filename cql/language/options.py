@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from cql.language.lexer import Kind, Token
 from cql.language.stream import Stream
-from model.literals import text_literal
-from model.names import name_of
-from model.options import COMPACT_STORAGE
+from model.schema.literals import text_literal
+from model.schema.names import name_of
+from model.schema.options import COMPACT_STORAGE
 
 _SIMPLE = (Kind.NUMBER, Kind.UUID, Kind.BLOB, Kind.DURATION)
 

@@ -1,4 +1,4 @@
-"""CQL as people write it in files, read into the statements of `model.ddl`.
+"""CQL as people write it in files, read into the statements of `model.schema.statements`.
 
 One pass, one small function for each kind of statement; whatever is wrong is told at its place, in words. What changes
 no table (roles, permissions, functions, queries) is only passed over, up to the semicolon that ends it.
@@ -22,8 +22,8 @@ from cql.language.lexer import Token
 from cql.language.stream import Stream
 from cql.language.tables import create_table, create_view
 from cql.language.writes import batch, delete, insert, update
-from model.ddl import Dropped, Other, Parsed, Span, Statement, Use
 from model.errors import CqlSyntaxError
+from model.schema.statements import Dropped, Other, Parsed, Span, Statement, Use
 
 Rule = Callable[[Stream], Statement]
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 
 from cql.language.lexer import Kind, Token, tokens_of
-from model.ddl import Name, Span
 from model.errors import CqlSyntaxError
-from model.names import name_of
+from model.schema.names import name_of
+from model.schema.statements import Name, Span
 from model.texts import place_of
 
 DEPTH = 64

@@ -13,10 +13,10 @@ from cql.language.spacing import spaced
 from cql.language.stream import Stream
 from cql.language.terms import conditions, terms_until
 from cql.language.types import cql_type
-from model.ddl import CreateTable, CreateView, View
-from model.names import name_of
-from model.options import with_options
-from model.table import Column, Kind, Table
+from model.schema.names import name_of
+from model.schema.options import with_options
+from model.schema.statements import CreateTable, CreateView, View
+from model.schema.table import Column, Kind, Table
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ Rules ask for the columns and what they are held to; whether a value fits its co
 from cql.language.lexer import Kind
 from cql.language.stream import Stream
 from cql.language.types import cql_type
-from model.names import name_of
+from model.schema.names import name_of
 
 _LITERALS = (Kind.STRING, Kind.NUMBER, Kind.UUID, Kind.BLOB, Kind.DURATION)
 _OPERATORS = ("+", "-", "*", "/", "%")

@@ -1,4 +1,4 @@
-"""Statements of `model.ddl` as CQL text: the inverse of the parser, for one keyspace and one version of the server.
+"""Statements of `model.schema.statements` as CQL text, the inverse of the parser, for one keyspace and server version.
 
 Tables and types are rendered in one place only, `cql.render`; nothing is written here that was not checked to be a
 whole name, a type or a literal.
@@ -21,8 +21,12 @@ from cql.render import (
     table_cql,
     type_cql,
 )
-from model.cql_types import parse_type
-from model.ddl import (
+from model.errors import WrongUse
+from model.schema.cql_types import parse_type
+from model.schema.literals import map_literal, text_literal
+from model.schema.names import checked_spelling
+from model.schema.options import COMPACT_STORAGE
+from model.schema.statements import (
     AddColumns,
     AddField,
     AlterKeyspace,
@@ -47,10 +51,6 @@ from model.ddl import (
     View,
     Write,
 )
-from model.errors import WrongUse
-from model.literals import map_literal, text_literal
-from model.names import checked_spelling
-from model.options import COMPACT_STORAGE
 
 _UNLESS = "IF NOT EXISTS "
 _ONLY = "IF EXISTS "

@@ -1,10 +1,10 @@
-"""Types as CQL spells them, read into the one form of `model.cql_types`."""
+"""Types as CQL spells them, read into the one form of `model.schema.cql_types`."""
 
 from cql.language.lexer import Kind
 from cql.language.stream import Stream
-from model.cql_types import normal_type
 from model.errors import BadIdentifier
-from model.names import name_of
+from model.schema.cql_types import normal_type
+from model.schema.names import name_of
 
 _PARAMETERS = {"list": 1, "set": 1, "map": 2, "frozen": 1, "vector": 2}
 """How many types stand between the angle brackets; a tuple has any number of them, but not none."""

@@ -9,8 +9,8 @@ from cql.language.options import text_value
 from cql.language.stream import Stream
 from cql.language.tables import if_not_exists
 from cql.language.terms import conditions, read_term, term
-from model.ddl import Batch, Change, Name, Write
-from model.names import name_of
+from model.schema.names import name_of
+from model.schema.statements import Batch, Change, Name, Write
 
 
 @dataclass(slots=True)

@@ -11,12 +11,12 @@ from typing import Final, TypeVar
 
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.ports import Clock, StoredBlob, Tables
-from model.blob_ids import BlobNaming, is_deduplicated
-from model.catalog_beside import BLOB_PARTS, BLOBS
+from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.errors import BlobMissing, BlobsUnreachable, CannotReach, MailmendError
 from model.ids import BlobId
 from model.instants import instant_of
 from model.operations import Put, Read, Remove, Scan, Seen
+from model.queue.blob_ids import BlobNaming, is_deduplicated
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from mailqueue.ports import BlobKind, Blobs
 from mailqueue.serving.afterwards import ended, finished
 from model.errors import MailmendError
 from model.ids import BlobId
-from model.mails import MailBlobs
+from model.queue.mails import MailBlobs
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 

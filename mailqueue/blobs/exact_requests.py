@@ -15,7 +15,7 @@ from mailqueue.blobs.s3_settings import S3Settings
 from mailqueue.ports import StoredBlob
 from model.errors import BlobMissing
 from model.ids import BlobId
-from model.table import Row
+from model.schema.table import Row
 
 T = TypeVar("T")
 

@@ -17,10 +17,10 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
 from mailqueue.ports import Clock, StoredBlob
-from model.blob_ids import checked
 from model.errors import BadPayload, BlobMissing, BlobsUnreachable, MailmendError
 from model.ids import BlobId
 from model.instants import instant_of
+from model.queue.blob_ids import checked
 
 T = TypeVar("T")
 

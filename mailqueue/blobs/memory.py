@@ -9,10 +9,10 @@ from typing import Any
 
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.ports import Clock, StoredBlob
-from model.blob_ids import BlobNaming
 from model.errors import BlobMissing
 from model.ids import BlobId
 from model.instants import instant_of
+from model.queue.blob_ids import BlobNaming
 
 
 class BlobVerb(Enum):

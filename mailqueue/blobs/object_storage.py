@@ -23,9 +23,9 @@ from mailqueue.blobs.s3_settings import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.ports import Clock, StoredBlob
 from mailqueue.view.ahead import all_of
-from model.blob_ids import BlobNaming
 from model.errors import BadSettings, BlobMissing, BucketMissing
 from model.ids import BlobId
+from model.queue.blob_ids import BlobNaming
 from repair.clock import LoopClock
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Protocol
 
 from mailqueue.ports import BlobKind, Clock, StoredBlob
-from model.blob_ids import BlobNaming, checked, is_deduplicated
 from model.errors import BadPayload, MailmendError
 from model.ids import BlobId
+from model.queue.blob_ids import BlobNaming, checked, is_deduplicated
 
 
 class BlobStore(Protocol):

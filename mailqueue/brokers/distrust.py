@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from model.distrust import FOR_SOMEBODY_ELSE, NO_TLS, OUT_OF_TIME, UNKNOWN_AUTHORITY, Reason, distrust_in
 from model.errors import BrokerUnreachable
+from model.tls_errors import FOR_SOMEBODY_ELSE, NO_TLS, OUT_OF_TIME, UNKNOWN_AUTHORITY, Reason, distrust_in
 
 _SHOW: Final = "Show one that its authority signed with --broker-tls-cert and --broker-tls-key."
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from mailqueue.codec import message_of, priority_of
 from mailqueue.ports import Broker
 from model.ids import QueueName
-from model.mails import QueuedMail
+from model.queue.mails import QueuedMail
 
 
 async def publish_mail(

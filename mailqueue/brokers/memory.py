@@ -17,7 +17,7 @@ from mailqueue.brokers.topology import topology_of
 from mailqueue.ports import Clock, Delivery, Depth, Message, unheard
 from model.errors import BrokerUnreachable, PublishFailed
 from model.ids import QueueName
-from model.mails import PRIORITIES, PRIORITY_NORMAL
+from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 
 _DEAD = -1
 """The lane of dead letters, beside those of the levels."""

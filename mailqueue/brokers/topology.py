@@ -13,7 +13,7 @@ from typing import Final
 
 from model.errors import WrongUse
 from model.ids import QueueName
-from model.mails import PRIORITIES, PRIORITY_NORMAL
+from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 
 ROUTING_KEY: Final = ""
 """Of every publish and every binding."""

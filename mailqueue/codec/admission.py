@@ -13,8 +13,8 @@ from typing import Final
 
 from mailqueue.codec.attributes import is_attribute
 from model.errors import BadPayload, WrongUse
-from model.fields import text_of
-from model.mails import Mail
+from model.queue.json_fields import text_of
+from model.queue.mails import Mail
 
 DOMAIN_CHARACTERS_MAX: Final = 253
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from model.errors import BadPayload, WrongUse
-from model.fields import object_in
-from model.james_json import json_text
-from model.mails import PRIORITIES, PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Mail
+from model.queue.james_json import json_text
+from model.queue.json_fields import object_in
+from model.queue.mails import PRIORITIES, PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Mail
 
 _KINDS: Final = frozenset(
     f"{kind}Serializer" for kind in ("Boolean", "Int", "Long", "String", "Bytes", "Collection", "Map")

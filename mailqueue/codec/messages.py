@@ -5,8 +5,8 @@ from typing import Final
 
 from mailqueue.codec.payload import payload_of
 from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Message
-from model.mails import QueuedMail
-from model.slices import EPOCH
+from model.queue.mails import QueuedMail
+from model.queue.slices import EPOCH
 
 _MILLI: Final = timedelta(milliseconds=1)
 

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from model.errors import BadPayload
-from model.fields import (
+from model.ids import BlobId, EnqueueId
+from model.queue.james_json import json_bytes, seconds_of
+from model.queue.json_fields import (
     filled_text_of,
     in_millis,
     instant_of,
@@ -20,10 +22,8 @@ from model.fields import (
     texts_of,
     uuid_of,
 )
-from model.ids import BlobId, EnqueueId
-from model.james_json import json_bytes, seconds_of
-from model.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
-from model.slices import EPOCH
+from model.queue.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
+from model.queue.slices import EPOCH
 
 BODY_BYTES_MAX: Final = 128 * 2**20
 """No broker takes messages that big unless told to; such a body is not even looked into."""

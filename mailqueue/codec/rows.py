@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from mailqueue.codec.payload import HOST_DEFAULT, STATE_DEFAULT, blobs_of, sender_of
-from model.fields import in_millis, instant_of, mapping_of, optional, refuse, text_of, texts_of, uuid_of
 from model.ids import EnqueueId, QueueName
-from model.mails import Listed, Mail, QueuedMail, RecipientHeader, Whereabouts
-from model.table import Row
+from model.queue.json_fields import in_millis, instant_of, mapping_of, optional, refuse, text_of, texts_of, uuid_of
+from model.queue.mails import Listed, Mail, QueuedMail, RecipientHeader, Whereabouts
+from model.schema.table import Row
 
 
 def row_of(queue: QueueName, slice_start: datetime, bucket: int, enqueued_at: datetime, queued: QueuedMail) -> Row:

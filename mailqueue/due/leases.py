@@ -4,7 +4,8 @@ A flush has one lease for all slices that no round of a mover looks at yet: a co
 else that is done for a mail, and those of one partition take turns.
 
 The lease is two cells in the partition's row of the list, set by a conditional write with a time to live, taken only
-while there is something to move, and given back at once. Its rules are those of `repair.leases`: a heartbeat rewrites
+while there is something to move, and given back at once. Its rules are those of `repair.ledger.leases`: a heartbeat
+rewrites
 both cells, a doubtful answer is settled by a SERIAL read, a killed holder frees it by time alone. It is courtesy: two
 movers that both believe in it deliver a mail twice, and lose none.
 """
@@ -19,12 +20,12 @@ from uuid import UUID
 
 from mailqueue.due.mails import DuePartition, flush_entry
 from mailqueue.ports import Clock, Tables
-from model.catalog_queue import DUE_MAILS
+from model.catalog.mail_queue import DUE_MAILS
 from model.errors import DoubtfulWrite, MailmendError
 from model.ids import QueueName
 from model.instants import instant_of
 from model.operations import ChangeIf, Level, Read
-from model.table import Key
+from model.schema.table import Key
 from repair.clock import SKEW_SECONDS
 
 TTL_SECONDS: Final = 30

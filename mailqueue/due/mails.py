@@ -23,17 +23,17 @@ from mailqueue.serving.afterwards import finished
 from mailqueue.view.ahead import all_of
 from mailqueue.view.marks import LOOKED_UP_AT_ONCE, Marks
 from mailqueue.view.tallies import Changes, Tallies
-from model.catalog_queue import DUE_MAILS, QUEUE_STATE
+from model.catalog.mail_queue import DUE_MAILS, QUEUE_STATE
+from model.catalog.queue_tables import OwnTables
 from model.errors import BadPayload, Contended, DoubtfulWrite, MailmendError
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
-from model.mails import Listed, Whereabouts
 from model.operations import ChangeIf, Level, Put, Read, Remove, Scan
-from model.queue_size import due_tallies_at
-from model.queue_tables import OwnTables
-from model.slices import EPOCH, bucket_of, slice_of
-from model.starts import GRACE_MIN
-from model.table import Key, Row
+from model.queue.mails import Listed, Whereabouts
+from model.queue.size import due_tallies_at
+from model.queue.slices import EPOCH, bucket_of, slice_of
+from model.queue.starts import GRACE_MIN
+from model.schema.table import Key, Row
 from repair.retries import AwaitedRetries
 
 DUE_WINDOW: Final = timedelta(minutes=10)

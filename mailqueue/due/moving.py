@@ -24,7 +24,7 @@ from mailqueue.view.ahead import in_batches
 from model.errors import LeaseHeld, MailmendError
 from model.ids import QueueName
 from model.instants import instant_of
-from model.table import Key
+from model.schema.table import Key
 from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
 
 CLOSE_AFTER: Final = timedelta(minutes=1)

@@ -14,7 +14,7 @@ from typing import Final, Self
 from mailqueue.ports import Depth, StoredBlob
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
-from model.mails import Listed, MailBlobs, QueuedMail
+from model.queue.mails import Listed, MailBlobs, QueuedMail
 
 IDS_MAX: Final = 500_000
 """How many mails or blobs are held in memory at once, about half a KiB each; more is refused."""

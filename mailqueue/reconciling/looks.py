@@ -17,17 +17,17 @@ from mailqueue.ports import Blobs, Broker, Clock, Delivery, Depth, StoredBlob, T
 from mailqueue.reconciling.comparing import IDS_MAX, BrokenRow, Drained, LiveMail, TablesSide, refuse_too_many
 from mailqueue.view.ahead import in_order
 from mailqueue.view.queue_view import QueueView
-from model.blob_ids import is_deduplicated
-from model.catalog_queue import DUE_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.instants import instant_of
-from model.mail_filters import Where
-from model.mails import QueuedMail, Whereabouts
 from model.operations import Level, Scan
-from model.schema import Schema
-from model.starts import live_slices
-from model.table import Row, Table
+from model.queue.blob_ids import is_deduplicated
+from model.queue.filters import Where
+from model.queue.mails import QueuedMail, Whereabouts
+from model.queue.starts import live_slices
+from model.schema.keyspace import Schema
+from model.schema.table import Row, Table
 
 BLOBS_AT_ONCE: Final = 32
 PATIENCE_SECONDS: Final = 5.0

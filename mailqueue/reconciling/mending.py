@@ -13,13 +13,13 @@ from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Blobs, StoredBlob
 from mailqueue.reconciling.comparing import BrokenRow, Mended, Reconciled, removable, republishable
 from mailqueue.view.ahead import all_of
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BlobMissing, MailmendError
 from model.ids import EnqueueId
-from model.mail_filters import EVERYTHING, Where
-from model.mails import Listed
 from model.operations import Read
-from model.table import Key, Row
+from model.queue.filters import EVERYTHING, Where
+from model.queue.mails import Listed
+from model.schema.table import Key, Row
 
 AT_ONCE: Final = 16
 

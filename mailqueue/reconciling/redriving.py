@@ -17,12 +17,12 @@ from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Delivery
 from mailqueue.reconciling.comparing import DRAIN_MAX, IDS_MAX, refuse_burying, refuse_too_many
 from mailqueue.reconciling.looks import next_within, patience
-from model.blob_ids import is_deduplicated
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId
 from model.instants import instant_of
-from model.mail_filters import Where
-from model.mails import Listed, MailBlobs, QueuedMail, Whereabouts
+from model.queue.blob_ids import is_deduplicated
+from model.queue.filters import Where
+from model.queue.mails import Listed, MailBlobs, QueuedMail, Whereabouts
 
 AT_ONCE: Final = 500
 """How many dead letters are in hand at once; so many that cannot be read end a redrive, for none comes behind them."""

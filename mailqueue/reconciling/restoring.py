@@ -22,8 +22,8 @@ from mailqueue.reconciling.comparing import LiveMail
 from mailqueue.serving.enqueueing import needs_due_mails
 from model.ids import EnqueueId, restored_id
 from model.instants import instant_of
-from model.mail_filters import Where
-from model.mails import LOOKS, Listed, Mail, QueuedMail, Whereabouts
+from model.queue.filters import Where
+from model.queue.mails import LOOKS, Listed, Mail, QueuedMail, Whereabouts
 
 
 class Return(Enum):

@@ -28,8 +28,8 @@ from model.backoff import LOOK_AGAIN
 from model.errors import BrokerUnreachable, MailmendError
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
-from model.mails import QueuedMail
-from model.slices import slice_of
+from model.queue.mails import QueuedMail
+from model.queue.slices import slice_of
 
 HOLD: Final = timedelta(minutes=5)
 """How long a delivery is held and looked up again while servers do not answer, before the broker has it back: brokers

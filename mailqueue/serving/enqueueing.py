@@ -22,7 +22,7 @@ from mailqueue.serving.afterwards import finished
 from model.errors import Delayed, MailmendError, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
-from model.mails import Listed, Mail, QueuedMail, Whereabouts
+from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
 
 DELAY_MAX: Final = timedelta(days=366)
 

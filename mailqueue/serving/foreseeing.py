@@ -6,8 +6,8 @@ from datetime import datetime
 
 from mailqueue.view.queue_view import QueueView
 from model.ids import QueueName
-from model.mail_filters import Where
-from model.mails import Whereabouts
+from model.queue.filters import Where
+from model.queue.mails import Whereabouts
 
 _DELAYED = Where(whereabouts=Whereabouts.DELAYED)
 

@@ -19,7 +19,7 @@ from mailqueue.serving.verdicts import Blob, Sight
 from mailqueue.view.mark_lookups import MarkLookups
 from model.errors import BadPayload, BlobMissing, MailmendError
 from model.ids import QueueName
-from model.mails import MailBlobs, QueuedMail
+from model.queue.mails import MailBlobs, QueuedMail
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 

@@ -17,8 +17,8 @@ from mailqueue.parts import Parts, Removed, Unremoved
 from mailqueue.view.ahead import all_of, in_batches
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
-from model.mail_filters import Where
-from model.mails import LOOKS, Listed, MailBlobs, Whereabouts
+from model.queue.filters import Where
+from model.queue.mails import LOOKS, Listed, MailBlobs, Whereabouts
 
 AT_ONCE: Final = 500
 """How many mails are marked together."""

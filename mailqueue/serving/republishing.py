@@ -16,8 +16,8 @@ from mailqueue.parts import Parts
 from mailqueue.view.ahead import in_batches
 from model.ids import QueueName
 from model.instants import instant_of
-from model.mail_filters import Where
-from model.mails import Listed
+from model.queue.filters import Where
+from model.queue.mails import Listed
 
 AT_ONCE: Final = 64
 """How many publishes wait for their confirms."""

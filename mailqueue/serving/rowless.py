@@ -16,9 +16,9 @@ from typing import Final
 from mailqueue.parts import Parts
 from model.ids import QueueName
 from model.instants import instant_of
-from model.mails import QueuedMail
-from model.slices import EPOCH
-from model.starts import gone_before, mark_may_have_expired
+from model.queue.mails import QueuedMail
+from model.queue.slices import EPOCH
+from model.queue.starts import gone_before, mark_may_have_expired
 from repair.clock import SKEW_SECONDS
 
 SECOND_LOOK_SECONDS: Final = 10.0

@@ -23,7 +23,7 @@ from model.backoff import RETRY
 from model.errors import BrokerUnreachable, MailmendError, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
-from model.mails import Listed, Mail, QueuedMail, Whereabouts
+from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
 
 REQUEUE_PAUSE: Final = timedelta(seconds=10)
 """How long a mail to be retried is held where it cannot be delayed."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from mailqueue.ports import Blobs, Clock
 from mailqueue.serving.afterwards import Afterwards
-from model.mails import MailBlobs
+from model.queue.mails import MailBlobs
 
 GATHER_SECONDS: Final = 0.05
 """How long the bytes of one mail wait for those of others."""

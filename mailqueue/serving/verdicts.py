@@ -12,7 +12,7 @@ from typing import Final
 from mailqueue.metrics import Count
 from mailqueue.serving.rowless import RowState
 from model.ids import EnqueueId
-from model.mails import QueuedMail
+from model.queue.mails import QueuedMail
 
 
 class Verdict(Enum):

@@ -10,12 +10,12 @@ from mailqueue.view.ahead import in_order
 from mailqueue.view.browsing import Slices
 from mailqueue.view.queue_view import QueueView
 from mailqueue.view.start_rows import QueueState
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.operations import Read
-from model.slices import Slicing, slice_of, slices_between
-from model.starts import furthest_browse_start, moved_back, next_browse_start
-from model.table import Key
+from model.queue.slices import Slicing, slice_of, slices_between
+from model.queue.starts import furthest_browse_start, moved_back, next_browse_start
+from model.schema.table import Key
 
 SLICES_AT_ONCE: Final = 4
 """In how many slices the first mail without a mark is looked for at once."""

@@ -19,14 +19,14 @@ from mailqueue.view.ahead import all_of
 from mailqueue.view.browsing import Broken, Slices, id_of, read_row
 from mailqueue.view.marks import Marks, answered
 from mailqueue.view.queue_view import QueueView
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
-from model.mails import Listed
 from model.operations import Read, Remove
-from model.queue_size import WriterTally, others_were_at_work
-from model.slices import Slicing
-from model.table import Key, Row
+from model.queue.mails import Listed
+from model.queue.size import WriterTally, others_were_at_work
+from model.queue.slices import Slicing
+from model.schema.table import Key, Row
 
 PARTITIONS_AT_ONCE: Final = 4
 """How many partitions are cleaned at once."""

@@ -20,8 +20,8 @@ from mailqueue.view.browsing import Slices
 from mailqueue.view.marks import RememberedMarks
 from mailqueue.view.queue_view import QueueView
 from model.ids import EnqueueId, QueueName
-from model.slices import Slicing
-from model.starts import slices_to_clean
+from model.queue.slices import Slicing
+from model.queue.starts import slices_to_clean
 
 NAMED_MAX: Final = 100
 """How many of the mails that would be put back are named; all are counted."""

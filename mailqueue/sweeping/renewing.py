@@ -13,13 +13,13 @@ from itertools import takewhile
 from mailqueue.ports import Tables
 from mailqueue.view.marks import answered
 from mailqueue.view.queue_view import QueueView
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.instants import MICROS, instant_of
 from model.operations import Put, Read, Remove, Seen
-from model.slices import Slicing
-from model.starts import ROUNDS_PER_SLACK, ageing_before, live_slices, rows_lapsed_before, slack_of
-from model.table import Key
+from model.queue.slices import Slicing
+from model.queue.starts import ROUNDS_PER_SLACK, ageing_before, live_slices, rows_lapsed_before, slack_of
+from model.schema.table import Key
 from repair.clock import MARGIN_SECONDS
 
 

@@ -24,8 +24,8 @@ from mailqueue.view.marks import RememberedMarks
 from mailqueue.view.queue_view import QueueView
 from model.errors import MailmendError
 from model.ids import QueueName
-from model.slices import Slicing
-from model.starts import slices_to_clean
+from model.queue.slices import Slicing
+from model.queue.starts import slices_to_clean
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 

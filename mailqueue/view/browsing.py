@@ -17,13 +17,13 @@ from mailqueue.codec import listed_of
 from mailqueue.ports import Tables
 from mailqueue.view.ahead import all_of
 from mailqueue.view.marks import Marks, answered
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadPayload
 from model.ids import EnqueueId, QueueName
-from model.mails import Listed
 from model.operations import Level, Read, Scan
-from model.slices import EPOCH
-from model.table import Key, Row
+from model.queue.mails import Listed
+from model.queue.slices import EPOCH
+from model.schema.table import Key, Row
 from repair.retries import AwaitedRetries
 
 PAGE_ROWS: Final = 1_000

@@ -16,7 +16,7 @@ from mailqueue.view.browsing import SLICES_AT_ONCE, Slices
 from mailqueue.view.tallies import Tallies, ToldAt
 from model.ids import QueueName
 from model.instants import MICROS
-from model.queue_size import CountedBy, SliceCount, WriterTally, tallied
+from model.queue.size import CountedBy, SliceCount, WriterTally, tallied
 
 SILENT_SECONDS: Final = 600.0
 """A row that is not settled and was not written for so long is nobody's: no change of a slice takes that long."""

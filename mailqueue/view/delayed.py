@@ -18,10 +18,10 @@ from mailqueue.view.counting import Counting, Recounted
 from mailqueue.view.ground import Ground
 from mailqueue.view.marks import Marks
 from model.ids import EnqueueId, QueueName
-from model.mails import Listed
-from model.positions import Position
-from model.queue_size import CountedBy, SliceCount, due_tallied, due_tallies_at
-from model.table import Key
+from model.queue.mails import Listed
+from model.queue.positions import Position
+from model.queue.size import CountedBy, SliceCount, due_tallied, due_tallies_at
+from model.schema.table import Key
 
 PAGE_MAILS: Final = 1_000
 """Of how many mails the marks are looked up at once, and as how many a slice is read ahead at most.

@@ -8,13 +8,13 @@ from mailqueue.ports import Clock, Tables
 from mailqueue.view.shared_reads import SharedReads
 from mailqueue.view.start_rows import Starts
 from mailqueue.view.tallies import Tallies
+from model.catalog.queue_tables import OwnTables
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
 from model.operations import Put, Remove
-from model.queue_config import DEFAULT, QueueConfiguration
-from model.queue_tables import OwnTables
-from model.slices import Slicing, slice_of
-from model.starts import live_slices
+from model.queue.configuration import DEFAULT, QueueConfiguration
+from model.queue.slices import Slicing, slice_of
+from model.queue.starts import live_slices
 from repair.retries import AwaitedRetries
 
 CUT_SECONDS: Final = 30.0

@@ -13,11 +13,11 @@ from mailqueue.view.browsing import SLICES_AT_ONCE, Broken, Held, Slices
 from mailqueue.view.delayed import Delayed
 from mailqueue.view.ground import Ground
 from model.ids import EnqueueId, QueueName
-from model.mail_filters import Where
-from model.mails import Listed, Whereabouts
-from model.positions import Position, is_behind
-from model.slices import Slicing
-from model.starts import GRACE_MIN, live_slices
+from model.queue.filters import Where
+from model.queue.mails import Listed, Whereabouts
+from model.queue.positions import Position, is_behind
+from model.queue.slices import Slicing
+from model.queue.starts import GRACE_MIN, live_slices
 
 REMEMBERED_MAX: Final = 100_000
 """Of how many mails a listing knows that it has shown them, so as not to show them once more as delayed."""

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Final
 
 from mailqueue.ports import Tables
-from model.catalog_queue import DELETED_MAILS
+from model.catalog.mail_queue import DELETED_MAILS
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
 from model.operations import Put, Read, Seen

@@ -15,14 +15,14 @@ from typing import Final
 
 from mailqueue.codec import row_of
 from mailqueue.view.ground import Ground
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import Contended
 from model.ids import QueueName
-from model.mails import QueuedMail
 from model.operations import Put, Read, Remove
-from model.slices import Slicing, bucket_of, slice_of
-from model.starts import GRACE_MIN, right_slice, slice_for
-from model.table import Row
+from model.queue.mails import QueuedMail
+from model.queue.slices import Slicing, bucket_of, slice_of
+from model.queue.starts import GRACE_MIN, right_slice, slice_for
+from model.schema.table import Row
 
 PLACES_MAX: Final = 8
 """How often a mail is put into another slice because the browse start moved or the clock jumped, before we give up."""

@@ -10,12 +10,12 @@ from mailqueue.view.ahead import in_order
 from mailqueue.view.ground import Ground
 from mailqueue.view.marks import answered
 from mailqueue.view.placement import Placement
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import QueueName
-from model.mails import Listed, QueuedMail
 from model.operations import Put, Read, Remove, Seen
-from model.slices import EPOCH, bucket_of, slice_of
-from model.table import Row
+from model.queue.mails import Listed, QueuedMail
+from model.queue.slices import EPOCH, bucket_of, slice_of
+from model.schema.table import Row
 
 SLICES_AT_ONCE: Final = 8
 """In how many slices a row is looked for at once."""

@@ -21,14 +21,14 @@ from mailqueue.view.placement import Placement
 from mailqueue.view.placing import Placing
 from mailqueue.view.start_rows import QueueState, Starts
 from mailqueue.view.tallies import Tallies
+from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
-from model.mail_filters import EVERYTHING, Where
-from model.mails import Listed, QueuedMail, Whereabouts
-from model.positions import Position
-from model.queue_size import Size, size_of
-from model.queue_tables import OwnTables
-from model.slices import EPOCH, slice_of
+from model.queue.filters import EVERYTHING, Where
+from model.queue.mails import Listed, QueuedMail, Whereabouts
+from model.queue.positions import Position
+from model.queue.size import Size, size_of
+from model.queue.slices import EPOCH, slice_of
 
 REMEMBERED_MARKS: Final = 65_536
 """Of how many mails a process knows that it has marked them, so as not to count one twice."""

@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Final
 
 from mailqueue.ports import Tables
-from model.catalog_queue import BROWSE_START, CONTENT_START, QUEUE_STATE
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, QUEUE_STATE
 from model.errors import Contended, DoubtfulWrite
 from model.ids import QueueName
 from model.instants import MICROS
 from model.operations import Applied, Change, ChangeIf, Conditional, Level, PutIfAbsent, Read, Scan
-from model.slices import EPOCH, SECOND
-from model.table import Row, Table
+from model.queue.slices import EPOCH, SECOND
+from model.schema.table import Row, Table
 from repair.retries import AwaitedRetries
 
 ROUNDS_MAX: Final = 6

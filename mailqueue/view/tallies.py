@@ -1,6 +1,6 @@
 """Tallies: how many mails each process has put into each slice and marked there, so that a size costs no listing.
 
-Slices of delayed mails have theirs beside them, a millisecond after the slice's start (`model.queue_size`).
+Slices of delayed mails have theirs beside them, a millisecond after the slice's start (`model.queue.size`).
 
 Each process owns rows of sliceTallies that nobody else writes, and writes sums into them, never differences: writing
 one twice does nothing. Before it changes anything in a slice it says that its row is not settled, and takes that back
@@ -21,13 +21,13 @@ from uuid import UUID
 
 from mailqueue.ports import Clock, Tables
 from mailqueue.view.marks import LOOKED_UP_TOGETHER, answered
-from model.catalog_queue import SLICE_TALLIES
+from model.catalog.mail_queue import SLICE_TALLIES
+from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
 from model.operations import Put, Read, Remove
-from model.queue_size import WriterTally, due_ttl_seconds, is_of_due
-from model.queue_tables import OwnTables
+from model.queue.size import WriterTally, due_ttl_seconds, is_of_due
 from repair.retries import AwaitedRetries
 
 FLUSH_SECONDS: Final = 0.5

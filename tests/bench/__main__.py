@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cql.session import CassandraCluster, Contact, Keyspace, connect
-from model.catalog_beside import EVENT_STORE
-from model.catalog_queue import QUEUE_TABLES
-from model.schema import Schema
+from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.mail_queue import QUEUE_TABLES
+from model.schema.keyspace import Schema
 from spark_repair.session import SparkSettings, session_for_a_command
 from tests.bench import (
     mending,

@@ -15,11 +15,11 @@ from admin.advice.sampling import draw_sample
 from admin.advice.trial import WAVES, Trial
 from admin.advice.trial_node import started_node
 from admin.progress import PlainLines
+from cql.driver.session import CassandraCluster, Keyspace
 from cql.introspect import live_schema
-from cql.session import CassandraCluster, Keyspace
-from model.advice import MIB
-from model.catalog import CompactionChoice
-from model.compaction_advice import choose
+from model.advice.compaction import choose
+from model.advice.queue_settings import MIB
+from model.catalog.mail import CompactionChoice
 from model.instants import MICROS
 from model.operations import Write
 from repair.clock import SystemClock

@@ -6,11 +6,11 @@ from itertools import islice
 from cql.applying import ensure_ledger
 from model.operations import Remove, Scan
 from repair.clock import SystemClock, Timing
-from repair.decide import Verdict
-from repair.leases import Leases
-from repair.orders import Means, Order
-from repair.runner import repair
-from repair.runs import Ledger
+from repair.decisions.verdicts import Verdict
+from repair.ledger.leases import Leases
+from repair.ledger.runs import Ledger
+from repair.mending.request import Means, Order
+from repair.mending.runner import repair
 from spark_repair.message_inconsistencies import SparkEngine
 from tests.bench.scanning import Keyspace
 from tests.support.progress import SilentProgress

@@ -6,8 +6,8 @@ Every row follows from the message's number alone, so two populations of one siz
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from cql.contact import Contact
-from model.catalog import (
+from cql.driver.contact import Contact
+from model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
     IMAP_UID,
@@ -17,7 +17,7 @@ from model.catalog import (
     MESSAGE_ID,
     MESSAGE_V3,
 )
-from model.table import Table
+from model.schema.table import Table
 from spark_repair.connector import contact_options
 
 MESSAGES_PER_MAILBOX = 1_000

@@ -12,21 +12,21 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from cql.awaited import AwaitedKeyspace
-from cql.session import Keyspace
+from cql.driver.asynchronous import AwaitedKeyspace
+from cql.driver.session import Keyspace
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.brokers.memory import MemoryBroker
 from mailqueue.codec import due_row_of
 from mailqueue.due.mails import DUE_WINDOW
 from mailqueue.mail_queue import MailQueue, open_queue
-from model.catalog_queue import DUE_MAILS, SLICE_TALLIES
+from model.catalog.mail_queue import DUE_MAILS, SLICE_TALLIES
+from model.catalog.queue_tables import OwnTables
 from model.ids import BlobId, EnqueueId, QueueName
 from model.instants import instant_of
-from model.mails import MailBlobs, QueuedMail
 from model.operations import Put
-from model.queue_size import due_tallies_at
-from model.queue_tables import OwnTables
-from model.slices import EPOCH, slice_of
+from model.queue.mails import MailBlobs, QueuedMail
+from model.queue.size import due_tallies_at
+from model.queue.slices import EPOCH, slice_of
 from repair.clock import LoopClock
 from tests.bench.queue_past import MAIL, write
 

@@ -21,19 +21,19 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from cql.awaited import AwaitedKeyspace
-from cql.session import Keyspace
+from cql.driver.asynchronous import AwaitedKeyspace
+from cql.driver.session import Keyspace
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.brokers.memory import MemoryBroker
 from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.sweeping.cleaning import PARTITIONS_AT_ONCE
 from mailqueue.view.ahead import all_of
-from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, QueueName
 from model.instants import instant_of
 from model.operations import Remove
-from model.slices import slice_of
-from model.table import Row
+from model.queue.slices import slice_of
+from model.schema.table import Row
 from repair.clock import LoopClock
 from tests.bench.queue_past import MAIL, WINDOW, Past, flushed_mebibytes, write
 

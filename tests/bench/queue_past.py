@@ -14,10 +14,10 @@ from uuid import UUID
 
 from cassandra.query import BatchStatement, BatchType
 
-from cql.session import Keyspace
+from cql.driver.session import Keyspace
 from mailqueue.codec import row_of
-from model.catalog_beside import EVENT_STORE
-from model.catalog_queue import (
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.mail_queue import (
     BROWSE_START,
     CONTENT_START,
     DELETED_MAILS,
@@ -26,10 +26,10 @@ from model.catalog_queue import (
     SLICE_TALLIES,
 )
 from model.ids import BlobId, EnqueueId, QueueName
-from model.mails import Mail, MailBlobs, QueuedMail
 from model.operations import Put, Write
-from model.schema import Schema
-from model.table import Table
+from model.queue.mails import Mail, MailBlobs, QueuedMail
+from model.schema.keyspace import Schema
+from model.schema.table import Table
 
 WINDOW = timedelta(hours=1)
 PER_SLICE = 10_000

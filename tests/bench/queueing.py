@@ -20,8 +20,8 @@ import aio_pika
 from aio_pika.abc import AbstractExchange
 from aio_pika.abc import AbstractIncomingMessage as Incoming
 
-from cql.awaited import AwaitedKeyspace
-from cql.session import Keyspace
+from cql.driver.asynchronous import AwaitedKeyspace
+from cql.driver.session import Keyspace
 from mailqueue.blobs.object_storage import S3Settings, open_s3
 from mailqueue.brokers.rabbitmq import RabbitBroker
 from mailqueue.brokers.settings import BrokerSettings, Host
@@ -29,12 +29,12 @@ from mailqueue.brokers.topology import headers_to_publish, topology_of
 from mailqueue.codec import payload_of, queued_of, row_of, split
 from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.ports import BlobKind, Blobs
-from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
-from model.mails import Mail, MailBlobs, QueuedMail
 from model.operations import Put
-from model.slices import bucket_of, slice_of
+from model.queue.mails import Mail, MailBlobs, QueuedMail
+from model.queue.slices import bucket_of, slice_of
 from repair.clock import LoopClock
 
 T = TypeVar("T")

@@ -10,13 +10,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from cql.driver.session import CassandraCluster
 from cql.introspect import live_schema
-from cql.session import CassandraCluster
-from model.binding import bind
-from model.catalog import MESSAGES
+from model.catalog.mail import MESSAGES
 from model.operations import Level, Read, Scan
-from model.projections import Family
-from repair.findings import Survey
+from model.projections.binding import bind
+from model.projections.declarations import Family
+from repair.decisions.findings import Survey
 from spark_repair.connector import Source
 from spark_repair.frames import columns_read
 from spark_repair.message_inconsistencies import SparkEngine

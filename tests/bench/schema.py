@@ -10,18 +10,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cql.driver.session import CassandraCluster
 from cql.introspect import SchemaServer, live_schema
-from cql.migrating.files import read_folder
-from cql.migrating.rollout import Order, plan_rollout
+from cql.migrate.files import read_folder
+from cql.migrate.rollout import Order, plan_rollout
 from cql.render import keyspace_cql
 from cql.replication import in_every_data_centre
-from cql.session import CassandraCluster
-from model.difference import differences
-from model.migrating.history import State
-from model.migrating.migrations import Migration
-from model.migrating.plan import Past, declared_by
-from model.migrating.verification import Record, verify_migrations
-from model.schema import Schema
+from model.migrations.history import State
+from model.migrations.migration import Migration
+from model.migrations.plan import Past, declared_by
+from model.migrations.verification import Record, verify_migrations
+from model.schema.difference import differences
+from model.schema.keyspace import Schema
 from repair.clock import SystemClock
 from tests.support.keyspaces import dropped
 from tests.support.migrating import HEAD, applied

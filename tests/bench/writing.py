@@ -23,20 +23,20 @@ from uuid import UUID
 
 from cassandra.query import UNSET_VALUE
 
-from cql.session import CassandraCluster, Contact, Keyspace, connect
+from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.statements import Operation, values_of
 from model.errors import MailmendError
-from model.flags import FlagsChange, FlagsMode, parse_flags
 from model.ids import MailboxId
-from model.messages import Mail, Place
+from model.messages.flags import FlagsChange, FlagsMode, parse_flags
+from model.messages.message import Mail, Place
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.table import Row
-from repair.blobs import MemoryBlobs
+from model.schema.table import Row
 from repair.clock import SystemClock
-from repair.findings import Suspect
+from repair.decisions.findings import Suspect
 from repair.ports import Tables
-from repair.truths import StampSource
-from repair.writer import MessageStore, WriterSettings
+from repair.writing.blob_files import MemoryBlobs
+from repair.writing.message_store import MessageStore, WriterSettings
+from repair.writing.truth_writes import StampSource
 from tests.support.keyspaces import MAIL, created, dropped
 
 CONCURRENCY = (1, 16)

@@ -5,15 +5,15 @@ from uuid import uuid4
 
 import pytest
 
-from cql.awaited import AwaitedKeyspace, InTurn
+from cql.driver.asynchronous import AwaitedKeyspace, InTurn
+from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.memory import MemoryTables
-from cql.session import CassandraCluster, Contact, Keyspace, connect
 from mailqueue.ports import Tables as AwaitedTables
-from model.catalog_beside import EVENT_STORE
-from model.catalog_queue import QUEUE_TABLES
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.mail_queue import QUEUE_TABLES
 from model.operations import Remove
-from model.queue_config import AGGREGATE
-from model.schema import Schema
+from model.queue.configuration import AGGREGATE
+from model.schema.keyspace import Schema
 from repair.ports import Tables
 from tests.support.keyspaces import created, dropped
 from tests.support.servers import CassandraServer

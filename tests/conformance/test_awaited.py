@@ -12,9 +12,9 @@ from uuid import UUID
 
 import pytest
 
-from cql.awaited import AwaitedKeyspace, InTurn
+from cql.driver.asynchronous import AwaitedKeyspace, InTurn
+from cql.driver.session import PAGE_ROWS, Keyspace
 from cql.memory import MemoryTables
-from cql.session import PAGE_ROWS, Keyspace
 from mailqueue.ports import Tables
 from model.errors import MailmendError, SchemaMismatch, TimedOut, WrongUse
 from model.operations import (
@@ -31,7 +31,7 @@ from model.operations import (
     Scan,
     Seen,
 )
-from model.table import Column, Kind, Row, Table
+from model.schema.table import Column, Kind, Row, Table
 from tests.support.tables import CELLS, COUNTERS, MARKS, micros
 
 D, E, F = (UUID(int=number << 96 | 0x11F1 << 64 | 0x8000 << 48) for number in (1, 2, 3))

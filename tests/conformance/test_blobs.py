@@ -14,20 +14,20 @@ from uuid import uuid4
 
 import pytest
 
-from cql.awaited import AwaitedKeyspace, InTurn
+from cql.driver.asynchronous import AwaitedKeyspace, InTurn
+from cql.driver.session import CassandraCluster
 from cql.memory import MemoryTables
-from cql.session import CassandraCluster
 from mailqueue.blobs.cassandra import PART_BYTES, CassandraStore
 from mailqueue.blobs.files import FileStore
 from mailqueue.blobs.memory import MemoryStore
 from mailqueue.blobs.object_storage import BULK_MIN, S3Bucket
 from mailqueue.blobs.stores import BlobStore, NamedBlobs
 from mailqueue.ports import BlobKind, StoredBlob
-from model.blob_ids import BlobNaming, BlobsMode, HashSpelling, is_deduplicated
-from model.catalog_beside import BLOB_PARTS, BLOBS
+from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.errors import BadPayload, BlobMissing
 from model.ids import BlobId
-from model.schema import Schema
+from model.queue.blob_ids import BlobNaming, BlobsMode, HashSpelling, is_deduplicated
+from model.schema.keyspace import Schema
 from repair.clock import LoopClock
 from tests.support.blobs import BAD_IDS, RANDOM_IDS, SHARED_IDS, UUID_TEXT
 from tests.support.james_queue import james_blobs

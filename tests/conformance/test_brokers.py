@@ -12,7 +12,7 @@ from mailqueue.brokers.topology import Form, QueueForm
 from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Depth, Message
 from model.errors import BrokerUnreachable, WrongUse
 from model.ids import QueueName
-from model.mails import PRIORITIES, PRIORITY_NORMAL
+from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 from tests.support.broker_scenes import Scene, SceneOpened, memory_scene, rabbit_scene, soon, taken
 
 SPOOL = QueueName("spool")

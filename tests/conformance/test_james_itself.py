@@ -15,25 +15,25 @@ from uuid import uuid4
 
 import pytest
 
-from cql.awaited import AwaitedKeyspace
-from cql.session import CassandraCluster, Keyspace
+from cql.driver.asynchronous import AwaitedKeyspace
+from cql.driver.session import CassandraCluster, Keyspace
 from mailqueue.blobs.cassandra import open_cassandra
 from mailqueue.brokers.rabbitmq import RabbitBroker
 from mailqueue.brokers.settings import BrokerSettings, Host
 from mailqueue.configuration import Configurations
 from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.ports import Broker
-from model.blob_ids import BlobNaming, BlobsMode, HashSpelling
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog.mail_queue import ENQUEUED_MAILS
+from model.catalog.queue_tables import OwnTables
 from model.errors import ConfigurationRefused, JavaMissing, LocalServerError
 from model.ids import QueueName
-from model.mail_filters import Where
-from model.mails import Mail, RecipientHeader, Whereabouts
 from model.operations import Scan
-from model.queue_config import QueueConfiguration
-from model.queue_tables import OwnTables
-from model.slices import Slicing
-from model.table import Row
+from model.queue.blob_ids import BlobNaming, BlobsMode, HashSpelling
+from model.queue.configuration import QueueConfiguration
+from model.queue.filters import Where
+from model.queue.mails import Mail, RecipientHeader, Whereabouts
+from model.queue.slices import Slicing
+from model.schema.table import Row
 from repair.clock import LoopClock
 from tests.support.brokers import Broker as RabbitServer
 from tests.support.james_itself import TABLES, Given, JamesItself, JamesRefused, Place, james_process

@@ -16,9 +16,9 @@ from uuid import uuid4
 
 import pytest
 
-from cql.awaited import AwaitedKeyspace, InTurn
+from cql.driver.asynchronous import AwaitedKeyspace, InTurn
+from cql.driver.session import CassandraCluster
 from cql.memory import MemoryTables
-from cql.session import CassandraCluster
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.blobs.stores import BlobStore
@@ -28,13 +28,13 @@ from mailqueue.brokers.settings import BrokerSettings, Host
 from mailqueue.codec import payload_of
 from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.ports import SLICE_HEADER, Blobs, Broker, Clock, Message, Tables
-from model.catalog_beside import EVENT_STORE
-from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
-from model.mail_filters import Where
-from model.mails import Mail, RecipientHeader
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.operations import Scan
-from model.queue_size import CountedBy, SizeKind
-from model.schema import Schema
+from model.queue.filters import Where
+from model.queue.mails import Mail, RecipientHeader
+from model.queue.size import CountedBy, SizeKind
+from model.schema.keyspace import Schema
 from repair.clock import LoopClock
 from tests.support.brokers import Broker as RabbitServer
 from tests.support.james_queue import (

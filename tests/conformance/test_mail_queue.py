@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import pytest
 
-from cql.awaited import AwaitedKeyspace, InTurn
+from cql.driver.asynchronous import AwaitedKeyspace, InTurn
+from cql.driver.session import CassandraCluster, Keyspace
 from cql.memory import MemoryTables
-from cql.session import CassandraCluster, Keyspace
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.blobs.object_storage import S3Settings, open_s3
 from mailqueue.brokers.memory import MemoryBroker
@@ -23,16 +23,16 @@ from mailqueue.codec import payload_of, priority_of
 from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
 from mailqueue.ports import Blobs, Clock, Message, Tables
 from mailqueue.ports import Broker as BrokerPort
-from model.catalog_beside import EVENT_STORE
-from model.catalog_queue import QUEUE_TABLES
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import BlobMissing
 from model.ids import QueueName
-from model.mail_filters import Where
-from model.mails import Whereabouts
-from model.queue_config import QueueConfiguration
-from model.queue_size import SizeKind
-from model.schema import Schema
-from model.slices import Slicing
+from model.queue.configuration import QueueConfiguration
+from model.queue.filters import Where
+from model.queue.mails import Whereabouts
+from model.queue.size import SizeKind
+from model.queue.slices import Slicing
+from model.schema.keyspace import Schema
 from repair.clock import LoopClock
 from tests.support.brokers import Broker
 from tests.support.keyspaces import created, dropped

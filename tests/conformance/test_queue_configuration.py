@@ -10,11 +10,11 @@ import pytest
 
 from mailqueue.configuration import EVENTS, Configurations
 from mailqueue.ports import Tables
-from model.catalog_beside import EVENT_STORE
+from model.catalog.james_tables import EVENT_STORE
 from model.errors import BadPayload, ConfigurationRefused
 from model.operations import Put, Read, Remove
-from model.queue_config import AGGREGATE, DEFAULT, ConfigurationEvent, QueueConfiguration, event_json
-from model.slices import Slicing
+from model.queue.configuration import AGGREGATE, DEFAULT, ConfigurationEvent, QueueConfiguration, event_json
+from model.queue.slices import Slicing
 from tests.support.james_queue import james_queue_rows
 
 T = TypeVar("T")

@@ -23,16 +23,16 @@ from mailqueue.view import browsing
 from mailqueue.view.browsing import Broken
 from mailqueue.view.queue_view import QueueView
 from mailqueue.view.tallies import Tallies
-from model.catalog_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
+from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
+from model.catalog.queue_tables import OwnTables
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
-from model.mail_filters import Where
-from model.mails import Listed, QueuedMail, RecipientHeader, Whereabouts
 from model.operations import Change, Put, Read, Scan
-from model.positions import Position
-from model.queue_size import CountedBy, SizeKind
-from model.queue_tables import OwnTables
-from model.slices import slice_of
+from model.queue.filters import Where
+from model.queue.mails import Listed, QueuedMail, RecipientHeader, Whereabouts
+from model.queue.positions import Position
+from model.queue.size import CountedBy, SizeKind
+from model.queue.slices import slice_of
 from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queue_scene import HOUR, MINUTE, names, queued
 from tests.support.tables import micros

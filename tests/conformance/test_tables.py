@@ -22,7 +22,7 @@ from model.operations import (
     Scan,
     Seen,
 )
-from model.table import Key, Row, Table
+from model.schema.table import Key, Row, Table
 from repair.ports import Tables
 from tests.support.tables import CELLS, COUNTERS, MARKS
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cql.driver.session import Keyspace
 from cql.memory import MemoryTables
-from cql.session import Keyspace
 from model.operations import Change, ChangeIf, Conditional, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
-from model.table import Key
+from model.schema.table import Key
 from repair.ports import Tables
 from tests.support.tables import CELLS, MARKS, micros
 

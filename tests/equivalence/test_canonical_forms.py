@@ -21,9 +21,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.catalog import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
-from model.table import Row, Table, canonical_value, rows_agree
-from repair.records import conditions_of
+from model.catalog.mail import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
+from model.schema.table import Row, Table, canonical_value, rows_agree
+from repair.scanners.records import conditions_of
 from spark_repair.frames import BITS, ONE, TWO, Layout, canonical, columns_read, mirror_frame, truth_frame
 
 pytestmark = pytest.mark.spark

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from cql.driver.session import CassandraCluster, Contact, connect
 from cql.memory import MemoryTables
-from cql.session import CassandraCluster, Contact, connect
 from model.operations import Change, Count, Put, Remove, Write
-from model.projections import Family
+from model.projections.declarations import Family
 from repair.clock import SystemClock
-from repair.decide import DETECTED
-from repair.findings import Engine, Survey, Suspect
-from repair.local_engine import LocalEngine
+from repair.decisions.findings import Engine, Survey, Suspect
+from repair.decisions.verdicts import DETECTED
+from repair.ledger.runs import Ledger
 from repair.ports import Tables
-from repair.runs import Ledger
+from repair.scanners.local import LocalEngine
 from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import dropped
 from tests.support.progress import SilentProgress

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from repair.decide import CONTENT, FILTER, GROUP, MIRROR, Verdict
+from repair.decisions.verdicts import CONTENT, FILTER, GROUP, MIRROR, Verdict
 from spark_repair.verdicts import verdict_column
 
 pytestmark = pytest.mark.spark

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from admin.local import Wishes
+from cql.driver.session import connect
 from cql.render import schema_cql
-from cql.session import connect
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import MAIL
 from tests.support.servers import CassandraServer, ThreeNodes, local_node

@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from cql.session import Contact, connect
-from model.catalog import IMAP_UID
-from model.flags import flags_of, parse_flags
+from cql.driver.session import Contact, connect
+from model.catalog.mail import IMAP_UID
+from model.messages.flags import flags_of, parse_flags
 from model.operations import Scan
-from model.table import Row
+from model.schema.table import Row
 from repair.clock import SystemClock
 from tests.support.crashing import OPERATIONS
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped

@@ -19,28 +19,28 @@ from itertools import count
 import pytest
 
 from admin.breaking import break_one_by_one
-from cql.session import CassandraCluster, Keyspace, connect
-from model.catalog import IMAP_UID, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES, MODSEQ
+from cql.driver.session import CassandraCluster, Keyspace, connect
+from model.catalog.mail import IMAP_UID, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES, MODSEQ
 from model.errors import MailmendError
-from model.flags import Flags, FlagsChange, FlagsMode, flags_of, parse_flags
 from model.ids import MailboxId, MessageId
 from model.instants import MICROS
-from model.messages import Mail, Place
+from model.messages.flags import Flags, FlagsChange, FlagsMode, flags_of, parse_flags
+from model.messages.message import Mail, Place
 from model.operations import Count, Put, Scan, Write
-from model.table import Key, Row, Table
-from repair.blobs import MemoryBlobs
+from model.schema.table import Key, Row, Table
 from repair.clock import SystemClock, Timing
-from repair.counters import CounterMender
-from repair.decide import MENDABLE, Verdict
-from repair.findings import Outcome, Summary, Suspect
-from repair.lags import LagJournal
-from repair.leases import Leases
-from repair.local_engine import LocalEngine
-from repair.orders import Means, Order
+from repair.decisions.findings import Outcome, Summary, Suspect
+from repair.decisions.verdicts import MENDABLE, Verdict
+from repair.ledger.lags import LagJournal
+from repair.ledger.leases import Leases
+from repair.ledger.runs import Ledger
+from repair.mending.counters import CounterMender
+from repair.mending.request import Means, Order
+from repair.mending.runner import repair
 from repair.retries import RetryPolicy
-from repair.runner import repair
-from repair.runs import Ledger
-from repair.writer import MessageStore, WriterSettings
+from repair.scanners.local import LocalEngine
+from repair.writing.blob_files import MemoryBlobs
+from repair.writing.message_store import MessageStore, WriterSettings
 from tests.support.commands import contact_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, Wire

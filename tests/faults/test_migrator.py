@@ -12,19 +12,19 @@ from unittest.mock import patch
 import pytest
 
 from cql.applying import ensure_ledger
-from cql.contact import Contact
+from cql.driver.contact import Contact
+from cql.driver.nodes import ask_every_node
+from cql.driver.session import CassandraCluster, connect
 from cql.introspect import live_schema
-from cql.migrating.agreement import Agreement
-from cql.migrating.history import History
-from cql.migrating.nodes import SchemaNodes
-from cql.nodes import ask_every_node
-from cql.session import CassandraCluster, connect
-from model.difference import differences
-from model.ledger_tables import LEDGER_TABLES
-from model.migrating.history import State, Step
-from model.migrating.plan import declared_by
+from cql.migrate.agreement import Agreement
+from cql.migrate.history import History
+from cql.migrate.nodes import SchemaNodes
+from model.catalog.ledger import LEDGER_TABLES
+from model.migrations.history import State, Step
+from model.migrations.plan import declared_by
+from model.schema.difference import differences
 from repair.clock import SystemClock
-from repair.leases import Leases
+from repair.ledger.leases import Leases
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.migrating import SHOP, folder, written
 from tests.support.servers import CassandraServer, ThreeNodes

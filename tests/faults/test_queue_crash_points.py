@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 
-from model.blob_ids import BlobsMode
-from model.catalog_queue import BROWSE_START
+from model.catalog.mail_queue import BROWSE_START
 from model.operations import Change
+from model.queue.blob_ids import BlobsMode
 from tests.faults.test_queue_machine import HALF_A_DAY, QueueMachine
 from tests.support.queue_world import DEATHS, Mishap, Trouble
 from tests.support.queues import QUEUE

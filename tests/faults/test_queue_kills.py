@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from mailqueue.mail_queue import MailQueue
-from model.catalog_queue import BROWSE_START, ENQUEUED_MAILS
+from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.operations import Change, Scan
-from model.slices import slice_of
+from model.queue.slices import slice_of
 from tests.support.queue_ground import LATER, Ground, dead_letters, delivered, ids_of, swept
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]

@@ -24,17 +24,17 @@ from hypothesis.stateful import (
 from mailqueue.brokers.memory import Fate
 from mailqueue.mail_queue import Dequeued
 from mailqueue.serving.removing import OnRemoved
-from model.blob_ids import BlobNaming, BlobsMode
-from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
+from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import EnqueueId
-from model.mail_filters import Where
-from model.mails import Listed
-from model.queue_config import QueueConfiguration
-from model.queue_size import SizeKind
-from model.queue_tables import OwnTables
-from model.slices import EPOCH, Slicing, slice_of
-from model.table import Row, Table
+from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.configuration import QueueConfiguration
+from model.queue.filters import Where
+from model.queue.mails import Listed
+from model.queue.size import SizeKind
+from model.queue.slices import EPOCH, Slicing, slice_of
+from model.schema.table import Row, Table
 from tests.support.james_beside import James
 from tests.support.queue_mishaps import Died
 from tests.support.queue_model import Promised, Promises, Standing

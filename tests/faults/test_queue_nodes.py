@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
+from cql.driver.session import connect
 from cql.render import keyspace_cql, schema_cql
 from cql.replication import in_every_data_centre
-from cql.session import connect
 from mailqueue.mail_queue import MailQueue
-from model.catalog_beside import EVENT_STORE
-from model.catalog_queue import QUEUE_TABLES
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import CannotReach, MailmendError
-from model.schema import Schema
+from model.schema.keyspace import Schema
 from tests.support.brokers import Broker
 from tests.support.object_stores import S3
 from tests.support.queue_faults import Servers, opened

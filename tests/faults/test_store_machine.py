@@ -28,29 +28,29 @@ from hypothesis.stateful import (
 )
 
 from admin.breaking import KINDS, Breaker
+from cql.driver.session import CassandraCluster, connect
 from cql.memory import MemoryTables
-from cql.session import CassandraCluster, connect
-from model.catalog import IMAP_UID, MESSAGES
+from model.catalog.mail import IMAP_UID, MESSAGES
 from model.errors import MailmendError, UnknownMessage
-from model.flags import FlagsMode
 from model.ids import MailboxId
 from model.instants import MICROS
-from model.messages import Place, Stored
+from model.messages.flags import FlagsMode
+from model.messages.message import Place, Stored
 from model.operations import Conditional, RemoveIf, Scan
-from model.table import Row
-from repair.blobs import MemoryBlobs
+from model.schema.table import Row
 from repair.clock import SystemClock, Timing
-from repair.decide import Verdict
-from repair.findings import Summary, Suspect
-from repair.lag_mending import mend_lags
-from repair.lags import LagJournal, Spool
-from repair.orders import Means, Order
+from repair.decisions.findings import Summary, Suspect
+from repair.decisions.verdicts import Verdict
+from repair.ledger.lags import LagJournal, Spool
+from repair.mending.lag_repair import mend_lags
+from repair.mending.request import Means, Order
+from repair.mending.runner import repair
 from repair.ports import Clock, NodeClocks, Tables
 from repair.retries import RetryPolicy
-from repair.runner import repair
-from repair.truth_rows import place_of
-from repair.truths import StampSource
-from repair.writer import MessageStore, WriterSettings
+from repair.writing.blob_files import MemoryBlobs
+from repair.writing.message_store import MessageStore, WriterSettings
+from repair.writing.truth_rows import place_of
+from repair.writing.truth_writes import StampSource
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.commands import contact_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped

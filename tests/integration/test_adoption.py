@@ -11,22 +11,22 @@ from uuid import uuid4
 
 import pytest
 
-from cql.contact import Contact
+from cql.driver.contact import Contact
+from cql.driver.session import CassandraCluster, connect
 from cql.introspect import live_schema
 from cql.language.text import ddl_cql
 from cql.render import keyspace_cql, table_cql
 from cql.replication import in_every_data_centre
-from cql.session import CassandraCluster, connect
-from model.catalog import MODSEQ
-from model.catalog_beside import SCHEMA_VERSION
-from model.catalog_queue import OWN_QUEUE_TABLES
-from model.changes import Gap, Include, changes
-from model.generations import GENERATIONS, JAMES_3_8, Generation
-from model.history_tables import SCHEMA_BASELINE, SCHEMA_MIGRATION
-from model.migrating.adoption import Standing
+from model.catalog.generations import GENERATIONS, JAMES_3_8, Generation
+from model.catalog.james_tables import SCHEMA_VERSION
+from model.catalog.mail import MODSEQ
+from model.catalog.mail_queue import OWN_QUEUE_TABLES
+from model.catalog.queue_tables import queue_tables_of
+from model.catalog.schema_history import SCHEMA_BASELINE, SCHEMA_MIGRATION
+from model.migrations.adoption import Standing
 from model.operations import Scan
-from model.queue_tables import queue_tables_of
-from model.schema import Schema
+from model.schema.changes import Gap, Include, changes
+from model.schema.keyspace import Schema
 from tests.support.commands import CommandLine, command_line
 from tests.support.james import SCHEMA_FILE, put_james
 from tests.support.schemas import served

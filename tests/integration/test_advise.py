@@ -15,14 +15,14 @@ from admin.advice.trial import Trial
 from admin.advice.trial_node import PREFIX, given_node, remove, started_node, sweep
 from admin.local.ports import require_free
 from admin.progress import Silent
-from cql.contact import Contact
+from cql.driver.contact import Contact
+from cql.driver.nodes import ask_every_node, sstables_of, traced
+from cql.driver.session import CassandraCluster, connect
 from cql.introspect import live_schema
-from cql.nodes import ask_every_node, sstables_of, traced
-from cql.session import CassandraCluster, connect
 from cql.statistics import VIEWS, read_statistics
 from cql.traffic import Reading, message_traffic, queue_traffic
-from model.advice import QueueSettings
-from model.catalog import CompactionChoice
+from model.advice.queue_settings import QueueSettings
+from model.catalog.mail import CompactionChoice
 from repair.clock import SystemClock
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.histories import histories

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from cql.session import CassandraCluster, connect
+from cql.driver.session import CassandraCluster, connect
 from tests.support.commands import CommandLine, Ended, contact_of
 from tests.support.keyspaces import dropped
 from tests.support.mail_states import MailKeyspace, mail_keyspace, shell_on

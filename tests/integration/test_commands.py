@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from model.catalog import IMAP_UID
+from model.catalog.mail import IMAP_UID
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
 from tests.support.servers import CassandraServer

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cql.contact import Contact
+from cql.driver.contact import Contact
+from cql.driver.session import CassandraCluster, connect
 from cql.estimates import sizes_in
-from cql.session import CassandraCluster, connect
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra

@@ -5,18 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from cql.contact import Contact
+from cql.driver.contact import Contact
+from cql.driver.session import CassandraCluster, connect
 from cql.introspect import live_schema
-from cql.session import CassandraCluster, connect
-from model.binding import bind
-from model.catalog import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.instants import MICROS
 from model.operations import Change
-from model.projections import Family
-from model.table import Row
-from repair.decide import Verdict
-from repair.findings import Outcome, Suspect
-from repair.undo import UndoMeans, UndoOrder, undo
+from model.projections.binding import bind
+from model.projections.declarations import Family
+from model.schema.table import Row
+from repair.decisions.findings import Outcome, Suspect
+from repair.decisions.verdicts import Verdict
+from repair.mending.undo import UndoMeans, UndoOrder, undo
 from tests.support.clock import VirtualClock
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.progress import SilentProgress

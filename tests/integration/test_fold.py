@@ -8,20 +8,20 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from cql.contact import Contact
+from cql.driver.contact import Contact
+from cql.driver.session import CassandraCluster, connect
 from cql.introspect import live_schema
 from cql.language.parser import parse
 from cql.language.text import ddl_cql
 from cql.render import SCHEMA_FILE, keyspace_cql, schema_cql
 from cql.replication import in_every_data_centre
-from cql.session import CassandraCluster, connect
-from model.catalog import SCHEMA
-from model.ddl import Statement
-from model.difference import differences
+from model.catalog.mail import SCHEMA
 from model.errors import CannotReach, MailmendError, SchemaRefused
-from model.folding.fold import fold, fold_all
-from model.folding.held import EMPTY
-from model.schema import Schema
+from model.schema.difference import differences
+from model.schema.folding.fold import fold, fold_all
+from model.schema.folding.lookups import EMPTY
+from model.schema.keyspace import Schema
+from model.schema.statements import Statement
 from tests.support.ddl_stories import stories
 from tests.support.james import james_schema
 from tests.support.keyspaces import dropped

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from cql.session import CassandraCluster, Contact, Keyspace, connect
+from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
+from model.catalog.ledger import REPAIR_LEASE
 from model.errors import LeaseHeld, LeaseLost
-from model.ledger_tables import REPAIR_LEASE
 from model.operations import Seen
 from repair.clock import SystemClock
-from repair.decide import Verdict
-from repair.findings import Outcome, Suspect
-from repair.leases import Lease, Leases
-from repair.runs import Ledger, RunState
+from repair.decisions.findings import Outcome, Suspect
+from repair.decisions.verdicts import Verdict
+from repair.ledger.leases import Lease, Leases
+from repair.ledger.runs import Ledger, RunState
 from tests.support.keyspaces import LEDGER, created, dropped
 from tests.support.servers import CassandraServer
 

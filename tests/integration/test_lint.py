@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from admin.lint.linting import LintOrder, lint_files, lint_live
-from cql.contact import Contact
+from cql.driver.contact import Contact
+from cql.driver.session import CassandraCluster, connect
 from cql.lint_sources import live_subject, release_of, statements_of
-from cql.session import CassandraCluster, connect
 from model.errors import MailmendError
-from model.lint.finding import Finding, Severity
-from model.lint.rules import RULES
-from model.lint.servers import COMPACTIONS, TABLE_OPTIONS, VALUES, Release
-from model.lint.subject import Knowledge
+from model.schema.lint.finding import Finding, Severity
+from model.schema.lint.rules import RULES
+from model.schema.lint.servers import COMPACTIONS, TABLE_OPTIONS, VALUES, Release
+from model.schema.lint.subject import Knowledge
 from tests.support.commands import command_line
 from tests.support.linting import DAY, UNIFIED, table, windows
 from tests.support.servers import CassandraServer

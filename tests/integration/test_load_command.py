@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from repair.clock import SystemClock
-from repair.decide import Verdict
-from repair.lags import LagJournal
-from repair.runs import Ledger
+from repair.decisions.verdicts import Verdict
+from repair.ledger.lags import LagJournal
+from repair.ledger.runs import Ledger
 from tests.support.commands import CommandLine
 from tests.support.keyspaces import LEDGER, created
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on

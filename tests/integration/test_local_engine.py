@@ -5,18 +5,18 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from cql.driver.session import CassandraCluster, Contact, connect
 from cql.memory import MemoryTables
-from cql.session import CassandraCluster, Contact, connect
 from model.operations import Count, Read
-from model.projections import Counts
+from model.projections.declarations import Counts
 from repair.clock import SystemClock, Timing, take_as_of
-from repair.counters import CounterMender
-from repair.decide import MENDABLE, Verdict
-from repair.findings import Errand, Survey, Suspect
-from repair.leases import Leases
-from repair.local_engine import LocalEngine
+from repair.decisions.findings import Errand, Survey, Suspect
+from repair.decisions.verdicts import MENDABLE, Verdict
+from repair.ledger.leases import Leases
+from repair.ledger.runs import Ledger
+from repair.mending.counters import CounterMender
 from repair.ports import Tables
-from repair.runs import Ledger
+from repair.scanners.local import LocalEngine
 from tests.support.clock import START, VirtualClock
 from tests.support.james import damages, james_families, load_james, put_james
 from tests.support.keyspaces import LEDGER, created, dropped

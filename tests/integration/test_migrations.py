@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from cql.applying import ensure_ledger
+from cql.driver.session import CassandraCluster, Keyspace, connect
 from cql.introspect import keyspace_exists, live_schema
-from cql.migrating.agreement import Agreement
-from cql.migrating.files import shipped
-from cql.migrating.history import History
-from cql.migrating.nodes import SchemaNodes
-from cql.migrating.rollout import Means, Order, roll_out
-from cql.session import CassandraCluster, Keyspace, connect
-from model.catalog import SCHEMA
-from model.difference import differences
-from model.migrating.history import State, Step
-from model.migrating.plan import declared_by
+from cql.migrate.agreement import Agreement
+from cql.migrate.files import shipped
+from cql.migrate.history import History
+from cql.migrate.nodes import SchemaNodes
+from cql.migrate.rollout import Means, Order, roll_out
+from model.catalog.mail import SCHEMA
+from model.migrations.history import State, Step
+from model.migrations.plan import declared_by
 from model.operations import Applied, Conditional, Read, Seen, Write
-from model.table import Row
+from model.schema.difference import differences
+from model.schema.table import Row
 from repair.clock import SystemClock
-from repair.leases import Leases
+from repair.ledger.leases import Leases
 from tests.support.applying import apply_schema
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import dropped

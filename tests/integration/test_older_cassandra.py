@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cql.session import connect
+from cql.driver.session import connect
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.james import load_james
 from tests.support.servers import CassandraServer

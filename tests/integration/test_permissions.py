@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cql.session import CassandraCluster, connect
-from model.catalog import FIRST_UNSEEN
-from model.catalog_beside import EVENT_STORE
-from model.catalog_queue import QUEUE_TABLES
+from cql.driver.session import CassandraCluster, connect
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.mail import FIRST_UNSEEN
+from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import AccessDenied
-from model.flags import FlagsChange, FlagsMode, parse_flags
-from model.grants import ROLES
 from model.ids import MailboxId
-from model.ledger_tables import LEDGER_TABLES
-from model.schema import Schema
-from model.table import Column, Kind, Table
-from repair.blobs import MemoryBlobs
+from model.messages.flags import FlagsChange, FlagsMode, parse_flags
+from model.schema.grants import ROLES
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table
 from repair.clock import SystemClock
-from repair.truths import StampSource
-from repair.writer import MessageStore, WriterSettings
+from repair.writing.blob_files import MemoryBlobs
+from repair.writing.message_store import MessageStore, WriterSettings
+from repair.writing.truth_writes import StampSource
 from spark_repair.connector import Source
 from spark_repair.failures import translated
 from tests.support.commands import CommandLine, Ended

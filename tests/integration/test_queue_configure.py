@@ -6,13 +6,13 @@ from uuid import uuid4
 
 import pytest
 
-from cql.session import CassandraCluster, Keyspace, connect
+from cql.driver.session import CassandraCluster, Keyspace, connect
 from mailqueue.configuration import EVENTS
-from model.catalog_beside import EVENT_STORE, SUBSCRIPTION
+from model.catalog.james_tables import EVENT_STORE, SUBSCRIPTION
 from model.operations import Put, Read
-from model.queue_config import AGGREGATE
-from model.schema import Schema
-from model.table import Table
+from model.queue.configuration import AGGREGATE
+from model.schema.keyspace import Schema
+from model.schema.table import Table
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.james_queue import james_queue_rows
 from tests.support.keyspaces import created, dropped

@@ -14,16 +14,16 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cql.contact import Contact
-from cql.nodes import sstables_of, traced
+from cql.driver.contact import Contact
+from cql.driver.nodes import sstables_of, traced
+from cql.driver.session import CassandraCluster, Keyspace, connect
 from cql.render import keyspace_cql, table_cql
 from cql.replication import in_every_data_centre
-from cql.session import CassandraCluster, Keyspace, connect
-from model.advice import window_compaction
-from model.catalog_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.advice.queue_settings import window_compaction
+from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId
 from model.operations import Put, Read, Remove, Write
-from model.table import Compaction, Row, Table
+from model.schema.table import Compaction, Row, Table
 from repair.clock import SystemClock
 from tests.support.servers import CassandraServer
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from model.catalog import MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
+from model.catalog.mail import MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from model.operations import Read
-from repair.blobs import FileBlobs
+from repair.writing.blob_files import FileBlobs
 from tests.support.awkward import AWKWARD, mbox_of, quoted
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on

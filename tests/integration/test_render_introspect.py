@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cql.contact import Contact
+from cql.driver.contact import Contact
+from cql.driver.session import CassandraCluster, connect
 from cql.introspect import live_schema
 from cql.render import keyspace_cql, parse_version, table_cql, type_cql
 from cql.replication import in_every_data_centre
-from cql.session import CassandraCluster, connect
-from model.cql_types import normal_type
-from model.difference import table_differences
-from model.table import Column, Compaction, Kind, Table, UserType
+from model.schema.cql_types import normal_type
+from model.schema.difference import table_differences
+from model.schema.table import Column, Compaction, Kind, Table, UserType
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra

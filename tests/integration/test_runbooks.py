@@ -13,17 +13,17 @@ from uuid import uuid4
 import pytest
 
 from admin.runbook import Page, page_named, pages
+from cql.driver.session import connect
 from cql.render import schema_cql
-from cql.session import connect
-from model.catalog import IMAP_UID
-from model.catalog_beside import EVENT_STORE
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.mail import IMAP_UID
 from model.operations import Put, Remove
-from model.queue_config import AGGREGATE
-from model.schema import Schema
+from model.queue.configuration import AGGREGATE
+from model.schema.keyspace import Schema
 from repair.clock import SystemClock
-from repair.decide import Verdict
-from repair.lags import LagJournal
-from repair.runs import Ledger
+from repair.decisions.verdicts import Verdict
+from repair.ledger.lags import LagJournal
+from repair.ledger.runs import Ledger
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.james_queue import james_queue_rows
 from tests.support.keyspaces import LEDGER, created, dropped

@@ -7,17 +7,17 @@ import pytest
 
 from admin.cli import run
 from cql.applying import Step, ensure_ledger, plan_apply
-from cql.contact import Contact
+from cql.driver.contact import Contact
+from cql.driver.session import CassandraCluster, connect
 from cql.introspect import keyspace_exists, live_schema
 from cql.replication import in_every_data_centre, parse_replication
-from cql.session import CassandraCluster, connect
-from model.binding import bind
-from model.catalog import FAMILIES, MAIL_TABLES, SCHEMA, CompactionChoice
-from model.difference import Aspect, differences
+from model.catalog.generations import AUGUST_2026, JAMES_3_8, JAMES_3_9, NEWEST
+from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.mail import FAMILIES, MAIL_TABLES, SCHEMA, CompactionChoice
 from model.errors import SchemaMismatch, UnknownKeyspace, WrongUse
-from model.generations import AUGUST_2026, JAMES_3_8, JAMES_3_9, NEWEST
-from model.ledger_tables import LEDGER_TABLES
 from model.operations import Level, Read, Scan
+from model.projections.binding import bind
+from model.schema.difference import Aspect, differences
 from tests.support.applying import apply_schema, verify_schema
 from tests.support.james import SCHEMA_FILE, james_families, james_rows, james_schema, load_james
 from tests.support.servers import CassandraServer

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cql.contact import Contact
-from cql.session import connect
+from cql.driver.contact import Contact
+from cql.driver.session import connect
 from model.errors import AccessDenied, BadSettings, CannotReach
 from model.operations import Put
-from model.schema import Schema
+from model.schema.keyspace import Schema
 from spark_repair.connector import Source
 from spark_repair.failures import translated
 from spark_repair.tls import tls_options

@@ -7,15 +7,15 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from cql.contact import Contact
-from cql.session import CassandraCluster, connect
+from cql.driver.contact import Contact
+from cql.driver.session import CassandraCluster, connect
 from model.errors import CannotReach, MailmendError, UnknownKeyspace
 from repair.clock import SystemClock, Timing, take_as_of
-from repair.decide import MENDABLE, Verdict
-from repair.findings import Errand, Survey, Suspect
-from repair.local_engine import LocalEngine
+from repair.decisions.findings import Errand, Survey, Suspect
+from repair.decisions.verdicts import MENDABLE, Verdict
+from repair.ledger.runs import Ledger
 from repair.ports import Tables
-from repair.runs import Ledger
+from repair.scanners.local import LocalEngine
 from spark_repair.message_inconsistencies import SparkEngine
 from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import LEDGER, created, dropped

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from cql.session import CassandraCluster, connect
+from cql.driver.session import CassandraCluster, connect
 from spark_repair.session import SparkSettings, launch_options
 from tests.support.commands import contact_of
 from tests.support.james import load_james

@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-from cql.session import Contact, Keyspace, connect
-from model.catalog import IMAP_UID, MAILBOX, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3
+from cql.driver.session import Contact, Keyspace, connect
+from model.catalog.mail import IMAP_UID, MAILBOX, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3
 from model.errors import TimedOut
-from model.flags import FlagsChange, FlagsMode, flags_of, parse_flags
 from model.ids import MailboxId, MessageId
-from model.messages import Attachment
+from model.messages.flags import FlagsChange, FlagsMode, flags_of, parse_flags
+from model.messages.message import Attachment
 from model.operations import Change, Read, Remove, Scan
-from repair.blobs import FileBlobs
 from repair.clock import SystemClock, Timing
-from repair.decide import Verdict
-from repair.findings import Outcome
-from repair.lag_mending import mend_lags
-from repair.lags import LagJournal, Spool
-from repair.load_journal import Folder
-from repair.loading import Loader
-from repair.mail_files import kind_of
-from repair.mailboxes import Mailboxes
-from repair.truths import StampSource
-from repair.writer import MessageStore, WriterSettings
+from repair.decisions.findings import Outcome
+from repair.decisions.verdicts import Verdict
+from repair.ledger.lags import LagJournal, Spool
+from repair.mending.lag_repair import mend_lags
+from repair.writing.blob_files import FileBlobs
+from repair.writing.load_journal import Folder
+from repair.writing.loading import Loader
+from repair.writing.mail_files import kind_of
+from repair.writing.mailboxes import Mailboxes
+from repair.writing.message_store import MessageStore, WriterSettings
+from repair.writing.truth_writes import StampSource
 from tests.support.awkward import AWKWARD, mbox_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.mending import Workplace

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from cql.applying import ONE_COPY, plan_apply
 from cql.introspect import SchemaServer, live_schema
 from cql.replication import Replication
-from model.catalog import CompactionChoice
-from model.generations import Recognition, recognise
+from model.catalog.generations import Recognition, recognise
+from model.catalog.mail import CompactionChoice
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from typing import Self
 import pytest
 
 from admin import wiring
-from cql import session
+from cql.driver import session
 from cql.memory import MemoryTables
-from cql.migrating import nodes as schema_nodes
+from cql.migrate import nodes as schema_nodes
+from model.catalog.generations import AUGUST_2026
 from model.errors import UnknownKeyspace
-from model.generations import AUGUST_2026
-from model.schema import Schema
+from model.schema.keyspace import Schema
 from tests.support.clock import VirtualClock
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served
@@ -28,7 +28,7 @@ class NamedTables(MemoryTables):
 
 
 class ClusterTwin(SchemaTwin):
-    """A server with rows. Stands in for `cql.session.CassandraCluster`."""
+    """A server with rows. Stands in for `cql.driver.session.CassandraCluster`."""
 
     def __init__(self, clock: VirtualClock, **keyspaces: Schema) -> None:
         super().__init__("5.0.9", **keyspaces)

@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from admin.cli import run
-from cql.contact import Contact
+from cql.driver.contact import Contact
 from tests.support.servers import CassandraServer
 
 OURS = "MAILMEND_"

@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from cql.session import Contact, connect
+from cql.driver.session import Contact, connect
 from model.errors import MailmendError
-from model.flags import FlagsChange, FlagsMode, parse_flags
 from model.ids import MailboxId
-from model.messages import Mail, Stored
+from model.messages.flags import FlagsChange, FlagsMode, parse_flags
+from model.messages.message import Mail, Stored
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.table import Row
-from repair.blobs import MemoryBlobs
+from model.schema.table import Row
 from repair.clock import SystemClock
-from repair.lags import LagJournal
+from repair.ledger.lags import LagJournal
 from repair.ports import Tables
-from repair.writer import MessageStore, WriterSettings
+from repair.writing.blob_files import MemoryBlobs
+from repair.writing.message_store import MessageStore, WriterSettings
 
 FAR = 10_000
 """More writes than any operation makes: a child that is given this one is never killed."""

@@ -5,7 +5,11 @@ from contextlib import suppress
 
 from hypothesis import strategies as st
 
-from model.ddl import (
+from model.errors import SchemaRefused
+from model.schema.folding.fold import fold
+from model.schema.folding.lookups import EMPTY
+from model.schema.keyspace import Schema
+from model.schema.statements import (
     AddColumns,
     AddField,
     CreateIndex,
@@ -24,11 +28,7 @@ from model.ddl import (
     Truncate,
     View,
 )
-from model.errors import SchemaRefused
-from model.folding.fold import fold
-from model.folding.held import EMPTY
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table, UserType
+from model.schema.table import Column, Compaction, Kind, Table, UserType
 
 _TABLES = ("one", "two", '"One"')
 _TYPES = ("place", '"Place"', "person")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from admin.local import Wishes
-from cql.contact import Contact
+from cql.driver.contact import Contact
 from tests.support.certificates import STORE_PASSWORD, Authority, Signed, authority
 from tests.support.commands import CommandLine
 from tests.support.servers import CassandraServer, local_node

@@ -18,14 +18,14 @@ from cql.introspect import SchemaServer
 from cql.render import keyspace_cql, parse_version, schema_cql
 from cql.replication import Replication
 from cql.rows import decode
-from model.binding import bind
-from model.catalog import MAIL_TABLES
-from model.catalog_beside import SCHEMA_VERSION
-from model.generations import JAMES_3_8
+from model.catalog.generations import JAMES_3_8
+from model.catalog.james_tables import SCHEMA_VERSION
+from model.catalog.mail import MAIL_TABLES
 from model.operations import Count, Put, Write
-from model.projections import Family
-from model.schema import Schema
-from model.table import Row, Table
+from model.projections.binding import bind
+from model.projections.declarations import Family
+from model.schema.keyspace import Schema
+from model.schema.table import Row, Table
 from repair.ports import Tables
 from tests.support.schemas import served_table
 

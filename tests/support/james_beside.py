@@ -12,13 +12,13 @@ from typing import Final
 
 from mailqueue.codec import payload_of, queued_of, row_of
 from mailqueue.ports import BlobKind, Delivery, Message
-from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId
 from model.instants import instant_of
-from model.mails import PRIORITY_NORMAL, Mail, MailBlobs, QueuedMail
 from model.operations import Change, Put, PutIfAbsent, Remove
-from model.slices import Slicing, bucket_of, slice_of, slices_between
-from model.table import Row, Table
+from model.queue.mails import PRIORITY_NORMAL, Mail, MailBlobs, QueuedMail
+from model.queue.slices import Slicing, bucket_of, slice_of, slices_between
+from model.schema.table import Row, Table
 from tests.support.queue_world import rows
 from tests.support.queues import QUEUE, TwinQueue
 

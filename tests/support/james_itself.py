@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
-from model.catalog_beside import BLOB_PARTS, BLOBS, EVENT_STORE
-from model.catalog_queue import QUEUE_TABLES
-from model.mails import Mail, RecipientHeader
-from model.queue_config import QueueConfiguration
-from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.catalog.james_tables import BLOB_PARTS, BLOBS, EVENT_STORE
+from model.catalog.mail_queue import QUEUE_TABLES
+from model.queue.configuration import QueueConfiguration
+from model.queue.mails import Mail, RecipientHeader
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table
 from tests.support.brokers import Broker, eventually
 from tests.support.servers import CassandraServer
 

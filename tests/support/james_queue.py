@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from cql.rows import decode
-from model.catalog_beside import EVENT_STORE
-from model.catalog_queue import JAMES_QUEUE_TABLES
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.mail_queue import JAMES_QUEUE_TABLES
 from model.ids import BlobId, QueueName
 from model.operations import Put
-from model.table import Row, Table
+from model.schema.table import Row, Table
 from repair.ports import Tables
 
 FOLDER: Final = Path(__file__).parents[1] / "data" / "james-queue"

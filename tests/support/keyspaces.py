@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
+from cql.driver.session import CassandraCluster, Keyspace
 from cql.render import keyspace_cql, schema_cql
 from cql.replication import in_every_data_centre
-from cql.session import CassandraCluster, Keyspace
-from model.catalog import MAIL_TABLES, MAIL_TYPES
-from model.ledger_tables import LEDGER_TABLES
-from model.schema import Schema
+from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.mail import MAIL_TABLES, MAIL_TYPES
+from model.schema.keyspace import Schema
 
 MAIL = Schema(MAIL_TYPES, MAIL_TABLES)
 LEDGER = Schema((), LEDGER_TABLES)

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from cql.lint_sources import statements_of
-from model.lint.finding import Finding
-from model.lint.history import subjects_of
-from model.lint.rules import lint, rules_named
-from model.lint.servers import Release
-from model.lint.subject import Knowledge, Subject
+from model.schema.lint.finding import Finding
+from model.schema.lint.history import subjects_of
+from model.schema.lint.rules import lint, rules_named
+from model.schema.lint.servers import Release
+from model.schema.lint.subject import Knowledge, Subject
 
 KEYSPACE = "ks"
 FILE = "schema.cql"

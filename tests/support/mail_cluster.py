@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from admin.settings import ConnectionSettings
 from admin.wiring import Place
-from model.generations import JAMES_3_9
+from model.catalog.generations import JAMES_3_9
 from model.operations import Scan
-from model.schema import Schema
-from model.table import Column, Kind, Row, Table
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Row, Table
 from tests.support.clock import VirtualClock
 from tests.support.histories import histories
 from tests.support.nodes_twin import Node, NodesTwin

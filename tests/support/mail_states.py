@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from cql.session import CassandraCluster, Keyspace, connect
-from model.catalog import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from cql.driver.session import CassandraCluster, Keyspace, connect
+from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.operations import Change, Count, Put, Read, Remove, Scan, Write
-from model.table import Key, Row, Table
+from model.schema.table import Key, Row, Table
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.keyspaces import MAIL, created, dropped
 from tests.support.repairing import MAILBOX, content_row, mirror_row, truth_row

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from model.flags import Flags, FlagsChange, SystemFlag, flags_of
 from model.ids import MailboxId
-from model.messages import Mail, Place, Stored
+from model.messages.flags import Flags, FlagsChange, SystemFlag, flags_of
+from model.messages.message import Mail, Place, Stored
 from model.operations import ChangeIf, Conditional, PutIfAbsent, RemoveIf
-from model.table import Row
-from repair.truth_rows import place_of
-from repair.writer import MessageStore
+from model.schema.table import Row
+from repair.writing.message_store import MessageStore
+from repair.writing.truth_rows import place_of
 
 Mailboxes = Mapping[Place, Flags]
 """Every message at its place, with its flags."""

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-from model.catalog import MESSAGES
+from model.catalog.mail import MESSAGES
 from repair.clock import Timing
-from repair.counters import CounterMender
-from repair.decide import Verdict
-from repair.findings import Outcome, Summary
-from repair.leases import TTL_SECONDS, Leases
-from repair.local_engine import LocalEngine
-from repair.orders import Means, Order
+from repair.decisions.findings import Outcome, Summary
+from repair.decisions.verdicts import Verdict
+from repair.ledger.leases import TTL_SECONDS, Leases
+from repair.ledger.runs import Ledger
+from repair.mending.counters import CounterMender
+from repair.mending.request import Means, Order
+from repair.mending.runner import check, repair
 from repair.ports import Clock, NodeClocks, Tables
-from repair.runner import check, repair
-from repair.runs import Ledger
+from repair.scanners.local import LocalEngine
 from tests.support.progress import SilentProgress
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from uuid import UUID
 
 from cql.language.parser import parse
-from model.migrating.history import Entry, State
-from model.migrating.migrations import Migration, file_name, head_of, in_order
+from model.migrations.history import Entry, State
+from model.migrations.migration import Migration, file_name, head_of, in_order
 
 HEAD = "-- Why: a test wants it.\n-- Effect: what the statements say.\n-- Undo: drop the keyspace.\n\n"
 

@@ -10,23 +10,24 @@ from typing import Any, Self
 import pytest
 
 from admin import wiring
-from cql import estimates, session
-from cql.contact import Contact
-from cql.migrating import nodes as schema_nodes
+from cql import estimates
+from cql.driver import session
+from cql.driver.contact import Contact
+from cql.migrate import nodes as schema_nodes
 from cql.statements import Operation
 from model.errors import AccessDenied, UnknownKeyspace
 from model.operations import Read, Scan
-from model.schema import Schema
-from model.sizes import TableSize
-from model.table import Row
-from repair.leases import Leases
+from model.schema.keyspace import Schema
+from model.schema.sizes import TableSize
+from model.schema.table import Row
+from repair.ledger.leases import Leases
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import NamedTables
 from tests.support.migration_twin import MigrationServer
 
 
 class MigrationCluster(MigrationServer):
-    """A server that understands CQL, with rows. Stands in for `cql.session.CassandraCluster`.
+    """A server that understands CQL, with rows. Stands in for `cql.driver.session.CassandraCluster`.
 
     Attributes:
         writes: what was written to any table, or tried to be.
@@ -93,7 +94,7 @@ class MigrationCluster(MigrationServer):
         return super().query(text, values)
 
     def connected(self, contact: Contact) -> Self:
-        """Stands in for `cql.session.connect`."""
+        """Stands in for `cql.driver.session.connect`."""
         self.contacts.append(contact)
         if self.fails:
             raise self.fails

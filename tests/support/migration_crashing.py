@@ -13,16 +13,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cql.migrating.agreement import Agreement
-from cql.migrating.files import read_folder
-from cql.migrating.history import History
-from cql.migrating.nodes import SchemaNodes
-from cql.migrating.rollout import Means, Order, roll_out
-from cql.session import CassandraCluster, Contact, Keyspace, connect
+from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
+from cql.migrate.agreement import Agreement
+from cql.migrate.files import read_folder
+from cql.migrate.history import History
+from cql.migrate.nodes import SchemaNodes
+from cql.migrate.rollout import Means, Order, roll_out
 from model.operations import Applied, Conditional, Read, Seen, Write
-from model.table import Row
+from model.schema.table import Row
 from repair.clock import SystemClock
-from repair.leases import Leases
+from repair.ledger.leases import Leases
 from tests.support.progress import SilentProgress
 
 STATEMENT_SECONDS = 9.0

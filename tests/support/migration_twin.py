@@ -11,17 +11,17 @@ from uuid import UUID
 
 from cql.language.parser import parse
 from cql.memory import MemoryTables
-from cql.migrating.agreement import Agreement
-from cql.migrating.history import History
-from cql.migrating.rollout import Means, Order, Rolled, roll_out
+from cql.migrate.agreement import Agreement
+from cql.migrate.history import History
+from cql.migrate.rollout import Means, Order, Rolled, roll_out
 from cql.statements import Operation
-from model.ddl import CreateKeyspace, CreateTable, Write
 from model.errors import CannotReach, SchemaRefused, WrongUse
-from model.folding.fold import fold
-from model.migrating.migrations import Migration
-from model.schema import Schema
-from model.table import Row
-from repair.leases import Leases
+from model.migrations.migration import Migration
+from model.schema.folding.fold import fold
+from model.schema.keyspace import Schema
+from model.schema.statements import CreateKeyspace, CreateTable, Write
+from model.schema.table import Row
+from repair.ledger.leases import Leases
 from tests.support.clock import VirtualClock
 from tests.support.schema_twin import ONE_COPY, SchemaTwin
 from tests.support.schemas import served
@@ -65,7 +65,7 @@ class Killer:
 
 
 class MigrationServer(SchemaTwin):
-    """A cluster of three nodes that carries out CQL. Implements `SchemaServer` and `cql.migrating.ports.Nodes`."""
+    """A cluster of three nodes that carries out CQL. Implements `SchemaServer` and `cql.migrate.ports.Nodes`."""
 
     def __init__(self, killer: Killer | None = None, **keyspaces: Schema) -> None:
         super().__init__("5.0.9", **keyspaces)

@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 from cql.memory import MemoryTables
-from model.catalog import MESSAGES
+from model.catalog.mail import MESSAGES
 from model.operations import Scan
-from model.table import Row
+from model.schema.table import Row
 from repair.clock import SystemClock
-from repair.findings import Survey
-from repair.local_engine import LocalEngine
-from repair.runs import Ledger
+from repair.decisions.findings import Survey
+from repair.ledger.runs import Ledger
+from repair.scanners.local import LocalEngine
 from tests.support.clock import START, uuid_at
 
 MAILBOXES = 1000

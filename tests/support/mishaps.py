@@ -14,7 +14,7 @@ from cql.statements import Operation
 from model.errors import DoubtfulWrite, MailmendError, NotEnoughReplicas, TimedOut
 from model.instants import MICROS
 from model.operations import Applied, Conditional, Count, Level, Put, PutIfAbsent, Read, Scan, Seen, Write
-from model.table import Key, Row
+from model.schema.table import Key, Row
 from repair.ports import Clock, Tables
 
 Sent = TypeVar("Sent", bound=Write | Conditional)

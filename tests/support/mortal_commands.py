@@ -10,7 +10,7 @@ import pytest
 
 from admin import wiring_queue
 from admin.kept_mails import KeptMails, Restored
-from cql.awaited import InTurn
+from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.files import FileStore
 from model.ids import BlobId, EnqueueId
 from tests.support.commands import Ended

@@ -1,6 +1,6 @@
 """A cluster of several nodes as the driver shows it: each answers for itself, keeps silent, or refuses.
 
-Stands in for `cql.session.CassandraCluster` where every node is asked one by one.
+Stands in for `cql.driver.session.CassandraCluster` where every node is asked one by one.
 """
 
 import re
@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from cql.session import EVERY_NODE
+from cql.driver.session import EVERY_NODE
 from model.errors import MailmendError
-from model.table import Row
+from model.schema.table import Row
 from tests.support.cluster_twin import ClusterTwin
 
 _FROM = re.compile(r" FROM ([\w.]+)")

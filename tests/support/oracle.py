@@ -1,6 +1,7 @@
 """What a check must find, worked out the slow and simple way: every row in dictionaries, every key judged by itself.
 
-It shares nothing with the engines but the declarations and the second look's own judgement (`repair.recheck`), so an
+It shares nothing with the engines but the declarations and the second look's own judgement
+(`repair.decisions.recheck`), so an
 engine that joins, fingerprints and sums in its own clever way is held to it, suspect by suspect.
 """
 
@@ -8,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from model.operations import Seen
-from model.projections import Content, Counts, Family, Filter, Mirror, Projection, Union
-from model.table import Key, Row
-from repair.decide import Verdict
-from repair.findings import Suspect
-from repair.recheck import Look, verdict_of
+from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Projection, Union
+from model.schema.table import Key, Row
+from repair.decisions.findings import Suspect
+from repair.decisions.recheck import Look, verdict_of
+from repair.decisions.verdicts import Verdict
 
 Rows = Mapping[str, Sequence[Row]]
 """The rows of each table, by the table's spelling."""

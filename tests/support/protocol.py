@@ -15,14 +15,14 @@ from uuid import UUID
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
-from model.catalog import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID
+from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID
 from model.instants import MICROS
 from model.operations import ChangeIf, PutIfAbsent, Read, RemoveIf, Scan, Write
-from model.projections import Condition, Family, Filter, Mirror
-from model.table import Table
-from repair.decide import Verdict
-from repair.findings import Outcome
-from repair.runs import Ledger
+from model.projections.declarations import Condition, Family, Filter, Mirror
+from model.schema.table import Table
+from repair.decisions.findings import Outcome
+from repair.decisions.verdicts import Verdict
+from repair.ledger.runs import Ledger
 from tests.support.clock import VirtualClock, uuid_at
 
 TICK = 10

@@ -1,8 +1,9 @@
 """The stories that the model of the protocol tells: what users and repairs do, and how their end is judged.
 
-Each actor runs the product's own code: `repair.truths` and `repair.plans` write, `repair.fixer` looks again and mends,
-`repair.undo` takes back; James's ways are told by hand. Harm is what a repair alone did: a projection that is wrong in
-the end, and right when the same writes of the users are replayed without any repair.
+Each actor runs the product's own code: `repair.writing.truth_writes` and `repair.writing.plans` write,
+`repair.mending.fixer` looks again and mends,
+`repair.mending.undo` takes back; James's ways are told by hand. Harm is what a repair alone did: a projection that is
+wrong in the end, and right when the same writes of the users are replayed without any repair.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,24 +12,24 @@ from typing import Any
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
-from model.catalog import FIRST_UNSEEN
+from model.catalog.mail import FIRST_UNSEEN
 from model.errors import MailmendError
 from model.ids import RunId
 from model.instants import MICROS
-from model.messages import Place
+from model.messages.message import Place
 from model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, Remove, RemoveIf, Write
-from model.table import Row, Table
-from repair.decide import MENDABLE, Verdict
-from repair.findings import Errand, Outcome, Suspect
-from repair.fixer import Fixer
-from repair.fixes import Sight
-from repair.looks import Answers, Approach, SecondLook, _near_reads
-from repair.pace import Pace
-from repair.plans import writes_for
-from repair.recheck import Look, verdict_of
+from model.schema.table import Row, Table
+from repair.decisions.findings import Errand, Outcome, Suspect
+from repair.decisions.fixes import Sight
+from repair.decisions.recheck import Look, verdict_of
+from repair.decisions.verdicts import MENDABLE, Verdict
+from repair.mending.fixer import Fixer
+from repair.mending.pace import Pace
+from repair.mending.second_look import Answers, Approach, SecondLook, _near_reads
+from repair.mending.undo import UndoMeans, UndoOrder, undo
 from repair.retries import Retries
-from repair.truths import ConditionalTruth, StampSource
-from repair.undo import UndoMeans, UndoOrder, undo
+from repair.writing.plans import writes_for
+from repair.writing.truth_writes import ConditionalTruth, StampSource
 from tests.support.clock import VirtualClock
 from tests.support.progress import SilentProgress
 from tests.support.protocol import (

@@ -10,20 +10,20 @@ from typing import Any, TypeVar
 import pytest
 
 from admin import wiring, wiring_queue
-from cql import session
-from cql.awaited import InTurn
+from cql.driver import session
+from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.brokers.memory import MemoryBroker
 from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.ports import Broker
-from model.catalog import SCHEMA
-from model.generations import AUGUST_2026
+from model.catalog.generations import AUGUST_2026
+from model.catalog.mail import SCHEMA
+from model.catalog.queue_tables import OwnTables, queue_tables_of
 from model.ids import EnqueueId, QueueName
-from model.mails import Listed
 from model.operations import Change
-from model.queue_tables import OwnTables, queue_tables_of
-from model.schema import Schema
-from model.table import Table
+from model.queue.mails import Listed
+from model.schema.keyspace import Schema
+from model.schema.table import Table
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.queue_clock import VirtualLoopClock

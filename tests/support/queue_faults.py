@@ -23,9 +23,9 @@ from typing import Any
 
 from admin import wiring_queue
 from admin.cli import run
-from cql.awaited import AwaitedKeyspace
-from cql.contact import Contact
-from cql.session import Keyspace, connect
+from cql.driver.asynchronous import AwaitedKeyspace
+from cql.driver.contact import Contact
+from cql.driver.session import Keyspace, connect
 from mailqueue.blobs.object_storage import S3Settings, open_s3
 from mailqueue.brokers.rabbitmq import RabbitBroker
 from mailqueue.brokers.settings import BrokerSettings, Host
@@ -33,10 +33,10 @@ from mailqueue.due.leases import DueLeases
 from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
 from model.errors import MailmendError
 from model.ids import QueueName
-from model.mail_filters import Where
-from model.mails import Listed, Whereabouts
-from model.queue_config import QueueConfiguration
-from model.slices import Slicing
+from model.queue.configuration import QueueConfiguration
+from model.queue.filters import Where
+from model.queue.mails import Listed, Whereabouts
+from model.queue.slices import Slicing
 from repair.clock import LoopClock
 from tests.support.queue_mishaps import Life, MortalBlobs, MortalBroker, MortalTables
 from tests.support.queues import CONTENT, listed, mail

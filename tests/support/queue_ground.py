@@ -14,14 +14,14 @@ from uuid import uuid4
 import pytest
 
 from admin import wiring_queue
-from cql.session import Keyspace, connect
+from cql.driver.session import Keyspace, connect
 from mailqueue.codec import queued_of
 from mailqueue.mail_queue import Dequeued, MailQueue
 from mailqueue.ports import Depth
-from model.catalog_beside import EVENT_STORE
-from model.catalog_queue import QUEUE_TABLES
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.mail_queue import QUEUE_TABLES
 from model.ids import BlobId, EnqueueId
-from model.schema import Schema
+from model.schema.keyspace import Schema
 from tests.support.brokers import Broker, eventually
 from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.keyspaces import created, dropped

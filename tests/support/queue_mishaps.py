@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from cql.awaited import InTurn
+from cql.driver.asynchronous import InTurn
 from cql.statements import Operation
 from mailqueue.blobs.memory import BlobCall, BlobVerb
 from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.ports import BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, Tables, unheard
 from model.errors import BlobsUnreachable, MailmendError, TimedOut
 from model.ids import BlobId, QueueName
-from model.mails import PRIORITY_NORMAL
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.table import Row, Table
+from model.queue.mails import PRIORITY_NORMAL
+from model.schema.table import Row, Table
 from tests.support.queues import TwinQueue
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 
 from model.ids import BlobId, EnqueueId
-from model.slices import EPOCH
+from model.queue.slices import EPOCH
 
 
 class Standing(Enum):

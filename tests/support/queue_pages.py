@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from model.catalog_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS
 from model.operations import Change, Put, Remove, Scan
-from model.slices import slice_of
+from model.queue.slices import slice_of
 from tests.support.real_queue import RealQueue
 
 HOUR = timedelta(hours=1)

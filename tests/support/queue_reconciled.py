@@ -10,11 +10,11 @@ from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.codec import message_of
 from mailqueue.codec import row_of as codec_row
 from mailqueue.ports import BlobKind
-from model.catalog_queue import DUE_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
-from model.mails import PRIORITY_NORMAL
 from model.operations import Put, Remove, Scan
-from model.slices import slice_of
+from model.queue.mails import PRIORITY_NORMAL
+from model.queue.slices import slice_of
 from tests.support.queue_commands import KEYSPACE, QueueShell
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from cql.awaited import InTurn
+from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables, Surround
 from cql.statements import Operation
 from mailqueue.blobs.memory import MemoryBlobs
@@ -19,15 +19,15 @@ from mailqueue.ports import SLICE_HEADER, Tables
 from mailqueue.sweeping.sweeper import Sweeper
 from mailqueue.view.queue_view import QueueView
 from mailqueue.view.tallies import Tallies
-from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
+from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError, TimedOut
 from model.ids import BlobId, EnqueueId, QueueName
-from model.mails import Listed, Mail, MailBlobs, QueuedMail
 from model.operations import Applied, Change, Conditional, Put, Read, Scan, Seen, Write
-from model.queue_config import QueueConfiguration
-from model.queue_tables import OwnTables
-from model.slices import Slicing
-from model.table import Row, Table
+from model.queue.configuration import QueueConfiguration
+from model.queue.mails import Listed, Mail, MailBlobs, QueuedMail
+from model.queue.slices import Slicing
+from model.schema.table import Row, Table
 from tests.support.queue_clock import VirtualLoopClock
 
 SPOOL = QueueName("spool")

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, TypeVar
 from uuid import UUID
 
-from cql.awaited import InTurn
+from cql.driver.asynchronous import InTurn
 from mailqueue.codec import queued_of
 from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
 from mailqueue.ports import BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, Tables, unheard
@@ -27,9 +27,9 @@ from model.errors import (
     TimedOut,
 )
 from model.ids import BlobId, QueueName
-from model.mails import PRIORITY_NORMAL
 from model.operations import Applied, Change, Conditional, Put, Read, Remove, Scan, Seen, Write
-from model.table import Row, Table
+from model.queue.mails import PRIORITY_NORMAL
+from model.schema.table import Row, Table
 from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queue_mishaps import Died
 from tests.support.queues import QUEUE, TwinQueue, next_of

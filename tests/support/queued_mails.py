@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from model.ids import BlobId, EnqueueId
-from model.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
+from model.queue.mails import Mail, MailBlobs, QueuedMail, RecipientHeader
 
 TEXTS: Final = st.text(st.characters(codec="utf-8"), max_size=20)
 NAMES: Final = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)

@@ -5,19 +5,19 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from cql.awaited import InTurn
+from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.brokers.memory import MemoryBroker
 from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
 from mailqueue.metrics import Count
-from model.blob_ids import BlobNaming
+from model.catalog.queue_tables import OwnTables
 from model.ids import BlobId, EnqueueId, QueueName
-from model.mail_filters import EVERYTHING, Where
-from model.mails import Listed, Mail, MailBlobs, QueuedMail
-from model.queue_config import QueueConfiguration
-from model.queue_tables import OwnTables
-from model.slices import Slicing
+from model.queue.blob_ids import BlobNaming
+from model.queue.configuration import QueueConfiguration
+from model.queue.filters import EVERYTHING, Where
+from model.queue.mails import Listed, Mail, MailBlobs, QueuedMail
+from model.queue.slices import Slicing
 from tests.support.queue_clock import VirtualLoopClock
 
 QUEUE = QueueName("spool")

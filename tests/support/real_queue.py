@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from cql.session import CassandraCluster, Keyspace, connect
+from cql.driver.session import CassandraCluster, Keyspace, connect
 from mailqueue.brokers.topology import topology_of
-from model.catalog_beside import EVENT_STORE
-from model.catalog_queue import ENQUEUED_MAILS, QUEUE_TABLES
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.mail_queue import ENQUEUED_MAILS, QUEUE_TABLES
 from model.ids import QueueName
 from model.operations import Remove, Scan
-from model.schema import Schema
+from model.schema.keyspace import Schema
 from tests.support.brokers import Broker
 from tests.support.commands import CommandLine, Ended, command_line, contact_of
 from tests.support.keyspaces import created, dropped

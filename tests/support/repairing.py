@@ -8,19 +8,19 @@ from uuid import UUID
 
 from cql.memory import MemoryTables, Surround
 from cql.statements import Operation
-from model.catalog import APPLICABLE_FLAG, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import TimedOut
 from model.ids import RunId
 from model.instants import MICROS
 from model.operations import Change, Put, Read, Remove, Scan, Seen
-from model.projections import Family
-from model.table import Key, Row, Table
-from repair.decide import MENDABLE, Verdict
-from repair.findings import Errand, Outcome, Suspect
-from repair.fixer import Fixer
-from repair.pace import Pace
+from model.projections.declarations import Family
+from model.schema.table import Key, Row, Table
+from repair.decisions.findings import Errand, Outcome, Suspect
+from repair.decisions.verdicts import MENDABLE, Verdict
+from repair.ledger.runs import Ledger
+from repair.mending.fixer import Fixer
+from repair.mending.pace import Pace
 from repair.ports import Tables
-from repair.runs import Ledger
 from tests.support.clock import START, VirtualClock, uuid_at
 
 DAY_SECONDS = 24 * 3600

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from cql.session import CassandraCluster
+from cql.driver.session import CassandraCluster
 from model.errors import AccessDenied
 from model.operations import Remove
-from model.table import Table
+from model.schema.table import Table
 
 PERMISSIONS = """
                     reader  repairer  loader  migrator  adviser  queue_reader  queue

@@ -1,16 +1,16 @@
 """Keyspaces whose schema is in the states that runbooks describe: a migration pending or dead, James's own, drifted."""
 
+from cql.driver.session import Keyspace
 from cql.introspect import live_schema
-from cql.migrating.files import shipped
-from cql.migrating.history import History
-from cql.migrating.rollout import lease_name
-from cql.session import Keyspace
-from model.catalog import FIRST_UNSEEN, IMAP_UID
-from model.history_tables import SCHEMA_MIGRATION, SCHEMA_STATEMENT
-from model.migrating.plan import declared_by
+from cql.migrate.files import shipped
+from cql.migrate.history import History
+from cql.migrate.rollout import lease_name
+from model.catalog.mail import FIRST_UNSEEN, IMAP_UID
+from model.catalog.schema_history import SCHEMA_MIGRATION, SCHEMA_STATEMENT
+from model.migrations.plan import declared_by
 from model.operations import Remove
 from repair.clock import SystemClock
-from repair.leases import Leases
+from repair.ledger.leases import Leases
 from repair.ports import Tables
 from tests.support.commands import CommandLine
 

@@ -10,13 +10,13 @@ from typing import Any
 from uuid import UUID
 
 from cql.introspect import SchemaServer
-from model.catalog import SCHEMA
+from model.catalog.generations import GENERATIONS
+from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.mail import SCHEMA
 from model.errors import MailmendError, UnknownKeyspace
-from model.generations import GENERATIONS
-from model.ledger_tables import LEDGER_TABLES
-from model.literals import text_of
-from model.schema import Schema
-from model.table import Column, Kind, Row, Table, UserType
+from model.schema.keyspace import Schema
+from model.schema.literals import text_of
+from model.schema.table import Column, Kind, Row, Table, UserType
 from tests.support.schemas import served, served_table
 
 _CREATE = re.compile(r"CREATE (KEYSPACE|TYPE|TABLE) (?:IF NOT EXISTS )?(?:(\w+)\.)?(\w+)")

@@ -27,9 +27,9 @@ from admin.local.processes import ProcessId, kill, look, wait_end
 from admin.local.service_state import read_service_state
 from admin.local.settings import hosts_of
 from admin.local.status import ClusterState
+from cql.driver.session import CassandraCluster, Contact, connect
 from cql.render import keyspace_cql
 from cql.replication import in_every_data_centre
-from cql.session import CassandraCluster, Contact, connect
 from model.errors import JavaMissing, LocalServerError, SchemaDisagreement
 
 GIVEN = "MAILMEND_TEST_CASSANDRA"

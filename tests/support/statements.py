@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from cql.language.lexer import Kind as TokenKind
 from cql.language.lexer import tokens_of
-from model.ddl import (
+from model.schema.literals import map_literal, text_literal
+from model.schema.names import RESERVED, name_of
+from model.schema.statements import (
     AddColumns,
     AddField,
     AlterKeyspace,
@@ -29,9 +31,7 @@ from model.ddl import (
     Use,
     View,
 )
-from model.literals import map_literal, text_literal
-from model.names import RESERVED, name_of
-from model.table import Column, Compaction, Kind, Table, UserType
+from model.schema.table import Column, Compaction, Kind, Table, UserType
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 PLAIN = st.from_regex(r"[a-z][a-zA-Z0-9_]{0,9}", fullmatch=True).filter(lambda name: name.lower() not in RESERVED)

@@ -2,7 +2,7 @@
 
 import time
 
-from model.table import Column, Kind, Table
+from model.schema.table import Column, Kind, Table
 
 CELLS = Table(
     "cells",

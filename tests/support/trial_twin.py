@@ -10,7 +10,7 @@ from admin.advice.trial_plan import TABLES
 from cql.memory import MemoryTables
 from model.errors import MailmendError
 from model.operations import Read, Scan, Seen
-from model.table import Row
+from model.schema.table import Row
 
 _STATEMENT = re.compile(r"(CREATE|DROP) KEYSPACE IF (?:NOT )?EXISTS (\w+)|(?:CREATE|ALTER) TABLE ")
 
@@ -43,7 +43,7 @@ class _Future:
 
 @dataclass
 class TrialServer:
-    """What a trial asks of `cql.session.CassandraCluster`.
+    """What a trial asks of `cql.driver.session.CassandraCluster`.
 
     Attributes:
         sstables: how many SSTables the traced read of a keyspace names.

@@ -7,16 +7,16 @@ from typing import Any
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
-from model.catalog import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
+from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.errors import MailmendError, Unjournalled
-from model.flags import parse_flags
 from model.ids import MailboxId
-from model.messages import Mail, Place
+from model.messages.flags import parse_flags
+from model.messages.message import Mail, Place
 from model.operations import Read, Scan
-from model.table import Row, Table
-from repair.blobs import MemoryBlobs
-from repair.findings import Suspect
-from repair.writer import DEFAULTS, MessageStore, WriterSettings
+from model.schema.table import Row, Table
+from repair.decisions.findings import Suspect
+from repair.writing.blob_files import MemoryBlobs
+from repair.writing.message_store import DEFAULTS, MessageStore, WriterSettings
 from tests.support.clock import VirtualClock
 from tests.support.mending import Workplace
 

@@ -13,8 +13,8 @@ from mailqueue.blobs.files import FileStore
 from mailqueue.ports import StoredBlob
 from model.errors import BadPayload, BlobMissing
 from model.ids import BlobId
-from model.mails import Listed
-from model.table import Row
+from model.queue.mails import Listed
+from model.schema.table import Row
 
 _BLOBS: Final = ("headerblobid", "bodyblobid")
 

@@ -17,11 +17,11 @@ from admin.wiring_queue import Sides, on_sides
 from mailqueue.blobs.contents import content_of
 from mailqueue.view.ahead import in_batches, in_order
 from mailqueue.view.browsing import Broken
-from model.blob_ids import is_blob_id
 from model.errors import BadPayload, BlobMissing, ExitCode
 from model.ids import BlobId
-from model.mails import Listed
-from model.positions import Position
+from model.queue.blob_ids import is_blob_id
+from model.queue.mails import Listed
+from model.queue.positions import Position
 
 LIMIT_DEFAULT: Final = 100
 CONTENTS_AT_ONCE: Final = 16

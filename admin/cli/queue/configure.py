@@ -13,11 +13,11 @@ from admin.cli.options import connection_options
 from admin.output import rows_grid, stderr_console, stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
-from cql.awaited import AwaitedKeyspace
+from cql.driver.asynchronous import AwaitedKeyspace
 from mailqueue.configuration import Configurations
 from model.errors import ExitCode
-from model.queue_config import DEFAULT, ConfigurationEvent, QueueConfiguration, change, window_text
-from model.slices import SECOND, Slicing
+from model.queue.configuration import DEFAULT, ConfigurationEvent, QueueConfiguration, change, window_text
+from model.queue.slices import SECOND, Slicing
 
 _EPILOG = """\b
 Examples:

@@ -18,7 +18,7 @@ from admin.wiring import state_folders
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.mail_queue import Removed
 from model.errors import ExitCode
-from model.mails import Listed
+from model.queue.mails import Listed
 from repair.clock import SystemClock
 
 NAMED_MAX: Final = 1000

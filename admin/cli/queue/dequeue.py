@@ -21,7 +21,7 @@ from admin.wiring_queue import Sides, on_sides
 from mailqueue.mail_queue import Dequeued
 from mailqueue.ports import Clock
 from model.errors import ExitCode, MailmendError, WrongUse
-from model.mails import Listed
+from model.queue.mails import Listed
 
 PREFETCH_DEFAULT: Final = 5
 WAIT_MAX: Final = timedelta(days=1)

@@ -20,7 +20,7 @@ from mailqueue.serving.enqueueing import DELAY_MAX, admitted, due_time, no_due_m
 from mailqueue.view.ahead import all_of
 from model.errors import BadMail, CannotReach, ExitCode, MailmendError, WrongUse
 from model.ids import EnqueueId
-from model.mails import PRIORITIES, Mail
+from model.queue.mails import PRIORITIES, Mail
 
 AT_ONCE: Final = 16
 """How many mails are on their way at once; so many contents are held."""

@@ -13,8 +13,8 @@ from admin.cli.kinds import Duration
 from admin.cli.options import with_options
 from model.errors import WrongUse
 from model.ids import EnqueueId
-from model.mail_filters import Where
-from model.mails import Whereabouts
+from model.queue.filters import Where
+from model.queue.mails import Whereabouts
 
 C = TypeVar("C", bound=Callable[..., Any])
 

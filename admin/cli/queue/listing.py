@@ -13,7 +13,7 @@ from admin.output import rows_grid, stdout_console, write_json
 from admin.queue_output import instant_text, shown, size_json
 from admin.wiring_queue import Sides, on_sides
 from model.ids import QueueName
-from model.queue_size import Size, SizeKind
+from model.queue.size import Size, SizeKind
 
 _COLUMNS: Final = ("queue", "waiting", "delayed", "counted", "browse start", "content start", "last sweep")
 

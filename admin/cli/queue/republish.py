@@ -11,7 +11,7 @@ from admin.cli.queue.filters import Filters, filter_options
 from admin.cli.queue.shared import answer_json, dry_run_option, json_option, say
 from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.wiring_queue import Sides, on_sides
-from model.mails import Listed
+from model.queue.mails import Listed
 
 OLDER_THAN_DEFAULT: Final = timedelta(hours=1)
 

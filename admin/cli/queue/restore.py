@@ -19,7 +19,7 @@ from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.reconciling.restoring import Leaver, Restoring, Return, restoring
 from model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName, restored_id
-from model.mails import Listed
+from model.queue.mails import Listed
 from repair.clock import SystemClock
 
 

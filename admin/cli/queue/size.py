@@ -6,7 +6,7 @@ from admin.cli.queue.shared import answer_json, json_option, remark, say
 from admin.cli.queue_options import QueueSettings, queue_options
 from admin.queue_output import size_json
 from admin.wiring_queue import Sides, on_sides
-from model.queue_size import Size, SizeKind
+from model.queue.size import Size, SizeKind
 
 
 @click.command(

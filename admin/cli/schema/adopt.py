@@ -14,15 +14,15 @@ from admin.output import stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
 from cql.introspect import live_schema
-from cql.migrating.adopting import adopt as take_over
-from cql.migrating.adopting import forget as give_back
-from cql.migrating.adopting import look_at
-from cql.migrating.james_version import VersionWritten, version_step, write_version
+from cql.migrate.adopting import adopt as take_over
+from cql.migrate.adopting import forget as give_back
+from cql.migrate.adopting import look_at
+from cql.migrate.james_version import VersionWritten, version_step, write_version
 from cql.render import parse_version
 from model.errors import ExitCode, WrongUse
-from model.migrating.adoption import Adoption, Standing
-from model.migrating.baselines import Baseline
-from model.schema import Schema
+from model.migrations.adoption import Adoption, Standing
+from model.migrations.baselines import Baseline
+from model.schema.keyspace import Schema
 
 _EPILOG = """\b
 Examples:

@@ -7,10 +7,10 @@ from admin.cli.schema import recognised
 from admin.cli.schema.recognised import difference_json, recognition_json, show_recognition
 from admin.output import stderr_console, stdout_console, write_json
 from cql.introspect import SchemaServer, live_schema
-from cql.migrating.rollout import Order, Rolled
-from model.difference import Difference
+from cql.migrate.rollout import Order, Rolled
+from model.catalog.generations import Recognition, judge, recognise
 from model.errors import ExitCode
-from model.generations import Recognition, judge, recognise
+from model.schema.difference import Difference
 
 
 @dataclass(frozen=True, slots=True)

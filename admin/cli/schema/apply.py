@@ -14,7 +14,7 @@ from admin.migrating import history_of, means_to_migrate
 from admin.output import write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
-from cql.migrating.rollout import Order, past_of, plan_rollout, roll_out, script_of
+from cql.migrate.rollout import Order, past_of, plan_rollout, roll_out, script_of
 from model.errors import ExitCode
 
 _EPILOG = """\b

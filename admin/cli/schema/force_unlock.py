@@ -9,7 +9,7 @@ from admin.output import stderr_console, stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
 from model.errors import UnsafeRequest
-from repair.leases import Lease
+from repair.ledger.leases import Lease
 
 _EPILOG = """\b
 Examples:

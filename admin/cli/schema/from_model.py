@@ -17,16 +17,16 @@ from admin.migrating import history_of
 from admin.wiring import Place
 from cql.introspect import live_schema
 from cql.language.text import ddl_cql
-from cql.migrating.rollout import Order, past_of
+from cql.migrate.rollout import Order, past_of
 from cql.render import ServerVersion, parse_version
-from model.catalog import CompactionChoice
-from model.changes import Gap, Include, SchemaChange, changes
+from model.catalog.mail import CompactionChoice
 from model.errors import ExitCode, WrongUse
-from model.from_model import gap_to_catalog
-from model.migrating.plan import refuse_tampering
-from model.migrating.verification import expected_after
-from model.names import name_of
-from model.risk import Risk
+from model.migrations.plan import refuse_tampering
+from model.migrations.verification import expected_after
+from model.schema.changes import Gap, Include, SchemaChange, changes
+from model.schema.from_model import gap_to_catalog
+from model.schema.names import name_of
+from model.schema.risk import Risk
 
 C = TypeVar("C", bound=Callable[..., Any])
 

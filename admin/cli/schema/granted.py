@@ -8,7 +8,7 @@ from typing import Any
 from admin.output import rows_grid, stdout_console, write_json
 from cql.granting import create_role_cql, drop_role_cql, grant_cql, login_cql, revoke_cql
 from model.errors import ExitCode
-from model.grants import REMARKS, Comparison, Grant, Keyspaces, Resource, Role, absent, grants_of
+from model.schema.grants import REMARKS, Comparison, Grant, Keyspaces, Resource, Role, absent, grants_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from cql.applying import ledger_steps
 from cql.granting import holding_of
 from cql.introspect import live_schema
 from model.errors import WrongUse
-from model.grants import ROLES, Comparison, Keyspaces, Role, compared, has_work
-from model.table import identifier
+from model.schema.grants import ROLES, Comparison, Keyspaces, Role, compared, has_work
+from model.schema.table import identifier
 
 PREFIX: Final = "mailmend_"
 _PREFIX: Final = Named("prefix", lambda value: identifier(f"{value}x", "prefix")[:-1])

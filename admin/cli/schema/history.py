@@ -11,8 +11,8 @@ from admin.migrating import Told, told_of
 from admin.output import rows_grid, stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
-from model.migrating.history import Entry, State, StatementEntry, Step, Unlock
-from repair.leases import Lease
+from model.migrations.history import Entry, State, StatementEntry, Step, Unlock
+from repair.ledger.leases import Lease
 
 _EPILOG = """\b
 Examples:

@@ -18,12 +18,12 @@ from admin.output import stderr_console, stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
 from model.errors import ExitCode, WrongUse
-from model.lint.finding import Severity
-from model.lint.ignores import Ignore, parse_ignore
-from model.lint.rules import rules_named
-from model.lint.servers import Release, parse_release
-from model.lint.subject import Knowledge
-from model.names import checked_spelling, name_of
+from model.schema.lint.finding import Severity
+from model.schema.lint.ignores import Ignore, parse_ignore
+from model.schema.lint.rules import rules_named
+from model.schema.lint.servers import Release, parse_release
+from model.schema.lint.subject import Knowledge
+from model.schema.names import checked_spelling, name_of
 
 _LEVELS: Final = [severity.word for severity in sorted(Severity)[::-1]]
 

@@ -12,9 +12,9 @@ from admin.cli.kinds import Duration, Named, duration_text
 from admin.cli.options import with_options
 from admin.migrating import Patience
 from cql.replication import COPIES_MAX, Replication, in_every_data_centre, parse_replication
-from model.catalog import CompactionChoice
+from model.catalog.mail import CompactionChoice
 from model.errors import WrongUse
-from model.migrating.migrations import NUMBER_MAX, Phase
+from model.migrations.migration import NUMBER_MAX, Phase
 
 C = TypeVar("C", bound=Callable[..., Any])
 

@@ -8,12 +8,12 @@ from admin.output import stdout_console, write_json
 from admin.wiring import Place
 from cql.introspect import live_schema
 from cql.language.text import ddl_cql
-from cql.migrating.optional import run_optional
+from cql.migrate.optional import run_optional
 from cql.render import ServerVersion, parse_version
 from model.errors import ExitCode
-from model.migrating.upgrade_notes import OptionalMigration, optional_migration
-from model.risk import assess
-from model.schema import Schema
+from model.migrations.upgrade_notes import OptionalMigration, optional_migration
+from model.schema.keyspace import Schema
+from model.schema.risk import assess
 
 
 def apply_optional(place: Place, name: str, patience: Patience, *, dry_run: bool, as_json: bool) -> int:

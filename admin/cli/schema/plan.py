@@ -18,7 +18,7 @@ from admin.migrating import history_of
 from admin.output import write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
-from cql.migrating.rollout import Rollout, past_of, plan_rollout, script_of
+from cql.migrate.rollout import Rollout, past_of, plan_rollout, script_of
 from model.errors import ExitCode
 
 _EPILOG = """\b

@@ -9,14 +9,14 @@ from admin.cli.schema.migration_options import replication_of
 from admin.migrating import migrations_in
 from admin.settings import ConnectionSettings
 from cql.applying import ONE_COPY
-from cql.migrating.rollout import Order, Rollout
-from cql.migrating.scripts import Script
-from model.catalog import CompactionChoice
-from model.migrating.migrations import Phase
-from model.migrating.plan import PlannedStatement, Way
-from model.names import name_of
-from model.risk import Risk
-from model.sizes import TableSize
+from cql.migrate.rollout import Order, Rollout
+from cql.migrate.scripts import Script
+from model.catalog.mail import CompactionChoice
+from model.migrations.migration import Phase
+from model.migrations.plan import PlannedStatement, Way
+from model.schema.names import name_of
+from model.schema.risk import Risk
+from model.schema.sizes import TableSize
 
 Sizes = Mapping[str, TableSize]
 """What the nodes tell of the tables' sizes, by name."""

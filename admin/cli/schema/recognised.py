@@ -7,10 +7,10 @@ from typing import Any, Final
 from rich.table import Table as Grid
 
 from admin.output import rows_grid, stdout_console
-from model.difference import Aspect, Difference
+from model.catalog.generations import REBUILDABLE, Recognition
 from model.errors import ExitCode
-from model.generations import REBUILDABLE, Recognition
-from model.migrating.upgrade_notes import note_adding
+from model.migrations.upgrade_notes import note_adding
+from model.schema.difference import Aspect, Difference
 
 _COLUMNS: Final = ("what", "where", "expected", "found")
 _WRAPS: Final = (False, False, True, True)

@@ -8,10 +8,10 @@ from typing import Any
 
 from admin.cli.schema.recognised import difference_json, differences_grid, mend_of
 from admin.output import stdout_console
-from model.difference import Aspect, Difference
 from model.errors import ExitCode
-from model.migrating.history import Entry, HistoryDrift
-from model.migrating.verification import Verification
+from model.migrations.history import Entry, HistoryDrift
+from model.migrations.verification import Verification
+from model.schema.difference import Aspect, Difference
 
 
 @dataclass(frozen=True, slots=True)

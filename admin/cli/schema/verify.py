@@ -12,10 +12,10 @@ from admin.output import write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
 from cql.introspect import live_schema
-from cql.migrating.adopting import baselines_of
-from cql.migrating.rollout import past_of
-from model.migrating.migrations import Migration
-from model.migrating.verification import Record, Verification, verify_migrations, verify_ours
+from cql.migrate.adopting import baselines_of
+from cql.migrate.rollout import past_of
+from model.migrations.migration import Migration
+from model.migrations.verification import Record, Verification, verify_migrations, verify_ours
 
 _EPILOG = """\b
 Examples:

@@ -15,7 +15,7 @@ from mailqueue.brokers.settings import BrokerSettings
 from mailqueue.brokers.topology import Topology, topology_of
 from mailqueue.ports import Clock, Delivery, Depth, Message, unheard
 from model.ids import QueueName
-from model.mails import PRIORITIES, PRIORITY_NORMAL
+from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 from repair.retries import AwaitedRetries
 
 _UNNAMED_ALARM: Final = "memory or disk"

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from model.ids import RunId
 from model.operations import Seen
-from repair.decide import Verdict
-from repair.findings import Outcome, Summary, Suspect
+from repair.decisions.findings import Outcome, Summary, Suspect
+from repair.decisions.verdicts import Verdict
 
 RUN = RunId(UUID("6e0ab5e0-8d1c-11f0-8000-000000000001"))
 MAILBOX = UUID("6e0ab5e0-8d1c-11f0-8000-000000000002")

@@ -10,10 +10,10 @@ import pytest
 from admin.cli import run
 from admin.settings import ConnectionSettings
 from admin.wiring import Place
-from model.catalog import SCHEMA
-from model.generations import JAMES_3_8, JAMES_3_9
-from model.schema import Schema
-from model.table import Column, Compaction, Kind
+from model.catalog.generations import JAMES_3_8, JAMES_3_9
+from model.catalog.mail import SCHEMA
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Compaction, Kind
 from repair.clock import SystemClock
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import columns_of, served, with_columns, without_tables

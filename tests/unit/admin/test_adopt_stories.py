@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cql.migrating.files import shipped
-from model.catalog_beside import SCHEMA_VERSION
-from model.generations import JAMES_3_8, JAMES_3_9
+from cql.migrate.files import shipped
+from model.catalog.generations import JAMES_3_8, JAMES_3_9
+from model.catalog.james_tables import SCHEMA_VERSION
 from model.operations import Level, Put, Scan
 from repair.clock import SystemClock
 from tests.support.commands import CommandLine, command_line

@@ -16,13 +16,13 @@ from admin.advice.traffic_figures import GivenTraffic, traffic_figures
 from cql.language.parser import parse
 from cql.statistics import MIB, Statistics, TableFigures
 from cql.traffic import MessageTraffic, QueueTraffic
-from model.advice import DAY, QueueSettings, advise_queue
-from model.catalog import IMAP_UID, MESSAGE_ID, CompactionChoice
-from model.compaction_advice import ReadCost, TrialResult, choose
-from model.ddl import SetOptions
-from model.schema import Schema
-from model.table import Column, Kind, Table
-from model.traffic import Rates
+from model.advice.compaction import ReadCost, TrialResult, choose
+from model.advice.queue_settings import DAY, QueueSettings, advise_queue
+from model.advice.traffic import Rates
+from model.catalog.mail import IMAP_UID, MESSAGE_ID, CompactionChoice
+from model.schema.keyspace import Schema
+from model.schema.statements import SetOptions
+from model.schema.table import Column, Kind, Table
 
 QUEUE, MARKS = (Table(name, (Column("q", "text", Kind.PARTITION),)) for name in ("enqueuedMailsV4", "deletedMailsV2"))
 CELLS = tuple(UUID(int=1) if name == "mailboxid" else None for name in NAMES)

@@ -13,12 +13,12 @@ from admin.advice.sampling import Sample
 from admin.advice.traffic_figures import GivenTraffic, traffic_figures
 from cql.statistics import MIB, Statistics, TableFigures
 from cql.traffic import MessageTraffic
-from model.advice import DAY, advise_queue
-from model.catalog import IMAP_UID, MESSAGE_ID, MESSAGE_V3, CompactionChoice
-from model.compaction_advice import ReadCost, TrialResult, choose
-from model.schema import Schema
-from model.table import Column, Kind, Table
-from model.traffic import Rates
+from model.advice.compaction import ReadCost, TrialResult, choose
+from model.advice.queue_settings import DAY, advise_queue
+from model.advice.traffic import Rates
+from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3, CompactionChoice
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table
 
 TWCS, UNIFIED, LEVELED = CompactionChoice
 QUEUE = Table("enqueuedMailsV4", (Column("queueName", "text", Kind.PARTITION),))

@@ -12,12 +12,12 @@ from admin.advice.measuring import WATCHED
 from admin.advice.traffic_figures import GivenTraffic
 from admin.advice.trial import TrialNode
 from admin.progress import Silent
-from model.advice import QueueSettings, Source
-from model.catalog import MESSAGE_COMPACTIONS, CompactionChoice
+from model.advice.queue_settings import QueueSettings, Source
+from model.catalog.mail import MESSAGE_COMPACTIONS, CompactionChoice
 from model.errors import JavaMissing, MailmendError, SchemaMismatch, UnknownKeyspace
 from model.operations import Scan
-from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table
 from tests.support.mail_cluster import EACH, JAMES, JAMES_TABLE, MAILBOXES, QUEUE, MailCluster
 from tests.support.nodes_twin import Node
 from tests.support.schemas import without_tables

@@ -9,12 +9,12 @@ from admin.advice.advising import MessageTables, _cautions
 from admin.advice.measuring import refuse_other_keyspaces
 from admin.advice.sampling import NAMES, Sample, SampledMessage
 from cql.traffic import MessageTraffic, QueueTraffic
-from model.advice import DAY
-from model.catalog import MAILBOX, MESSAGE_ID, CompactionChoice
-from model.compaction_advice import ReadCost, TrialResult
+from model.advice.compaction import ReadCost, TrialResult
+from model.advice.queue_settings import DAY
+from model.catalog.mail import MAILBOX, MESSAGE_ID, CompactionChoice
 from model.errors import SchemaMismatch
-from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table
 from tests.support.commands import command_line
 
 DAY_MICROS = DAY * 1_000_000

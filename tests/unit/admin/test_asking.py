@@ -8,7 +8,7 @@ from rich.console import Console
 
 from admin.asking import go_on_by
 from admin.progress import Silent, Terminal, progress_on
-from model.catalog import MESSAGE_ID
+from model.catalog.mail import MESSAGE_ID
 from model.operations import Put
 from repair.clock import SystemClock
 from tests.support.cluster_twin import ClusterTwin

@@ -13,10 +13,10 @@ from admin.breaking import KINDS
 from admin.demo import MESSAGES_MIN, Shell
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
-from model.catalog import IMAP_UID
+from model.catalog.mail import IMAP_UID
 from model.errors import MailmendError
 from model.operations import Scan
-from repair.mail_files import FolderKind, Found, kind_of, mail_in
+from repair.writing.mail_files import FolderKind, Found, kind_of, mail_in
 from tests.support.cluster_twin import ClusterTwin, cluster_in_memory
 from tests.support.commands import CommandLine, Ended, command_line
 

@@ -15,15 +15,15 @@ from admin.export.page import Page, Section, mermaid, page_text
 from admin.export.relations import key_text, relations_of
 from admin.export.sources import declared, families_in, found
 from cql.render import SCHEMA_FILE, schema_file_text
-from model.catalog import FAMILIES, IMAP_UID, MAIL_TABLES, MAIL_TYPES, MESSAGE_ID, MESSAGES, SCHEMA, TWCS_MESSAGES
-from model.catalog_beside import BLOBS, SIZE_TIERED
+from model.catalog.generations import GENERATIONS
+from model.catalog.james_tables import BLOBS, SIZE_TIERED
+from model.catalog.ledger import LEDGER_TABLES, REPAIR_RUN
+from model.catalog.mail import FAMILIES, IMAP_UID, MAIL_TABLES, MAIL_TYPES, MESSAGE_ID, MESSAGES, SCHEMA, TWCS_MESSAGES
+from model.catalog.purposes import purpose_of, why_compacted
 from model.errors import SchemaMismatch
-from model.generations import GENERATIONS
-from model.ledger_tables import LEDGER_TABLES, REPAIR_RUN
-from model.projections import Family
-from model.purposes import purpose_of, why_compacted
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table
+from model.projections.declarations import Family
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Compaction, Kind, Table
 from tests.support.commands import command_line
 
 ROOT = Path(__file__).parents[3]

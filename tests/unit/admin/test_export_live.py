@@ -6,11 +6,11 @@ import pytest
 
 from admin.export.page import page_text
 from admin.export.sources import found
-from model.catalog import MAIL_TABLES, MAIL_TYPES
-from model.catalog_beside import BESIDE_TABLES
-from model.ledger_tables import LEDGER_TABLES
-from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.catalog.james_tables import BESIDE_TABLES
+from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.mail import MAIL_TABLES, MAIL_TYPES
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table
 from tests.support.schemas import served
 
 EMPTY = Schema((), ())

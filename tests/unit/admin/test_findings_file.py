@@ -8,8 +8,8 @@ import pytest
 
 from admin.findings_file import finding_json, findings_file
 from model.errors import WrongUse
-from repair.decide import Verdict
-from repair.findings import Outcome, Suspect
+from repair.decisions.findings import Outcome, Suspect
+from repair.decisions.verdicts import Verdict
 from tests.unit.admin.outcomes import MAILBOX, MESSAGE, outcome
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from admin.cli.schema.granted import granting, mending, revoking, show_comparisons, show_scripts
-from model.grants import (
+from model.schema.grants import (
     LEDGER,
     LOOKED_AT,
     QUEUE,

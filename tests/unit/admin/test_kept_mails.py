@@ -16,7 +16,7 @@ from admin.kept_mails import KeptMails, Restored, kept_file, read_kept, was_dela
 from mailqueue.codec import payload_of, queued_of
 from model.errors import StateUnwritable, WrongUse
 from model.ids import EnqueueId, QueueName
-from model.mails import Listed, QueuedMail, Whereabouts
+from model.queue.mails import Listed, QueuedMail, Whereabouts
 from tests.support.queued_mails import QUEUED, queued_mail
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -12,11 +12,11 @@ import pytest
 
 from admin.settings import ConnectionSettings
 from admin.wiring import Place
-from model.catalog import SCHEMA
+from model.catalog.mail import SCHEMA
 from model.errors import AccessDenied
-from model.lint.rules import RULES
-from model.schema import Schema
-from model.table import Compaction, Row
+from model.schema.keyspace import Schema
+from model.schema.lint.rules import RULES
+from model.schema.table import Compaction, Row
 from repair.clock import SystemClock
 from tests.support.commands import CommandLine, command_line
 from tests.support.linting import DAY, table, windows

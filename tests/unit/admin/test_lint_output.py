@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from admin.lint.linting import LintOrder, LintReport, lint_files
 from admin.lint.output import place_in, report_json, report_lines, rule_json, rule_lines, subject_of
-from model.ddl import Span
-from model.lint.finding import Finding, Severity
-from model.lint.ignores import Ignore
-from model.lint.rules import RULES, rules_named
+from model.schema.lint.finding import Finding, Severity
+from model.schema.lint.ignores import Ignore
+from model.schema.lint.rules import RULES, rules_named
+from model.schema.statements import Span
 from tests.support.linting import table, windows
 
 (T1,) = rules_named(["T1"])

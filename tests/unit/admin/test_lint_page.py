@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from admin.lint import page as lint_page
-from model.catalog_ignores import CATALOG_IGNORES
-from model.lint.rules import RULES
+from model.catalog.lint_ignores import CATALOG_IGNORES
+from model.schema.lint.rules import RULES
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from admin.lint.linting import LintOrder, LintReport, lint_files
 from admin.lint.output import report_json
 from model.errors import ExitCode, WrongUse
-from model.lint.finding import Finding, Severity
-from model.lint.ignores import Ignore
-from model.lint.rules import RULES, rules_named
-from model.lint.servers import Release
+from model.schema.lint.finding import Finding, Severity
+from model.schema.lint.ignores import Ignore
+from model.schema.lint.rules import RULES, rules_named
+from model.schema.lint.servers import Release
 from tests.support.linting import DAY, table, windows
 
 BAD = table("events", "sensor text, at timestamp, PRIMARY KEY (sensor, at)", compaction=windows(1, "HOURS"))

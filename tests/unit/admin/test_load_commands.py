@@ -7,13 +7,13 @@ import pytest
 
 from admin import runbook
 from admin.runbook import pages
-from model.catalog import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_ID
+from model.catalog.ledger import REPAIR_LAG
+from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_ID
 from model.errors import AccessDenied, CannotReach
-from model.ledger_tables import REPAIR_LAG
 from model.operations import Put, PutIfAbsent, Scan
-from model.table import Table
-from repair.decide import Verdict
-from repair.lags import LagJournal, Spool
+from model.schema.table import Table
+from repair.decisions.verdicts import Verdict
+from repair.ledger.lags import LagJournal, Spool
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cql.statements import Operation
-from model.catalog import IMAP_UID, MAILBOX, MAILBOX_COUNTERS, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
+from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_COUNTERS, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from model.errors import ExitCode, TimedOut
 from model.instants import MICROS
 from model.operations import Change, Count, Put, Read, Remove, Scan

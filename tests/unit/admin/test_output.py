@@ -19,8 +19,8 @@ from admin.output import (
 )
 from admin.samples import SAMPLES_MAX, Samples
 from model.errors import ExitCode
-from repair.decide import Verdict
-from repair.findings import Summary
+from repair.decisions.findings import Summary
+from repair.decisions.verdicts import Verdict
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
 

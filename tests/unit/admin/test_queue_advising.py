@@ -16,11 +16,11 @@ from admin.advice.queue_advising import (
 )
 from admin.advice.traffic_figures import GivenTraffic
 from admin.progress import Silent
-from model.catalog_beside import EVENT_STORE
+from model.catalog.james_tables import EVENT_STORE
 from model.errors import SchemaMismatch
-from model.queue_config import configuration_of, event_json
-from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.queue.configuration import configuration_of, event_json
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table
 from tests.support.mail_cluster import JAMES, QUEUE, MailCluster
 from tests.support.schemas import served, without_tables
 

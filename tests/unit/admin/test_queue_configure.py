@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from admin.cli.queue import configure
-from cql.awaited import InTurn
+from cql.driver.asynchronous import InTurn
 from mailqueue.configuration import EVENTS, Configurations
 from model.operations import Put, PutIfAbsent
-from model.queue_config import AGGREGATE, DEFAULT, event_json
+from model.queue.configuration import AGGREGATE, DEFAULT, event_json
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, command_line
 

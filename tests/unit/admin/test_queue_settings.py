@@ -17,8 +17,8 @@ from admin.queue_settings import (
     without_secrets,
 )
 from mailqueue.brokers.settings import Host
-from model.blob_ids import BlobsMode
 from model.errors import WrongUse
+from model.queue.blob_ids import BlobsMode
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from admin.report import refuse_unwritable, render_report, whole_file, write_report
 from admin.samples import Samples
 from model.errors import WrongUse
-from repair.decide import Verdict
+from repair.decisions.verdicts import Verdict
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
 

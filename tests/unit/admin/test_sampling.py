@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from admin.advice.sampling import NAMES, Sample, SampledMessage, blanked, draw_sample
 from admin.progress import Silent
 from cql.memory import MemoryTables
-from model.catalog import IMAP_UID, MAIL_TABLES, MESSAGE_ID
+from model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_ID
 from model.operations import Put, Write
-from model.schema import Schema
+from model.schema.keyspace import Schema
 from tests.support.histories import DAY, histories
 
 UNTIL = 1_700_000_000_000_000

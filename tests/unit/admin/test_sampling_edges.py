@@ -23,11 +23,11 @@ from admin.advice.sampling import (
 )
 from admin.progress import Silent
 from cql.memory import MemoryTables
-from model.catalog import MAIL_TABLES, MESSAGE_ID
+from model.catalog.generations import GENERATIONS, Generation
+from model.catalog.mail import MAIL_TABLES, MESSAGE_ID
 from model.errors import CannotReach, MailmendError
-from model.generations import GENERATIONS, Generation
 from model.operations import Level, Put, Read, Scan, Seen
-from model.schema import Schema
+from model.schema.keyspace import Schema
 from tests.support.clock import uuid_at
 from tests.support.histories import histories
 from tests.support.progress import SilentProgress

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from admin.lint.linting import LintOrder, LintReport, lint_files, lint_schema
 from admin.lint.sarif import FINGERPRINT, SCHEMA, sarif, uri_of
-from model.catalog import SCHEMA as CATALOG
-from model.lint.finding import Severity
-from model.lint.ignores import Ignore
-from model.lint.known import known_of
-from model.lint.rules import RULES, rules_named
-from model.lint.subject import Subject
+from model.catalog.mail import SCHEMA as CATALOG
+from model.schema.lint.finding import Severity
+from model.schema.lint.ignores import Ignore
+from model.schema.lint.known import known_of
+from model.schema.lint.rules import RULES, rules_named
+from model.schema.lint.subject import Subject
 from tests.support.linting import table, windows
 
 ORDER = LintOrder("ks", level=Severity.NOTE)
@@ -158,7 +158,7 @@ def test_files_are_named_as_uris(file: str, uri: str) -> None:
 def test_a_place_leads_back_to_its_text(text: str, data: st.DataObject) -> None:
     """For any text and any piece of it."""
     from admin.lint.sarif import _region  # noqa: PLC0415 - the piece under test
-    from model.ddl import Span  # noqa: PLC0415
+    from model.schema.statements import Span  # noqa: PLC0415
 
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))

@@ -11,10 +11,10 @@ from admin.cli import run
 from admin.cli.schema.recognised import mend_of, recognition_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place
-from cql.migrating import nodes as schema_nodes
-from model.difference import Aspect, Difference
-from model.generations import AUGUST_2026, recognise
-from model.table import Column
+from cql.migrate import nodes as schema_nodes
+from model.catalog.generations import AUGUST_2026, recognise
+from model.schema.difference import Aspect, Difference
+from model.schema.table import Column
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.schema_twin import SchemaTwin

@@ -13,8 +13,8 @@ from admin.advice.traffic_figures import (
 )
 from cql.statistics import Statistics, TableFigures
 from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic
-from model.advice import DAY, Source, Traffic
-from model.traffic import Rates
+from model.advice.queue_settings import DAY, Source, Traffic
+from model.advice.traffic import Rates
 
 QUIET = MessageTraffic(None, None)
 BORN = MessageTraffic(Rates(mean=2, peak=9, history_seconds=400 * DAY, looked_at=20_000), 1.2)

@@ -9,10 +9,10 @@ from admin.advice.trial import ROUNDS, SETTLE_SECONDS_MAX, TRACES_SECONDS_MAX, T
 from admin.advice.trial_plan import TABLES
 from admin.progress import Silent
 from cql.memory import MemoryTables
-from model.catalog import IMAP_UID, MAIL_TABLES, MESSAGE_ID, CompactionChoice
+from model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_ID, CompactionChoice
 from model.errors import MailmendError
 from model.operations import Read
-from model.schema import Schema
+from model.schema.keyspace import Schema
 from tests.support.clock import VirtualClock
 from tests.support.histories import histories
 from tests.support.trial_twin import TrialServer

@@ -24,7 +24,7 @@ from admin.advice.trial_plan import (
     writes_of,
 )
 from admin.progress import Silent
-from model.catalog import IMAP_UID, MESSAGE_COMPACTIONS, CompactionChoice
+from model.catalog.mail import IMAP_UID, MESSAGE_COMPACTIONS, CompactionChoice
 from model.operations import Change, Put, Read
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.progress import SilentProgress

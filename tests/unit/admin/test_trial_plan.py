@@ -17,7 +17,7 @@ from admin.advice.trial_plan import (
     waves_of,
     writes_of,
 )
-from model.catalog import IMAP_UID, MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
+from model.catalog.mail import IMAP_UID, MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
 from model.operations import Change, Put
 from tests.support.histories import histories
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from admin.cli.schema.verified import Verified, show_verified, verified_json
-from model.ddl import Index
-from model.generations import JAMES_3_8, NEWEST
-from model.migrating.baselines import Baseline, digests
-from model.migrating.history import State
-from model.migrating.plan import Past, declared_by
-from model.migrating.verification import Record, verify_migrations, verify_ours
-from model.schema import Schema
-from model.table import Column, Kind, Table, UserType
+from model.catalog.generations import JAMES_3_8, NEWEST
+from model.migrations.baselines import Baseline, digests
+from model.migrations.history import State
+from model.migrations.plan import Past, declared_by
+from model.migrations.verification import Record, verify_migrations, verify_ours
+from model.schema.keyspace import Schema
+from model.schema.statements import Index
+from model.schema.table import Column, Kind, Table, UserType
 from tests.support.migrating import SHOP, applied, folder
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 

@@ -17,11 +17,11 @@ from admin.wiring import (
     state_folders,
     target_of,
 )
-from model.catalog import FAMILIES, MAILBOX_PATH, MESSAGES
+from model.catalog.mail import FAMILIES, MAILBOX_PATH, MESSAGES
 from model.errors import BadSettings, SchemaMismatch, UnknownKeyspace, UnknownRun, WrongUse
 from model.operations import Put
-from repair.online import Mailboxes, Messages, Targeted
-from repair.orders import Order
+from repair.mending.request import Order
+from repair.scanners.lookup import Mailboxes, Messages, Targeted
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.mail_states import MailKeyspace
 from tests.support.progress import SilentProgress

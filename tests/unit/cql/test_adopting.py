@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 
 from cql.memory import MemoryTables, Surround
-from cql.migrating.adopting import adopt, forget, look_at
-from cql.migrating.baselines import Baselines
-from cql.migrating.files import shipped
-from cql.migrating.history import History
-from cql.migrating.james_version import VersionWritten, version_step, write_version
+from cql.migrate.adopting import adopt, forget, look_at
+from cql.migrate.baselines import Baselines
+from cql.migrate.files import shipped
+from cql.migrate.history import History
+from cql.migrate.james_version import VersionWritten, version_step, write_version
 from cql.statements import Operation
-from model.catalog import SCHEMA
-from model.catalog_beside import SCHEMA_VERSION
+from model.catalog.generations import JAMES_3_8, NEWEST
+from model.catalog.james_tables import SCHEMA_VERSION
+from model.catalog.mail import SCHEMA
+from model.catalog.schema_history import SCHEMA_BASELINE, SCHEMA_MIGRATION
 from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, SchemaMismatch, UnknownKeyspace, UnsafeRequest
-from model.generations import JAMES_3_8, NEWEST
-from model.history_tables import SCHEMA_BASELINE, SCHEMA_MIGRATION
-from model.migrating.adoption import Standing
-from model.migrating.baselines import digests, fingerprint_of
-from model.migrating.history import State
+from model.migrations.adoption import Standing
+from model.migrations.baselines import digests, fingerprint_of
+from model.migrations.history import State
 from model.operations import PutIfAbsent, Read, Scan
-from model.schema import Schema
-from repair.leases import TTL_SECONDS, Leases
+from model.schema.keyspace import Schema
+from repair.ledger.leases import TTL_SECONDS, Leases
 from tests.support.clock import VirtualClock
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served, without_tables

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.migrating.agreement import POLL_SECONDS, Agreement, NodeVersions
+from cql.migrate.agreement import POLL_SECONDS, Agreement, NodeVersions
 from model.errors import SchemaDisagreement
 from tests.support.clock import VirtualClock
 

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from cql.applying import ensure_ledger, plan_apply
 from cql.replication import parse_replication
-from model.catalog import SCHEMA, CompactionChoice
+from model.catalog.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
+from model.catalog.ledger import LEDGER_TABLES, REPAIR_RUN
+from model.catalog.mail import SCHEMA, CompactionChoice
 from model.errors import BadIdentifier, MailmendError, SchemaMismatch, UnknownKeyspace, WrongUse
-from model.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
-from model.ledger_tables import LEDGER_TABLES, REPAIR_RUN
-from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table
 from tests.support.applying import apply_schema, verify_schema
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import columns_of, served, with_columns, without_tables

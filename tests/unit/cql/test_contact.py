@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cql.contact import Contact, tls_context
+from cql.driver.contact import Contact, tls_context
 from model.errors import BadSettings
 
 

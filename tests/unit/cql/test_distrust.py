@@ -2,7 +2,7 @@
 
 import pytest
 
-from cql.distrust import distrust
+from cql.driver.tls_errors import distrust
 from model.errors import ExitCode
 
 AT = "10.0.0.1:9042"

@@ -6,14 +6,14 @@ from uuid import UUID
 import pytest
 from cassandra import OperationTimedOut, Unauthorized
 
+from cql.driver.nodes import ask_every_node
+from cql.driver.session import CassandraCluster
 from cql.estimates import sizes_in
-from cql.migrating.nodes import SchemaNodes
-from cql.nodes import ask_every_node
-from cql.session import CassandraCluster
+from cql.migrate.nodes import SchemaNodes
 from model.errors import AccessDenied, BadIdentifier, SchemaMismatch, TimedOut, WrongUse
-from model.schema import Schema
-from model.sizes import TableSize
-from model.table import Row
+from model.schema.keyspace import Schema
+from model.schema.sizes import TableSize
+from model.schema.table import Row
 from tests.support.clock import VirtualClock
 from tests.support.nodes_twin import Node, NodesTwin
 

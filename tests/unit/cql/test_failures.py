@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from cql.failures import Purpose, Trouble, failure_of, no_contact, purpose_of
+from cql.driver.failures import Purpose, Trouble, failure_of, no_contact, purpose_of
 from cql.statements import Operation
-from model.catalog import IMAP_UID, MAILBOX_COUNTERS
+from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS
 from model.errors import (
     AccessDenied,
     CannotReach,

@@ -8,8 +8,8 @@ import pytest
 
 from cql.granting import create_role_cql, drop_role_cql, grant_cql, holding_of, login_cql, revoke_cql
 from model.errors import AccessDenied, BadIdentifier, MailmendError, WrongUse
-from model.grants import Grant, Held, Resource
-from model.table import Row
+from model.schema.grants import Grant, Held, Resource
+from model.schema.table import Row
 
 READS = Grant(Resource("mail", "t"), "SELECT")
 

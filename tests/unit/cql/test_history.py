@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from cql.statements import Operation
 from model.errors import DoubtfulWrite, LeaseLost
-from model.migrating.history import State, Step
+from model.migrations.history import State, Step
 from model.operations import ChangeIf, PutIfAbsent
-from repair.leases import TTL_SECONDS
+from repair.ledger.leases import TTL_SECONDS
 from tests.support.migrating import folder
 from tests.support.migration_twin import Stage
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from cql.introspect import keyspace_exists, live_schema
-from model.catalog import SCHEMA
-from model.catalog_beside import EMAIL_QUERY_VIEW, EVENT_STORE, THREAD
-from model.difference import differences
+from model.catalog.generations import GENERATIONS, Generation
+from model.catalog.james_tables import EMAIL_QUERY_VIEW, EVENT_STORE, THREAD
+from model.catalog.mail import SCHEMA
 from model.errors import BadIdentifier
-from model.generations import GENERATIONS, Generation
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table
+from model.schema.difference import differences
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Compaction, Kind, Table
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served
 

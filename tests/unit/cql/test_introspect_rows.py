@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from cql.introspect import keyspace_exists, live_schema
-from model.ddl import Index, View
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Row, Table, UserType
+from model.schema.keyspace import Schema
+from model.schema.statements import Index, View
+from model.schema.table import Column, Compaction, Kind, Row, Table, UserType
 from tests.support.schema_twin import SchemaTwin
 
 LEVELED = {"class": "org.apache.cassandra.db.compaction.LeveledCompactionStrategy", "fanout_size": "10"}

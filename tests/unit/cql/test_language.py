@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from cql.language.parser import parse
 from cql.language.stream import DEPTH
-from model.ddl import (
+from model.errors import CqlSyntaxError
+from model.schema.statements import (
     AddField,
     AlterKeyspace,
     Batch,
@@ -30,8 +31,7 @@ from model.ddl import (
     Truncate,
     Write,
 )
-from model.errors import CqlSyntaxError
-from model.table import Kind, Table
+from model.schema.table import Kind, Table
 
 
 def one(text: str) -> Statement:

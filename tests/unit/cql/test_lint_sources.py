@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from cql.lint_sources import live_subject, release_of, statements_of
-from model.catalog import SCHEMA
+from model.catalog.mail import SCHEMA
 from model.errors import CqlSyntaxError, MailmendError, UnknownKeyspace, WrongUse
-from model.lint.servers import Release
-from model.lint.subject import HINT_WINDOW_DEFAULT, Knowledge
-from model.table import Row
+from model.schema.lint.servers import Release
+from model.schema.lint.subject import HINT_WINDOW_DEFAULT, Knowledge
+from model.schema.table import Row
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served
 

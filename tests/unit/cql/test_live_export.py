@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from cql.export import live_file_text
 from cql.language.parser import parse
 from cql.replication import in_every_data_centre
-from model.ddl import CreateIndex, CreateKeyspace, CreateTable, CreateType, CreateView, Index, View
-from model.difference import differences
-from model.folding.fold import fold_all
-from model.generations import GENERATIONS, Generation
-from model.schema import Schema
-from model.table import Column, Kind, Table, UserType
+from model.catalog.generations import GENERATIONS, Generation
+from model.schema.difference import differences
+from model.schema.folding.fold import fold_all
+from model.schema.keyspace import Schema
+from model.schema.statements import CreateIndex, CreateKeyspace, CreateTable, CreateType, CreateView, Index, View
+from model.schema.table import Column, Kind, Table, UserType
 from tests.support.schemas import served
 from tests.support.statements import LITERALS, PLAIN, TEXTS
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cql.memory import MemoryTables, token_of
 from cql.statements import Operation
-from model.catalog import MAILBOX, MESSAGE_V3, PATHS
+from model.catalog.mail import MAILBOX, MESSAGE_V3, PATHS
 from model.errors import DoubtfulWrite, MailmendError, TimedOut
 from model.operations import Applied, Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, Scan, Seen, Write
 from repair.ports import NodeClocks, Tables

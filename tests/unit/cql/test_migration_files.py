@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from cql.migrating.files import read_folder, shipped
-from model.catalog import SCHEMA
-from model.ddl import CreateTable, CreateType
-from model.difference import differences
+from cql.migrate.files import read_folder, shipped
+from model.catalog.mail import SCHEMA
 from model.errors import BadMigration, CqlSyntaxError
-from model.migrating.migrations import Phase
-from model.migrating.plan import declared_by
+from model.migrations.migration import Phase
+from model.migrations.plan import declared_by
+from model.schema.difference import differences
+from model.schema.statements import CreateTable, CreateType
 from tests.support.migrating import HEAD, SHOP, folder, written
 
 

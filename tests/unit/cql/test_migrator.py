@@ -14,11 +14,11 @@ from model.errors import (
     SchemaDisagreement,
     WrongUse,
 )
-from model.migrating.history import State, Step
-from model.migrating.migrations import Phase
-from model.migrating.plan import declared_by
-from model.schema import Schema
-from repair.leases import TTL_SECONDS
+from model.migrations.history import State, Step
+from model.migrations.migration import Phase
+from model.migrations.plan import declared_by
+from model.schema.keyspace import Schema
+from repair.ledger.leases import TTL_SECONDS
 from tests.support.migrating import SHOP, folder
 from tests.support.migration_twin import KEYSPACE, OLD_VERSION, Killed, Stage
 
@@ -283,7 +283,7 @@ def test_a_node_that_is_down_is_told_and_does_not_block() -> None:
 
 def stage_all(stage: Stage) -> None:
     """Apply where every node is required."""
-    from cql.migrating.rollout import Order, roll_out  # noqa: PLC0415 - the one place that needs them
+    from cql.migrate.rollout import Order, roll_out  # noqa: PLC0415 - the one place that needs them
 
     roll_out(stage.means(require_all=True), Order(KEYSPACE, FOLDER, ours=False))
 

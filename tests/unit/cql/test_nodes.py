@@ -1,6 +1,6 @@
 """SSTables of a read, as a node's trace names them; the sentences are those of Cassandra 4.0, 4.1 and 5.0."""
 
-from cql.nodes import sstables_in
+from cql.driver.nodes import sstables_in
 
 END = "Read 20 live rows and 0 tombstone cells"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from cql.migrating.optional import run_optional
+from cql.migrate.optional import run_optional
+from model.catalog.generations import JAMES_3_9
 from model.errors import LeaseHeld, SchemaDisagreement, WrongUse
-from model.generations import JAMES_3_9
-from model.migrating.upgrade_notes import optional_migration
-from model.schema import Schema
+from model.migrations.upgrade_notes import optional_migration
+from model.schema.keyspace import Schema
 from tests.support.migration_twin import KEYSPACE, OLD_VERSION, Killed, Stage
 from tests.support.schemas import columns_of, served, with_columns
 

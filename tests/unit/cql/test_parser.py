@@ -5,7 +5,10 @@ import pytest
 from cql.language.parser import parse
 from cql.language.text import ddl_cql
 from cql.render import ServerVersion
-from model.ddl import (
+from model.errors import BadIdentifier, CqlSyntaxError, ExitCode, WrongUse
+from model.schema.literals import text_of
+from model.schema.options import COMPACT_STORAGE
+from model.schema.statements import (
     AddColumns,
     Batch,
     Change,
@@ -27,10 +30,7 @@ from model.ddl import (
     Use,
     Write,
 )
-from model.errors import BadIdentifier, CqlSyntaxError, ExitCode, WrongUse
-from model.literals import text_of
-from model.options import COMPACT_STORAGE
-from model.table import Column, Compaction, Kind, Table
+from model.schema.table import Column, Compaction, Kind, Table
 
 
 def one(text: str) -> Statement:

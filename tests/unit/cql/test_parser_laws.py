@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from cql.language.lexer import Kind, tokens_of
 from cql.language.parser import parse
 from cql.language.text import ddl_cql
-from model.ddl import Statement
 from model.errors import CqlSyntaxError
+from model.schema.statements import Statement
 from tests.support.statements import STATEMENTS, written_otherwise
 
 WRITES = (

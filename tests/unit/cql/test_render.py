@@ -19,15 +19,15 @@ from cql.render import (
     type_cql,
 )
 from cql.replication import in_every_data_centre
-from model.catalog import ATTACHMENTS, MESSAGE_ID, SCHEMA, CompactionChoice, compacted
-from model.catalog_beside import EMAIL_QUERY_VIEW, EVENT_STORE, THREAD
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog.generations import GENERATIONS
+from model.catalog.james_tables import EMAIL_QUERY_VIEW, EVENT_STORE, THREAD
+from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.mail import ATTACHMENTS, MESSAGE_ID, SCHEMA, CompactionChoice, compacted
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadIdentifier, WrongUse
-from model.generations import GENERATIONS
-from model.ledger_tables import LEDGER_TABLES
-from model.literals import text_literal
-from model.options import COMPACT_STORAGE
-from model.table import Column, Kind, Table, UserType
+from model.schema.literals import text_literal
+from model.schema.options import COMPACT_STORAGE
+from model.schema.table import Column, Kind, Table, UserType
 
 CASSANDRA_4_1 = ServerVersion(4, 1)
 KEY = Column("id", "uuid", Kind.PARTITION)

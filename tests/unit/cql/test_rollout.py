@@ -5,16 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.applying import creations
-from cql.migrating.files import shipped
-from cql.migrating.rollout import Order, Rolled, past_of, plan_rollout, roll_out
-from cql.migrating.scripts import Script
+from cql.migrate.files import shipped
+from cql.migrate.rollout import Order, Rolled, past_of, plan_rollout, roll_out
+from cql.migrate.scripts import Script
 from cql.render import CASSANDRA_5, parse_version
-from model.catalog import SCHEMA, CompactionChoice
-from model.difference import differences
+from model.catalog.generations import JAMES_3_9, recognise
+from model.catalog.mail import SCHEMA, CompactionChoice
 from model.errors import WrongUse
-from model.generations import JAMES_3_9, recognise
-from model.migrating.history import State
-from model.schema import Schema
+from model.migrations.history import State
+from model.schema.difference import differences
+from model.schema.keyspace import Schema
 from tests.support.migration_twin import Stage
 from tests.support.schemas import served, without_tables
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cql.rows import adaptation_of, conversion_of, decode, encode, normalised, row_reader, seen_reader
 from model.errors import BadIdentifier
 from model.operations import Seen
-from model.table import Column
+from model.schema.table import Column
 
 M = UUID("71158c60-e509-11f1-b512-b9fb9d6f173b")
 INSTANT = datetime(2026, 11, 20, 17, 40, 18, 255000, tzinfo=UTC)
@@ -225,7 +225,7 @@ class TestJson:
 @pytest.mark.skipif(not JAMES_ROWS.exists(), reason="the rows that James wrote are not here")
 def test_rows_that_james_wrote_come_back() -> None:
     """Real rows of every kind survive decoding and encoding."""
-    from model.catalog import IMAP_UID, MAILBOX  # noqa: PLC0415 - beside what it is for
+    from model.catalog.mail import IMAP_UID, MAILBOX  # noqa: PLC0415 - beside what it is for
 
     for table in (IMAP_UID, MAILBOX):
         with gzip.open(JAMES_ROWS / f"{table.name}.jsonl.gz", "rt", encoding="utf-8") as lines:

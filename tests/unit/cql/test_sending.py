@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.language.parser import parse
-from cql.migrating.sending import qualified, sent
-from model.ddl import CreateTable, Write
+from cql.migrate.sending import qualified, sent
 from model.ids import micros_of
+from model.schema.statements import CreateTable, Write
 from tests.support.clock import uuid_at
 
 AT = 1_788_000_000_000_123

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cassandra.connection import Connection
 
-from cql.session import Contact, connect
+from cql.driver.session import Contact, connect
 from model.errors import BadSettings, CannotReach
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.statements import Operation, render, selection_of, shape_of, values_of
-from model.catalog import FAMILIES, IMAP_UID, MAILBOX_COUNTERS, PATHS
+from model.catalog.mail import FAMILIES, IMAP_UID, MAILBOX_COUNTERS, PATHS
 from model.errors import BadIdentifier
 from model.operations import (
     Change,
@@ -22,7 +22,7 @@ from model.operations import (
     RemoveIf,
     Scan,
 )
-from model.table import Column, Kind, Table
+from model.schema.table import Column, Kind, Table
 
 T = Table(
     "someTable",

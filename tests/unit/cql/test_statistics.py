@@ -8,7 +8,7 @@ import pytest
 
 from cql.statistics import MIB, VIEWS, NodeAnswer, TableFigures, View, read_statistics
 from model.errors import AccessDenied, CannotReach, MailmendError, SchemaMismatch
-from model.table import Row
+from model.schema.table import Row
 
 MAIL = "mail"
 

@@ -20,12 +20,12 @@ from cql.traffic import (
     queue_settings,
     queue_traffic,
 )
-from model.advice import HOUR, QueueSettings
-from model.catalog import MAIL_TABLES
+from model.advice.queue_settings import HOUR, QueueSettings
+from model.catalog.mail import MAIL_TABLES
 from model.errors import AccessDenied, BadIdentifier, CannotReach, MailmendError
-from model.queue_config import AGGREGATE
-from model.schema import Schema
-from model.table import Column, Kind, Row, Table
+from model.queue.configuration import AGGREGATE
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Row, Table
 from tests.support.clock import uuid_at
 from tests.support.schema_twin import SchemaTwin
 

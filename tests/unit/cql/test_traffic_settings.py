@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from cql.traffic import Reading, message_traffic, queue_traffic, settings_of
-from model.advice import QueueSettings
-from model.catalog import MAIL_TABLES
+from model.advice.queue_settings import QueueSettings
+from model.catalog.mail import MAIL_TABLES
 from model.errors import AccessDenied
-from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table
 from tests.support.schema_twin import SchemaTwin
 
 EVENT = '{"eventId":0,"type":"cassandra-mail-queue-view-configuration","bucketCount":2,"sliceWindow":3600.000000000}'

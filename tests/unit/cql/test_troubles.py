@@ -18,8 +18,8 @@ from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionException, ConnectionShutdown
 from cassandra.protocol import ConfigurationException, OverloadedErrorMessage, ServerError, SyntaxException
 
-from cql.failures import Trouble
-from cql.troubles import trouble_of
+from cql.driver.driver_errors import trouble_of
+from cql.driver.failures import Trouble
 
 REFUSED = AuthenticationFailed("bad credentials")
 

@@ -6,8 +6,16 @@ import pytest
 
 from cql.lint_sources import statements_of
 from model.errors import WrongUse
-from model.lint.ignores import Ignore, notes_among, notes_of, parse_ignore, unused_among, unused_notes, with_reasons
-from model.lint.rules import lint, rules_named
+from model.schema.lint.ignores import (
+    Ignore,
+    notes_among,
+    notes_of,
+    parse_ignore,
+    unused_among,
+    unused_notes,
+    with_reasons,
+)
+from model.schema.lint.rules import lint, rules_named
 from tests.support.linting import subject_of, table, windows
 
 REASON = "it may"

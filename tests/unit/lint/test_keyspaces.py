@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.lint.finding import Severity
-from model.lint.servers import Release
+from model.schema.lint.finding import Severity
+from model.schema.lint.servers import Release
 from tests.support.linting import findings, pointed_at, table
 
 BY_TOPOLOGY = "{'class': 'NetworkTopologyStrategy', 'dc1': 3}"

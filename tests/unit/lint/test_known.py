@@ -5,12 +5,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog import FAMILIES, IMAP_UID, MAILBOX_PATH, MESSAGE_ID, MESSAGES, SCHEMA
-from model.ledger_tables import LEDGER_TABLES
-from model.lint.known import known_of
-from model.lint.subject import Knowledge
-from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.mail import FAMILIES, IMAP_UID, MAILBOX_PATH, MESSAGE_ID, MESSAGES, SCHEMA
+from model.schema.keyspace import Schema
+from model.schema.lint.known import known_of
+from model.schema.lint.subject import Knowledge
+from model.schema.table import Column, Kind, Table
 from tests.support.schemas import served, without_tables
 
 KEY = (Column("k", "int", Kind.PARTITION),)

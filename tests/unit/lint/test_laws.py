@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.lint_sources import statements_of
-from model.ddl import Index, View
-from model.lint.finding import Finding
-from model.lint.history import subjects_of
-from model.lint.ignores import notes_among, with_reasons
-from model.lint.rules import lint
-from model.lint.servers import Release
-from model.lint.subject import Knowledge, Subject
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table
+from model.schema.keyspace import Schema
+from model.schema.lint.finding import Finding
+from model.schema.lint.history import subjects_of
+from model.schema.lint.ignores import notes_among, with_reasons
+from model.schema.lint.rules import lint
+from model.schema.lint.servers import Release
+from model.schema.lint.subject import Knowledge, Subject
+from model.schema.statements import Index, View
+from model.schema.table import Column, Compaction, Kind, Table
 
 TYPES = st.sampled_from(
     [

@@ -3,12 +3,12 @@
 import pytest
 
 from model.errors import WrongUse
-from model.lint.finding import Severity
-from model.lint.rules import lint, rules_named
-from model.lint.servers import COMPACTIONS, TABLE_OPTIONS, Release, parse_release
-from model.lint.subject import Subject
-from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.schema.keyspace import Schema
+from model.schema.lint.finding import Severity
+from model.schema.lint.rules import lint, rules_named
+from model.schema.lint.servers import COMPACTIONS, TABLE_OPTIONS, Release, parse_release
+from model.schema.lint.subject import Subject
+from model.schema.table import Column, Kind, Table
 from tests.support.linting import findings, pointed_at, table, windows
 
 C3, C40, C41, C5 = Release.CASSANDRA_3_11, Release.CASSANDRA_4_0, Release.CASSANDRA_4_1, Release.CASSANDRA_5_0

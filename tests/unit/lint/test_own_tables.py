@@ -6,19 +6,19 @@ import pytest
 
 import cql
 from admin.lint.linting import LintOrder, lint_files, lint_schema
-from model.catalog import SCHEMA, CompactionChoice, compacted
-from model.catalog_ignores import CATALOG_IGNORES
-from model.catalog_queue import QUEUE_TABLES
+from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.lint_ignores import CATALOG_IGNORES
+from model.catalog.mail import SCHEMA, CompactionChoice, compacted
+from model.catalog.mail_queue import QUEUE_TABLES
+from model.catalog.schema_history import HISTORY_TABLES
 from model.errors import ExitCode
-from model.history_tables import HISTORY_TABLES
-from model.ledger_tables import LEDGER_TABLES
-from model.lint.finding import Severity
-from model.lint.ignores import unused_among
-from model.lint.known import known_of
-from model.lint.servers import Release
-from model.lint.subject import Subject
-from model.schema import Schema
-from model.table import Compaction
+from model.schema.keyspace import Schema
+from model.schema.lint.finding import Severity
+from model.schema.lint.ignores import unused_among
+from model.schema.lint.known import known_of
+from model.schema.lint.servers import Release
+from model.schema.lint.subject import Subject
+from model.schema.table import Compaction
 from tests.support.james import SCHEMA_FILE
 
 CQL = Path(cql.__file__).parent

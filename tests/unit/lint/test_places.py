@@ -4,13 +4,13 @@ import pytest
 
 from cql.lint_sources import statements_of
 from model.errors import WrongUse
-from model.lint.finding import Hit
-from model.lint.history import subjects_of
-from model.lint.placing import defining, spot_of
-from model.lint.rules import RULES, lint, rules_named
-from model.lint.subject import Subject
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table
+from model.schema.keyspace import Schema
+from model.schema.lint.finding import Hit
+from model.schema.lint.history import subjects_of
+from model.schema.lint.placing import defining, spot_of
+from model.schema.lint.rules import RULES, lint, rules_named
+from model.schema.lint.subject import Subject
+from model.schema.table import Column, Compaction, Kind, Table
 from tests.support.linting import FILE, findings, pointed_at, subject_of, table, windows
 
 TEXT = (

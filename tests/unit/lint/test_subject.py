@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.lint.subject import (
+from model.schema.keyspace import Schema
+from model.schema.lint.subject import (
     GC_GRACE_DEFAULT,
     Placed,
     Subject,
@@ -17,8 +18,7 @@ from model.lint.subject import (
     window_of,
     words,
 )
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table
+from model.schema.table import Column, Compaction, Kind, Table
 from tests.support.linting import subject_of, table
 
 KEY = (Column("k", "int", Kind.PARTITION),)

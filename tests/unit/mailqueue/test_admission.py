@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from mailqueue.codec import attribute, listed_of, queued_of
 from mailqueue.codec.admission import admissible, is_address
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import WrongUse
-from model.mails import Mail, RecipientHeader
+from model.queue.mails import Mail, RecipientHeader
 from tests.support.james_queue import james_messages, james_queue_rows
 from tests.support.queued_mails import queued_mail
 from tests.support.queues import CONTENT, listed, twin_queue

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mailqueue.codec import attribute, attribute_value, priority_of, queued_of, with_priority
 from model.errors import BadPayload, WrongUse
-from model.mails import PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Mail
+from model.queue.mails import PRIORITY_ATTRIBUTE, PRIORITY_NORMAL, Mail
 from tests.support.james_queue import james_messages
 from tests.support.queued_mails import TEXTS
 

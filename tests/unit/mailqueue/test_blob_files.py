@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailqueue.blobs.files import blob_id_of, file_name
-from model.blob_ids import ID_BYTES_MAX, checked
 from model.errors import BadPayload
 from model.ids import BlobId
+from model.queue.blob_ids import ID_BYTES_MAX, checked
 from tests.support.blobs import BAD_IDS, RANDOM_IDS, SHARED_IDS
 from tests.support.james_queue import james_blobs
 

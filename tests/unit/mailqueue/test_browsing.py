@@ -20,13 +20,13 @@ from mailqueue.view import browsing, listing
 from mailqueue.view.ahead import all_of, in_order
 from mailqueue.view.browsing import Broken, Held, Slices
 from mailqueue.view.marks import Marks
-from model.catalog_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.errors import TimedOut
-from model.mail_filters import Where
-from model.mails import Listed, Whereabouts
 from model.operations import Put, Read, Remove, Scan
-from model.positions import Position
-from model.slices import bucket_of
+from model.queue.filters import Where
+from model.queue.mails import Listed, Whereabouts
+from model.queue.positions import Position
+from model.queue.slices import bucket_of
 from repair.retries import AwaitedRetries
 from tests.support.queue_scene import HOUR, MINUTE, NOON, SPOOL, Process, Scene, names, passing, queued
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.awaited import InTurn
+from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from cql.statements import Operation
 from mailqueue.blobs.cassandra import (
@@ -21,11 +21,11 @@ from mailqueue.blobs.cassandra import (
     parts_of,
 )
 from mailqueue.ports import BlobKind
-from model.blob_ids import BlobNaming, BlobsMode
-from model.catalog_beside import BLOB_PARTS, BLOBS
+from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.errors import BlobMissing, BlobsUnreachable, SchemaMismatch, TimedOut
 from model.ids import BlobId
 from model.operations import Put, Read, Remove
+from model.queue.blob_ids import BlobNaming, BlobsMode
 from tests.support.james_queue import james_blobs, james_queue_rows
 from tests.support.queue_clock import VirtualLoopClock
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from cql.awaited import InTurn
+from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from cql.statements import Operation
 from mailqueue.configuration import EVENTS, ROUNDS_MAX, Configurations
-from model.catalog_beside import EVENT_STORE
+from model.catalog.james_tables import EVENT_STORE
 from model.errors import ConfigurationRefused, Contended, NotEnoughReplicas, TimedOut
 from model.operations import Level, PutIfAbsent, Read
-from model.queue_config import AGGREGATE, DEFAULT, ConfigurationEvent, QueueConfiguration, event_json
-from model.slices import Slicing
+from model.queue.configuration import AGGREGATE, DEFAULT, ConfigurationEvent, QueueConfiguration, event_json
+from model.queue.slices import Slicing
 from repair.ports import Tables
 from tests.support.clock import VirtualClock
 from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, Wire

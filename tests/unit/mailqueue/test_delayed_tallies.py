@@ -16,13 +16,14 @@ from mailqueue.due.moving import CLOSE_AFTER
 from mailqueue.mail_queue import MailQueue
 from mailqueue.view import delayed as module
 from mailqueue.view.counting import SILENT_SECONDS
-from model.catalog_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES
+from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES
+from model.catalog.queue_tables import OwnTables
 from model.errors import LeaseHeld
 from model.instants import instant_of
-from model.mail_filters import Where
 from model.operations import Remove, Scan
-from model.positions import Position
-from model.queue_size import (
+from model.queue.filters import Where
+from model.queue.positions import Position
+from model.queue.size import (
     DUE_TALLIED,
     CountedBy,
     Size,
@@ -33,9 +34,8 @@ from model.queue_size import (
     due_ttl_seconds,
     is_of_due,
 )
-from model.queue_tables import OwnTables
-from model.slices import EPOCH, slice_of
-from model.table import Row, Table
+from model.queue.slices import EPOCH, slice_of
+from model.schema.table import Row, Table
 from tests.support.queue_mishaps import Life, mortal_process, outlived
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, listed, mail, names, next_of, twin_queue
 

@@ -8,11 +8,11 @@ import pytest
 from mailqueue.blobs.memory import BlobVerb
 from mailqueue.metrics import Count
 from mailqueue.serving import removing
-from model.catalog_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import CannotReach, StateUnwritable
-from model.mail_filters import EVERYTHING, Where
-from model.mails import Listed, Whereabouts
 from model.operations import Put, Scan
+from model.queue.filters import EVERYTHING, Where
+from model.queue.mails import Listed, Whereabouts
 from tests.support.queue_mishaps import (
     FAR,
     Life,

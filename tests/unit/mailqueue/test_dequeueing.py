@@ -14,13 +14,13 @@ from mailqueue.ports import SLICE_HEADER, Message
 from mailqueue.serving.dequeueing import HOLD
 from mailqueue.serving.looking import Looking
 from mailqueue.serving.verdicts import Verdict, verdict_of
-from model.blob_ids import BlobNaming, BlobsMode
-from model.catalog_queue import BROWSE_START, DELETED_MAILS
+from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS
 from model.errors import WrongUse
-from model.mail_filters import Where
-from model.mails import Listed
 from model.operations import Put, Remove
-from model.queue_size import SizeKind
+from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.filters import Where
+from model.queue.mails import Listed
+from model.queue.size import SizeKind
 from tests.support.queue_mishaps import (
     Refuses,
     Refusing,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mailqueue.brokers.draining import Drain, Turns, checked_prefetch, next_turn, weight_of
 from model.errors import WrongUse
-from model.mails import PRIORITIES
+from model.queue.mails import PRIORITIES
 
 LEVELS = st.sets(st.sampled_from(PRIORITIES), min_size=1)
 

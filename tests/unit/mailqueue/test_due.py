@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cql.awaited import InTurn
+from cql.driver.asynchronous import InTurn
 from mailqueue.brokers.memory import Fate
 from mailqueue.due.leases import TTL_SECONDS, DueLeases
 from mailqueue.due.mails import DUE_WINDOW, DueMails, DuePartition, in_millis_after
@@ -16,12 +16,12 @@ from mailqueue.due.moving import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
 from mailqueue.mail_queue import MailQueue
 from mailqueue.metrics import Count
 from mailqueue.ports import Clock
-from model.catalog_queue import DUE_MAILS
+from model.catalog.mail_queue import DUE_MAILS
 from model.errors import BrokerUnreachable, DoubtfulWrite, LeaseHeld, MailmendError
-from model.mail_filters import Where
-from model.mails import Listed, Whereabouts
 from model.operations import Change, ChangeIf, Read, Remove, Scan, Seen, Write
-from model.slices import EPOCH, slice_of
+from model.queue.filters import Where
+from model.queue.mails import Listed, Whereabouts
+from model.queue.slices import EPOCH, slice_of
 from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queue_mishaps import FAR, Life, Refusing, mortal_process, outlived
 from tests.support.queue_world import SkewedLoopClock, Worker, taken

@@ -12,7 +12,8 @@ from mailqueue.codec import message_of, payload_of, priority_of, queued_of, spli
 from mailqueue.metrics import Count
 from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER
 from mailqueue.serving.enqueueing import DELAY_MAX, due_time
-from model.catalog_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
+from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
+from model.catalog.queue_tables import OwnTables
 from model.errors import (
     BlobsUnreachable,
     BrokerUnreachable,
@@ -22,10 +23,9 @@ from model.errors import (
     PublishFailed,
     WrongUse,
 )
-from model.mails import PRIORITY_NORMAL, Whereabouts
 from model.operations import Put, Read, Scan
-from model.queue_tables import OwnTables
-from model.slices import EPOCH, slice_of
+from model.queue.mails import PRIORITY_NORMAL, Whereabouts
+from model.queue.slices import EPOCH, slice_of
 from tests.support.queue_mishaps import Life, Refuses, Refusing, mortal_process, outlived, reads_of, verb, writes_of
 from tests.support.queues import CONTENT, TwinQueue, all_delivered, drained, listed, mail, names, twin_queue
 

@@ -9,7 +9,7 @@ import pytest
 from mailqueue.figures import Sums, figures_of, pace_between, slack_of, sums_of
 from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Depth
-from model.queue_tables import OwnTables
+from model.catalog.queue_tables import OwnTables
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, drained, enqueued, mail, twin_queue
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.ids import EnqueueId
-from model.mail_filters import EVERYTHING, Where
-from model.mails import Listed, Whereabouts
+from model.queue.filters import EVERYTHING, Where
+from model.queue.mails import Listed, Whereabouts
 from tests.support.queue_scene import queued
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)

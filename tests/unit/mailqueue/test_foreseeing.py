@@ -16,11 +16,11 @@ from mailqueue.serving.foreseeing import delays
 from mailqueue.sweeping.cleaning import SECOND_LOOK_SECONDS
 from mailqueue.sweeping.foreseeing import NAMED_MAX, Foreseeing, Foreseen
 from mailqueue.sweeping.sweeper import Moved, Swept
-from model.catalog_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, LIVES, QUEUE_TABLES
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, LIVES, QUEUE_TABLES
+from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId
-from model.mail_filters import Where
 from model.operations import Conditional, Remove, Write
-from model.queue_tables import OwnTables
+from model.queue.filters import Where
 from tests.support.queue_scene import (
     FOREVER,
     HOUR,

@@ -13,13 +13,13 @@ import pytest
 from cql.memory import MemoryTables
 from cql.statements import Operation
 from mailqueue.mail_queue import MailQueue
-from model.blob_ids import BlobNaming, BlobsMode
-from model.catalog_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
+from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
+from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId
-from model.mails import Whereabouts
 from model.operations import Read, Remove, Scan
-from model.queue_tables import OwnTables
-from model.slices import slice_of
+from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.mails import Whereabouts
+from model.queue.slices import slice_of
 from tests.support.james_beside import James
 from tests.support.queue_world import SkewedLoopClock, Worker, dead, rows
 from tests.support.queues import QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, next_of, twin_queue

@@ -9,9 +9,9 @@ import pytest
 from mailqueue.blobs.memory import BlobCall, BlobVerb, MemoryBlobs, MemoryStore
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.ports import BlobKind
-from model.blob_ids import BlobNaming, BlobsMode
 from model.errors import BlobMissing, BlobsUnreachable
 from model.ids import BlobId
+from model.queue.blob_ids import BlobNaming, BlobsMode
 from tests.support.queue_clock import VirtualLoopClock
 
 BODY = BlobKind.BODY

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mailqueue.codec import attribute, payload_of, queued_of
 from mailqueue.codec.payload import BODY_BYTES_MAX
 from model.errors import BadPayload
-from model.mails import Mail, QueuedMail, RecipientHeader
+from model.queue.mails import Mail, QueuedMail, RecipientHeader
 from tests.support.james_queue import JamesMessage, james_enqueued, james_messages
 from tests.support.queued_mails import QUEUED, queued_mail
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from model.errors import WrongUse
 from model.ids import EnqueueId
-from model.mails import Listed, Whereabouts
-from model.positions import Position, is_behind
+from model.queue.mails import Listed, Whereabouts
+from model.queue.positions import Position, is_behind
 from tests.support.queue_scene import queued
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 
 from mailqueue.codec import priority_of
 from mailqueue.mail_queue import MailQueue
-from model.mails import PRIORITIES, PRIORITY_NORMAL
+from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 from tests.support.queues import CONTENT, QUEUE, all_delivered, listed, mail, next_of, twin_queue
 
 HOUR = timedelta(hours=1)

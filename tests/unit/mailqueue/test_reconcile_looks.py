@@ -7,9 +7,9 @@ import pytest
 from mailqueue.ports import Depth
 from mailqueue.reconciling.comparing import Drained
 from mailqueue.reconciling.looks import LAST_LOOK_SECONDS, PATIENCE_SECONDS, drained, patience, references_in
-from model.catalog import SCHEMA
-from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.catalog.mail import SCHEMA
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table
 from tests.support.queues import QUEUE, enqueued, twin_queue
 from tests.support.schemas import served
 

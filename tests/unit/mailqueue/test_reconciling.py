@@ -32,7 +32,7 @@ from mailqueue.reconciling.comparing import (
 )
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
-from model.mails import MailBlobs
+from model.queue.mails import MailBlobs
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

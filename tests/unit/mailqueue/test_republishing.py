@@ -9,7 +9,7 @@ from mailqueue.brokers.memory import Fate
 from mailqueue.metrics import Count
 from mailqueue.ports import SLICE_HEADER
 from model.errors import BrokerUnreachable, PublishFailed
-from model.mail_filters import Where
+from model.queue.filters import Where
 from tests.support.queues import CONTENT, QUEUE, all_delivered, drained, enqueued, mail, names, twin_queue
 
 MINUTE = timedelta(minutes=1)

@@ -13,12 +13,12 @@ from mailqueue.brokers.memory import Fate
 from mailqueue.mail_queue import MailQueue
 from mailqueue.reconciling.comparing import LiveMail
 from mailqueue.reconciling.restoring import Leaver, Return, Traces, restoring, return_of
-from model.catalog_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach, Delayed, MailmendError, PublishFailed, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName, restored_id
-from model.mails import MailBlobs, Whereabouts
 from model.operations import Scan
-from model.queue_tables import OwnTables
+from model.queue.mails import MailBlobs, Whereabouts
 from tests.support.queue_mishaps import Refusing, reads_of, writes_of
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, twin_queue
 

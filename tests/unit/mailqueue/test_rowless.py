@@ -17,14 +17,14 @@ from mailqueue.metrics import Count
 from mailqueue.ports import Message
 from mailqueue.reconciling.redriving import redrive
 from mailqueue.serving.rowless import SECOND_LOOK_SECONDS
-from model.blob_ids import BlobNaming, BlobsMode
-from model.catalog_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
-from model.mail_filters import Where
-from model.mails import Listed
+from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
+from model.catalog.queue_tables import OwnTables
 from model.operations import Put, Read
-from model.queue_tables import OwnTables
-from model.slices import EPOCH, slice_of
-from model.starts import (
+from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.filters import Where
+from model.queue.mails import Listed
+from model.queue.slices import EPOCH, slice_of
+from model.queue.starts import (
     GRACE_MIN,
     ageing_before,
     grace_of,

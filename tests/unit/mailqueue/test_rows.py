@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailqueue.codec import due_listed_of, due_row_of, listed_of, queued_of, row_of
-from model.catalog_beside import EVENT_STORE
-from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import BadPayload
 from model.ids import EnqueueId
-from model.mails import Listed, Mail, QueuedMail, Whereabouts
-from model.queue_config import configuration_of
-from model.slices import Slicing, bucket_of, slice_of
-from model.table import Row
+from model.queue.configuration import configuration_of
+from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
+from model.queue.slices import Slicing, bucket_of, slice_of
+from model.schema.table import Row
 from tests.support.james_queue import SPOOL, james_enqueued, james_messages, james_queue_rows
 from tests.support.queued_mails import INSTANTS, QUEUED, queued_mail
 

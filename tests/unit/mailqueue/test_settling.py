@@ -13,10 +13,10 @@ from mailqueue.metrics import Count
 from mailqueue.ports import ATTEMPTS_HEADER, Message
 from mailqueue.serving.settling import REQUEUE_PAUSE
 from model.backoff import RETRY
-from model.catalog_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach, Delayed, MailmendError, WrongUse
-from model.mails import Whereabouts
-from model.queue_tables import OwnTables
+from model.queue.mails import Whereabouts
 from tests.support.queue_mishaps import Life, Refusing, mortal_process, outlived, writes_of
 from tests.support.queues import (
     CONTENT,

@@ -19,7 +19,7 @@ from mailqueue.ports import Message
 from mailqueue.sweeping.cleaning import SECOND_LOOK_SECONDS
 from mailqueue.sweeping.sweeper import Moved, Swept
 from mailqueue.view.browsing import Broken
-from model.catalog_queue import (
+from model.catalog.mail_queue import (
     BROWSE_START,
     CONTENT_START,
     DELETED_MAILS,
@@ -27,13 +27,13 @@ from model.catalog_queue import (
     LIVES,
     SLICE_TALLIES,
 )
+from model.catalog.queue_tables import OwnTables
 from model.errors import BlobsUnreachable, DoubtfulWrite, MailmendError, PublishFailed, TimedOut
 from model.ids import QueueName
-from model.mails import PRIORITY_NORMAL
 from model.operations import ChangeIf, Conditional, Put, Read, Remove, Scan, Write
-from model.queue_size import CountedBy, SizeKind, WriterTally, others_were_at_work
-from model.queue_tables import OwnTables
-from model.starts import ROUNDS_PER_SLACK
+from model.queue.mails import PRIORITY_NORMAL
+from model.queue.size import CountedBy, SizeKind, WriterTally, others_were_at_work
+from model.queue.starts import ROUNDS_PER_SLACK
 from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queue_scene import (
     HOUR,

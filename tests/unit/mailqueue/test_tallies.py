@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from cql.statements import Operation
 from mailqueue.view import tallies as module
 from mailqueue.view.tallies import Changes, Tallies
-from model.catalog_queue import SLICE_TALLIES
+from model.catalog.mail_queue import SLICE_TALLIES
 from model.errors import TimedOut
 from model.operations import Put, Write
-from model.queue_size import CountedBy, SizeKind, SliceCount, WriterTally, size_of, tallied
+from model.queue.size import CountedBy, SizeKind, SliceCount, WriterTally, size_of, tallied
 from tests.support.queue_scene import HOUR, NOON, OF_JAMES, SPOOL, Killed, Scene, killing, passing, queued, refusing
 
 

@@ -10,7 +10,7 @@ from mailqueue.brokers.memory import Fate
 from mailqueue.serving.afterwards import Afterwards, finished
 from mailqueue.serving.tending import Chore, tend
 from model.errors import CannotReach
-from model.queue_size import SizeKind
+from model.queue.size import SizeKind
 from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queues import CONTENT, QUEUE, enqueued, mail, names, next_of, twin_queue, until
 

@@ -11,7 +11,7 @@ from mailqueue.serving.afterwards import Afterwards
 from mailqueue.serving.tidying import Tidying
 from model.errors import BlobsUnreachable
 from model.ids import BlobId
-from model.mails import MailBlobs
+from model.queue.mails import MailBlobs
 from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queues import CONTENT, enqueued, mail, twin_queue, until
 

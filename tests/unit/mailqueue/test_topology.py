@@ -15,7 +15,7 @@ from mailqueue.brokers.topology import (
 )
 from model.errors import WrongUse
 from model.ids import QueueName
-from model.mails import PRIORITIES, PRIORITY_NORMAL
+from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 
 SPOOL = QueueName("spool")
 DEAD = {"x-dead-letter-exchange": "JamesMailQueue-dead-letter-exchange-spool"}

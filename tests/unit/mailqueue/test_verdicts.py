@@ -9,7 +9,7 @@ from mailqueue.metrics import Count
 from mailqueue.serving.rowless import RowState
 from mailqueue.serving.verdicts import TREATMENTS, Blob, Settling, Sight, Verdict, verdict_of
 from model.ids import BlobId, EnqueueId
-from model.mails import Mail, MailBlobs, QueuedMail
+from model.queue.mails import Mail, MailBlobs, QueuedMail
 
 QUEUED = QueuedMail(EnqueueId(UUID(int=1)), Mail("m", ("bob@example.org",)), MailBlobs(BlobId("h"), BlobId("b")))
 

@@ -12,12 +12,19 @@ from cql.statements import Operation
 from mailqueue.codec import row_of
 from mailqueue.view.marks import LOOKED_UP_TOGETHER
 from mailqueue.view.placement import PLACES_MAX
-from model.catalog_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES, SLICE_TALLIES
+from model.catalog.mail_queue import (
+    BROWSE_START,
+    CONTENT_START,
+    DELETED_MAILS,
+    ENQUEUED_MAILS,
+    QUEUE_TABLES,
+    SLICE_TALLIES,
+)
 from model.errors import Contended, DoubtfulWrite, NotEnoughReplicas, TimedOut
 from model.ids import QueueName
 from model.operations import Conditional, Put, Read, Remove
-from model.queue_size import CountedBy, SizeKind
-from model.slices import bucket_of
+from model.queue.size import CountedBy, SizeKind
+from model.queue.slices import bucket_of
 from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queue_scene import (
     HOUR,

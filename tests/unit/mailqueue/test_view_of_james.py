@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 from mailqueue.view.browsing import Broken
-from model.catalog_beside import EVENT_STORE
-from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
+from model.catalog.james_tables import EVENT_STORE
+from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
 from model.ids import QueueName
-from model.mail_filters import Where
-from model.queue_size import CountedBy, SizeKind
+from model.queue.filters import Where
+from model.queue.size import CountedBy, SizeKind
 from tests.support.james_queue import SPOOL, james_enqueued, james_queue_rows, put_james_queue
 from tests.support.queue_scene import HOUR, OF_JAMES, Scene, names
 

@@ -6,15 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from model.catalog import MAIL_TABLES, SCHEMA
-from model.difference import Aspect
-from model.generations import GENERATIONS, JAMES_3_8, JAMES_3_9, Generation
-from model.migrating.adoption import Standing, decide_adoption
-from model.migrating.baselines import Baseline, digests
-from model.migrating.history import Entry, State
-from model.migrating.migrations import FileName, Phase
-from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.catalog.generations import GENERATIONS, JAMES_3_8, JAMES_3_9, Generation
+from model.catalog.mail import MAIL_TABLES, SCHEMA
+from model.migrations.adoption import Standing, decide_adoption
+from model.migrations.baselines import Baseline, digests
+from model.migrations.history import Entry, State
+from model.migrations.migration import FileName, Phase
+from model.schema.difference import Aspect
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

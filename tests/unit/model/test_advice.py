@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from model.advice import (
+from model.advice.queue_settings import (
     BLOOM_CHANCES,
     DAY,
     FALSE_READS_MAX,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog import SCHEMA
-from model.ddl import Index, View
-from model.generations import GENERATIONS
-from model.migrating.baselines import Baseline, Since, changes_since, digests, fingerprint_of
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table, UserType
+from model.catalog.generations import GENERATIONS
+from model.catalog.mail import SCHEMA
+from model.migrations.baselines import Baseline, Since, changes_since, digests, fingerprint_of
+from model.schema.keyspace import Schema
+from model.schema.statements import Index, View
+from model.schema.table import Column, Compaction, Kind, Table, UserType
 from tests.support.schemas import served, with_columns, without_tables
 
 LIVE = served(SCHEMA)

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.binding import bind, live_form
-from model.catalog import IMAP_UID, MESSAGES, PATHS, SCHEMA
+from model.catalog.generations import AUGUST_2026, GENERATIONS, JAMES_3_8, NEWEST, Generation
+from model.catalog.mail import IMAP_UID, MESSAGES, PATHS, SCHEMA
 from model.errors import SchemaMismatch
-from model.generations import AUGUST_2026, GENERATIONS, JAMES_3_8, NEWEST, Generation
-from model.projections import Family
-from model.schema import Schema
-from model.table import Canonical, Column, Kind
+from model.projections.binding import bind, live_form
+from model.projections.declarations import Family
+from model.schema.keyspace import Schema
+from model.schema.table import Canonical, Column, Kind
 from tests.support.james import james_families, james_rows
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 

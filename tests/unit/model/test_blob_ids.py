@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.blob_ids import ID_BYTES_MAX, BlobNaming, BlobsMode, HashSpelling, checked, is_deduplicated, spelled
 from model.errors import BadPayload, WrongUse
 from model.ids import BlobId
+from model.queue.blob_ids import ID_BYTES_MAX, BlobNaming, BlobsMode, HashSpelling, checked, is_deduplicated, spelled
 from tests.support.blobs import BAD_IDS, RANDOM_IDS, SHARED_IDS
 from tests.support.james_queue import james_blobs
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from model.advice import DAY, HOUR, WINDOWS, Figure, Source, Traffic, advise_queue, window_compaction
-from model.catalog import SCHEMA
-from model.catalog_queue import (
+from model.advice.queue_settings import DAY, HOUR, WINDOWS, Figure, Source, Traffic, advise_queue, window_compaction
+from model.catalog.mail import SCHEMA
+from model.catalog.mail_queue import (
     BROWSE_START,
     CONTENT_START,
     DELETED_MAILS,
@@ -18,8 +18,8 @@ from model.catalog_queue import (
     SLICE_SECONDS,
     SLICE_TALLIES,
 )
-from model.lint.subject import gc_grace_of, option_text, strategy_of, ttl_of, window_of
-from model.table import Kind, Table
+from model.schema.lint.subject import gc_grace_of, option_text, strategy_of, ttl_of, window_of
+from model.schema.table import Kind, Table
 
 EXPIRING = (ENQUEUED_MAILS, DELETED_MAILS, SLICE_TALLIES)
 TINY = (BROWSE_START, CONTENT_START, QUEUE_STATE)

@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from model.catalog import SCHEMA
-from model.catalog_beside import BESIDE_TABLES
-from model.changes import Gap, Include, SchemaChange, changes
-from model.ddl import (
+from model.catalog.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
+from model.catalog.james_tables import BESIDE_TABLES
+from model.catalog.mail import SCHEMA
+from model.schema.changes import Gap, Include, SchemaChange, changes
+from model.schema.keyspace import Schema
+from model.schema.risk import Risk
+from model.schema.statements import (
     AddColumns,
     AddField,
     CreateIndex,
@@ -23,10 +26,7 @@ from model.ddl import (
     Statement,
     View,
 )
-from model.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
-from model.risk import Risk
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table, UserType
+from model.schema.table import Column, Compaction, Kind, Table, UserType
 from tests.support.schemas import served, without_tables
 
 ID, NUMBER, NOTE = (

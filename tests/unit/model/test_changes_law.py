@@ -6,13 +6,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.changes import Gap, Include, SchemaChange, changes
-from model.ddl import Index, View
-from model.difference import differences
-from model.folding.fold import fold
-from model.names import name_of
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table, UserType
+from model.schema.changes import Gap, Include, SchemaChange, changes
+from model.schema.difference import differences
+from model.schema.folding.fold import fold
+from model.schema.keyspace import Schema
+from model.schema.names import name_of
+from model.schema.statements import Index, View
+from model.schema.table import Column, Compaction, Kind, Table, UserType
 
 TYPES = ("text", "int", "set<text>", "frozen<size>", "frozen<list<frozen<place>>>")
 FIELDS = (("bytes", "bigint"), ("lines", "int"), ("name", "text"))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.advice import MIB
-from model.catalog import CompactionChoice
-from model.compaction_advice import MEASURES, ReadCost, TrialResult, choose
+from model.advice.compaction import MEASURES, ReadCost, TrialResult, choose
+from model.advice.queue_settings import MIB
+from model.catalog.mail import CompactionChoice
 
 TWCS, UNIFIED, LEVELED = CompactionChoice
 ALL = frozenset(CompactionChoice)

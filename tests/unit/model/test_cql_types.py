@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.cql_types import normal_type, parse_type
 from model.errors import BadIdentifier
+from model.schema.cql_types import normal_type, parse_type
 
 SCALARS = st.sampled_from(["int", "bigint", "text", "timeuuid", "boolean", "mailboxbase"])
 

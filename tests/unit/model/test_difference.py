@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog import MAILBOX_BASE, SCHEMA
-from model.ddl import Index, View
-from model.difference import Aspect, Difference, differences, map_literal, option_says, option_text
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table, UserType
+from model.catalog.mail import MAILBOX_BASE, SCHEMA
+from model.schema.difference import Aspect, Difference, differences, map_literal, option_says, option_text
+from model.schema.keyspace import Schema
+from model.schema.statements import Index, View
+from model.schema.table import Column, Compaction, Kind, Table, UserType
 
 KEY, CLUSTER = Column("mailboxId", "timeuuid", Kind.PARTITION), Column("uid", "bigint", Kind.CLUSTERING)
 VALUE, OWNER = Column("note", "text"), Column("owner", "text", Kind.STATIC)

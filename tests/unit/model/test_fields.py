@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import BadPayload
-from model.fields import (
+from model.queue.json_fields import (
     filled_text_of,
     in_millis,
     instant_of,
@@ -25,7 +25,7 @@ from model.fields import (
     whole_number_of,
     whole_seconds_of,
 )
-from model.slices import EPOCH
+from model.queue.slices import EPOCH
 
 ID = "912bac27-58d8-4e7e-a603-760fc1ab303f"
 TAKERS = (filled_text_of, instant_of, mapping_of, text_of, texts_of, uuid_of)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 
 from cql.language.parser import parse
-from model.ddl import CreateType, Name, Statement
-from model.difference import differences
 from model.errors import SchemaRefused
-from model.folding.fold import fold, fold_all
-from model.folding.held import EMPTY
-from model.options import COMPACT_STORAGE
-from model.schema import Schema
-from model.table import Column, Kind, UserType
+from model.schema.difference import differences
+from model.schema.folding.fold import fold, fold_all
+from model.schema.folding.lookups import EMPTY
+from model.schema.keyspace import Schema
+from model.schema.options import COMPACT_STORAGE
+from model.schema.statements import CreateType, Name, Statement
+from model.schema.table import Column, Kind, UserType
 from tests.support.ddl_stories import stories
 
 BEFORE = fold_all(

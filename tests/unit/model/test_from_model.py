@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from model.catalog import SCHEMA, CompactionChoice
-from model.changes import Include, SchemaChange, changes
-from model.ddl import CreateTable, DropColumns, SetOptions
-from model.folding.fold import fold
-from model.from_model import gap_to_catalog
-from model.generations import GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation, recognise
-from model.risk import Risk
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table
+from model.catalog.generations import GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation, recognise
+from model.catalog.mail import SCHEMA, CompactionChoice
+from model.schema.changes import Include, SchemaChange, changes
+from model.schema.folding.fold import fold
+from model.schema.from_model import gap_to_catalog
+from model.schema.keyspace import Schema
+from model.schema.risk import Risk
+from model.schema.statements import CreateTable, DropColumns, SetOptions
+from model.schema.table import Column, Compaction, Kind, Table
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
 NOTHING: frozenset[Include] = frozenset()

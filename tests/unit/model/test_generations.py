@@ -4,11 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from model.catalog import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
-from model.catalog_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, SLICE_TALLIES
-from model.ddl import Index
-from model.difference import Aspect
-from model.generations import (
+from model.catalog.generations import (
     AUGUST_2026,
     GENERATIONS,
     JAMES_3_8,
@@ -19,9 +15,13 @@ from model.generations import (
     recognise,
     was_made_here,
 )
-from model.migrating.upgrade_notes import due_migrations
-from model.schema import Schema
-from model.table import Canonical, Column, Compaction, UserType
+from model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
+from model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, SLICE_TALLIES
+from model.migrations.upgrade_notes import due_migrations
+from model.schema.difference import Aspect
+from model.schema.keyspace import Schema
+from model.schema.statements import Index
+from model.schema.table import Canonical, Column, Compaction, UserType
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
 JMAP = ("message_fast_view_projection", "email_query_view_received_at")

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from cql.statistics import VIEWS
 from cql.traffic import BROWSE_START, ENQUEUED, EVENTS
-from model.catalog import FAMILIES, MESSAGES
-from model.catalog_queue import QUEUE_TABLES
-from model.grants import (
+from model.catalog.ledger import LEDGER_TABLES, REPAIR_LEASE
+from model.catalog.mail import FAMILIES, MESSAGES
+from model.catalog.mail_queue import QUEUE_TABLES
+from model.catalog.schema_history import HISTORY_TABLES
+from model.schema.grants import (
     ADVISER,
     LOADER,
     LOOKED_AT,
@@ -33,8 +35,6 @@ from model.grants import (
     grants_of,
     has_work,
 )
-from model.history_tables import HISTORY_TABLES
-from model.ledger_tables import LEDGER_TABLES, REPAIR_LEASE
 
 PLACES = Keyspaces("mail", "ledger")
 TABLE, KEYSPACE, EVERYTHING = Resource("mail", "t"), Resource("mail"), Resource()

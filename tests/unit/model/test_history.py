@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.migrating.history import HistoryDrift, State, StatementEntry, Step, Tampering, history_drift
-from model.migrating.migrations import Migration, checksum_of, in_order
+from model.migrations.history import HistoryDrift, State, StatementEntry, Step, Tampering, history_drift
+from model.migrations.migration import Migration, checksum_of, in_order
 from tests.support.migrating import SHOP, applied, folder, migration
 
 FOLDER = folder()

@@ -6,9 +6,7 @@ from uuid import uuid1
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.history_tables import HISTORY_TABLES
-from model.ids import micros_of
-from model.ledger_tables import (
+from model.catalog.ledger import (
     FINDING_BUCKETS,
     KEEP,
     LAG_BUCKETS,
@@ -18,7 +16,9 @@ from model.ledger_tables import (
     day_of,
     days_back,
 )
-from model.table import identifier
+from model.catalog.schema_history import HISTORY_TABLES
+from model.ids import micros_of
+from model.schema.table import identifier
 
 
 def test_everything_but_a_lease_expires_by_itself_in_windows_of_a_day() -> None:

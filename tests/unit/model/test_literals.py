@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.literals import map_literal, pairs_of, short_class, text_literal, text_of
-from model.names import name_of, spelled
-from model.options import COMPACT_STORAGE, compaction_from, compaction_option, options_of, with_options
-from model.table import Column, Compaction, Kind, Table
+from model.schema.literals import map_literal, pairs_of, short_class, text_literal, text_of
+from model.schema.names import name_of, spelled
+from model.schema.options import COMPACT_STORAGE, compaction_from, compaction_option, options_of, with_options
+from model.schema.table import Column, Compaction, Kind, Table
 
 TEXTS = st.text(st.sampled_from("ab'\"{}:, \n\\é"), max_size=12)
 VALUES = TEXTS.filter(bool)

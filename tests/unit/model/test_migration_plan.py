@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from cql.language.parser import parse
 from model.errors import BadMigration, HistoryMismatch, WrongUse
-from model.folding.fold import fold, fold_all
-from model.migrating.history import State, StatementEntry, Step
-from model.migrating.migrations import Migration, Phase, checksum_of
-from model.migrating.plan import MigrationPlan, Past, Way, Wish, created_by, decide, declared_by
-from model.migrating.rules import refusal
-from model.risk import Risk
-from model.schema import Schema
+from model.migrations.history import State, StatementEntry, Step
+from model.migrations.migration import Migration, Phase, checksum_of
+from model.migrations.plan import MigrationPlan, Past, Way, Wish, created_by, decide, declared_by
+from model.migrations.statement_rules import refusal
+from model.schema.folding.fold import fold, fold_all
+from model.schema.keyspace import Schema
+from model.schema.risk import Risk
 from tests.support.migrating import SHOP, applied, folder
 
 FOLDER = folder()

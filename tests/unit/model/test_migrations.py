@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import BadMigration
-from model.migrating.migrations import Phase, checksum_of, file_name, head_of, in_order, next_link, normalised
+from model.migrations.migration import Phase, checksum_of, file_name, head_of, in_order, next_link, normalised
 from tests.support.migrating import HEAD, SHOP, folder, migration
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=8)

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import BadIdentifier
-from model.folding.references import columns_of, renamed_in
-from model.literals import map_literal, pairs_of, short_class, text_literal, text_of
-from model.names import checked_spelling, name_of, spelled
-from model.schema import Schema, in_order_of_use
-from model.table import Column, Kind, Table, UserType
+from model.schema.folding.references import columns_of, renamed_in
+from model.schema.keyspace import Schema, in_order_of_use
+from model.schema.literals import map_literal, pairs_of, short_class, text_literal, text_of
+from model.schema.names import checked_spelling, name_of, spelled
+from model.schema.table import Column, Kind, Table, UserType
 
 
 @given(st.text(min_size=1))

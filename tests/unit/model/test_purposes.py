@@ -2,11 +2,11 @@
 
 import pytest
 
-from model.catalog import IMAP_UID, MESSAGE_COMPACTIONS, SCHEMA, CompactionChoice, compacted
-from model.generations import GENERATIONS, Generation
-from model.ledger_tables import LEDGER_TABLES
-from model.purposes import CANONICAL, purpose_of, why_compacted
-from model.table import Canonical, Column, Compaction, Kind, Table
+from model.catalog.generations import GENERATIONS, Generation
+from model.catalog.ledger import LEDGER_TABLES
+from model.catalog.mail import IMAP_UID, MESSAGE_COMPACTIONS, SCHEMA, CompactionChoice, compacted
+from model.catalog.purposes import CANONICAL, purpose_of, why_compacted
+from model.schema.table import Canonical, Column, Compaction, Kind, Table
 from tests.support.schemas import served
 
 OURS = Table("t", (Column("k", "int", Kind.PARTITION),))

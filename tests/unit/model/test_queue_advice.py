@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.advice import DAY, HOUR, SLICE_WINDOWS, Figure, QueueSettings, Source, Traffic
-from model.queue_advice import (
+from model.advice.queue_settings import DAY, HOUR, SLICE_WINDOWS, Figure, QueueSettings, Source, Traffic
+from model.advice.queue_slices import (
     MOVES_PER_SLICE,
     PACE_MAX,
     PACE_MIN,
@@ -16,8 +16,8 @@ from model.queue_advice import (
     advise_configuration,
     pace_for,
 )
-from model.queue_config import DEFAULT, QueueConfiguration, change
-from model.slices import SECOND, Slicing
+from model.queue.configuration import DEFAULT, QueueConfiguration, change
+from model.queue.slices import SECOND, Slicing
 
 AIMED = 10_000 / HOUR
 """Mails per second whose slice is an hour."""

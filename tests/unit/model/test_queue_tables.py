@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.language.parser import parse
-from model.catalog_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
-from model.ddl import CreateTable
+from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
+from model.catalog.queue_tables import OwnTables, queue_tables_of, time_to_live
 from model.errors import SchemaMismatch
-from model.queue_tables import OwnTables, queue_tables_of, time_to_live
-from model.schema import Schema
-from model.table import Column, Kind, Table
+from model.schema.keyspace import Schema
+from model.schema.statements import CreateTable
+from model.schema.table import Column, Kind, Table
 from tests.support.james import ROWS
 from tests.support.schemas import served
 

@@ -5,8 +5,10 @@ from typing import get_args
 
 import pytest
 
-from model.catalog import IMAP_UID, SCHEMA
-from model.ddl import (
+from model.catalog.mail import IMAP_UID, SCHEMA
+from model.schema.keyspace import Schema
+from model.schema.risk import HARMLESS, RULES, Risk, assess, columns_dropped_by, named
+from model.schema.statements import (
     AddColumns,
     AddField,
     AlterKeyspace,
@@ -33,9 +35,7 @@ from model.ddl import (
     View,
     Write,
 )
-from model.risk import HARMLESS, RULES, Risk, assess, columns_dropped_by, named
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table, UserType
+from model.schema.table import Column, Compaction, Kind, Table, UserType
 
 NOTES = Table(
     "notes",

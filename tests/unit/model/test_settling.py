@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given, settings
 
 from cql.language.parser import parse
-from model.ddl import (
+from model.errors import SchemaRefused
+from model.migrations.took_effect import Effect, effect_of
+from model.schema.folding.fold import fold, fold_all
+from model.schema.keyspace import Schema
+from model.schema.statements import (
     AddColumns,
     AddField,
     CreateTable,
@@ -19,11 +23,7 @@ from model.ddl import (
     Statement,
     Write,
 )
-from model.errors import SchemaRefused
-from model.folding.fold import fold, fold_all
-from model.migrating.settling import Effect, effect_of
-from model.schema import Schema
-from model.table import Column, Kind, Table, UserType
+from model.schema.table import Column, Kind, Table, UserType
 from tests.support.ddl_stories import stories
 from tests.support.linting import UNIFIED
 from tests.support.migrating import folder

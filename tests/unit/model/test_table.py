@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
+from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.errors import BadIdentifier
-from model.table import Canonical, Column, canonical_value, identifier, rows_agree
+from model.schema.table import Canonical, Column, canonical_value, identifier, rows_agree
 
 
 @pytest.mark.parametrize("name", ["apache_james", "a", "Keyspace1", "x" * 48])

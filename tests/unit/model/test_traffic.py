@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.advice import DAY, HOUR
-from model.traffic import (
+from model.advice.queue_settings import DAY, HOUR
+from model.advice.traffic import (
     RECENT_SECONDS,
     Rates,
     births_of,

@@ -4,13 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from model.catalog_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
-from model.ddl import AddColumns, CreateTable, Drop, Dropped, Name, SetOptions
-from model.difference import pairs_of
+from model.catalog.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
+from model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
 from model.errors import WrongUse
-from model.folding.fold import fold
-from model.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
-from model.migrating.upgrade_notes import (
+from model.migrations.upgrade_notes import (
     MAIL_QUEUE,
     OPTIONAL,
     UPGRADE_NOTES,
@@ -19,9 +16,12 @@ from model.migrating.upgrade_notes import (
     note_adding,
     optional_migration,
 )
-from model.risk import Risk, assess
-from model.schema import Schema
-from model.table import Column, Compaction, Kind, Table
+from model.schema.difference import pairs_of
+from model.schema.folding.fold import fold
+from model.schema.keyspace import Schema
+from model.schema.risk import Risk, assess
+from model.schema.statements import AddColumns, CreateTable, Drop, Dropped, Name, SetOptions
+from model.schema.table import Column, Compaction, Kind, Table
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
 ID = Column("id", "timeuuid", Kind.PARTITION)

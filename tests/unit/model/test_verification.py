@@ -7,16 +7,16 @@ from uuid import UUID
 
 import pytest
 
-from model.catalog import SCHEMA
-from model.difference import Aspect
-from model.generations import JAMES_3_8
-from model.migrating.baselines import Baseline, Since, digests
-from model.migrating.history import Entry, State, StatementEntry, Step, Tampering
-from model.migrating.migrations import Migration, checksum_of
-from model.migrating.plan import Past, declared_by
-from model.migrating.verification import Record, expected_after, verify_migrations, verify_ours
-from model.schema import Schema
-from model.table import Column, Kind, Table, UserType
+from model.catalog.generations import JAMES_3_8
+from model.catalog.mail import SCHEMA
+from model.migrations.baselines import Baseline, Since, digests
+from model.migrations.history import Entry, State, StatementEntry, Step, Tampering
+from model.migrations.migration import Migration, checksum_of
+from model.migrations.plan import Past, declared_by
+from model.migrations.verification import Record, expected_after, verify_migrations, verify_ours
+from model.schema.difference import Aspect
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table, UserType
 from tests.support.migrating import SHOP, applied, folder
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from model.catalog import FIRST_UNSEEN, MAILBOX_COUNTERS
+from model.catalog.mail import FIRST_UNSEEN, MAILBOX_COUNTERS
 from model.errors import AccessDenied, CannotReach, MailmendError, TimedOut, WrongUse
 from model.operations import Count, Put, Write
 from repair.retries import AwaitedRetries, RetryPolicy

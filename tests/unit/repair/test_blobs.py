@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from model.errors import MailmendError
-from repair.blobs import FileBlobs, MemoryBlobs, blob_id_of
 from repair.ports import Blobs
+from repair.writing.blob_files import FileBlobs, MemoryBlobs, blob_id_of
 from tests.support.disk import full_after
 
 

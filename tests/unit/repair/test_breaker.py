@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.statements import Operation
-from model.catalog import MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
+from model.catalog.mail import MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
 from model.errors import CannotReach, ExitCode, MailmendError, TimedOut
 from model.operations import Count, Put
-from repair import breaker as limits
-from repair.breaker import COUNTERS_UNREACHED_MAX, UNREACHED_MAX, Breaker
 from repair.clock import Timing
-from repair.counters import CounterMender
-from repair.decide import Verdict
-from repair.findings import Outcome, Suspect
-from repair.leases import Leases
-from repair.local_engine import LocalEngine
-from repair.orders import Means, Order
-from repair.runner import check, repair
-from repair.runs import RunState
-from repair.undo import UndoMeans, UndoOrder, undo
+from repair.decisions.findings import Outcome, Suspect
+from repair.decisions.verdicts import Verdict
+from repair.ledger.leases import Leases
+from repair.ledger.runs import RunState
+from repair.mending import breaker as limits
+from repair.mending.breaker import COUNTERS_UNREACHED_MAX, UNREACHED_MAX, Breaker
+from repair.mending.counters import CounterMender
+from repair.mending.request import Means, Order
+from repair.mending.runner import check, repair
+from repair.mending.undo import UndoMeans, UndoOrder, undo
+from repair.scanners.local import LocalEngine
 from tests.support.clock import START, uuid_at
 from tests.support.progress import SilentProgress
 from tests.support.repairing import World, mirror_suspect, place, truth_row
@@ -85,8 +85,8 @@ class Gone:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """An empty mail keyspace; a breaker that opens after one batch of four."""
-    monkeypatch.setattr("repair.fixer.BATCH_SUSPECTS", 4)
-    monkeypatch.setattr("repair.undo.BATCH_SUSPECTS", 4)
+    monkeypatch.setattr("repair.mending.fixer.BATCH_SUSPECTS", 4)
+    monkeypatch.setattr("repair.mending.undo.BATCH_SUSPECTS", 4)
     monkeypatch.setattr(limits.Breaker.__init__, "__defaults__", (4,))
     return World()
 

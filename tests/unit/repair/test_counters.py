@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
-from model.catalog import IMAP_UID, MAILBOX_COUNTERS, MESSAGES
+from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGES
 from model.errors import DoubtfulWrite, NotEnoughReplicas
 from model.operations import Change, Count, Read, Scan, Seen
 from repair.clock import Timing
-from repair.counters import GROUPS_AT_ONCE, LEASE_SECONDS, CounterMender, mending, truths_beside
-from repair.decide import Verdict
-from repair.findings import Outcome, Suspect
-from repair.images import key_text
-from repair.leases import Held, Leases
-from repair.tallies import Tally
+from repair.decisions.findings import Outcome, Suspect
+from repair.decisions.verdicts import Verdict
+from repair.ledger.before_images import key_text
+from repair.ledger.leases import Held, Leases
+from repair.mending.counter_reads import Tally
+from repair.mending.counters import GROUPS_AT_ONCE, LEASE_SECONDS, CounterMender, mending, truths_beside
 from tests.support.clock import START, VirtualClock, uuid_at
 from tests.support.repairing import MAILBOX, World, mirror_suspect, truth_row
 from tests.support.writing import LagList

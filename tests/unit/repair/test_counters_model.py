@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
-from model.catalog import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.instants import MICROS
 from model.operations import Count, Put, Read, Remove
 from repair.clock import Timing
-from repair.counters import CounterMender
-from repair.decide import Verdict
-from repair.findings import Suspect
-from repair.leases import Leases
+from repair.decisions.findings import Suspect
+from repair.decisions.verdicts import Verdict
+from repair.ledger.leases import Leases
+from repair.mending.counters import CounterMender
 from tests.support.clock import START, VirtualClock
 from tests.support.repairing import MAILBOX, World, content_row, mirror_row, truth_row
 

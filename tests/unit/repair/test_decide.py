@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from repair.decide import (
+from repair.decisions.verdicts import (
     CONTENT,
     DETECTED,
     FILTER,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cql.statements import Operation
-from model.catalog import (
+from model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
     IMAP_UID,
@@ -20,10 +20,10 @@ from model.catalog import (
 )
 from model.instants import MICROS
 from model.operations import Change, Put, Read
-from repair.decide import Verdict
-from repair.findings import Suspect
-from repair.fixer import BATCH_SUSPECTS, Fixer
-from repair.pace import Pace
+from repair.decisions.findings import Suspect
+from repair.decisions.verdicts import Verdict
+from repair.mending.fixer import BATCH_SUSPECTS, Fixer
+from repair.mending.pace import Pace
 from tests.support.clock import START
 from tests.support.repairing import (
     LONG_AGO,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cql.statements import Operation
-from model.catalog import (
+from model.catalog.mail import (
     FIRST_UNSEEN,
     IMAP_UID,
     MESSAGE_ID,
@@ -14,8 +14,8 @@ from model.catalog import (
 )
 from model.instants import MICROS
 from model.operations import RemoveIf
-from repair.decide import Verdict
-from repair.findings import Suspect
+from repair.decisions.findings import Suspect
+from repair.decisions.verdicts import Verdict
 from tests.support.clock import START
 from tests.support.repairing import (
     DAY_SECONDS,

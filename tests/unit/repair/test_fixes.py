@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
-from model.catalog import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGES, PATHS
+from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGES, PATHS
 from model.operations import Change, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
-from model.projections import Mirror
-from model.table import Row
-from repair.decide import MENDABLE, Verdict
-from repair.findings import Errand, Outcome
-from repair.fixes import Fix, Sight, exactly, fixed_at, mirrored, older_than_a_day, restored, rule, shows
-from repair.recheck import Look, Moment
+from model.projections.declarations import Mirror
+from model.schema.table import Row
+from repair.decisions.findings import Errand, Outcome
+from repair.decisions.fixes import Fix, Sight, exactly, fixed_at, mirrored, older_than_a_day, restored, rule, shows
+from repair.decisions.recheck import Look, Moment
+from repair.decisions.verdicts import MENDABLE, Verdict
 from tests.support.clock import START, uuid_at
 from tests.support.repairing import LONG_AGO, MAILBOX, T, World, mirror_row, mirror_suspect, place, truth_row
 

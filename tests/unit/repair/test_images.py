@@ -10,9 +10,18 @@ from hypothesis import strategies as st
 
 from model.errors import MailmendError
 from model.operations import Seen
-from repair.decide import DETECTED, Verdict
-from repair.findings import Outcome, Suspect
-from repair.images import image_from, image_text, key_from, key_text, packed, suspect_from, suspect_text, unpacked
+from repair.decisions.findings import Outcome, Suspect
+from repair.decisions.verdicts import DETECTED, Verdict
+from repair.ledger.before_images import (
+    image_from,
+    image_text,
+    key_from,
+    key_text,
+    packed,
+    suspect_from,
+    suspect_text,
+    unpacked,
+)
 
 plain = st.one_of(
     st.none(),

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog import APPLICABLE_FLAG, FIRST_UNSEEN, MAILBOX_COUNTERS, MESSAGES
-from model.table import Row
-from repair.decide import FILTER, MIRROR, FilterSymptoms, MirrorSymptoms, Verdict
-from repair.findings import Suspect, merged
-from repair.joins import (
+from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, MAILBOX_COUNTERS, MESSAGES
+from model.schema.table import Row
+from repair.decisions.findings import Suspect, merged
+from repair.decisions.verdicts import FILTER, MIRROR, FilterSymptoms, MirrorSymptoms, Verdict
+from repair.scanners.group_sums import GroupSums, group_records, group_row, group_suspects
+from repair.scanners.joins import (
     Tag,
     by_content,
     by_place,
@@ -21,8 +22,7 @@ from repair.joins import (
     place_record,
     place_suspects,
 )
-from repair.records import Forms, packing_key
-from repair.sums import GroupSums, group_records, group_row, group_suspects
+from repair.scanners.records import Forms, packing_key
 from tests.support.clock import uuid_at
 from tests.support.repairing import MAILBOX, message, mirror_row, truth_row
 

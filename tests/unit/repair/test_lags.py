@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
-from model.catalog import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
+from model.catalog.ledger import REPAIR_LAG
+from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.errors import CannotReach, DoubtfulWrite, TimedOut, Unjournalled
 from model.instants import MICROS
-from model.ledger_tables import REPAIR_LAG
 from model.operations import Count, Put, Read, Remove, Scan
-from repair.blobs import MemoryBlobs
 from repair.clock import Timing
-from repair.decide import Verdict
-from repair.findings import Outcome, Suspect, merged
-from repair.images import suspect_from
-from repair.lag_mending import LAGS_MAX, JournalledLags, mend_lags
-from repair.lags import LagJournal, Spool
-from repair.writer import MessageStore
+from repair.decisions.findings import Outcome, Suspect, merged
+from repair.decisions.verdicts import Verdict
+from repair.ledger.before_images import suspect_from
+from repair.ledger.lags import LagJournal, Spool
+from repair.mending.lag_repair import LAGS_MAX, JournalledLags, mend_lags
+from repair.writing.blob_files import MemoryBlobs
+from repair.writing.message_store import MessageStore
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.disk import full_after
 from tests.support.mending import Workplace

@@ -10,10 +10,10 @@ import pytest
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
+from model.catalog.ledger import REPAIR_LEASE
 from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, MailmendError, NotEnoughReplicas
-from model.ledger_tables import REPAIR_LEASE
 from model.operations import ChangeIf, PutIfAbsent, Read, RemoveIf
-from repair.leases import TTL_SECONDS, Held, Lease, Leases, beat_once
+from repair.ledger.leases import TTL_SECONDS, Held, Lease, Leases, beat_once
 from tests.support.clock import VirtualClock
 
 

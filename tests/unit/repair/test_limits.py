@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from model.catalog import FAMILIES, MESSAGES, PATHS
+from model.catalog.mail import FAMILIES, MESSAGES, PATHS
 from model.errors import ExitCode, FixLimit
 from model.ids import RunId
 from model.instants import MICROS
-from repair.decide import Verdict
-from repair.findings import Detection, Errand, Outcome, Progress, Suspect, counts_of
-from repair.limits import due_beyond, stop_at_limit
-from repair.orders import Excess, Order
+from repair.decisions.findings import Detection, Errand, Outcome, Progress, Suspect, counts_of
+from repair.decisions.verdicts import Verdict
+from repair.mending.limits import due_beyond, stop_at_limit
+from repair.mending.request import Excess, Order
 from tests.support.clock import START
 from tests.support.repairing import DAY_SECONDS, MAILBOX, message
 

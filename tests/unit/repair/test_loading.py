@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from cql.statements import Operation
-from model.catalog import IMAP_UID, MESSAGE_ID
+from model.catalog.mail import IMAP_UID, MESSAGE_ID
 from model.errors import AccessDenied, MailmendError, StateUnwritable, Unjournalled, UnsafeRequest, WrongUse
-from model.flags import SystemFlag, flags_of
+from model.messages.flags import SystemFlag, flags_of
 from model.operations import PutIfAbsent
-from repair.load_journal import Folder, LoadJournal, message_id_of
-from repair.loading import Loaded, Loader, LoadLimits
-from repair.mail_files import Refused, kind_of
+from repair.writing.load_journal import Folder, LoadJournal, message_id_of
+from repair.writing.loading import Loaded, Loader, LoadLimits
+from repair.writing.mail_files import Refused, kind_of
 from tests.support.awkward import AWKWARD, mbox_of
 from tests.support.clock import uuid_at
 from tests.support.disk import full_after

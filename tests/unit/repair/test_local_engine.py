@@ -14,16 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
-from model.catalog import FAMILIES, MAILBOX, MAILBOX_PATH, MESSAGES, PATHS
+from model.catalog.mail import FAMILIES, MAILBOX, MAILBOX_PATH, MESSAGES, PATHS
 from model.errors import NotEnoughReplicas
 from model.operations import Count, Put
-from model.projections import Counts, Family
-from model.table import Row, rows_agree
-from repair.decide import Verdict
-from repair.findings import Survey, Suspect
-from repair.local_engine import LocalDetection, LocalEngine
-from repair.records import fingerprinting
-from repair.runs import Ledger
+from model.projections.declarations import Counts, Family
+from model.schema.table import Row, rows_agree
+from repair.decisions.findings import Survey, Suspect
+from repair.decisions.verdicts import Verdict
+from repair.ledger.runs import Ledger
+from repair.scanners.local import LocalDetection, LocalEngine
+from repair.scanners.records import fingerprinting
 from tests.support.clock import START, VirtualClock, uuid_at
 from tests.support.james import damages, james_families, put_james
 from tests.support.oracle import Rows, expected_suspects
@@ -200,7 +200,7 @@ def test_paths_are_checked_by_the_same_code(registry: list[Row], boxes: list[Row
 
 @given(compared, compared)
 def test_fingerprints_are_equal_exactly_where_rows_agree(one: Row, other: Row) -> None:
-    """The canonical form of `model.table`, kept in sixteen bytes."""
+    """The canonical form of `model.schema.table`, kept in sixteen bytes."""
     columns = MESSAGES.mirror.compared
     left, right = (MESSAGES.mirror.row_of({**truth_row(1), **row}) for row in (one, other))
     mark = fingerprinting(columns, {})

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from cql.statements import Operation
-from model.catalog import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import MailmendError, WrongUse
 from model.operations import Level, Read
-from repair.decide import Verdict
-from repair.findings import Suspect
-from repair.fixes import Sight
-from repair.looks import SecondLook, places
-from repair.recheck import verdict_of
+from repair.decisions.findings import Suspect
+from repair.decisions.fixes import Sight
+from repair.decisions.recheck import verdict_of
+from repair.decisions.verdicts import Verdict
+from repair.mending.second_look import SecondLook, places
 from tests.support.repairing import MAILBOX, World, message, mirror_row, mirror_suspect, place, truth_row
 from tests.support.writing import Faults
 

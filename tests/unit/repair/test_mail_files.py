@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.errors import BadMail
-from repair.mail_files import FolderKind, Found, Refused, kind_of, mail_in, mbox_messages
+from repair.writing.mail_files import FolderKind, Found, Refused, kind_of, mail_in, mbox_messages
 from tests.support.awkward import AWKWARD, mbox_of, quoted
 
 LINE = b"From a@b.example Fri Mar  6 10:11:12 2026\n"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.flags import Flags, SystemFlag, parse_flags
-from repair.mail_files import Found
-from repair.mail_headers import mail_of
+from model.messages.flags import Flags, SystemFlag, parse_flags
+from repair.writing.mail_files import Found
+from repair.writing.mail_headers import mail_of
 from tests.support.awkward import AWKWARD
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from cql.statements import Operation
-from model.catalog import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
+from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
 from model.errors import DoubtfulWrite, NotEnoughReplicas
 from model.operations import Count, Put, PutIfAbsent, Read, Remove, RemoveIf
 from repair.clock import Timing
-from repair.counters import CounterMender
-from repair.decide import Verdict
-from repair.findings import Outcome, Suspect
-from repair.undo import UndoMeans, UndoOrder, undo
+from repair.decisions.findings import Outcome, Suspect
+from repair.decisions.verdicts import Verdict
+from repair.mending.counters import CounterMender
+from repair.mending.undo import UndoMeans, UndoOrder, undo
 from tests.support.progress import SilentProgress
 from tests.support.repairing import MAILBOX, World, mirror_row, mirror_suspect, place, truth_row
 

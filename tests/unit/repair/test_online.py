@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from model.catalog import (
+from model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
     IMAP_UID,
@@ -21,12 +21,12 @@ from model.catalog import (
 from model.errors import MailmendError, TimedOut, WrongUse
 from model.ids import MailboxId, MessageId
 from model.operations import Count, Read, Scan, Seen
-from model.table import Row
-from repair import online
-from repair.decide import Verdict
-from repair.findings import Survey
-from repair.online import Found, Mailboxes, Messages, Target, Targeted, mailboxes_of
+from model.schema.table import Row
+from repair.decisions.findings import Survey
+from repair.decisions.verdicts import Verdict
 from repair.ports import Tables
+from repair.scanners import lookup as online
+from repair.scanners.lookup import Found, Mailboxes, Messages, Target, Targeted, mailboxes_of
 from tests.support.clock import uuid_at
 from tests.support.progress import SilentProgress
 from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, message, mirror_row, place, truth_row

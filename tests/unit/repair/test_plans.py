@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
-from model.catalog import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
-from model.flags import Flags, SystemFlag
+from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
+from model.messages.flags import Flags, SystemFlag
 from model.operations import Change, Count, Put, Read, Remove
-from model.projections import Filter
-from model.table import Column, Row, canonical_value
-from repair.decide import Verdict
-from repair.plans import (
+from model.projections.declarations import Filter
+from model.schema.table import Column, Row, canonical_value
+from repair.decisions.verdicts import Verdict
+from repair.writing.plans import (
     Consequence,
     counts_for,
     merged_counts,

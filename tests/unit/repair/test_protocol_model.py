@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from repair.decide import Verdict
-from repair.mending import Attempt, Mending
+from repair.decisions.verdicts import Verdict
+from repair.mending.carry_out import Attempt, Mending
 from tests.support.protocol import Setting, Story
 from tests.support.protocol_stories import every_story, stories
 

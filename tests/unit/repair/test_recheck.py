@@ -6,10 +6,10 @@ from uuid import uuid1
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog import MESSAGES
+from model.catalog.mail import MESSAGES
 from model.operations import Seen
-from repair.decide import MENDABLE, Verdict
-from repair.recheck import Look, Moment, judge, verdict_of
+from repair.decisions.recheck import Look, Moment, judge, verdict_of
+from repair.decisions.verdicts import MENDABLE, Verdict
 
 T = 1_000_000
 MOMENT = Moment(as_of=T, now=T + 30_000_000, skew=5_000_000)

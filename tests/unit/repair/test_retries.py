@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from model.catalog import FIRST_UNSEEN, MAILBOX_COUNTERS
+from model.catalog.mail import FIRST_UNSEEN, MAILBOX_COUNTERS
 from model.errors import AccessDenied, CannotReach, DoubtfulWrite, MailmendError, TimedOut
 from model.operations import Count, Put, Write
 from repair.retries import Retries, RetryPolicy

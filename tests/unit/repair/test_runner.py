@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from cql.memory import MemoryTables
-from model.catalog import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import ClocksDiffer, ExitCode, FixLimit, LeaseHeld, UnsafeRequest
 from model.instants import MICROS
 from model.operations import Count, Put
-from model.table import Row
+from model.schema.table import Row
 from repair.clock import Timing
-from repair.counters import CounterMender
-from repair.decide import Verdict
-from repair.findings import Outcome
-from repair.leases import Leases
-from repair.local_engine import LocalEngine
-from repair.orders import Means, Order
-from repair.runner import check, lease_name, repair
-from repair.runs import RunState
+from repair.decisions.findings import Outcome
+from repair.decisions.verdicts import Verdict
+from repair.ledger.leases import Leases
+from repair.ledger.runs import RunState
+from repair.mending.counters import CounterMender
+from repair.mending.request import Means, Order
+from repair.mending.runner import check, lease_name, repair
+from repair.scanners.local import LocalEngine
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
 from tests.support.repairing import (

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
+from model.catalog.ledger import REPAIR_FINDING
 from model.errors import NotEnoughReplicas, UnknownRun
 from model.ids import RunId
 from model.instants import MICROS
-from model.ledger_tables import REPAIR_FINDING
 from model.operations import Put, Seen
-from repair.decide import Verdict
-from repair.findings import Outcome, Suspect
-from repair.runs import Ledger, RunState, without_secrets
+from repair.decisions.findings import Outcome, Suspect
+from repair.decisions.verdicts import Verdict
+from repair.ledger.runs import Ledger, RunState, without_secrets
 from tests.support.clock import START, VirtualClock
 
 T = START - 30 * MICROS

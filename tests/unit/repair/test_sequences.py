@@ -5,12 +5,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from cql.memory import MemoryTables
-from model.catalog import MESSAGE_COUNTER
+from model.catalog.mail import MESSAGE_COUNTER
 from model.errors import AccessDenied, CannotReach, Contended, DoubtfulWrite
 from model.ids import MailboxId
 from model.operations import ChangeIf, PutIfAbsent, Read
 from repair.retries import Retries
-from repair.sequences import MAILBOXES_REMEMBERED, Sequence
+from repair.writing.sequences import MAILBOXES_REMEMBERED, Sequence
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.writing import Faults, on
 

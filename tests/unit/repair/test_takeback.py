@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalog import IMAP_UID, MESSAGE_ID, MESSAGES
+from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGES
 from model.ids import RunId
 from model.operations import Change, Put, Remove, Seen
-from model.table import Row
-from repair.decide import Verdict
-from repair.findings import Outcome, Suspect
-from repair.takeback import known_again, row_back
-from repair.undo import UndoMeans, UndoOrder, undo
+from model.schema.table import Row
+from repair.decisions.findings import Outcome, Suspect
+from repair.decisions.undo_decision import known_again, row_back
+from repair.decisions.verdicts import Verdict
+from repair.mending.undo import UndoMeans, UndoOrder, undo
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
 from tests.support.repairing import T, World, message, mirror_row, mirror_suspect, place, truth_row

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import ExitCode
-from repair.decide import DETECTED, MENDABLE, Verdict
-from repair.findings import Outcome, Summary, Suspect
-from repair.tally import count, exit_of, summary_fields
+from repair.decisions.findings import Outcome, Summary, Suspect
+from repair.decisions.verdicts import DETECTED, MENDABLE, Verdict
+from repair.mending.sums_of_run import count, exit_of, summary_fields
 
 RESULTS = (None, Verdict.FIXED, Verdict.HIDDEN, Verdict.MOVED, Verdict.AHEAD)
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.catalog import IMAP_UID, MESSAGE_V3
+from model.catalog.mail import IMAP_UID, MESSAGE_V3
 from model.errors import MailmendError
-from model.flags import Flags, FlagsChange, FlagsMode, SystemFlag, flags_of, parse_flags
 from model.ids import MailboxId, MessageId, ModSeq, Uid
-from model.messages import Place, split_mail
+from model.messages.flags import Flags, FlagsChange, FlagsMode, SystemFlag, flags_of, parse_flags
+from model.messages.message import Place, split_mail
 from model.operations import Seen
-from model.table import Column
-from repair.truth_rows import (
+from model.schema.table import Column
+from repair.writing.truth_rows import (
     BlobIds,
     Position,
     change_between,

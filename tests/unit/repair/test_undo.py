@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from model.catalog import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
+from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import ExitCode, UnknownRun, WrongUse
 from model.ids import RunId
 from model.instants import MICROS
-from model.table import Key, Row, Table
-from repair.decide import Verdict
-from repair.findings import Outcome, Summary, Suspect
-from repair.undo import UndoMeans, UndoOrder, undo
+from model.schema.table import Key, Row, Table
+from repair.decisions.findings import Outcome, Summary, Suspect
+from repair.decisions.verdicts import Verdict
+from repair.mending.undo import UndoMeans, UndoOrder, undo
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
 from tests.support.repairing import (

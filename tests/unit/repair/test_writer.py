@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cql.statements import Operation
-from model.catalog import (
+from model.catalog.mail import (
     APPLICABLE_FLAG,
     FIRST_UNSEEN,
     IMAP_UID,
@@ -22,13 +22,13 @@ from model.catalog import (
     MODSEQ,
 )
 from model.errors import AccessDenied, CannotReach, Contended, DoubtfulWrite, MailmendError, TimedOut, UnknownMessage
-from model.flags import FlagsChange, FlagsMode, parse_flags
 from model.ids import MessageId, ModSeq, Uid
 from model.instants import MICROS
-from model.messages import Attachment, Place, Stored
+from model.messages.flags import FlagsChange, FlagsMode, parse_flags
+from model.messages.message import Attachment, Place, Stored
 from model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen
-from repair.truths import StampSource
-from repair.writer import WriterSettings
+from repair.writing.message_store import WriterSettings
+from repair.writing.truth_writes import StampSource
 from tests.support.clock import START
 from tests.support.writing import Desk, mail, on
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
 
-from cql.contact import Contact
+from cql.driver.contact import Contact
 from repair.retries import Retries
 from spark_repair.connector import contact_options, opened, pace_options
 from tests.support.clock import VirtualClock

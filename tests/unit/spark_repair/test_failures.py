@@ -3,7 +3,7 @@
 import pytest
 from py4j.protocol import Py4JError
 
-from cql.contact import Contact
+from cql.driver.contact import Contact
 from model.errors import (
     AccessDenied,
     CannotReach,

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cql.contact import Contact
-from model.catalog import FAMILIES, MESSAGES
+from cql.driver.contact import Contact
+from model.catalog.mail import FAMILIES, MESSAGES
 from model.operations import Seen
-from repair.breaker import Breaker
-from repair.decide import MENDABLE, Verdict
-from repair.findings import Errand, Outcome, Suspect
+from repair.decisions.findings import Errand, Outcome, Suspect
+from repair.decisions.verdicts import MENDABLE, Verdict
+from repair.mending.breaker import Breaker
 from spark_repair import fixing
 from spark_repair.fixing import (
     TASKS_MAX,

@@ -10,7 +10,7 @@ import pytest
 
 from admin.cli.queue import queue as group
 from cql.statements import Operation
-from model.catalog_queue import BROWSE_START
+from model.catalog.mail_queue import BROWSE_START
 from model.operations import Conditional, Write
 from tests.support.commands import Ended
 from tests.support.queue_commands import KEYSPACE, QueueShell

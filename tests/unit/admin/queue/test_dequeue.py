@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from admin.mail_consumers import Outcome, outcome_of
-from model.mails import Whereabouts
+from model.queue.mails import Whereabouts
 from tests.support.queue_commands import QueueShell, ids_in
 from tests.support.queues import CONTENT
 

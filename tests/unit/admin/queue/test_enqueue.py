@@ -13,7 +13,7 @@ from admin.cli.queue.enqueue import AT_ONCE
 from admin.letters import FIRST_BYTES
 from mailqueue.brokers.memory import Fate
 from mailqueue.codec import attribute_value, priority_of
-from model.mails import Mail, Whereabouts
+from model.queue.mails import Mail, Whereabouts
 from tests.support.queue_commands import QueueShell
 
 LETTER = b"From: ann@example.org\r\nSubject: hello\r\n\r\nBody.\r\n"

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from model.catalog_queue import BROWSE_START, ENQUEUED_MAILS, SLICE_TALLIES
+from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, SLICE_TALLIES
 from model.ids import QueueName
 from model.operations import Change, Scan
 from tests.support.queue_commands import KEYSPACE, QueueShell

@@ -14,14 +14,14 @@ from admin.cli.queue_options import QueueSettings, always, local_blobs, queue_op
 from admin.local.object_store import keys_file
 from admin.local.services import Site
 from admin.queue_settings import BlobsAddress, Store
-from cql import session
-from cql.awaited import InTurn
+from cql.driver import session
+from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.s3_settings import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.brokers.settings import BrokerSettings, Host
 from mailqueue.brokers.topology import Form
+from model.catalog.generations import AUGUST_2026
 from model.errors import BrokerUnreachable
-from model.generations import AUGUST_2026
 from repair.clock import LoopClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended, command_line

@@ -9,11 +9,11 @@ import pytest
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.codec import message_of
 from mailqueue.ports import Message
-from model.blob_ids import BlobNaming, BlobsMode
-from model.catalog import MESSAGE_V3
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog.mail import MESSAGE_V3
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import QueueName
 from model.operations import Change, Put, Remove
+from model.queue.blob_ids import BlobNaming, BlobsMode
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_reconciled import found, row_of, settled, stray_blob
 from tests.support.repairing import content_row, message

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from admin.kept_mails import read_kept
-from model.catalog_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
+from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import TimedOut
 from model.operations import Change, Remove, Scan
 from tests.support.mortal_commands import Shells

@@ -10,11 +10,11 @@ from mailqueue.brokers.memory import Fate
 from mailqueue.codec import queued_of
 from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Message
-from model.blob_ids import BlobNaming, BlobsMode
-from model.catalog_queue import ENQUEUED_MAILS
+from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BlobsUnreachable
-from model.mails import Listed, Whereabouts
 from model.operations import Change, Put, Scan
+from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.mails import Listed, Whereabouts
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queues import CONTENT
 

@@ -11,8 +11,8 @@ import pytest
 
 from model.errors import TimedOut
 from model.ids import QueueName
-from model.mails import Whereabouts
 from model.operations import Put
+from model.queue.mails import Whereabouts
 from tests.support.mortal_commands import Shells, killed
 from tests.support.queue_commands import KEYSPACE, QueueShell, ids_in
 from tests.support.queue_reconciled import Moving

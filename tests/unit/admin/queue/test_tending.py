@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from admin.queue_output import IDS_SHOWN
-from model.catalog_queue import BROWSE_START
+from model.catalog.mail_queue import BROWSE_START
 from model.ids import QueueName
-from model.mails import Whereabouts
+from model.queue.mails import Whereabouts
 from tests.support.commands import Ended
 from tests.support.queue_commands import QueueShell
 

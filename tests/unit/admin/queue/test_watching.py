@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from cql.awaited import InTurn
+from cql.driver.asynchronous import InTurn
 from mailqueue.mail_queue import open_queue
 from mailqueue.ports import Message
-from model.catalog_queue import BROWSE_START
+from model.catalog.mail_queue import BROWSE_START
 from model.ids import QueueName
 from model.operations import Put
-from model.slices import slice_of
+from model.queue.slices import slice_of
 from tests.support.queue_commands import KEYSPACE, SPOOL, QueueShell
 from tests.support.queues import CONTENT, mail
 

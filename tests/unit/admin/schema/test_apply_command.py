@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from model.generations import AUGUST_2026
-from repair.leases import Leases
+from model.catalog.generations import AUGUST_2026
+from repair.ledger.leases import Leases
 from tests.support.commands import CommandLine
 from tests.support.migrating import SHOP, written
 from tests.support.migration_cluster import MigrationCluster

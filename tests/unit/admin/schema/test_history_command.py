@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from model.errors import AccessDenied
-from repair.leases import TTL_SECONDS
+from repair.ledger.leases import TTL_SECONDS
 from tests.support.commands import CommandLine
 from tests.support.migrating import SHOP, folder, written
 from tests.support.migration_cluster import MigrationCluster, migration_cluster

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from repair.leases import Leases
+from repair.ledger.leases import Leases
 from tests.support.commands import CommandLine, command_line
 from tests.support.migrating import SHOP
 from tests.support.migration_cluster import MigrationCluster

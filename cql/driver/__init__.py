@@ -1,0 +1,1 @@
+"""The one door to the Cassandra driver: sessions, failures in our words, asynchronous requests."""

@@ -1,0 +1,165 @@
+"""The tables for asyncio: every request is awaited, none blocks the loop, a bounded number is under way at once.
+
+Single requests are told of by the driver's own callback, without a thread of their own; many at once go through the
+session's own window in one thread. `InTurn` gives the same form to any tables that answer at once: the memory twin.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cql.statements import Operation
+from model.errors import MailmendError
+from model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from model.schema.table import Row
+
+if TYPE_CHECKING:
+    from cql.driver.in_flight import Flight
+    from cql.driver.session import Keyspace
+
+IN_FLIGHT = 256
+"""How many single requests of one `AwaitedKeyspace` are under way at once; more wait for their turn."""
+
+
+class AwaitedKeyspace:
+    """The tables of one keyspace on a cluster. Implements `mailqueue.ports.Tables`."""
+
+    def __init__(self, keyspace: "Keyspace", in_flight: int = IN_FLIGHT) -> None:
+        self._keyspace = keyspace
+        self._turns = asyncio.Semaphore(in_flight)
+
+    async def read(self, read: Read) -> Sequence[Seen]:
+        """The rows under the key, in clustering order."""
+        seen: Sequence[Seen] = await self._one(read)
+        return seen
+
+    async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        """Many reads at once; one answer or one error for each, in order."""
+        return await asyncio.to_thread(self._keyspace.read_all, reads) if reads else []
+
+    async def scan(self, scan: Scan) -> AsyncIterator[Row]:
+        """Every row in order; while one page is looked at, the next is under way."""
+        flight = await self._launched(scan)
+        await _landed(flight)
+        while True:
+            rows, more = flight.page(), flight.in_pages
+            if more:
+                flight.go_on()
+            for row in rows:
+                yield row
+            if not more:
+                return
+            await _landed(flight)
+
+    async def write(self, write: Write) -> None:
+        """Carry out one write at QUORUM."""
+        await self._one(write)
+
+    async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        """Many independent writes at once; for each its error, or None, in order."""
+        return await asyncio.to_thread(self._keyspace.write_all, writes) if writes else []
+
+    async def attempt(self, write: Conditional) -> Applied:
+        """Carry out one conditional write at SERIAL and QUORUM."""
+        applied: Applied = await self._one(write)
+        return applied
+
+    async def _one(self, operation: Operation) -> Any:
+        async with self._turns:
+            flight = await self._launched(operation)
+            await _landed(flight)
+        answer = await asyncio.to_thread(flight.land) if flight.in_pages else flight.land()
+        if isinstance(answer, MailmendError):
+            raise answer
+        return answer
+
+    async def _launched(self, operation: Operation) -> "Flight":
+        """Preparing a shape asks the server, so its first launch does not happen in the loop."""
+        if self._keyspace.knows(operation):
+            return self._keyspace.launch(operation)
+        return await asyncio.to_thread(self._keyspace.launch, operation)
+
+
+async def _landed(flight: "Flight") -> None:
+    loop = asyncio.get_running_loop()
+    landed = loop.create_future()
+    flight.tell(lambda: _tell(loop, landed))
+    await landed
+
+
+def _tell(loop: asyncio.AbstractEventLoop, landed: asyncio.Future[None]) -> None:
+    """From the driver's thread; a loop that is closed by now has nobody who waits."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(_wake, landed)
+
+
+def _wake(landed: asyncio.Future[None]) -> None:
+    if not landed.done():  # its waiter may have been cancelled
+        landed.set_result(None)
+
+
+class Answering(Protocol):
+    """Tables that answer at once: `repair.ports.Tables`, told again here because it lies above."""
+
+    def read(self, read: Read) -> Sequence[Seen]:
+        """The rows under the key."""
+        ...
+
+    def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        """Many reads."""
+        ...
+
+    def scan(self, scan: Scan) -> Iterator[Row]:
+        """Every row."""
+        ...
+
+    def write(self, write: Write) -> None:
+        """One write."""
+        ...
+
+    def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        """Many writes."""
+        ...
+
+    def attempt(self, write: Conditional) -> Applied:
+        """One conditional write."""
+        ...
+
+
+class InTurn:
+    """Tables that answer at once, in the form of those that are awaited. Others have their turn before each answer."""
+
+    def __init__(self, tables: Answering) -> None:
+        self._tables = tables
+
+    async def read(self, read: Read) -> Sequence[Seen]:
+        """The rows under the key, in clustering order."""
+        await asyncio.sleep(0)
+        return self._tables.read(read)
+
+    async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        """Many reads; one answer or one error for each, in order."""
+        await asyncio.sleep(0)
+        return self._tables.read_all(reads)
+
+    async def scan(self, scan: Scan) -> AsyncIterator[Row]:
+        """Every row in order."""
+        await asyncio.sleep(0)
+        for row in self._tables.scan(scan):
+            yield row
+            await asyncio.sleep(0)
+
+    async def write(self, write: Write) -> None:
+        """Carry out one write."""
+        await asyncio.sleep(0)
+        self._tables.write(write)
+
+    async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        """Many independent writes; for each its error, or None, in order."""
+        await asyncio.sleep(0)
+        return self._tables.write_all(writes)
+
+    async def attempt(self, write: Conditional) -> Applied:
+        """Carry out one conditional write."""
+        await asyncio.sleep(0)
+        return self._tables.attempt(write)

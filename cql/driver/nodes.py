@@ -1,0 +1,75 @@
+"""Questions that one node must answer for itself: its virtual tables, and how it went about a read.
+
+A virtual table shows the node that is asked and no other, so a figure of the cluster is the sum of what every node
+says; a node that does not answer, or refuses, is told by name instead of being left out in silence.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from cql.driver.driver_errors import told
+from cql.driver.failures import Purpose
+from cql.driver.session import EVERY_NODE, CassandraCluster
+from cql.rows import normalised
+from cql.statistics import NodeAnswer
+from model.errors import MailmendError
+from model.schema.table import Row
+
+_SSTABLE = re.compile(
+    r"(?:[Kk]ey cache hit for|[Pp]artition index (?:found|with \d+ entries found) for) sstable (\S+?),"
+)
+_MERGED = re.compile(r"Merged data from memtables and (\d+) sstables")
+_READ_ENDS = re.compile(r"Read \d+ live rows")
+
+
+def ask_every_node(cluster: CassandraCluster, text: str, values: Sequence[Any] = ()) -> list[NodeAnswer]:
+    """One answer from every node that is up; `text` reads a table of the node's own."""
+    nodes = cluster.nodes_up()
+    try:
+        bound = cluster.prepare(text).bind(values)
+    except MailmendError as error:
+        return [NodeAnswer(str(host.address), error=error) for host in nodes]
+    asked = [(host, cluster.session.execute_async(bound, execution_profile=EVERY_NODE, host=host)) for host in nodes]
+    return [_answered(str(host.address), future) for host, future in asked]
+
+
+def _answered(node: str, future: Any) -> NodeAnswer:
+    try:
+        with told(Purpose.READ, "the tables of", node):
+            return NodeAnswer(node, rows_of(future.result()))
+    except MailmendError as error:
+        return NodeAnswer(node, error=error)
+
+
+def rows_of(answer: Any) -> list[Row]:
+    """The driver's answer as rows by column name, every page of it."""
+    names = answer.column_names or ()
+    return [dict(zip(names, map(normalised, values), strict=True)) for values in answer]
+
+
+def traced(cluster: CassandraCluster, text: str, values: Sequence[Any]) -> UUID:
+    """Carry out a read with tracing; the name under which the node writes down how it went about it."""
+    bound = cluster.prepare(text).bind(values)
+    with told(Purpose.READ, "with tracing"):
+        future = cluster.session.execute_async(bound, trace=True)
+        future.result()
+    (trace,) = future.get_query_trace_ids()
+    return UUID(str(trace))
+
+
+def sstables_of(cluster: CassandraCluster, trace: UUID) -> int | None:
+    """How many SSTables a traced read took rows from; None while the trace is not yet written whole."""
+    steps = cluster.query("SELECT activity FROM system_traces.events WHERE session_id = ?", (trace,))
+    return sstables_in(str(step["activity"]) for step in steps)
+
+
+def sstables_in(steps: Iterable[str]) -> int | None:
+    """The SSTables that a trace's steps name, each once; None where the read's last step is not among them."""
+    said = list(steps)
+    if not any(_READ_ENDS.search(step) for step in said):
+        return None
+    named = {found[1] for step in said if (found := _SSTABLE.search(step))}
+    merged = [int(found[1]) for step in said if (found := _MERGED.search(step))]
+    return max([len(named), *merged])

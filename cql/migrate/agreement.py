@@ -1,0 +1,96 @@
+"""Whether all nodes have the same schema: looked at before and after every statement of a migration.
+
+A change that is sent while the nodes disagree may be merged with another in ways nobody planned. So one waits, a
+bounded time, and then stops with the nodes named. A node that is down does not count: it takes the schema from the
+others soon after it has returned. `--require-all-nodes` makes it count, for who would rather wait for it.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from cql.migrate.ports import Clock, Nodes
+from model.errors import SchemaDisagreement
+from model.instants import MICROS
+
+POLL_SECONDS = 0.2
+WAIT_SECONDS = 90.0
+"""How long the nodes may take to agree. One that missed a change (it was paused, or taken for down) asks for it by
+itself, but where it has been up for long only a minute later (`cassandra.migration_delay_ms`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVersions:
+    """The schema's version on every node that is up (None: it does not answer), and the nodes that are down."""
+
+    up: Mapping[str, UUID | None]
+    down: Sequence[str] = ()
+
+    @property
+    def agreed(self) -> bool:
+        """Whether every node that is up answers, and all answer the same."""
+        return len(set(self.up.values())) == 1 and None not in self.up.values()
+
+    @property
+    def behind(self) -> tuple[str, ...]:
+        """The nodes that have another version than most, in their order."""
+        most = Counter(version for version in self.up.values() if version).most_common(1)
+        return tuple(node for node, version in self.up.items() if not most or version != most[0][0])
+
+    def __str__(self) -> str:
+        told = [f"{node} has {version or 'given no answer'}" for node, version in self.up.items()]
+        return ", ".join([*told, *(f"{node} is down" for node in self.down)])
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Waits until the nodes agree.
+
+    Args:
+        seconds: how long, at most.
+        require_all: whether a node that is down counts as one that disagrees.
+    """
+
+    nodes: Nodes
+    clock: Clock
+    seconds: float = WAIT_SECONDS
+    require_all: bool = False
+
+    def wait(self, when: str) -> NodeVersions:
+        """Wait; return what the nodes then have.
+
+        Args:
+            when: for the message: "before anything was changed".
+
+        Raises:
+            SchemaDisagreement: they do not agree in time; the message names the nodes and their versions.
+        """
+        end = self.clock.micros() + round(self.seconds * MICROS)
+        seen = self.look()
+        while not self._enough(seen):
+            if self.clock.micros() >= end:
+                raise self._refusal(seen, when)
+            self.clock.sleep(POLL_SECONDS)
+            seen = self.look()
+        return seen
+
+    def look(self) -> NodeVersions:
+        """What the nodes have now."""
+        return NodeVersions(self.nodes.schema_versions(), tuple(self.nodes.nodes_down()))
+
+    def _enough(self, seen: NodeVersions) -> bool:
+        return seen.agreed and not (self.require_all and seen.down)
+
+    def _refusal(self, seen: NodeVersions, when: str) -> SchemaDisagreement:
+        if seen.agreed:
+            return SchemaDisagreement(
+                f"not every node is up, {when}: {', '.join(seen.down)}",
+                mend="Start them and type the same command again; or leave out --require-all-nodes: "
+                "they take the schema from the others when they return.",
+            )
+        return SchemaDisagreement(
+            f"the nodes did not agree on the schema within {self.seconds:g} s, {when}: {seen}",
+            mend=f"Look at {', '.join(seen.behind)}: nodetool describecluster, and its log. Once they agree, type the "
+            "same command again. More: mailmend runbook show schema-disagreement",
+        )

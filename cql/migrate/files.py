@@ -1,0 +1,127 @@
+"""Migrations read from a folder: ours, which come with the package, or anybody's own.
+
+Whatever is wrong with a file is told before anything is run: its name, its number, its head, its CQL with line, column
+and caret, a statement that no migration may hold.
+"""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from itertools import pairwise
+from pathlib import Path
+
+from cql.language.lexer import Kind, Token
+from cql.language.parser import parse
+from cql.migrate.sending import tokens_between
+from model.errors import BadMigration, CqlSyntaxError
+from model.migrations.migration import FileName, Migration, file_name, head_of, in_order, normalised
+from model.migrations.statement_rules import NOT_IDEMPOTENT, REPEATED_OTHERWISE, UNBOUND, refusal
+from model.schema.names import name_of
+from model.schema.statements import Parsed, Write
+
+ENDING = ".cql"
+
+
+def shipped() -> tuple[Migration, ...]:
+    """Our own migrations: together they make what `model.catalog.mail` declares."""
+    return _read(files("cql") / "migrations")
+
+
+def read_folder(folder: Path) -> tuple[Migration, ...]:
+    """The migrations of a folder, in order.
+
+    Raises:
+        BadMigration: the folder or a file cannot be read, or holds what cannot be run; the message names the file.
+        CqlSyntaxError: a file is not CQL.
+    """
+    if not folder.is_dir():
+        raise BadMigration(f"{folder} is not a folder", mend="Name the folder of your migrations with --migrations.")
+    return _read(folder)
+
+
+def _read(folder: Traversable) -> tuple[Migration, ...]:
+    found = in_order(_migration(name, file) for name, file in _named(folder))
+    if not found:
+        raise BadMigration(f"{folder} holds no migration", mend="The first is called 0001_pre_what_it_does.cql.")
+    return found
+
+
+def _named(folder: Traversable) -> Iterator[tuple[FileName, Traversable]]:
+    """The files that are meant as migrations; a README or an editor's own files are not."""
+    for file in folder.iterdir():
+        if file.name.lower().endswith(ENDING) and not file.name.startswith("."):
+            yield file_name(file.name), file
+
+
+def _migration(name: FileName, file: Traversable) -> Migration:
+    text = _text(name, file)
+    if not text.strip():
+        raise BadMigration(f"{name} is empty", mend="Write it, or remove it where it was applied nowhere.")
+    head = head_of(str(name), text)
+    return Migration(name, text, head, _statements(name, text))
+
+
+def _text(name: FileName, file: Traversable) -> str:
+    try:
+        return normalised(file.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise BadMigration(
+            f"{name} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}",
+            mend="Save it as UTF-8.",
+        ) from error
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise BadMigration(f"{name} cannot be read: {reason}", mend="See who may read it with: ls -l") from error
+
+
+def _statements(name: FileName, text: str) -> tuple[Parsed, ...]:
+    statements = parse_named(str(name), text)
+    if not statements:
+        raise BadMigration(f"{name} holds no statement", mend="Write one, or remove it where it was applied nowhere.")
+    for one in statements:
+        why = refusal(one.statement) or _not_plain(text, one)
+        if why:
+            raise refused(str(name), text, one, why)
+    return statements
+
+
+def parse_named(name: str, text: str) -> tuple[Parsed, ...]:
+    """The statements of a file.
+
+    Raises:
+        CqlSyntaxError: it is not CQL; the message names the file, the line and the column.
+    """
+    try:
+        return parse(text)
+    except CqlSyntaxError as error:
+        raise error.in_file(name) from None
+
+
+def refused(name: str, text: str, parsed: Parsed, why: str) -> BadMigration:
+    """What to say of a statement that may not stand where it stands."""
+    line = text.count("\n", 0, parsed.span.start) + 1
+    first, *_ = text[parsed.span.start : parsed.span.end].splitlines()
+    return BadMigration(f"{name}, line {line}: a migration may not hold `{first}`", mend=f"Reason: {why}.")
+
+
+def _not_plain(text: str, parsed: Parsed) -> str:
+    """Why a data statement could not be sent as it stands, or would not leave the same rows when sent twice, or ""."""
+    if not isinstance(parsed.statement, Write):
+        return ""
+    pairs = list(pairwise(tokens_between(text, parsed)))
+    if any(after.text == "?" or (after.text == ":" and not _ends_a_term(one)) for one, after in pairs):
+        return UNBOUND
+    called = {_function(one) for one, after in pairs if after.text == "("}
+    counts = any(after.text in ("+", "-") and _ends_a_term(one) for one, after in pairs)
+    return NOT_IDEMPOTENT if counts or called & REPEATED_OTHERWISE else ""
+
+
+def _function(token: Token) -> str:
+    """The name of a function as both of its spellings have it; 5.0 knows `current_date` and `currentDate`."""
+    named = token.kind in (Kind.WORD, Kind.QUOTED)
+    return name_of(token.text).replace("_", "") if named else ""
+
+
+def _ends_a_term(token: Token) -> bool:
+    """Whether a sign after it takes two sides: `count + 1`, not `= -1`."""
+    return token.kind is not Kind.MARK or token.text in (")", "]", "}")

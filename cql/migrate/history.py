@@ -1,0 +1,255 @@
+"""The history of one keyspace's schema, in the ledger: read, and written before and after each statement.
+
+The rows of migrations are changed by conditional writes only, each on the claim of the applier that wrote last. So an
+applier that was believed dead and comes back cannot write over its successor: its next write is refused, and it stops.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from cql.migrate.ports import Clock, Rows
+from model.catalog.schema_history import SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK
+from model.errors import DoubtfulWrite, LeaseLost
+from model.ids import micros_of
+from model.instants import instant_of
+from model.migrations.history import Entry, State, StatementEntry, Step, Unlock
+from model.migrations.migration import FileName, Migration, Phase, checksum_of
+from model.operations import Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read
+from model.schema.table import Row
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The history of one keyspace.
+
+    Args:
+        rows: the ledger keyspace.
+        keyspace: whose schema it is.
+        owner: who we are, for people.
+        version: of mailmend.
+    """
+
+    rows: Rows
+    clock: Clock
+    keyspace: str
+    owner: str
+    version: str
+
+    def entries(self) -> tuple[Entry, ...]:
+        """What was applied, by number."""
+        seen = self.rows.read(Read(SCHEMA_MIGRATION, (self.keyspace,), Level.SERIAL))
+        return tuple(_entry(one.row) for one in seen)
+
+    def statements(self, number: int) -> tuple[StatementEntry, ...]:
+        """The statements of one migration as far as they were begun, by position."""
+        seen = self.rows.read(Read(SCHEMA_STATEMENT, (self.keyspace, number)))
+        return tuple(_statement(one.row) for one in seen)
+
+    def unlocks(self) -> tuple[Unlock, ...]:
+        """The leases that were ended by force, newest first."""
+        seen = self.rows.read(Read(SCHEMA_UNLOCK, (self.keyspace,)))
+        return tuple(_unlock(one.row) for one in seen)
+
+    def begin(self, migration: Migration, claim: UUID, standing: Entry | None) -> Entry:
+        """Write down that the migration is running, and that we run it.
+
+        Args:
+            migration: the next one.
+            claim: names our holding of the lease.
+            standing: its entry, where an applier before us has left one.
+
+        Raises:
+            LeaseLost: another applier has written meanwhile.
+        """
+        entry = Entry(
+            migration.file,
+            migration.checksum,
+            migration.chain,
+            State.RUNNING,
+            len(migration.statements),
+            standing.done if standing else 0,
+            self.owner,
+            standing.started_at if standing else self._now(),
+            self.version,
+            claim,
+        )
+        if standing is None:
+            return self._settled(PutIfAbsent(SCHEMA_MIGRATION, self._row(entry)), entry)
+        return self._changed(standing, entry)
+
+    def advanced(self, entry: Entry, done: int) -> Entry:
+        """Write down how many statements are done; a refusal tells that we are no longer the applier.
+
+        Raises:
+            LeaseLost: another applier has written meanwhile.
+        """
+        return self._changed(entry, replace(entry, done=done))
+
+    def ended(self, entry: Entry) -> Entry:
+        """Write down that the migration is applied.
+
+        Raises:
+            LeaseLost: another applier has written meanwhile.
+        """
+        return self._changed(entry, replace(entry, state=State.APPLIED, done=entry.statements, ended_at=self._now()))
+
+    def baseline(self, migrations: Iterable[Migration], claim: UUID, note: str) -> tuple[Entry, ...]:
+        """Write down migrations as what is there already: they are never run here.
+
+        Args:
+            migrations: from the first on.
+            claim: drawn by the caller, who holds the lease.
+            note: why, for people: what the keyspace was recognised as.
+
+        Raises:
+            LeaseLost: another applier has written meanwhile.
+        """
+        now = self._now()
+        entries = [
+            Entry(
+                one.file,
+                one.checksum,
+                one.chain,
+                State.BASELINE,
+                len(one.statements),
+                0,
+                self.owner,
+                now,
+                self.version,
+                claim,
+                now,
+                note,
+            )
+            for one in migrations
+        ]
+        return tuple(self._settled(PutIfAbsent(SCHEMA_MIGRATION, self._row(one)), one) for one in entries)
+
+    def begun(self, number: int, position: int, author_text: str, cql: str, attempt: UUID) -> StatementEntry:
+        """Write down that a statement is about to be sent; `author_text` is what the file holds."""
+        entry = StatementEntry(number, position, checksum_of(author_text), Step.BEGUN, attempt, self._now(), cql)
+        row = {
+            "keyspacename": self.keyspace,
+            "number": number,
+            "position": position,
+            "checksum": entry.checksum,
+            "state": entry.state.value,
+            "attempt": attempt,
+            "cql": cql,
+            "startedat": entry.started_at,
+            "endedat": None,  # what an attempt before it has met is forgotten
+            "error": None,
+        }
+        self.rows.write(Put(SCHEMA_STATEMENT, row, clear=True))
+        return entry
+
+    def done(self, entry: StatementEntry) -> StatementEntry:
+        """Write down that the statement took effect."""
+        return self._settle(entry, Step.DONE, "")
+
+    def failed(self, entry: StatementEntry, error: str) -> StatementEntry:
+        """Write down that the server refused the statement."""
+        return self._settle(entry, Step.FAILED, error)
+
+    def unlocked(self, holder: str, reason: str) -> Unlock:
+        """Write down that a lease was ended by force."""
+        at = self.clock.new_uuid()
+        row = {"keyspacename": self.keyspace, "at": at, "holder": holder, "unlockedby": self.owner, "reason": reason}
+        self.rows.write(Put(SCHEMA_UNLOCK, row))
+        return Unlock(instant_of(micros_of(at)), holder, self.owner, reason)
+
+    def _settle(self, entry: StatementEntry, state: Step, error: str) -> StatementEntry:
+        settled = replace(entry, state=state, ended_at=self._now(), error=error)
+        key = (self.keyspace, entry.number, entry.position)
+        cells = {"state": state.value, "endedat": settled.ended_at, "error": error}
+        self.rows.write(Change(SCHEMA_STATEMENT, key, assign=cells))
+        return settled
+
+    def _changed(self, standing: Entry, entry: Entry) -> Entry:
+        row = self._row(entry)
+        cells = {column.name: row.get(column.name) for column in SCHEMA_MIGRATION.regular}
+        write = ChangeIf(SCHEMA_MIGRATION, (self.keyspace, entry.number), {"claim": standing.claim}, assign=cells)
+        return self._settled(write, entry, standing.claim)
+
+    def _settled(self, write: Conditional, wanted: Entry, before: UUID | None = None) -> Entry:
+        """Carry out a conditional write; where its answer is lost, a SERIAL read tells.
+
+        Args:
+            write: puts `wanted` there.
+            wanted: the entry that is to stand there.
+            before: the claim of the entry that it takes the place of.
+        """
+        try:
+            applied = self.rows.attempt(write).applied
+        except DoubtfulWrite:
+            standing = next((one for one in self.entries() if one.number == wanted.number), None)
+            if standing == wanted:
+                return wanted
+            if standing is None or standing.claim in {wanted.claim, before}:
+                raise  # as it was before: the same command goes on from there
+            applied = False
+        if applied:
+            return wanted
+        raise LeaseLost(
+            f"another applier has written into the history of {self.keyspace} at number {wanted.number:04}",
+            mend=f"See what it does with: mailmend schema history --keyspace {self.keyspace}",
+        )
+
+    def _row(self, entry: Entry) -> dict[str, Any]:
+        return {
+            "keyspacename": self.keyspace,
+            "number": entry.number,
+            "name": entry.file.name,
+            "phase": entry.file.phase.value,
+            "checksum": entry.checksum,
+            "chain": entry.chain,
+            "state": entry.state.value,
+            "statements": entry.statements,
+            "donestatements": entry.done,
+            "claim": entry.claim,
+            "owner": entry.owner,
+            "startedat": entry.started_at,
+            "endedat": entry.ended_at,
+            "toolversion": entry.version,
+            "note": entry.note,
+        }
+
+    def _now(self) -> datetime:
+        return instant_of(self.clock.micros())
+
+
+def _unlock(row: Row) -> Unlock:
+    return Unlock(instant_of(micros_of(row["at"])), row["holder"], row["unlockedby"], row["reason"])
+
+
+def _entry(row: Row) -> Entry:
+    return Entry(
+        FileName(row["number"], Phase(row["phase"]), row["name"]),
+        row["checksum"],
+        row["chain"],
+        State(row["state"]),
+        row["statements"],
+        row["donestatements"],
+        row["owner"],
+        row["startedat"],
+        row["toolversion"],
+        row["claim"],
+        row["endedat"],
+        row["note"] or "",
+    )
+
+
+def _statement(row: Row) -> StatementEntry:
+    return StatementEntry(
+        row["number"],
+        row["position"],
+        row["checksum"],
+        Step(row["state"]),
+        row["attempt"],
+        row["startedat"],
+        row["cql"],
+        row["endedat"],
+        row["error"] or "",
+    )

@@ -1,0 +1,110 @@
+"""A statement as it is sent: its author's text, with the keyspace before the name, and safe to be sent again.
+
+Sent twice (its applier was killed, the answer was lost, a paused coordinator goes on after an hour), a statement must
+do once what it does. A table is created under an id that was drawn and written down before the first sending: two
+coordinators that create it make the same table, not two of one name that lose each other's rows (CASSANDRA-10699).
+Rows are written as of that moment, so that a repetition overwrites nothing that is newer.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from uuid import UUID
+
+from cql.language.lexer import Kind, Token, tokens_of
+from model.ids import micros_of
+from model.schema.statements import Change, CreateTable, Parsed, Write
+from model.schema.table import identifier
+
+_OPEN, _CLOSE = "([{", ")]}"
+
+Insertion = tuple[int, str]
+"""Something to put into a text, and before which of its characters."""
+
+
+def qualified(text: str, parsed: Parsed, keyspace: str) -> str:
+    """The statement with the keyspace before the name that decides it, otherwise as its author wrote it."""
+    return _with(text, parsed, _keyspace(parsed, keyspace))
+
+
+def sent(text: str, parsed: Parsed, keyspace: str, attempt: UUID) -> str:
+    """The statement as the server gets it.
+
+    Args:
+        text: the file's.
+        parsed: the statement in it.
+        keyspace: in which it is carried out.
+        attempt: drawn before the first sending and the same for every repetition.
+    """
+    return _with(text, parsed, [*_keyspace(parsed, keyspace), *_once(text, parsed, attempt)])
+
+
+def tokens_between(text: str, parsed: Parsed) -> list[Token]:
+    """The statement's tokens, without comments, by their places in the statement's own text."""
+    own = text[parsed.span.start : parsed.span.end]
+    return [token for token in tokens_of(own) if token.kind not in (Kind.COMMENT, Kind.END)]
+
+
+def _with(text: str, parsed: Parsed, insertions: Sequence[Insertion]) -> str:
+    """The statement's own text with these put in; places are the statement's own."""
+    own = text[parsed.span.start : parsed.span.end]
+    for place, what in sorted(insertions, reverse=True):
+        own = own[:place] + what + own[place:]
+    return own
+
+
+def _keyspace(parsed: Parsed, keyspace: str) -> list[Insertion]:
+    named = getattr(parsed.statement, "name", None)
+    if parsed.name_at is None or named is None or named.keyspace is not None:
+        return []
+    return [(parsed.name_at.start - parsed.span.start, f"{identifier(keyspace, 'keyspace name')}.")]
+
+
+def _once(text: str, parsed: Parsed, attempt: UUID) -> Iterator[Insertion]:
+    """What makes every repetition the same as the first sending."""
+    match parsed.statement:
+        case CreateTable(_, table):
+            if "id" not in table.options:
+                yield _table_id(tokens_between(text, parsed), attempt)
+        case Write() as write:
+            if not write.conditional and write.timestamp is None:
+                yield _timestamp(text, parsed, write, micros_of(attempt))
+        case _:
+            return
+
+
+def _table_id(tokens: Sequence[Token], attempt: UUID) -> Insertion:
+    """After the columns: into the WITH that is there, or as one of its own."""
+    end = tokens[-1].end
+    options = next((token for depth, token in _with_depth(tokens) if depth == 0 and token.word == "WITH"), None)
+    return (options.end, f" ID = {attempt} AND") if options else (end, f" WITH ID = {attempt}")
+
+
+def _timestamp(text: str, parsed: Parsed, write: Write, micros: int) -> Insertion:
+    """Into the USING that is there, or as one of its own: at the end of an INSERT, elsewhere behind the table."""
+    tokens = tokens_between(text, parsed)
+    using = next((token for depth, token in _with_depth(tokens) if depth == 0 and token.word == "USING"), None)
+    if using:
+        return using.end, f" TIMESTAMP {micros} AND"
+    if write.change is Change.INSERT:
+        return tokens[-1].end, f" USING TIMESTAMP {micros}"
+    return _after_name(tokens, parsed), f" USING TIMESTAMP {micros}"
+
+
+def _after_name(tokens: Sequence[Token], parsed: Parsed) -> int:
+    """The end of the table's name, its keyspace before it included."""
+    assert parsed.name_at is not None
+    at = parsed.name_at.start - parsed.span.start
+    rest = [token for token in tokens if token.start >= at]
+    for one, other in pairwise(rest):
+        if "." not in (one.text, other.text):
+            return one.end
+    return rest[-1].end
+
+
+def _with_depth(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
+    """Each token, and in how many brackets it stands."""
+    depth = 0
+    for token in tokens:
+        depth -= token.text in _CLOSE
+        yield depth, token
+        depth += token.text in _OPEN

@@ -1,0 +1,1 @@
+"""Advice on settings, computed from measured traffic."""

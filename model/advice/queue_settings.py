@@ -1,0 +1,351 @@
+"""What the queue's tables should be set to, worked out from its traffic: arithmetic, each figure with its reason.
+
+The rules stand below as data. Sources: DESIGN section 4 "Queue" and "TimeWindowCompactionStrategy"; Cassandra's own
+documentation on time windows (20 to 30 of them over the time to live) and on partitions (well below 100 MB).
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from model.schema.table import Compaction
+
+MINUTE: Final = 60
+HOUR: Final = 3_600
+DAY: Final = 86_400
+"""Seconds."""
+
+MIB: Final = 1_048_576
+
+MAILS_PER_SLICE: Final = 10_000
+"""What a slice should hold on average: browsing reads slice after slice, cleanup removes one at a time."""
+
+SLICE_WINDOWS: Final = (60, 300, 900, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400)
+"""Slice windows to choose from, in seconds; each divides the next, since a window may later only become a divisor."""
+
+PARTITION_ROWS_MAX: Final = 20_000
+PARTITION_BYTES_MAX: Final = 10 * MIB
+"""A tenth of the 100 MB at which partitions begin to hurt: the peak may be higher than any that was seen."""
+
+HOT_MAILS_PER_SECOND: Final = 100
+"""Above it one partition takes too many writes at once; James took 893/s into one, with nothing else to do."""
+
+BUCKETS_PER_NODE: Final = 2
+WINDOWS: Final = (20, 24, 30)
+"""How many time windows the time to live should span: at least, ideally, at most."""
+
+SLACK_SECONDS_MIN: Final = 3 * DAY
+"""A weekend with a sweeper that stands still."""
+
+GC_GRACE_SECONDS_MIN: Final = DAY
+OPEN_WINDOW_SSTABLES: Final = 4
+"""What the present window may hold before its SSTables are merged."""
+
+BLOOM_CHANCES: Final = (0.01, 0.001, 0.0001)
+FALSE_READS_MAX: Final = 0.05
+"""How many SSTables a look-up of a mark that is not there may open in vain, on average."""
+
+HISTORY_WINDOWS: Final = 24
+
+
+class Source(Enum):
+    """Where a figure comes from; nothing that was assumed is passed off as measured."""
+
+    MEASURED = "measured"
+    GIVEN = "given"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number, where it comes from, and how it was found."""
+
+    value: float
+    source: Source
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What goes through the queue.
+
+    Attributes:
+        mails_per_second, peak_per_second: enqueued, on average and in the busiest stretch.
+        longest_stay_seconds: from enqueueing to the last try.
+        row_bytes: of one row of enqueuedMailsV4, on average.
+        nodes, copies: of the whole cluster; copies of a row in all data centres together.
+        hint_window_seconds: how long nodes keep hints for one that is away.
+    """
+
+    mails_per_second: Figure
+    peak_per_second: Figure
+    longest_stay_seconds: Figure
+    row_bytes: Figure
+    nodes: Figure
+    copies: Figure
+    hint_window_seconds: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """What a queue is set to now: a slice window may only become one of its divisors, buckets only grow.
+
+    Attributes:
+        pace: one of so many dequeues and deletes moves the browse start; None where that is not told.
+    """
+
+    slice_seconds: int
+    buckets: int
+    pace: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One setting: what it should be, as it is written, and why in a sentence with the figures in it."""
+
+    setting: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAdvice:
+    """Everything advised for the queue; all times in seconds.
+
+    Attributes:
+        slack_seconds: how much longer rows live than any mail stays.
+        ttl_seconds, window_seconds: of enqueuedMailsV4.
+        mark_ttl_seconds, mark_window_seconds: of deletedMailsV2, whose marks outlive the rows that they hide.
+        mark_bloom_chance: of a bloom filter of deletedMailsV2 being wrong.
+    """
+
+    slice_seconds: int
+    buckets: int
+    slack_seconds: int
+    ttl_seconds: int
+    window_seconds: int
+    mark_ttl_seconds: int
+    mark_window_seconds: int
+    gc_grace_seconds: int
+    mark_bloom_chance: float
+    reasons: tuple[Advice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """How long the rows of a queue live, and the marks that hide them, in windows of which length; times in seconds.
+
+    Attributes:
+        slack_seconds: how much longer rows live than any mail stays, and marks than rows.
+        mark_bloom_chance: of a bloom filter of the marks being wrong.
+    """
+
+    slack_seconds: int
+    ttl_seconds: int
+    window_seconds: int
+    mark_ttl_seconds: int
+    mark_window_seconds: int
+    mark_bloom_chance: float
+
+
+def lifetimes(stay_seconds: int, slice_seconds: int) -> Lifetimes:
+    """How long rows and marks must live where no mail stays longer, in windows of whole slices.
+
+    The advice and the catalog both ask here, so they cannot disagree.
+    """
+    slack = _slack(stay_seconds)
+    ttl, window = windows_over(stay_seconds + slack, slice_seconds)
+    mark_ttl, mark_window = windows_over(ttl + slack, slice_seconds)
+    chance = _bloom_chance(_sstables(mark_ttl, mark_window))
+    return Lifetimes(slack, ttl, window, mark_ttl, mark_window, chance)
+
+
+def gc_grace_for(hint_window_seconds: float) -> int:
+    """How long tombstones of tables in which everything expires are kept, in seconds."""
+    return max(GC_GRACE_SECONDS_MIN, math.ceil(hint_window_seconds))
+
+
+def advise_queue(traffic: Traffic, now: QueueSettings | None = None) -> QueueAdvice:
+    """What the queue's tables should be set to for that traffic, with what they are set to now as a bound."""
+    stay = math.ceil(traffic.longest_stay_seconds.value)
+    slice_seconds = _slice_for(traffic.mails_per_second.value, stay + _slack(stay), now)
+    lives = lifetimes(stay, slice_seconds)
+    bare = QueueAdvice(
+        slice_seconds=slice_seconds,
+        buckets=_buckets_for(traffic, slice_seconds, now),
+        slack_seconds=lives.slack_seconds,
+        ttl_seconds=lives.ttl_seconds,
+        window_seconds=lives.window_seconds,
+        mark_ttl_seconds=lives.mark_ttl_seconds,
+        mark_window_seconds=lives.mark_window_seconds,
+        gc_grace_seconds=gc_grace_for(traffic.hint_window_seconds.value),
+        mark_bloom_chance=lives.mark_bloom_chance,
+        reasons=(),
+    )
+    return _with_reasons(bare, traffic, now)
+
+
+def _slack(stay_seconds: int) -> int:
+    return max(SLACK_SECONDS_MIN, stay_seconds // 2)
+
+
+def windows_over(seconds: int, slice_seconds: int) -> tuple[int, int]:
+    """A time to live of at least so long, and the time window that it spans 20 to 30 times.
+
+    The window is a whole number of slices and of minutes. Where the slice is longer than a sixtieth of the time, the
+    time to live grows until 20 windows fit.
+    """
+    least, ideal, most = WINDOWS
+    unit = math.lcm(slice_seconds, MINUTE)
+    window = unit * max(1, round(seconds / ideal / unit))
+    if seconds > window * most:
+        window += unit
+    return window * max(least, math.ceil(seconds / window)), window
+
+
+def history_window_days(history_seconds: float) -> int:
+    """The time window, in days, of which a table without time to live keeps two dozen over its history."""
+    return max(1, round(history_seconds / DAY / HISTORY_WINDOWS))
+
+
+def window_compaction(seconds: int) -> Compaction:
+    """TWCS with a window of so many seconds (whole minutes), in the largest unit that it takes."""
+    unit, name = next((one for one in _WINDOW_UNITS if seconds % one[0] == 0), _WINDOW_UNITS[-1])
+    options = {"compaction_window_unit": name, "compaction_window_size": str(max(1, seconds // unit))}
+    return Compaction("TimeWindowCompactionStrategy", options)
+
+
+_WINDOW_UNITS: Final = ((DAY, "DAYS"), (HOUR, "HOURS"), (MINUTE, "MINUTES"))
+
+
+def bloom_bytes(rows: float, chance: float) -> float:
+    """What the bloom filters of so many keys take of memory (the textbook's formula for an ideal filter)."""
+    return rows * -math.log(chance) / math.log(2) ** 2 / 8
+
+
+def _slice_for(rate: float, seconds: int, now: QueueSettings | None) -> int:
+    """The window whose average is nearest to 10,000 mails, short enough that time windows are whole slices."""
+    *_, most = WINDOWS
+    fitting = [one for one in SLICE_WINDOWS if one <= seconds / most / 2] or [SLICE_WINDOWS[0]]
+    allowed = [one for one in fitting if now is None or now.slice_seconds % one == 0]
+    if now is not None and not allowed:
+        return now.slice_seconds
+    return min(allowed, key=lambda one: _distance(rate * one, MAILS_PER_SLICE))
+
+
+def _distance(one: float, other: float) -> float:
+    return max(one, other) / max(min(one, other), 1e-9)
+
+
+def _buckets_for(traffic: Traffic, slice_seconds: int, now: QueueSettings | None) -> int:
+    rows = traffic.peak_per_second.value * slice_seconds
+    buckets = max(
+        1,
+        math.ceil(rows / PARTITION_ROWS_MAX),
+        math.ceil(rows * traffic.row_bytes.value / PARTITION_BYTES_MAX),
+        BUCKETS_PER_NODE * round(traffic.nodes.value) if traffic.peak_per_second.value > HOT_MAILS_PER_SECOND else 1,
+    )
+    return max(buckets, now.buckets if now else 1)
+
+
+def _sstables(ttl: int, window: int) -> int:
+    return ttl // window + OPEN_WINDOW_SSTABLES
+
+
+def _bloom_chance(sstables: int) -> float:
+    return next((chance for chance in BLOOM_CHANCES if sstables * chance <= FALSE_READS_MAX), BLOOM_CHANCES[-1])
+
+
+def _with_reasons(bare: QueueAdvice, traffic: Traffic, now: QueueSettings | None) -> QueueAdvice:
+    reasons = (*_shape_reasons(bare, traffic, now), *_expiry_reasons(bare, traffic), _bloom_reason(bare, traffic))
+    names = {name: getattr(bare, name) for name in QueueAdvice.__slots__ if name != "reasons"}
+    return QueueAdvice(**names, reasons=reasons)
+
+
+def _shape_reasons(bare: QueueAdvice, traffic: Traffic, now: QueueSettings | None) -> Iterable[Advice]:
+    rate, peak = traffic.mails_per_second.value, traffic.peak_per_second.value
+    mean, busiest = rate * bare.slice_seconds, peak * bare.slice_seconds
+    of_now = f" It may only become a divisor of the present {span(now.slice_seconds)}." if now else ""
+    yield Advice(
+        "slice window",
+        span(bare.slice_seconds),
+        f"At {rate:,.3g} mails/s such a slice holds {mean:,.0f} mails; about {MAILS_PER_SLICE:,} are aimed at, and it "
+        f"must be short beside the time to live of {span(bare.ttl_seconds)}.{of_now}",
+    )
+    size = traffic.row_bytes.value
+    hot = (
+        f"; above {HOT_MAILS_PER_SECOND} mails/s the writes are spread over {BUCKETS_PER_NODE} buckets for each of "
+        f"{traffic.nodes.value:.0f} nodes"
+        if peak > HOT_MAILS_PER_SECOND
+        else ""
+    )
+    grown = f" It never shrinks; at present it is {now.buckets}." if now else ""
+    yield Advice(
+        "bucket count",
+        str(bare.buckets),
+        f"At the peak of {peak:,.3g} mails/s a slice holds {busiest:,.0f} mails of {size:,.0f} bytes, "
+        f"{busiest * size / MIB:,.1f} MiB; a partition should stay below {PARTITION_ROWS_MAX:,} rows and "
+        f"{PARTITION_BYTES_MAX // MIB} MiB{hot}. Every bucket more is one partition more to browse.{grown}",
+    )
+
+
+def _expiry_reasons(bare: QueueAdvice, traffic: Traffic) -> Iterable[Advice]:
+    stay = math.ceil(traffic.longest_stay_seconds.value)
+    live = traffic.mails_per_second.value * bare.ttl_seconds * traffic.row_bytes.value * traffic.copies.value
+    held = live / max(1.0, traffic.nodes.value) / MIB
+    yield Advice(
+        "enqueuedMailsV4: time to live",
+        span(bare.ttl_seconds),
+        f"The longest stay of {span(stay)} and {span(bare.slack_seconds)} of slack, in whole windows. Without it no "
+        f"SSTable is ever dropped; with it each node holds about {held:,.0f} MiB.",
+    )
+    yield Advice(
+        "enqueuedMailsV4: time window",
+        span(bare.window_seconds),
+        f"{span(bare.ttl_seconds)} in {bare.ttl_seconds // bare.window_seconds} windows (20 to 30 are advised), each "
+        f"{bare.window_seconds // bare.slice_seconds} slices of {span(bare.slice_seconds)}.",
+    )
+    yield Advice(
+        "deletedMailsV2: time to live",
+        span(bare.mark_ttl_seconds),
+        f"A mark must outlive the row that it hides: {span(bare.ttl_seconds)} and {span(bare.slack_seconds)} of slack.",
+    )
+    yield Advice(
+        "deletedMailsV2: time window",
+        span(bare.mark_window_seconds),
+        f"{span(bare.mark_ttl_seconds)} in {bare.mark_ttl_seconds // bare.mark_window_seconds} windows.",
+    )
+    yield Advice(
+        "both: gc_grace",
+        span(bare.gc_grace_seconds),
+        f"Everything expires by itself, so a day is enough, but never less than the hint window of "
+        f"{span(math.ceil(traffic.hint_window_seconds.value))}: hints would be dropped.",
+    )
+
+
+def _bloom_reason(bare: QueueAdvice, traffic: Traffic) -> Advice:
+    sstables = _sstables(bare.mark_ttl_seconds, bare.mark_window_seconds)
+    marks = traffic.mails_per_second.value * bare.mark_ttl_seconds * traffic.copies.value
+    memory = bloom_bytes(marks / max(1.0, traffic.nodes.value), bare.mark_bloom_chance) / MIB
+    return Advice(
+        "deletedMailsV2: bloom_filter_fp_chance",
+        str(bare.mark_bloom_chance),
+        f"Each mail is looked up in up to {sstables} SSTables where it mostly is not: "
+        f"{sstables} x {bare.mark_bloom_chance} = {sstables * bare.mark_bloom_chance:.3f} are read in vain, against "
+        f"{sstables * BLOOM_CHANCES[0]:.2f} at {BLOOM_CHANCES[0]}; it takes {memory:,.1f} MiB of memory on each node.",
+    )
+
+
+_UNITS: Sequence[tuple[int, str]] = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (1, "s"))
+
+
+def span(seconds: float) -> str:
+    """A length of time in at most two units: `8 d`, `2 h 30 min`."""
+    left, words = math.ceil(seconds), []
+    for unit, name in _UNITS:
+        count, left = divmod(left, unit)
+        if count:
+            words.append(f"{count} {name}")
+    return " ".join(words[:2]) or "0 s"

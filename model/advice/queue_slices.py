@@ -1,0 +1,127 @@
+"""How a queue's view should be cut for its traffic, within what James's rules let it become from what it is now.
+
+Slice window and buckets are `model.advice.queue_settings`'s; here the pace, and what stands between the present
+configuration and the best. Pure.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from model.advice.queue_settings import MAILS_PER_SLICE, Advice, QueueAdvice, QueueSettings, Traffic, advise_queue
+from model.queue.configuration import DEFAULT, QueueConfiguration, window_text
+from model.queue.slices import SECOND, Slicing
+
+MOVES_PER_SLICE: Final = 10
+"""How often the browse start should move while a slice's mails go by; James's own pace, at 10,000 mails a slice."""
+
+PACE_MIN: Final = 10
+"""Below it every tenth dequeue would wait for a conditional write."""
+
+PACE_MAX: Final = 1_000_000
+_STEPS: Final = (1, 2, 5)
+
+SHAPES: Final = frozenset({"slice window", "bucket count"})
+"""Which reasons of `model.advice.queue_settings` are about the configuration; the others are about tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationAdvice:
+    """What the view should be configured as.
+
+    Attributes:
+        present: what is stored; None where nothing is: then the first process stores James's defaults.
+        advised: the best that may follow the present one.
+        best: what would be advised if nothing were stored.
+        reasons: one for each setting.
+        allowed: what may follow the present configuration, in a sentence each.
+        hindered: why the advised is not the best; empty where it is.
+    """
+
+    present: QueueConfiguration | None
+    advised: QueueConfiguration
+    best: QueueConfiguration
+    reasons: tuple[Advice, ...]
+    allowed: tuple[str, ...]
+    hindered: tuple[str, ...]
+
+    @property
+    def changes(self) -> bool:
+        """Whether something is to be set."""
+        return self.advised != self.present
+
+
+def advise_configuration(traffic: Traffic, now: QueueSettings | None) -> ConfigurationAdvice:
+    """What the view should be configured as for that traffic."""
+    bound, free = advise_queue(traffic, now), advise_queue(traffic)
+    advised, best = (_configuration(one, traffic) for one in (bound, free))
+    present = _present(now)
+    return ConfigurationAdvice(
+        present,
+        advised,
+        best,
+        (*(one for one in bound.reasons if one.setting in SHAPES), _pace_reason(advised, traffic)),
+        tuple(_allowed(present)),
+        tuple(_hindered(present, advised, best)),
+    )
+
+
+def pace_for(mails_per_slice: float) -> int:
+    """One of so many dequeues moves the browse start: about ten times a slice, as a round number."""
+    wanted = mails_per_slice / MOVES_PER_SLICE
+    return min(_round_numbers(), key=lambda one: max(one, wanted) / max(min(one, wanted), 1e-9))
+
+
+def _round_numbers() -> Iterable[int]:
+    decades = (10**power for power in range(1, 7))
+    return [step * decade for decade in decades for step in _STEPS if PACE_MIN <= step * decade <= PACE_MAX]
+
+
+def _configuration(advice: QueueAdvice, traffic: Traffic) -> QueueConfiguration:
+    mails = traffic.mails_per_second.value * advice.slice_seconds
+    return QueueConfiguration(Slicing(timedelta(seconds=advice.slice_seconds), advice.buckets), pace_for(mails))
+
+
+def _present(now: QueueSettings | None) -> QueueConfiguration | None:
+    if now is None:
+        return None
+    slicing = Slicing(timedelta(seconds=now.slice_seconds), now.buckets)
+    return QueueConfiguration(slicing, DEFAULT.pace if now.pace is None else now.pace)
+
+
+def _pace_reason(advised: QueueConfiguration, traffic: Traffic) -> Advice:
+    mails = traffic.mails_per_second.value * (advised.slicing.window / SECOND)
+    moves = mails / advised.pace
+    return Advice(
+        "pace",
+        f"{advised.pace:,}",
+        f"One of {advised.pace:,} dequeues and deletes moves the browse start: {moves:,.3g} times in a slice of "
+        f"{mails:,.0f} mails, {MOVES_PER_SLICE} are aimed at. More often costs conditional writes and reads of what "
+        f"waits (at least {PACE_MIN}); more seldom, every browse reads slices that are done with.",
+    )
+
+
+def _allowed(present: QueueConfiguration | None) -> Iterator[str]:
+    if present is None:
+        yield "Nothing is stored yet: any slice window, number of buckets and pace may be set."
+        return
+    window, buckets = window_text(present.slicing.window), present.slicing.buckets
+    yield f"A slice window may become any that divides the present {window}, and no other."
+    yield f"Buckets may stay {buckets}, or grow."
+    yield "The pace is free."
+
+
+def _hindered(
+    present: QueueConfiguration | None, advised: QueueConfiguration, best: QueueConfiguration
+) -> Iterator[str]:
+    if present is None:
+        return
+    if advised.slicing.window != best.slicing.window:
+        yield (
+            f"About {MAILS_PER_SLICE:,} mails would take a slice of {window_text(best.slicing.window)}, which does not "
+            f"divide the present {window_text(present.slicing.window)}: {window_text(advised.slicing.window)} is the "
+            "nearest that may be."
+        )
+    if advised.slicing.buckets > best.slicing.buckets and advised.slicing.window == best.slicing.window:
+        yield f"{best.slicing.buckets} would do, but the {present.slicing.buckets} buckets that there are never shrink."

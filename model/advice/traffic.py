@@ -1,0 +1,95 @@
+"""How much mail goes through, reckoned from what lies in the tables: rows per slice, and the births of messages.
+
+Pure: what was read comes in as values. A message id carries the instant of its birth, so a sample of ids that says how
+the births lie in time, and an estimate of how many there are in all, give messages per second.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+from uuid import UUID
+
+from model.advice.queue_settings import DAY, HOUR
+from model.ids import micros_of
+from model.instants import MICROS
+
+RECENT_SECONDS: Final = 7 * DAY
+"""The stretch before the newest message whose mean counts as the present traffic: all days of a week.
+
+Of a keyspace that is younger, the hours since its first message.
+"""
+
+_EARLIEST_MICROS: Final = 788_918_400_000_000  # 1995: an id that says earlier was not made by a mail server
+_VERSION_WITH_TIME: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Mails per second.
+
+    Attributes:
+        mean, peak: on average, and in the busiest stretch.
+        history_seconds: from the oldest to the newest of what was looked at.
+        looked_at: slices or messages.
+    """
+
+    mean: float
+    peak: float
+    history_seconds: float
+    looked_at: int
+
+
+def births_of(ids: Iterable[UUID], now_micros: int) -> list[int]:
+    """When the messages of those ids were born, in microseconds; ids without a believable time are left out."""
+    born = (micros_of(one) for one in ids if one.version == _VERSION_WITH_TIME)
+    return [at for at in born if _EARLIEST_MICROS <= at <= now_micros + DAY * MICROS]
+
+
+def rates_of_births(births: Sequence[int], total: float) -> Rates | None:
+    """Messages per second from a fair sample of births and the number of all messages; None without a sample."""
+    if not births:
+        return None
+    newest, oldest = max(births), min(births)
+    recent = [at for at in births if newest - at < RECENT_SECONDS * MICROS]
+    hours = Counter((newest - at) // (HOUR * MICROS) for at in recent)
+    lived = ((newest - oldest) // (HOUR * MICROS) + 1) * HOUR
+    share = total / len(births)
+    return Rates(
+        mean=share * len(recent) / min(RECENT_SECONDS, lived),
+        peak=share * max(hours.values()) / HOUR,
+        history_seconds=(newest - oldest) / MICROS,
+        looked_at=len(births),
+    )
+
+
+def busiest_queue(mails: Mapping[tuple[str, int], int]) -> str | None:
+    """The queue with the most mails; `mails` counts them by queue and start of the slice (seconds since 1970)."""
+    sums: Counter[str] = Counter()
+    for (queue, _), count in mails.items():
+        sums[queue] += count
+    return sums.most_common(1)[0][0] if sums else None
+
+
+def slice_gap(mails: Mapping[tuple[str, int], int]) -> int | None:
+    """The smallest distance between two slices of one queue: the slice window, unless slices between were empty."""
+    starts: dict[str, list[int]] = defaultdict(list)
+    for queue, start in sorted(mails):
+        starts[queue].append(start)
+    gaps = [later - start for one in starts.values() for start, later in pairwise(one)]
+    return min(gaps, default=None)
+
+
+def rates_of_slices(mails: Mapping[tuple[str, int], int], queue: str, window: int, now_seconds: int) -> Rates | None:
+    """Mails per second of one queue from its slices that are over; None where none is. Empty slices between count."""
+    over = {start: count for (name, start), count in mails.items() if name == queue and start + window <= now_seconds}
+    if not over:
+        return None
+    stretch = max(over) - min(over) + window
+    return Rates(sum(over.values()) / stretch, max(over.values()) / window, float(stretch), len(over))
+
+
+def changes_per_message(uids_given: int, modseqs_given: int) -> float | None:
+    """How often a message changes after it was added: each addition and each change takes one modseq."""
+    return max(0, modseqs_given - uids_given) / uids_given if uids_given > 0 else None

@@ -1,0 +1,214 @@
+"""The generations of James's schema, and which of them a live keyspace is.
+
+Each generation is told as what it has besides the newest or instead of it. Nothing is altered to fit: what a
+generation lacks is neither read nor written (`model.projections.binding`), what it has besides is left alone and kept
+in
+before-images. Source: facts about James 3.8.1 (its own DDL), 3.9, August and September 2026 (JAMES-4198, JAMES-4225).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from model.catalog.james_tables import BESIDE_TABLES
+from model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_COMPACTIONS, MESSAGES, SCHEMA, CompactionChoice, compacted
+from model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, QUEUE_TABLES
+from model.schema.difference import Aspect, Difference, differences
+from model.schema.keyspace import Schema
+from model.schema.table import Canonical, Column, Kind, Table
+
+_P, _C = Kind.PARTITION, Kind.CLUSTERING
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One state of James's schema: its name for people, and all that James declares."""
+
+    name: str
+    schema: Schema = field(repr=False)
+
+
+def _with(schema: Schema, besides: Mapping[str, tuple[Column, ...]]) -> Schema:
+    """The schema with more columns in some tables (by name)."""
+    tables = tuple(table.with_columns(table.columns + besides.get(table.name, ())) for table in schema.tables)
+    return Schema(schema.types, tables)
+
+
+def _without(schema: Schema, table: str, column: str) -> Schema:
+    """The schema with one column less."""
+    tables = (
+        one.with_columns(kept for kept in one.columns if kept.name != column) if one.name == table else one
+        for one in schema.tables
+    )
+    return Schema(schema.types, tuple(tables))
+
+
+def _instead(schema: Schema, gone: frozenset[str], tables: tuple[Table, ...]) -> Schema:
+    """The schema with other tables in the place of some."""
+    return Schema(schema.types, (*(table for table in schema.tables if table.name not in gone), *tables))
+
+
+FLAG_USER = Column("flagUser", "boolean", canonical=Canonical.FLAG)
+"""Whether a message carries any user flag; gone since JAMES-4225."""
+
+_MIME = tuple(
+    Column(name, cql_type)
+    for name, cql_type in (
+        ("textualLineCount", "bigint"),
+        ("contentDescription", "text"),
+        ("contentDispositionParameters", "frozen<map<text,text>>"),
+        ("contentDispositionType", "text"),
+        ("contentId", "text"),
+        ("contentLanguage", "frozen<list<text>>"),
+        ("contentLocation", "text"),
+        ("contentMd5", "text"),
+        ("contentTransferEncoding", "text"),
+        ("contentTypeParameters", "frozen<map<text,text>>"),
+        ("mediaType", "text"),
+        ("subType", "text"),
+    )
+)
+"""MIME properties of messageV3, gone since JAMES-4198."""
+
+_OLD_THREADS = (
+    Table(
+        "threadTable",
+        (
+            Column("username", "text", _P),
+            Column("mimeMessageId", "text", _P),
+            Column("messageId", "timeuuid", _C),
+            Column("threadId", "timeuuid"),
+            Column("baseSubject", "text"),
+        ),
+        comment="Which thread a mail belongs to, found by the mails that it answers",
+    ),
+    Table(
+        "threadLookupTable",
+        (
+            Column("messageId", "timeuuid", _P),
+            Column("username", "text"),
+            Column("mimeMessageIds", "frozen<set<text>>"),
+        ),
+        comment="Where threadTable holds each message",
+    ),
+)
+
+REBUILDABLE = frozenset(one.table.spelling for one in MESSAGES.projections if one is not MESSAGES.content)
+"""Tables that a repair can fill again from the truth."""
+
+NEWEST = Generation(
+    "September 2026 (JAMES-4225)", _instead(SCHEMA, frozenset(table.name for table in OWN_QUEUE_TABLES), ())
+)
+AUGUST_2026 = Generation(
+    "August 2026",
+    _with(
+        NEWEST.schema,
+        {
+            "imapuidtable": (FLAG_USER,),
+            "messageidtable": (FLAG_USER,),
+            "messagev3": (Column("bodyOctets", "bigint"),),
+        },
+    ),
+)
+JAMES_3_9 = Generation("3.9", _without(_with(AUGUST_2026.schema, {"messagev3": _MIME}), "blobs", "metadata"))
+JAMES_3_8 = Generation("3.8.1", _instead(JAMES_3_9.schema, frozenset({"thread_2", "thread_lookup_3"}), _OLD_THREADS))
+
+GENERATIONS = (NEWEST, AUGUST_2026, JAMES_3_9, JAMES_3_8)
+"""Newest first: a keyspace that fits several equally well counts as the newest of them."""
+
+_BESIDE = frozenset(table.spelling for table in (*BESIDE_TABLES, *JAMES_QUEUE_TABLES, *_OLD_THREADS))
+_OF_THE_QUEUE = frozenset(table.name for table in QUEUE_TABLES)
+_LEFT_BEHIND = frozenset(
+    (table.spelling, column.name) for one in GENERATIONS for table in one.schema.tables for column in table.columns
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """What a live keyspace was taken for.
+
+    Attributes:
+        generation: the nearest one.
+        made_here: its tables carry this catalog's comments, so they were made by `schema apply`, not by James.
+        drift: what is wrong with it.
+        notes: what is otherwise without being wrong: options, tables of other modules, columns of older generations.
+    """
+
+    generation: Generation
+    made_here: bool
+    drift: tuple[Difference, ...] = ()
+    notes: tuple[Difference, ...] = ()
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.drift
+
+
+def recognise(live: Schema) -> Recognition:
+    """The generation that differs least from the live schema, and how."""
+    made_here = was_made_here(live)
+    return min((_judged(generation, live, made_here=made_here) for generation in GENERATIONS), key=_distance)
+
+
+def judge(expected: Schema, live: Schema, *, made_here: bool) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
+    """The differences as (drift, notes)."""
+    found = differences(expected, live)
+    notes = tuple(one for one in found if _is_note(one, made_here=made_here))
+    return tuple(one for one in found if one not in notes), notes
+
+
+def holds_mail(live: Schema) -> bool:
+    """Whether the keyspace holds any table that mailmend reads or writes."""
+    return any(live.table(table.name) for table in MAIL_TABLES)
+
+
+def was_made_here(live: Schema) -> bool:
+    """Whether every table of the catalog that is there carries the catalog's own comment; James's are worded otherwise.
+
+    An apply that was interrupted is thereby told apart from a keyspace of James that lacks some tables. The queue's
+    tables tell nothing: James makes its own in a keyspace of ours, and a keyspace of James may have been given ours.
+    """
+    tables = [table for table in SCHEMA.tables if table.name not in _OF_THE_QUEUE]
+    pairs = [(table, live.table(table.name)) for table in tables]
+    return all(found is None or found.comment == table.comment for table, found in pairs)
+
+
+def declared(generation: Generation, live: Schema, *, made_here: bool) -> Schema:
+    """All that a keyspace of that generation should hold: in one of James's, of our own tables those that are there."""
+    ours = (table for table in OWN_QUEUE_TABLES if made_here or live.table(table.name) is not None)
+    return Schema(generation.schema.types, (*generation.schema.tables, *ours))
+
+
+def _judged(generation: Generation, live: Schema, *, made_here: bool) -> Recognition:
+    wanted = declared(generation, live, made_here=made_here)
+    tables = compacted(wanted.tables, chosen_compaction(live))
+    drift, notes = judge(Schema(wanted.types, tables), live, made_here=made_here)
+    return Recognition(generation, made_here, drift, notes)
+
+
+def chosen_compaction(live: Schema) -> CompactionChoice:
+    """The choice that the live truth was created with; the default where it is none of ours."""
+    found = live.table(IMAP_UID.name)
+    strategy = found.compaction.strategy if found and found.compaction else ""
+    chosen = (choice for choice, compaction in MESSAGE_COMPACTIONS.items() if compaction.strategy == strategy)
+    return next(chosen, CompactionChoice.TWCS)
+
+
+def _distance(recognition: Recognition) -> tuple[int, int]:
+    """Drift weighs most; then what a nearer generation would expect; options tell nothing about a generation."""
+    notes = [note for note in recognition.notes if note.aspect is not Aspect.DIFFERENT_OPTION]
+    return len(recognition.drift), len(notes)
+
+
+def _is_note(difference: Difference, *, made_here: bool) -> bool:
+    match difference.aspect:
+        case Aspect.DIFFERENT_OPTION | Aspect.UNEXPECTED_TABLE | Aspect.UNEXPECTED_TYPE:
+            return True
+        case Aspect.UNEXPECTED_INDEX | Aspect.UNEXPECTED_VIEW:
+            return not made_here
+        case Aspect.UNEXPECTED_COLUMN:
+            return (difference.owner, difference.subject) in _LEFT_BEHIND
+        case Aspect.MISSING_TABLE:
+            return not made_here and difference.owner in _BESIDE
+        case _:
+            return False

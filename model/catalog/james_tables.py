@@ -1,0 +1,142 @@
+"""The tables of James that stand beside the messages: created and verified by mailmend, never read or written.
+
+They are declared so that a keyspace made here is one that James can take over. Names and types are James's, newest
+generation (facts/james.md section 1); which of them a given James has depends on the modules that it runs with.
+"""
+
+from model.schema.table import Column, Compaction, Kind, Table
+
+_P, _C, _S = Kind.PARTITION, Kind.CLUSTERING, Kind.STATIC
+
+SIZE_TIERED = Compaction("SizeTieredCompactionStrategy")
+LEVELED = Compaction("LeveledCompactionStrategy")
+LZ4_8_KIB = {"compression": "{'chunk_length_in_kb': '8', 'class': 'LZ4Compressor'}"}
+"""Half the default chunk: point reads of small rows inflate less."""
+
+BLOOM_1_PERCENT = {"bloom_filter_fp_chance": "0.01"}
+
+
+def cached(rows_per_partition: int) -> dict[str, str]:
+    """The caching option that keeps all keys and so many rows of each partition."""
+    return {"caching": f"{{'keys': 'ALL', 'rows_per_partition': '{rows_per_partition}'}}"}
+
+
+ATTACHMENT = Table(
+    "attachmentV2",
+    (
+        Column("idAsUUID", "uuid", _P),
+        Column("id", "text"),
+        Column("blobId", "text"),
+        Column("type", "text"),
+        Column("message_id", "timeuuid"),
+        Column("size", "bigint"),
+    ),
+    comment="Attachments by id: their type, size, message and blob",
+    compaction=SIZE_TIERED,
+    options=cached(10),
+)
+ACL = Table(
+    "aclv2",
+    (Column("id", "timeuuid", _P), Column("key", "text", _C), Column("rights", "set<text>")),
+    comment="Rights on each mailbox, one row per holder",
+    options=cached(10),
+)
+USER_MAILBOX_ACL = Table(
+    "UserMailboxACL",
+    (Column("userName", "text", _P), Column("mailboxid", "timeuuid", _C), Column("rights", "text")),
+    comment="Other people's mailboxes that a user may open: a projection of aclv2",
+    compaction=LEVELED,
+    options=cached(10),
+)
+ANNOTATION = Table(
+    "annotation",
+    (Column("mailboxId", "timeuuid", _P), Column("key", "text", _C), Column("value", "text")),
+    comment="Annotations of each mailbox (RFC 5464)",
+    compaction=LEVELED,
+)
+SUBSCRIPTION = Table(
+    "subscription",
+    (Column("user", "text", _P), Column("mailbox", "text", _C)),
+    comment="Mailboxes that each user is subscribed to",
+    options=cached(100),
+)
+THREAD = Table(
+    "thread_2",
+    (
+        Column("username", "text", _P),
+        Column("mimeMessageId", "int", _P),
+        Column("messageId", "timeuuid", _C),
+        Column("threadId", "timeuuid"),
+        Column("baseSubject", "int"),
+    ),
+    comment="Which thread a mail belongs to, found by the hashes of the mails that it answers",
+)
+THREAD_LOOKUP = Table(
+    "thread_lookup_3",
+    (
+        Column("threadId", "timeuuid", _P),
+        Column("messageId", "timeuuid", _C),
+        Column("username", "text"),
+        Column("mimeMessageIds", "frozen<set<int>>"),
+    ),
+    comment="The messages of each thread, and where thread_2 holds them",
+)
+FAST_VIEW = Table(
+    "message_fast_view_projection",
+    (Column("messageId", "uuid", _P), Column("preview", "text"), Column("hasAttachment", "boolean")),
+    comment="What a mail list shows of a message without opening it: a projection of its content",
+    options=LZ4_8_KIB,
+)
+EMAIL_QUERY_VIEW = Table(
+    "email_query_view_received_at",
+    (
+        Column("mailboxId", "uuid", _P),
+        Column("receivedAt", "timestamp", _C, descending=True),
+        Column("messageId", "uuid", _C),
+        Column("thread_id", "uuid"),
+    ),
+    comment="Messages of each mailbox, latest first: a projection for JMAP's Email/query",
+)
+EVENT_STORE = Table(
+    "eventStore",
+    (
+        Column("aggregateId", "text", _P),
+        Column("eventId", "int", _C),
+        Column("snapshot", "int", _S),
+        Column("event", "text"),
+    ),
+    comment="Events of James's own settings and tasks, by aggregate",
+    compaction=LEVELED,
+    options=cached(10),
+)
+SCHEMA_VERSION = Table(
+    "schemaversion",
+    (Column("key", "timeuuid", _P), Column("value", "int", _C)),
+    comment="The schema versions that James has reached",
+)
+BLOBS = Table(
+    "blobs",
+    (Column("id", "text", _P), Column("position", "int", _C), Column("metadata", "frozen<map<text,text>>")),
+    comment="Blobs kept in Cassandra: the number of their chunks",
+)
+BLOB_PARTS = Table(
+    "blobParts",
+    (Column("id", "text", _P), Column("chunkNumber", "int", _C), Column("data", "blob")),
+    comment="The chunks of blobs kept in Cassandra",
+)
+
+BESIDE_TABLES = (
+    ATTACHMENT,
+    ACL,
+    USER_MAILBOX_ACL,
+    ANNOTATION,
+    SUBSCRIPTION,
+    THREAD,
+    THREAD_LOOKUP,
+    FAST_VIEW,
+    EMAIL_QUERY_VIEW,
+    EVENT_STORE,
+    SCHEMA_VERSION,
+    BLOBS,
+    BLOB_PARTS,
+)

@@ -1,0 +1,257 @@
+"""Every message table of Apache James and every projection, declared once.
+
+Names keep James's spelling here and nowhere else. Source: James's own schema, newest generation (JAMES-4225,
+September 2026); what older generations have besides or instead stands in `model.catalog.generations`. The mail queue's
+tables stand in `model.catalog.mail_queue`, those that mailmend creates but never touches afterwards in
+`model.catalog.james_tables`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import Enum
+
+from model.catalog.james_tables import BESIDE_TABLES, BLOOM_1_PERCENT, LZ4_8_KIB, SIZE_TIERED, cached
+from model.catalog.mail_queue import QUEUE_TABLES
+from model.projections.declarations import Condition, Content, Counts, Family, Filter, Mirror, Union
+from model.schema.keyspace import Schema
+from model.schema.table import Canonical, Column, Compaction, Kind, Table, UserType
+
+_P, _C = Kind.PARTITION, Kind.CLUSTERING
+
+TWCS_MESSAGES = Compaction(
+    "TimeWindowCompactionStrategy", {"compaction_window_unit": "DAYS", "compaction_window_size": "30"}
+)
+"""Asked for by the design card; the README and `schema advise` say what it costs on rows that are updated late."""
+
+
+class CompactionChoice(Enum):
+    """How the big message tables are compacted: one choice for all of them (DESIGN section 4)."""
+
+    TWCS = "twcs"  # the default, as the design card asks: wide windows, since old rows still change their flags
+    UNIFIED = "unified"  # Cassandra 5.0 and later: few SSTables per read, also under late updates
+    LEVELED = "leveled"  # the same aim on older servers
+
+
+MESSAGE_COMPACTIONS: Mapping[CompactionChoice, Compaction] = {
+    CompactionChoice.TWCS: TWCS_MESSAGES,
+    CompactionChoice.UNIFIED: Compaction("UnifiedCompactionStrategy", {"scaling_parameters": "L10"}),
+    CompactionChoice.LEVELED: Compaction("LeveledCompactionStrategy"),
+}
+
+_FLAGS = tuple(
+    Column(f"flag{name}", "boolean", canonical=Canonical.FLAG)
+    for name in ("Answered", "Deleted", "Draft", "Flagged", "Recent", "Seen")
+)
+_METADATA = (
+    Column("threadId", "timeuuid", canonical=Canonical.THREAD),
+    Column("modSeq", "bigint", canonical=Canonical.NUMBER),
+    *_FLAGS,
+    Column("userFlags", "set<text>", canonical=Canonical.SET),
+    Column("internalDate", "timestamp"),
+    Column("save_date", "timestamp"),
+    Column("bodyStartOctet", "int"),
+    Column("fullContentOctets", "bigint"),
+    Column("headerContent", "text"),
+)
+
+IMAP_UID = Table(
+    "imapUidTable",
+    (
+        Column("messageId", "timeuuid", _P),
+        Column("mailboxId", "timeuuid", _C),
+        Column("uid", "bigint", _C),
+        *_METADATA,
+    ),
+    comment="Mailbox and flags of each message, by message id: the source of truth",
+    compaction=TWCS_MESSAGES,
+    options=cached(100) | LZ4_8_KIB,
+)
+MESSAGE_ID = Table(
+    "messageIdTable",
+    (
+        Column("mailboxId", "timeuuid", _P),
+        Column("uid", "bigint", _C),
+        Column("messageId", "timeuuid"),
+        *_METADATA,
+    ),
+    comment="Mailbox and flags of each message, by mailbox id and uid: a projection of imapUidTable",
+    compaction=TWCS_MESSAGES,
+    options=cached(1000),
+)
+MESSAGE_V3 = Table(
+    "messageV3",
+    (
+        Column("messageId", "timeuuid", _P),
+        Column("internalDate", "timestamp"),
+        Column("bodyStartOctet", "int"),
+        Column("fullContentOctets", "bigint"),
+        Column("bodyContent", "text"),
+        Column("headerContent", "text"),
+        Column("attachments", "list<frozen<attachments>>"),
+    ),
+    comment="Message metadata and the ids of its blobs, whichever mailboxes hold it",
+    compaction=TWCS_MESSAGES,
+)
+ATTACHMENTS = UserType("attachments", (("id", "text"), ("name", "text"), ("cid", "text"), ("isInline", "boolean")))
+MAILBOX_BASE = UserType("mailboxbase", (("namespace", "text"), ("user", "text")))
+
+MESSAGE_COUNTER = Table(
+    "messageCounter",
+    (Column("mailboxId", "timeuuid", _P), Column("nextUid", "bigint")),
+    comment="Uid generator",
+    compaction=SIZE_TIERED,
+    options=cached(10) | BLOOM_1_PERCENT,
+)
+MODSEQ = Table(
+    "modseq",
+    (Column("mailboxId", "timeuuid", _P), Column("nextModseq", "bigint")),
+    comment="Modseq generator",
+    compaction=SIZE_TIERED,
+    options=cached(10),
+)
+MAILBOX_COUNTERS = Table(
+    "mailboxCounters",
+    (Column("mailboxId", "timeuuid", _P), Column("count", "counter"), Column("unseen", "counter")),
+    comment="Number of messages and of unseen messages of each mailbox",
+    compaction=SIZE_TIERED,
+    options=cached(10) | BLOOM_1_PERCENT,
+)
+FIRST_UNSEEN = Table(
+    "firstUnseen",
+    (Column("mailboxId", "timeuuid", _P), Column("uid", "bigint", _C)),
+    comment="Uids of the messages without \\Seen",
+    compaction=SIZE_TIERED,
+    options=cached(10) | BLOOM_1_PERCENT,
+)
+MAILBOX_RECENTS = Table(
+    "mailboxRecents",
+    (Column("mailboxId", "timeuuid", _P), Column("recent_mesage_uid", "bigint", _C)),
+    comment="Uids of the messages with \\Recent",
+    compaction=SIZE_TIERED,
+    options=cached(10) | {"gc_grace_seconds": "0"},
+)
+MESSAGE_DELETED = Table(
+    "messageDeleted",
+    (Column("mailboxId", "timeuuid", _P), Column("uid", "bigint", _C)),
+    comment="Uids of the messages with \\Deleted",
+    compaction=SIZE_TIERED,
+    options=cached(10),
+)
+APPLICABLE_FLAG = Table(
+    "applicableFlag",
+    (Column("mailboxId", "timeuuid", _P), Column("userFlags", "set<text>", canonical=Canonical.SET)),
+    comment="User flags seen in each mailbox; append only",
+    compaction=SIZE_TIERED,
+    options=cached(10),
+)
+MAILBOX = Table(
+    "mailbox",
+    (
+        Column("id", "timeuuid", _P),
+        Column("mailboxbase", "frozen<mailboxbase>"),
+        Column("name", "text"),
+        Column("uidvalidity", "bigint"),
+    ),
+    comment="Path and uid validity of each mailbox",
+    options=cached(10) | LZ4_8_KIB,
+)
+MAILBOX_PATH = Table(
+    "mailboxPathV3",
+    (
+        Column("namespace", "text", _P),
+        Column("user", "text", _P),
+        Column("mailboxName", "text", _C),
+        Column("mailboxId", "timeuuid"),
+        Column("uidvalidity", "bigint"),
+    ),
+    comment="The registry of mailbox paths: the truth of paths",
+    options=cached(10),
+)
+
+MAIL_TABLES = (
+    IMAP_UID,
+    MESSAGE_ID,
+    MESSAGE_V3,
+    MESSAGE_COUNTER,
+    MODSEQ,
+    MAILBOX_COUNTERS,
+    FIRST_UNSEEN,
+    MAILBOX_RECENTS,
+    MESSAGE_DELETED,
+    APPLICABLE_FLAG,
+    MAILBOX,
+    MAILBOX_PATH,
+)
+"""The messages and their mailboxes: what is checked, repaired and written."""
+
+MAIL_TYPES = (ATTACHMENTS, MAILBOX_BASE)
+
+SCHEMA = Schema(MAIL_TYPES, MAIL_TABLES + BESIDE_TABLES + QUEUE_TABLES)
+"""Everything that `schema apply` creates."""
+
+
+def compacted(tables: Iterable[Table], choice: CompactionChoice) -> tuple[Table, ...]:
+    """The tables with the chosen compaction wherever the choice is open."""
+    chosen = MESSAGE_COMPACTIONS[choice]
+    return tuple(replace(table, compaction=chosen) if table.compaction == TWCS_MESSAGES else table for table in tables)
+
+
+_BY_MAILBOX = (("mailboxid", "mailboxid"),)
+_BY_UID = (("mailboxid", "mailboxid"), ("uid", "uid"))
+
+MESSAGES = Family(
+    mirror=Mirror(
+        truth=IMAP_UID,
+        table=MESSAGE_ID,
+        key=_BY_UID,
+        compared=(Column("messageId", "timeuuid"), *_METADATA),
+        required=("modseq", "internaldate", "bodystartoctet", "fullcontentoctets", "headercontent"),
+    ),
+    filters=(
+        Filter(IMAP_UID, FIRST_UNSEEN, _BY_UID, Condition("flagseen", value=False)),
+        Filter(IMAP_UID, MESSAGE_DELETED, _BY_UID, Condition("flagdeleted", value=True)),
+        Filter(
+            IMAP_UID,
+            MAILBOX_RECENTS,
+            (("mailboxid", "mailboxid"), ("recent_mesage_uid", "uid")),
+            Condition("flagrecent", value=True),
+        ),
+    ),
+    unions=(Union(IMAP_UID, APPLICABLE_FLAG, _BY_MAILBOX, "userflags"),),
+    counts=(
+        Counts(
+            IMAP_UID,
+            MAILBOX_COUNTERS,
+            _BY_MAILBOX,
+            (("count", None), ("unseen", Condition("flagseen", value=False))),
+            generators=(MESSAGE_COUNTER, MODSEQ),
+        ),
+    ),
+    content=Content(IMAP_UID, MESSAGE_V3, (("messageid", "messageid"),)),
+)
+"""All that follows from imapUidTable."""
+
+_MAILBOX_READ = MAILBOX.with_columns(
+    (
+        Column("id", "timeuuid", _P),
+        Column("mailboxbase.namespace", "text"),
+        Column("mailboxbase.user", "text"),
+        Column("name", "text"),
+        Column("uidvalidity", "bigint"),
+    )
+)
+"""`mailbox` as it is compared: the fields of its path read one by one, which CQL and Spark both take."""
+
+PATHS = Family(
+    mirror=Mirror(
+        truth=MAILBOX_PATH,
+        table=_MAILBOX_READ,
+        key=(("id", "mailboxid"),),
+        compared=_MAILBOX_READ.regular,
+        renamed=(("mailboxbase.namespace", "namespace"), ("mailboxbase.user", "user"), ("name", "mailboxname")),
+        report_only=True,
+    ),
+)
+"""The paths of mailboxes: reported only, for now."""
+
+FAMILIES = (MESSAGES, PATHS)

@@ -1,0 +1,138 @@
+"""The tables of the distributed mail queue: James's four, byte-compatible, and three of our own beside them.
+
+Where mailmend makes them they carry a time to live, because without one TimeWindowCompactionStrategy gives nothing
+back (DESIGN section 4 "TimeWindowCompactionStrategy"); James's own never expire. The reckoning is
+`model.advice.queue_settings`'s.
+Source: facts on James's queue, ADR-31, ADR-32, docs/adr/0016.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from model.advice.queue_settings import DAY, HOUR, gc_grace_for, lifetimes, window_compaction
+from model.catalog.james_tables import LEVELED, SIZE_TIERED, cached
+from model.schema.table import Column, Kind, Table
+
+_P, _C = Kind.PARTITION, Kind.CLUSTERING
+
+LONGEST_STAY_SECONDS: Final = 7 * DAY
+"""How long a mail may stay and none of its rows has to be renewed; what stays longer is, by the sweep."""
+
+SLICE_SECONDS: Final = HOUR
+"""James's own slice window, of which the time windows are a multiple; shorter ones divide it."""
+
+HINT_WINDOW_SECONDS: Final = 3 * HOUR
+"""Cassandra's own default."""
+
+LIVES: Final = lifetimes(LONGEST_STAY_SECONDS, SLICE_SECONDS)
+"""How long rows and marks live where mailmend makes the tables; `mailmend schema advise` reckons them anew."""
+
+_GRACE: Final = {"gc_grace_seconds": str(gc_grace_for(HINT_WINDOW_SECONDS))}
+
+
+def _expiring(seconds: int) -> Mapping[str, str]:
+    """Options of a table whose SSTables drop whole: all expires, and no read writes old cells into a new window."""
+    return {"default_time_to_live": str(seconds), **_GRACE, "read_repair": "'NONE'"}
+
+
+_MAIL = (
+    Column("enqueuedTime", "timestamp"),
+    Column("name", "text"),
+    Column("state", "text"),
+    Column("headerBlobId", "text"),
+    Column("bodyBlobId", "text"),
+    Column("attributes", "frozen<map<text, blob>>"),
+    Column("errorMessage", "text"),
+    Column("sender", "text"),
+    Column("recipients", "frozen<list<text>>"),
+    Column("remoteHost", "text"),
+    Column("remoteAddr", "text"),
+    Column("lastUpdated", "timestamp"),
+    Column("perRecipientSpecificHeaders", "frozen<list<tuple<text, text, text>>>"),
+)
+"""What both the series of enqueued mails and the mails that are not due yet keep of a mail."""
+
+ENQUEUED_MAILS = Table(
+    "enqueuedMailsV4",
+    (
+        Column("queueName", "text", _P),
+        Column("timeRangeStart", "timestamp", _P),
+        Column("bucketId", "int", _P),
+        Column("enqueueId", "uuid", _C),
+        *_MAIL,
+    ),
+    comment="Every mail enqueued, by slice of time and bucket; never changed, gone with its slice",
+    compaction=window_compaction(LIVES.window_seconds),
+    options=_expiring(LIVES.ttl_seconds),
+)
+DELETED_MAILS = Table(
+    "deletedMailsV2",
+    (Column("queueName", "text", _P), Column("enqueueId", "uuid", _P)),
+    comment="Marks: mails that are no longer in their queue; each outlives the row that it hides",
+    compaction=window_compaction(LIVES.mark_window_seconds),
+    options={**_expiring(LIVES.mark_ttl_seconds), "bloom_filter_fp_chance": str(LIVES.mark_bloom_chance)},
+)
+BROWSE_START = Table(
+    "browseStart",
+    (Column("queueName", "text", _P), Column("browseStart", "timestamp")),
+    comment="Before it every mail of the queue is marked",
+    compaction=SIZE_TIERED,
+    options=cached(10),
+)
+CONTENT_START = Table(
+    "contentStart",
+    (Column("queueName", "text", _P), Column("contentStart", "timestamp")),
+    comment="Before it every row of the queue is gone",
+    compaction=SIZE_TIERED,
+    options=cached(10),
+)
+DUE_MAILS = Table(
+    "dueMails",
+    (
+        Column("queueName", "text", _P),
+        Column("dueSlice", "timestamp", _P),
+        Column("bucketId", "int", _P),
+        Column("dueAt", "timestamp", _C),
+        Column("enqueueId", "uuid", _C),
+        Column("attempts", "int"),
+        *_MAIL,
+    ),
+    comment="Mails that are not to be delivered before their time; each moves to enqueuedMailsV4 when it is due",
+    compaction=LEVELED,
+    options=_GRACE,
+)
+"""Under the slice 1970-01-01 of each queue lie no mails, but in bucket 0 the list of its other partitions and their
+leases, in bucket 1 the lease of a flush (`mailqueue.due.mails`): whoever reads the table by other ways has to leave
+those rows out, and what they name untouched. No mail is ever due in that slice."""
+SLICE_TALLIES = Table(
+    "sliceTallies",
+    (
+        Column("queueName", "text", _P),
+        Column("timeRangeStart", "timestamp", _P),
+        Column("writer", "uuid", _C),
+        Column("enqueued", "bigint"),
+        Column("marked", "bigint"),
+        Column("settled", "boolean"),
+        Column("isForeign", "boolean"),
+    ),
+    comment="How many mails of each slice each process has enqueued and marked: sums that may be written twice",
+    compaction=window_compaction(LIVES.mark_window_seconds),
+    options=_expiring(LIVES.mark_ttl_seconds),
+)
+QUEUE_STATE = Table(
+    "queueState",
+    (
+        Column("queueName", "text", _P),
+        Column("furthestStart", "timestamp"),
+        Column("dueStart", "timestamp"),
+        Column("sweptAt", "timestamp"),
+        Column("lapsedBefore", "timestamp"),
+    ),
+    comment="How far each queue was seen to be swept, and when; where its mails that are not due begin",
+    compaction=SIZE_TIERED,
+    options=cached(10),
+)
+
+JAMES_QUEUE_TABLES = (ENQUEUED_MAILS, DELETED_MAILS, BROWSE_START, CONTENT_START)
+OWN_QUEUE_TABLES = (DUE_MAILS, SLICE_TALLIES, QUEUE_STATE)
+QUEUE_TABLES = (*JAMES_QUEUE_TABLES, *OWN_QUEUE_TABLES)

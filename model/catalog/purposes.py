@@ -1,0 +1,246 @@
+"""What every column and every compaction is for, in words: for whoever reads the schema rather than the code.
+
+Names are lower case, as servers have them. What a name means in most tables is said once; what it means in one is said
+there. Source: James's own code and upgrade notes, and `model.catalog.ledger`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from model.catalog.james_tables import LEVELED, SIZE_TIERED
+from model.catalog.mail import TWCS_MESSAGES
+from model.schema.table import Canonical, Compaction, Table
+
+_ANYWHERE: Final[Mapping[str, str]] = {
+    "messageid": "the message",
+    "mailboxid": "the mailbox",
+    "uid": "the message's number in the mailbox, growing",
+    "threadid": "the thread; null means the message's own id",
+    "modseq": "version of the flags in the mailbox, growing",
+    "flaganswered": "\\Answered",
+    "flagdeleted": "\\Deleted",
+    "flagdraft": "\\Draft",
+    "flagflagged": "\\Flagged",
+    "flagrecent": "\\Recent",
+    "flagseen": "\\Seen",
+    "flaguser": "whether there is any user flag; gone since JAMES-4225",
+    "userflags": "flags with names that users chose",
+    "internaldate": "when the message arrived",
+    "save_date": "when the message came into this mailbox",
+    "bodystartoctet": "bytes before the body",
+    "fullcontentoctets": "bytes of the whole message",
+    "bodyoctets": "bytes of the body; gone since September 2026",
+    "headercontent": "blob id of the header",
+    "bodycontent": "blob id of the body",
+    "attachments": "the attachments, in order",
+    "mailboxbase": "namespace and user of the path",
+    "namespace": "namespace of the path, #private for people's own",
+    "user": "whose mailbox",
+    "username": "whose",
+    "mailboxname": "name of the mailbox, with its parents",
+    "uidvalidity": "as long as it stays, uids mean the same messages",
+    "rights": "what the holder may do",
+    "blobid": "blob id of the content",
+    "type": "media type",
+    "size": "bytes",
+    "message_id": "the message that it came with",
+    "mimemessageid": "hash of a Message-ID, In-Reply-To or References",
+    "mimemessageids": "hashes of all of them",
+    "basesubject": "hash of the subject without Re: and Fwd:",
+    "thread_id": "the thread",
+    "keyspacename": "the mail keyspace that it is about",
+    "startedat": "when it began",
+    "endedat": "when it ended; null while it goes on",
+    "owner": "who: user, machine and process",
+    "state": "how far it came",
+    "day": "the UTC day of the time in its id",
+    "bucket": "spreads a day, or a run, over partitions",
+    "projection": "the table that is wrong, or late",
+    "rowkey": "key of the row there, as JSON",
+    "error": "why it failed",
+    "checksum": "SHA-256 of the text that was run",
+    "claim": "token of the lease that it was done under",
+    "toolversion": "version of mailmend",
+    "generation": "what the keyspace was recognised as",
+    "queuename": "the queue",
+    "timerangestart": "start of the slice of time that it was enqueued in",
+    "enqueueid": "the mail's own number in the queue",
+    "enqueuedtime": "when it was enqueued",
+    "headerblobid": "blob id of the header",
+    "bodyblobid": "blob id of the body",
+    "attributes": "values that mailets keep with it, as JSON",
+    "errormessage": "what went wrong the last time",
+    "sender": "envelope sender; null where there is none",
+    "recipients": "envelope recipients",
+    "remotehost": "name of the machine that it came from",
+    "remoteaddr": "address of the machine that it came from",
+    "lastupdated": "when it was changed the last time",
+    "perrecipientspecificheaders": "headers for single recipients: recipient, name, value",
+}
+
+_IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
+    "messagecounter": {"nextuid": "the last uid that was given out"},
+    "modseq": {"nextmodseq": "the last modseq that was given out"},
+    "mailboxcounters": {"count": "messages", "unseen": "messages without \\Seen"},
+    "mailboxrecents": {"recent_mesage_uid": "uid of a message with \\Recent (James's spelling)"},
+    "applicableflag": {"userflags": "every user flag that was ever set in the mailbox"},
+    "messagev3": dict.fromkeys(
+        (
+            "textuallinecount",
+            "contentdescription",
+            "contentdispositionparameters",
+            "contentdispositiontype",
+            "contentid",
+            "contentlanguage",
+            "contentlocation",
+            "contentmd5",
+            "contenttransferencoding",
+            "contenttypeparameters",
+            "mediatype",
+            "subtype",
+        ),
+        "what its name says of the MIME part; gone since JAMES-4198",
+    ),
+    "mailbox": {"id": "the mailbox", "name": "name of the mailbox, with its parents"},
+    "attachmentv2": {"idasuuid": "the attachment", "id": "the attachment's id as text"},
+    "aclv2": {"id": "the mailbox", "key": "holder of the rights"},
+    "annotation": {"key": "name of the annotation", "value": "its value"},
+    "subscription": {"mailbox": "name of the mailbox"},
+    "message_fast_view_projection": {"preview": "first words of the text", "hasattachment": "whether there is any"},
+    "email_query_view_received_at": {"receivedat": "when the message arrived"},
+    "eventstore": {
+        "aggregateid": "what the events are about",
+        "eventid": "number of the event",
+        "snapshot": "number of the event from which to read",
+        "event": "the event as JSON",
+    },
+    "schemaversion": {"key": "when the version was reached", "value": "the version"},
+    "blobs": {"id": "the blob", "position": "number of chunks", "metadata": "what was stored with it"},
+    "enqueuedmailsv4": {
+        "bucketid": "spreads a slice over partitions, by the mail's name",
+        "name": "name of the mail",
+        "state": "the processor that it goes to next",
+    },
+    "browsestart": {"browsestart": "start of the first slice that may hold a mail without a mark"},
+    "contentstart": {"contentstart": "start of the first slice that may hold rows"},
+    "duemails": {
+        "dueslice": "start of the slice of time that it is due in",
+        "bucketid": "spreads a slice over partitions, by the mail's name",
+        "dueat": "before it the mail is not delivered",
+        "attempts": "how often it was tried",
+        "name": "name of the mail",
+        "state": "the processor that it goes to next",
+    },
+    "slicetallies": {
+        "timerangestart": "start of the slice",
+        "writer": "the process that counts",
+        "enqueued": "mails that it has put into the slice",
+        "marked": "mails of the slice that it has marked",
+        "settled": "whether it counts nothing at the moment",
+        "isforeign": "whether it saw a mail there that somebody else enqueued",
+    },
+    "queuestate": {
+        "furtheststart": "the furthest browse start that was seen",
+        "duestart": "start of the first slice that may hold mails that are not due",
+        "sweptat": "when the last sweep ended",
+    },
+    "blobparts": {"id": "the blob", "chunknumber": "place of the chunk", "data": "the bytes"},
+    "repair_run": {
+        "run": "the run; its time is when it began",
+        "command": "what was typed",
+        "asof": "the moment as of which it writes, in microseconds",
+        "options": "what it was asked for, as JSON",
+        "summary": "what it found and did, as JSON",
+        "undoes": "the run that it takes back",
+    },
+    "repair_finding": {
+        "run": "the run that found it",
+        "before": "the rows as they were before the fix, as JSON",
+        "result": "what became of it",
+    },
+    "repair_lag": {
+        "noticed": "when it was noticed",
+        "suspect": "what the next run looks at, as JSON",
+        "cause": "the error that outlived the retries",
+    },
+    "repair_lease": {
+        "name": "what may be worked on by one at a time",
+        "claim": "token of this claim; every heartbeat writes it anew",
+        "purpose": "what for",
+        "acquiredat": "since when",
+        "expiresat": "when it ends without another heartbeat",
+    },
+    "schema_migration": {
+        "number": "number of the migration",
+        "name": "its name",
+        "phase": "before or after the software that needs it is rolled out",
+        "chain": "checksum over this migration and all before it",
+        "statements": "how many statements it has",
+        "donestatements": "how many of them are done",
+        "note": "why it is recorded, where it was not run",
+    },
+    "schema_statement": {
+        "number": "number of the migration",
+        "position": "place of the statement in it",
+        "attempt": "the attempt that ran it last",
+        "cql": "its text",
+    },
+    "schema_unlock": {
+        "at": "when",
+        "holder": "whose lease was ended",
+        "unlockedby": "who ended it",
+        "reason": "why",
+    },
+    "schema_baseline": {
+        "fingerprint": "digest of the whole keyspace at that moment",
+        "objects": "digest of each table, type, index and view",
+        "migrations": "files that count as done",
+        "adoptedat": "when it was taken over",
+    },
+}
+
+CANONICAL: Final[Mapping[Canonical, str]] = {
+    Canonical.PLAIN: "as it is",
+    Canonical.FLAG: "null is false",
+    Canonical.SET: "null is the empty set",
+    Canonical.THREAD: "null is the message's id",
+    Canonical.NUMBER: "null is 0",
+}
+"""How two cells are compared, in a few words."""
+
+_TIME_WINDOWS: Final = "TimeWindowCompactionStrategy"
+_MESSAGES_WHY: Final = (
+    "wide windows, since old messages still change their flags: what is written late is read from several SSTables, "
+    "and `mailmend schema advise` measures what that costs"
+)
+_BY_STRATEGY: Final[Mapping[str, str]] = {
+    _TIME_WINDOWS: "what is written together expires together, so that whole SSTables drop",
+    SIZE_TIERED.strategy: "few rows, each partition read whole: the cheapest to write",
+    LEVELED.strategy: "rows are read much more often than they change: few SSTables for each read",
+    "UnifiedCompactionStrategy": "few SSTables for each read, under late updates too (Cassandra 5.0 and later)",
+}
+_BY_TABLE: Final[Mapping[str, str]] = {
+    "duemails": "each mail leaves at a time of its own, so nothing expires together; here tombstones soon meet "
+    "what they delete",
+}
+_DEFAULT_WHY: Final = "nothing is asked of it, so the server's own default serves"
+
+
+def purpose_of(table: str, column: str) -> str:
+    """What a column is for; "" where that is not known. Any case."""
+    name = column.lower()
+    return _IN_TABLE.get(table.lower(), {}).get(name) or _ANYWHERE.get(name, "")
+
+
+def why_compacted(table: Table) -> str:
+    """Why the table has the compaction that it has."""
+    if table.compaction is None:
+        return _DEFAULT_WHY
+    if _same(table.compaction, TWCS_MESSAGES):
+        return _MESSAGES_WHY
+    return _BY_TABLE.get(table.name) or _BY_STRATEGY.get(table.compaction.strategy, "not known to mailmend")
+
+
+def _same(one: Compaction, other: Compaction) -> bool:
+    """Whether a compaction is the other, whatever the server has added to it."""
+    return one.strategy == other.strategy and other.options.items() <= one.options.items()

@@ -1,0 +1,104 @@
+"""Which of the queue's tables a live keyspace has, and how long their rows live there.
+
+James's four must be there, in James's form. Of our own three each may be missing, as in a keyspace of James that was
+taken over: the queue then does without what they are for (docs/adr/0016).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from model.catalog.mail_queue import (
+    DELETED_MAILS,
+    DUE_MAILS,
+    ENQUEUED_MAILS,
+    JAMES_QUEUE_TABLES,
+    OWN_QUEUE_TABLES,
+    QUEUE_STATE,
+    SLICE_TALLIES,
+)
+from model.errors import SchemaMismatch
+from model.schema.cql_types import normal_type
+from model.schema.keyspace import Schema
+from model.schema.literals import text_of
+from model.schema.table import Column, Kind, Table
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTables:
+    """What a live keyspace has beside James's four tables, and when its rows expire.
+
+    Attributes:
+        due: whether mails can be delayed (`dueMails`).
+        tallies: whether mails are counted as they come and go (`sliceTallies`).
+        state: whether it is remembered how far a queue was swept (`queueState`).
+        row_ttl_seconds: how long a row of enqueuedMailsV4 lives; 0: for ever, as James has it.
+        mark_ttl_seconds: how long a mark of deletedMailsV2 lives; 0: for ever.
+    """
+
+    due: bool = True
+    tallies: bool = True
+    state: bool = True
+    row_ttl_seconds: int = 0
+    mark_ttl_seconds: int = 0
+
+    @property
+    def marks_outlive_rows(self) -> bool:
+        """Whether no mail that was deleted can show up again because its mark expired first."""
+        return not self.mark_ttl_seconds or 0 < self.row_ttl_seconds < self.mark_ttl_seconds
+
+
+def queue_tables_of(live: Schema, keyspace: str) -> OwnTables:
+    """What the live keyspace has for the queue; `keyspace` is its name, for the message.
+
+    Raises:
+        SchemaMismatch: one of James's four tables is missing, or any of the seven is there in another form.
+    """
+    lacking = (*_missing(JAMES_QUEUE_TABLES, live), *_otherwise((*JAMES_QUEUE_TABLES, *OWN_QUEUE_TABLES), live))
+    if lacking:
+        raise SchemaMismatch(keyspace, lacking, mend=_mend(keyspace, live))
+    return OwnTables(
+        due=live.table(DUE_MAILS.name) is not None,
+        tallies=live.table(SLICE_TALLIES.name) is not None,
+        state=live.table(QUEUE_STATE.name) is not None,
+        row_ttl_seconds=time_to_live(live.table(ENQUEUED_MAILS.name)),
+        mark_ttl_seconds=time_to_live(live.table(DELETED_MAILS.name)),
+    )
+
+
+def time_to_live(table: Table | None) -> int:
+    """How long the rows of a table live unless they say otherwise, in seconds; 0: for ever."""
+    return int(text_of(table.options.get("default_time_to_live", "0"))) if table else 0
+
+
+def _mend(keyspace: str, live: Schema) -> str:
+    if any(_missing(JAMES_QUEUE_TABLES, live)):
+        return (
+            f"Create them with: mailmend schema apply --keyspace {keyspace}; where James made the keyspace, with: "
+            f"mailmend schema apply --optional mail-queue --keyspace {keyspace}"
+        )
+    return f"See what differs with: mailmend schema verify --keyspace {keyspace}"
+
+
+def _missing(tables: Iterable[Table], live: Schema) -> Iterator[str]:
+    return (table.spelling for table in tables if live.table(table.name) is None)
+
+
+def _otherwise(tables: Iterable[Table], live: Schema) -> Iterator[str]:
+    for table in tables:
+        found = live.table(table.name)
+        if found is None:
+            continue
+        if [_key_part(one) for one in found.key] != [_key_part(one) for one in table.key]:
+            yield f"{table.spelling} with the key ({', '.join(column.spelling for column in table.key)})"
+            continue
+        for column in table.columns:
+            if column.name not in found or _type(found.column(column.name)) != _type(column):
+                yield f"{table.spelling}.{column.spelling} of type {column.type}"
+
+
+def _key_part(column: Column) -> tuple[str, Kind]:
+    return column.name, column.kind
+
+
+def _type(column: Column) -> str:
+    return normal_type(column.type)

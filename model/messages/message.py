@@ -1,0 +1,97 @@
+"""What is stored: a mail as it arrives, the place that it gets, and the answer that its owner receives."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from model.ids import MailboxId, MessageId, ModSeq, Uid
+from model.messages.flags import Flags
+from model.schema.table import Key
+
+NO_FLAGS = Flags()
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One attachment as messageV3 lists it; the fields stand in the order of the user type."""
+
+    id: str
+    name: str | None = None
+    cid: str | None = None
+    is_inline: bool = False
+
+    def as_cell(self) -> tuple[str, str | None, str | None, bool]:
+        """The value of the user type."""
+        return (self.id, self.name, self.cid, self.is_inline)
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """A mail to be stored: its bytes, split where the body begins, and what is known beside them.
+
+    Attributes:
+        header: everything up to and including the empty line.
+        body: everything after it.
+        internal_date: when it arrived (IMAP's INTERNALDATE), with a time zone.
+        message_id: None lets the store make one; given, a repeated add of the same mail is the same message.
+        thread_id: None makes the message a thread of its own.
+    """
+
+    header: bytes
+    body: bytes
+    internal_date: datetime
+    flags: Flags = NO_FLAGS
+    attachments: tuple[Attachment, ...] = ()
+    message_id: MessageId | None = None
+    thread_id: UUID | None = None
+
+    @property
+    def octets(self) -> int:
+        """The size of the whole mail in bytes."""
+        return len(self.header) + len(self.body)
+
+
+def split_mail(content: bytes) -> tuple[bytes, bytes]:
+    """Header and body of a mail's bytes; a mail without an empty line is header alone."""
+    ends = [content.find(gap) + len(gap) for gap in (b"\r\n\r\n", b"\n\n") if gap in content]
+    if content.startswith((b"\r\n", b"\n")):
+        ends.append(content.index(b"\n") + 1)
+    start = min(ends, default=len(content))
+    return content[:start], content[start:]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One message in one mailbox under one number: the primary key of the truth."""
+
+    message_id: MessageId
+    mailbox_id: MailboxId
+    uid: Uid
+
+    @property
+    def key(self) -> Key:
+        """The truth's primary key."""
+        return (self.message_id, self.mailbox_id, self.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a change came to.
+
+    Attributes:
+        modseq: the version of the message's flags that the change made (for a delete: the last one).
+        lagged: some projection could not be written; `mailmend repair lags` mends it if it is journalled.
+        journalled: False where neither the ledger nor the disk took the lag: only a check finds it again.
+    """
+
+    message_id: MessageId
+    mailbox_id: MailboxId
+    uid: Uid
+    modseq: ModSeq
+    lagged: bool = False
+    journalled: bool = True
+
+    @property
+    def place(self) -> Place:
+        """Where the message stands."""
+        return Place(self.message_id, self.mailbox_id, self.uid)

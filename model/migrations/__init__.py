@@ -1,0 +1,1 @@
+"""Schema migrations as values: files, history, plan, verification, adoption."""

@@ -1,0 +1,213 @@
+"""What was applied to a keyspace, as values; and in what a folder of migrations is otherwise than its history.
+
+A migration that was applied is never changed again: what stands in the history and what stands in the folder must be
+the same, or nobody knows what the next keyspace will be made of. Whoever finds them different says which file it is
+and how to mend it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from uuid import UUID
+
+from model.migrations.migration import FileName, Migration, checksum_of, next_link
+
+
+class State(Enum):
+    """How far a migration is; the value is what the ledger holds."""
+
+    RUNNING = "running"  # begun, not ended: its applier works, was killed, or met an error
+    APPLIED = "applied"
+    BASELINE = "baseline"  # it was never run here: what it makes was there already
+
+
+class Step(Enum):
+    """How far a statement is; the value is what the ledger holds."""
+
+    BEGUN = "begun"  # sent, or about to be: whether it took effect is for the live schema to say
+    DONE = "done"
+    FAILED = "failed"  # the server refused it, and said why
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A migration as the history of a keyspace holds it.
+
+    Attributes:
+        claim: names the holding of the lease that wrote last; whoever has another may not go on writing.
+        statements, done: how many it has, and how many of them, from the first, are done.
+        owner: who applied it: host, user, process.
+        version: of mailmend.
+    """
+
+    file: FileName
+    checksum: str
+    chain: str
+    state: State
+    statements: int
+    done: int
+    owner: str
+    started_at: datetime
+    version: str
+    claim: UUID
+    ended_at: datetime | None = None
+    note: str = ""
+
+    @property
+    def number(self) -> int:
+        """Its place in the order, from 1."""
+        return self.file.number
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it is left to do."""
+        return self.state is not State.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class StatementEntry:
+    """A statement of a migration as the history holds it.
+
+    Attributes:
+        position: its place in the file, from 0.
+        attempt: drawn before it was first sent, the same for every repetition: the id of the table that it creates,
+            and the time of the rows that it writes.
+        cql: as it was sent.
+    """
+
+    number: int
+    position: int
+    checksum: str
+    state: Step
+    attempt: UUID
+    started_at: datetime
+    cql: str
+    ended_at: datetime | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unlock:
+    """A lease that a person ended by force: when, whose it was, who ended it, and why."""
+
+    at: datetime
+    holder: str
+    by: str
+    reason: str
+
+
+class Tampering(Enum):
+    """In what a folder is otherwise than the history; the value is its name in reports."""
+
+    EDITED = "edited migration"  # the same file, another text
+    RENAMED = "renamed migration"  # the same number and text, another name or phase
+    REPLACED = "replaced migration"  # the number belongs to quite another file
+    MOVED = "moved migration"  # it is there, under another number
+    MISSING = "missing migration"  # it was applied, and is not in the folder
+    INSERTED = "inserted migration"  # it was not applied, though later ones were
+    FORGED = "forged history"  # the history's own chain does not follow from its own entries
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryDrift:
+    """One way in which the folder and the history are not the same.
+
+    Attributes:
+        file: the file's name; for a file that is gone, the name that the history has.
+        why: one sentence.
+        mend: what to do, one sentence.
+    """
+
+    kind: Tampering
+    number: int
+    file: str
+    why: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}: {self.file}: {self.why}"
+
+
+_PUT_BACK = "Put the text back that was applied (from version control); what has to change goes into a new migration."
+
+
+def history_drift(
+    migrations: Sequence[Migration], history: Sequence[Entry], begun: Sequence[StatementEntry] = ()
+) -> tuple[HistoryDrift, ...]:
+    """Everything in which a folder is otherwise than what was applied from it, by number.
+
+    Args:
+        migrations: those of the folder, in order.
+        history: what the ledger holds of the keyspace.
+        begun: the statements of the migration that is running, if one is: what follows the last of them that may have
+            taken effect may still be edited, or a statement that the server refused could never be mended.
+    """
+    files, entries = {one.number: one for one in migrations}, {one.number: one for one in history}
+    last = max(entries, default=0)
+    found = [_between(files.get(number), entries.get(number), files, begun) for number in range(1, last + 1)]
+    return (*(one for one in found if one), *_forged(history))
+
+
+def _between(
+    file: Migration | None, entry: Entry | None, files: Mapping[int, Migration], begun: Sequence[StatementEntry]
+) -> HistoryDrift | None:
+    """What is otherwise at one number."""
+    if entry is None:
+        return _inserted(file) if file else None
+    if file is None or str(file.file) != str(entry.file):
+        return _elsewhere(file, entry, files)
+    if file.checksum == entry.checksum or (entry.state is State.RUNNING and _goes_on(file, begun)):
+        return None
+    why = f"its checksum is {file.checksum[:12]}, {entry.checksum[:12]} was applied on {entry.started_at:%Y-%m-%d}"
+    return HistoryDrift(Tampering.EDITED, entry.number, str(file.file), why, _PUT_BACK)
+
+
+def _goes_on(file: Migration, begun: Sequence[StatementEntry]) -> bool:
+    """Whether every statement that may have taken effect still stands in the file as it was."""
+    sent = [one for one in begun if one.number == file.number and one.state is not Step.FAILED]
+    return all(
+        one.position < len(file.statements) and checksum_of(file.cql(one.position)) == one.checksum for one in sent
+    )
+
+
+def _inserted(file: Migration) -> HistoryDrift:
+    why = "it was not applied, though later ones were"
+    return HistoryDrift(
+        Tampering.INSERTED,
+        file.number,
+        str(file.file),
+        why,
+        "Give it the next free number, after all that was applied.",
+    )
+
+
+def _elsewhere(file: Migration | None, entry: Entry, files: Mapping[int, Migration]) -> HistoryDrift:
+    """What became of a file that was applied and does not stand at its number under its name."""
+    if file is not None and file.checksum == entry.checksum:
+        why = f"it was applied under the name {entry.file}"
+        return HistoryDrift(Tampering.RENAMED, entry.number, str(file.file), why, f"Rename it back: {entry.file}")
+    moved = next((one for one in files.values() if one.checksum == entry.checksum), None)
+    if moved is not None:
+        why = f"it was applied as number {entry.number:04}"
+        return HistoryDrift(Tampering.MOVED, entry.number, str(moved.file), why, f"Rename it back: {entry.file}")
+    if file is not None:
+        why = f"{entry.file} was applied under this number, with another text"
+        mend = f"Put {entry.file} back (from version control), and give this one the next free number."
+        return HistoryDrift(Tampering.REPLACED, entry.number, str(file.file), why, mend)
+    why = f"it was applied on {entry.started_at:%Y-%m-%d} by {entry.owner}, and is not in the folder"
+    mend = "Put the file back (from version control), or name the folder that holds it with --migrations."
+    return HistoryDrift(Tampering.MISSING, entry.number, str(entry.file), why, mend)
+
+
+def _forged(history: Sequence[Entry]) -> Iterator[HistoryDrift]:
+    """Entries whose chain value does not follow from the entry before: somebody wrote into the ledger."""
+    value, expected = "", 1
+    for entry in sorted(history, key=lambda one: one.number):
+        value = next_link(value, str(entry.file), entry.checksum)
+        if entry.number != expected or entry.chain != value:
+            why = "the chain of the ledger's own entries is broken here"
+            mend = "Compare the table schema_migration of the ledger keyspace with version control and with backups."
+            yield HistoryDrift(Tampering.FORGED, entry.number, str(entry.file), why, mend)
+            return
+        expected += 1

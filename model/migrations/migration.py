@@ -1,0 +1,174 @@
+"""Migrations as values: what a file's name, head and text say, and the chain that makes a folder one history.
+
+A migration is a file of hand-written CQL, `NNNN_{pre|post}_name.cql`. Its head says why it is there, what it does and
+how it is undone. Its checksum is over its text; the chain runs over names and checksums in order, so that a file that
+was edited, removed or put in between shows in every chain value after it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from hashlib import sha256
+
+from model.errors import BadMigration
+from model.schema.statements import Parsed
+
+NUMBER_MAX = 9999
+_FILE_NAME = re.compile(r"(\d{4})_(pre|post)_([a-z0-9]+(?:_[a-z0-9]+)*)\.cql")
+_COMMENT = re.compile(r"--[ \t]?(.*)")
+_PARTS = ("Why", "Effect", "Undo")
+_FORM = "NNNN_pre_what_it_does.cql or NNNN_post_what_it_does.cql, such as 0007_pre_add_labels.cql"
+
+
+class Phase(Enum):
+    """When a migration is due, seen from the software that uses the tables."""
+
+    PRE = "pre"  # before the new software is rolled out: it adds, so that old and new software both work
+    POST = "post"  # after the old software is gone: it may take away
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """What a migration's file name says."""
+
+    number: int
+    phase: Phase
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.number:04}_{self.phase.value}_{self.name}.cql"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the comment at the top of a migration says."""
+
+    why: str
+    effect: str
+    undo: str
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    r"""One migration.
+
+    Attributes:
+        text: the file's, with its line ends made `\n`.
+        statements: those in the text, in order, with their places in it.
+        chain: the chain's value at this place of its folder; "" while it stands alone.
+        checksum: SHA-256 of the text, in hexadecimal.
+    """
+
+    file: FileName
+    text: str
+    head: Head
+    statements: tuple[Parsed, ...]
+    chain: str = ""
+    checksum: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "checksum", checksum_of(self.text))
+
+    @property
+    def number(self) -> int:
+        """Its place in the order, from 1."""
+        return self.file.number
+
+    def cql(self, position: int) -> str:
+        """The statement at that position (from 0) as its author wrote it, without the semicolon."""
+        span = self.statements[position].span
+        return self.text[span.start : span.end]
+
+    def line(self, position: int) -> int:
+        """The line of the file on which that statement begins, from 1."""
+        return self.text.count("\n", 0, self.statements[position].span.start) + 1
+
+
+def normalised(text: str) -> str:
+    r"""The text with its line ends made `\n`: a checkout on Windows has the same checksum."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def checksum_of(text: str) -> str:
+    """SHA-256 of a text in UTF-8, in hexadecimal."""
+    return sha256(text.encode()).hexdigest()
+
+
+def file_name(text: str) -> FileName:
+    """What the name of a file says.
+
+    Raises:
+        BadMigration: it is not the name of a migration.
+    """
+    found = _FILE_NAME.fullmatch(text)
+    if not found:
+        raise BadMigration(f"{text!r} is not the name of a migration", mend=f"Name it {_FORM}.")
+    if int(found[1]) == 0:
+        raise BadMigration(f"{text!r} has the number 0000", mend="Migrations are numbered from 0001.")
+    return FileName(int(found[1]), Phase(found[2]), found[3])
+
+
+def head_of(name: str, text: str) -> Head:
+    """What the comment at the top of a migration's text says.
+
+    Raises:
+        BadMigration: one of its three parts is missing or empty; the message says how they are written.
+    """
+    parts = {part: " ".join(words).strip() for part, words in dict(_parts(text)).items()}
+    missing = [part for part in _PARTS if not parts.get(part)]
+    if missing:
+        raise BadMigration(
+            f"{name} does not say at its top: {', '.join(missing)}",
+            mend="Open the file with three comments, each over as many lines as it needs: "
+            "'-- Why: ...', '-- Effect: ...', '-- Undo: ...'.",
+        )
+    return Head(*(parts[part] for part in _PARTS))
+
+
+def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The parts of the comment at the top, each with its lines."""
+    current: list[str] | None = None
+    for line in text.lstrip().splitlines():
+        comment = _COMMENT.fullmatch(line.strip())
+        if not comment:
+            return
+        opened = next((part for part in _PARTS if comment[1].lower().startswith(f"{part.lower()}:")), None)
+        if opened:
+            current = [comment[1][len(opened) + 1 :].strip()]
+            yield opened, current
+        elif current is not None:
+            current.append(comment[1].strip())
+
+
+def in_order(migrations: Iterable[Migration]) -> tuple[Migration, ...]:
+    """The migrations of one folder by their numbers, each with its value of the chain.
+
+    Raises:
+        BadMigration: a number is there twice, or missing.
+    """
+    found = sorted(migrations, key=lambda one: (one.number, str(one.file)))
+    for place, one in enumerate(found, start=1):
+        if place > 1 and found[place - 2].number == one.number:
+            raise BadMigration(
+                f"number {one.number:04} is there twice: {found[place - 2].file} and {one.file}",
+                mend="Give the one that was applied nowhere yet the next free number.",
+            )
+        if one.number != place:
+            raise BadMigration(
+                f"number {place:04} is missing: {one.file} comes where it should stand",
+                mend="Numbers follow on each other from 0001. Put the missing file back, or number the new one anew.",
+            )
+    return tuple(_chained(found))
+
+
+def _chained(migrations: Sequence[Migration]) -> Iterator[Migration]:
+    value = ""
+    for one in migrations:
+        value = next_link(value, str(one.file), one.checksum)
+        yield replace(one, chain=value)
+
+
+def next_link(previous: str, name: str, checksum: str) -> str:
+    """The chain's next value: it stands for everything up to and including this file."""
+    return sha256(f"{previous}\n{name}\n{checksum}\n".encode()).hexdigest()

@@ -1,0 +1,305 @@
+"""What is to be run on a keyspace: decided from the folder, the history and the live schema, before anything is done.
+
+Every pending statement is rehearsed on the live schema as a value; what the server would refuse is so told with file
+and line while nothing is changed yet. A statement that was begun and whose end nobody saw is judged by what it left.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from uuid import UUID
+
+from model.errors import BadMigration, HistoryMismatch, SchemaRefused, WrongUse
+from model.migrations.history import Entry, StatementEntry, Step, history_drift
+from model.migrations.migration import Migration, Phase
+from model.migrations.statement_rules import refusal
+from model.migrations.took_effect import Effect, effect_of
+from model.schema.difference import Aspect, differences
+from model.schema.folding.fold import fold, fold_all
+from model.schema.keyspace import Schema
+from model.schema.risk import Assessment, DroppedColumns, assess, columns_dropped_by
+from model.schema.statements import CreateIndex, CreateTable, CreateType, CreateView, Drop, SetOptions, Statement, Write
+
+
+class Way(Enum):
+    """How a statement that is not done is brought to its end; the value is its name in reports."""
+
+    RUN = "run"
+    AGAIN = "run again"  # it was begun, and left nothing
+    RECORD = "record"  # its effect is there: only the history lacks it
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How far a person wants to go.
+
+    Attributes:
+        to: the number of the last migration to run; None is all.
+        phase: only of this phase, up to the first pending one of the other.
+        takes_over: what is there already, in a keyspace without history, counts as applied.
+    """
+
+    to: int | None = None
+    phase: Phase | None = None
+    takes_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the history holds: its migrations, and the statements of those that have not ended."""
+
+    entries: tuple[Entry, ...] = ()
+    statements: tuple[StatementEntry, ...] = ()
+
+    def entry(self, number: int) -> Entry | None:
+        """The migration of that number."""
+        return next((one for one in self.entries if one.number == number), None)
+
+    def statement(self, number: int, position: int) -> StatementEntry | None:
+        """The statement at that place."""
+        return next((one for one in self.statements if (one.number, one.position) == (number, position)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStatement:
+    """A statement that is to be run, or written down as done.
+
+    Attributes:
+        before: what the history holds of it already.
+    """
+
+    migration: Migration
+    position: int
+    way: Way
+    assessment: Assessment
+    before: StatementEntry | None = None
+
+    @property
+    def attempt(self) -> UUID | None:
+        """What was drawn for its first sending, where it may have been carried out."""
+        return self.before.attempt if self.before and self.before.state is Step.BEGUN else None
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for people."""
+        return f"{self.migration.file}, line {self.migration.line(self.position)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """What is to be run.
+
+    Attributes:
+        baseline: migrations that are written down as there already.
+        due: migrations that are brought to their end; of one that was interrupted there may be no statement left.
+        statements: of these, in their order.
+        reached: the migrations that are applied when the plan was carried out, those before it included.
+        left: pending migrations that the wish leaves out.
+        stopped: why they are left; "" where none is.
+        expected: the schema as it is then.
+    """
+
+    baseline: tuple[Migration, ...]
+    due: tuple[Migration, ...]
+    statements: tuple[PlannedStatement, ...]
+    reached: tuple[Migration, ...]
+    left: tuple[Migration, ...]
+    stopped: str
+    expected: Schema = field(repr=False)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.baseline and not self.due
+
+    def of(self, migration: Migration) -> tuple[PlannedStatement, ...]:
+        """The statements of one migration."""
+        return tuple(one for one in self.statements if one.migration.number == migration.number)
+
+
+def decide(
+    keyspace: str,
+    migrations: Sequence[Migration],
+    past: Past,
+    live: Schema,
+    wish: Wish,
+) -> MigrationPlan:
+    """What is to be run on a keyspace that is as `live` says.
+
+    Raises:
+        HistoryMismatch: the folder holds other migrations than those that were applied.
+        BadMigration: a pending statement would be refused, or names another keyspace.
+        WrongUse: there is no migration of the number that is wished for.
+    """
+    refuse_tampering(keyspace, migrations, past)
+    if wish.to is not None and not 1 <= wish.to <= len(migrations):
+        raise WrongUse(
+            f"there is no migration {wish.to:04}", mend=f"The last of the folder is {migrations[-1].number:04}."
+        )
+    fresh = wish.takes_over and not past.entries
+    baseline = _standing(migrations, live) if fresh else ()
+    ended = {entry.number for entry in past.entries if entry.ended} | {one.number for one in baseline}
+    pending = [one for one in migrations if one.number not in ended]
+    due, stopped = _due(pending, wish)
+    rehearsal = _Rehearsal(keyspace, past, live, live, _dropped_once(live), fresh)
+    statements = tuple(one for migration in due for one in rehearsal.planned(migration))
+    done_then = ended | {one.number for one in due}
+    reached = tuple(one for one in migrations if one.number in done_then)
+    left = tuple(pending[len(due) :])
+    return MigrationPlan(baseline, tuple(due), statements, reached, left, stopped, rehearsal.schema)
+
+
+def refuse_tampering(keyspace: str, migrations: Sequence[Migration], past: Past) -> None:
+    """Refuse a folder that is not what was applied: nothing can be told from it.
+
+    Raises:
+        HistoryMismatch: each file that is otherwise, and what to do with it.
+    """
+    drift = history_drift(migrations, past.entries, past.statements)
+    if drift:
+        mends = dict.fromkeys(one.mend for one in drift)
+        raise HistoryMismatch(
+            f"the migrations are not those that were applied to {keyspace}: " + "; ".join(str(one) for one in drift),
+            mend=" ".join(mends) + f" See: mailmend schema history --keyspace {keyspace}",
+        )
+
+
+def _dropped_once(live: Schema) -> DroppedColumns:
+    return frozenset((table.name, column.name) for table in live.tables for column in table.dropped)
+
+
+def _standing(migrations: Sequence[Migration], live: Schema) -> tuple[Migration, ...]:
+    """The longest beginning of the folder that has made what is there; it ends before what may not have run."""
+    schema, standing = Schema((), ()), 0
+    for number, one in enumerate(migrations, start=1):
+        if any(_may_not_have_run(parsed.statement, live) for parsed in one.statements):
+            break
+        schema = fold_all(one.statements, schema)
+        if _holds(live, schema):
+            standing = number
+    return tuple(migrations[:standing])
+
+
+def _may_not_have_run(statement: Statement, live: Schema) -> bool:
+    """Whether the columns and keys that are there do not tell: rows, options, what should be gone."""
+    match statement:
+        case Write():
+            return True
+        case SetOptions() | Drop():
+            return effect_of(statement, live) is not Effect.THERE
+        case _:
+            return False
+
+
+_BESIDE = frozenset(
+    {
+        Aspect.DIFFERENT_OPTION,
+        Aspect.UNEXPECTED_TABLE,
+        Aspect.UNEXPECTED_TYPE,
+        Aspect.UNEXPECTED_INDEX,
+        Aspect.UNEXPECTED_VIEW,
+    }
+)
+"""In what a keyspace may be otherwise than migrations have made it, and have been made by them all the same."""
+
+
+def _holds(live: Schema, made: Schema) -> bool:
+    return all(one.aspect in _BESIDE for one in differences(made, live))
+
+
+def _due(pending: Sequence[Migration], wish: Wish) -> tuple[list[Migration], str]:
+    """The pending migrations as far as they are wished for, and why the others are left."""
+    due: list[Migration] = []
+    for one in pending:
+        if wish.to is not None and one.number > wish.to:
+            return due, f"{one.file} and what follows come after --to {wish.to:04}"
+        if wish.phase is not None and one.file.phase is not wish.phase:
+            return due, (
+                f"{one.file} comes first: it is of the phase {one.file.phase.value!r}, "
+                f"and migrations are applied in the order of their numbers"
+            )
+        due.append(one)
+    return due, ""
+
+
+@dataclass(slots=True)
+class _Rehearsal:
+    """The live schema as a value, on which one pending statement after the other is carried out."""
+
+    keyspace: str
+    past: Past
+    live: Schema
+    schema: Schema
+    dropped: DroppedColumns
+    fresh: bool
+
+    def planned(self, migration: Migration) -> Iterator[PlannedStatement]:
+        """The statements of a migration that are not done yet."""
+        for position in range(len(migration.statements)):
+            before = self.past.statement(migration.number, position)
+            if before is None or before.state is not Step.DONE:
+                yield self._planned(migration, position, before)
+
+    def _planned(self, migration: Migration, position: int, before: StatementEntry | None) -> PlannedStatement:
+        statement = migration.statements[position].statement
+        planned = PlannedStatement(migration, position, Way.RUN, assess(statement, self.live, self.dropped), before)
+        why = refusal(statement, self.keyspace)
+        if why:
+            raise BadMigration(f"{planned.place}: {why}")
+        way = self._way(planned)
+        if way is not Way.RECORD:
+            self.schema = self._folded(planned)
+            self.dropped |= columns_dropped_by(statement)
+        return PlannedStatement(migration, position, way, planned.assessment, before)
+
+    def _way(self, planned: PlannedStatement) -> Way:
+        begun = planned.before is not None and planned.before.state is Step.BEGUN
+        if not begun and not self.fresh:
+            return Way.RUN
+        match effect_of(planned.migration.statements[planned.position].statement, self.schema):
+            case Effect.THERE:
+                return Way.RECORD
+            case Effect.ABSENT:
+                return Way.AGAIN if begun else Way.RUN
+            case Effect.OTHERWISE:
+                raise BadMigration(
+                    f"{planned.place}: what the statement names is in {self.keyspace} already, and is otherwise",
+                    mend=f"See how with: mailmend schema verify --keyspace {self.keyspace}",
+                )
+
+    def _folded(self, planned: PlannedStatement) -> Schema:
+        try:
+            return fold(self.schema, planned.migration.statements[planned.position].statement)
+        except SchemaRefused as error:
+            raise BadMigration(
+                f"{planned.place}: the server would refuse it: {error.what}",
+                mend=f"{error.mend} Nothing of this plan was run.".strip(),
+            ) from error
+
+
+def declared_by(migrations: Sequence[Migration]) -> Schema:
+    """What the migrations make of an empty keyspace.
+
+    Raises:
+        SchemaRefused: they do not fit together.
+    """
+    schema = Schema((), ())
+    for one in migrations:
+        for parsed in one.statements:
+            schema = fold(schema, parsed.statement)
+    return schema
+
+
+def created_by(statement: Statement) -> str:
+    """What the statement creates, as reports name it; "" where it creates nothing."""
+    match statement:
+        case CreateTable(name):
+            return f"table {name.spelling}"
+        case CreateType(name):
+            return f"type {name.spelling}"
+        case CreateView(name):
+            return f"view {name.spelling}"
+        case CreateIndex(_, index):
+            return f"index {index.spelling or f'on {index.table}'}"
+        case _:
+            return ""

@@ -1,0 +1,342 @@
+"""What James's upgrade notes leave to the operator, as optional migrations with their reasons; and one of our own.
+
+James creates tables that are missing at its start, and alters none: columns and options of tables that are there were
+to be altered by hand, release by release, and often were not. Nothing of this is run unless its name is given.
+Source: upgrade-instructions.md of apache/james-project, re-worded, and corrected where it is wrong.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from model.catalog.mail import IMAP_UID
+from model.catalog.mail_queue import QUEUE_TABLES
+from model.catalog.queue_tables import time_to_live
+from model.errors import WrongUse
+from model.schema.difference import compaction_option, option_says
+from model.schema.keyspace import Schema
+from model.schema.statements import AddColumns, CreateTable, Drop, Dropped, Name, SetOptions, Statement
+from model.schema.table import Column, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalMigration:
+    """One upgrade note, or what mailmend itself would add to a keyspace of James.
+
+    Attributes:
+        name: what it is called on the command line.
+        since: the day of the note.
+        source: the ticket, or "".
+        why: what it is good for, a sentence.
+        undo: how it is taken back, a sentence.
+        statements: all that it may need; on a live keyspace only those that still change something.
+        caution: what to know before, or what is wrong with the note; or "".
+        after: tables that must be there for it to be due: what it drops is still read without them.
+    """
+
+    name: str
+    since: date
+    source: str
+    why: str
+    undo: str
+    statements: tuple[Statement, ...]
+    caution: str = ""
+    after: tuple[str, ...] = ()
+
+    def due(self, live: Schema) -> tuple[Statement, ...]:
+        """What of it is still to do in a live keyspace."""
+        if any(live.table(name) is None for name in self.after):
+            return ()
+        return tuple(one for statement in self.statements for one in _due(statement, live))
+
+
+def due_migrations(live: Schema) -> tuple[OptionalMigration, ...]:
+    """Those that would still change something, oldest first."""
+    return tuple(one for one in OPTIONAL if one.due(live))
+
+
+def optional_migration(name: str) -> OptionalMigration:
+    """The optional migration of that name.
+
+    Raises:
+        WrongUse: there is none.
+    """
+    found = next((one for one in OPTIONAL if one.name == name), None)
+    if found is None:
+        names = ", ".join(one.name for one in OPTIONAL)
+        raise WrongUse(f"there is no optional migration {name!r}", mend=f"There are: {names}.")
+    return found
+
+
+def note_adding(table: str, column: str) -> str | None:
+    """The name of the note that adds a column; where it is missing, that note was not followed."""
+    return _ADDED.get((table.lower(), column.lower()))
+
+
+def _due(statement: Statement, live: Schema) -> tuple[Statement, ...]:
+    """The statement, or what is left of it."""
+    match statement:
+        case AddColumns(name, columns):
+            table = live.table(name.spelling)
+            missing = tuple(one for one in columns if table is not None and one.name not in table)
+            return (AddColumns(name, missing),) if missing else ()
+        case SetOptions(name, options):
+            table = live.table(name.spelling)
+            if table is None or time_to_live(table):  # whoever lets rows expire has chosen windows and filters for it
+                return ()
+            found = {**table.options, **compaction_option(table.compaction)}
+            due = {option: value for option, value in options.items() if not option_says(value, found.get(option, ""))}
+            return (SetOptions(name, due),) if due else ()
+        case CreateTable(name):
+            return () if live.table(name.spelling) else (statement,)
+        case Drop(_, name):
+            return (statement,) if live.table(name.spelling) else ()
+        case _:
+            return (statement,)
+
+
+def _add(table: str, columns: Mapping[str, str], kind: Kind = Kind.REGULAR) -> AddColumns:
+    return AddColumns(Name(table), tuple(Column(name, cql_type, kind) for name, cql_type in columns.items()))
+
+
+def _compact(table: str, strategy: str, **options: str) -> SetOptions:
+    pairs = ", ".join(f"'{name}': '{value}'" for name, value in {"class": strategy, **options}.items())
+    return SetOptions(Name(table), {"compaction": f"{{{pairs}}}"})
+
+
+def _drop(*tables: str) -> tuple[Statement, ...]:
+    return tuple(Drop(Dropped.TABLE, Name(table), if_exists=True) for table in tables)
+
+
+_DENORMALISED = {
+    "internalDate": "timestamp",
+    "bodyStartOctet": "int",
+    "fullContentOctets": "bigint",
+    "headerContent": "text",
+}
+_LEAVE_IT = "Nothing has to: rows that lack the columns read as before. Dropping them again loses what they hold."
+_OPTION_BACK = "Set the option back to what DESCRIBE TABLE shows now; the table is rewritten once more."
+_SNAPSHOT = "Only a snapshot (auto_snapshot takes one at the drop) brings a dropped table back."
+_SIZE_TIERED = "SizeTieredCompactionStrategy"
+_TIME_WINDOWS = "TimeWindowCompactionStrategy"
+
+UPGRADE_NOTES = (
+    OptionalMigration(
+        "tune-queue-compaction",
+        date(2020, 3, 18),
+        "JAMES-3121",
+        "The queue's tables are time series: time windows keep each compaction small.",
+        _OPTION_BACK,
+        (
+            _compact("deletedMailsV2", _TIME_WINDOWS, compaction_window_unit="DAYS", compaction_window_size="1"),
+            *(
+                _compact(table, _TIME_WINDOWS, compaction_window_unit="HOURS", compaction_window_size="1")
+                for table in ("enqueuedMailsV3", "enqueuedMailsV4")
+            ),
+        ),
+        "The note names the class org.apache.cassandra.db.compaction.TimeWindowCompaction, which does not exist: every "
+        "server refuses it. Here it is TimeWindowCompactionStrategy. Its read_repair_chance is left out, for it is "
+        "gone since Cassandra 4.0. Without a time to live no whole SSTable is ever dropped.",
+    ),
+    OptionalMigration(
+        "tune-mail-compaction",
+        date(2020, 3, 18),
+        "JAMES-3121",
+        "Rows that are updated as long as they live compact best by size; a table of short rows, by level.",
+        _OPTION_BACK,
+        (
+            *(
+                _compact(table, _SIZE_TIERED)
+                for table in (
+                    "applicableFlag",
+                    "attachmentMessageId",
+                    "attachmentV2",
+                    "firstUnseen",
+                    "mailboxCounters",
+                    "mailboxRecents",
+                    "messageCounter",
+                    "messageDeleted",
+                    "modseq",
+                    "imapUidTable",
+                    "messageIdTable",
+                )
+            ),
+            _compact("eventStore", "LeveledCompactionStrategy"),
+        ),
+        "See what mailmend schema advise says of your own rows before the two big tables are rewritten.",
+    ),
+    OptionalMigration(
+        "tune-bloom-filters",
+        date(2020, 3, 18),
+        "JAMES-3121",
+        "Point reads of keys that are not there touch fewer SSTables.",
+        _OPTION_BACK,
+        tuple(
+            SetOptions(Name(table), {"bloom_filter_fp_chance": "0.01"})
+            for table in ("attachmentOwners", "deletedMailsV2", "firstUnseen", "mailboxCounters", "messageCounter")
+        ),
+    ),
+    OptionalMigration(
+        "message-denormalization",
+        date(2021, 5, 2),
+        "JAMES-3576",
+        "Mail lists are read without messageV3; every James since 3.7 writes these columns.",
+        _LEAVE_IT,
+        (_add("messageIdTable", _DENORMALISED), _add("imapUidTable", _DENORMALISED)),
+        "Rows from before stay null until James's own migration to schema version 11 fills them.",
+    ),
+    OptionalMigration(
+        "thread-id",
+        date(2021, 6, 23),
+        "JAMES-3516",
+        "Each message knows its thread; every James since 3.7 writes the column, and is refused without it.",
+        _LEAVE_IT,
+        (_add("messageIdTable", {"threadId": "timeuuid"}), _add("imapUidTable", {"threadId": "timeuuid"})),
+    ),
+    OptionalMigration(
+        "drop-default-max-quota",
+        date(2021, 8, 6),
+        "JAMES-3630",
+        "James 3.7 and later read the default quota from defaultMaxQuota2.",
+        _SNAPSHOT,
+        _drop("defaultMaxQuota"),
+        "Set the default quota anew first: James does not carry it over.",
+        after=("defaultMaxQuota2",),
+    ),
+    OptionalMigration(
+        "drop-enqueued-mails-v3",
+        date(2021, 8, 6),
+        "JAMES-3629",
+        "James 3.7 and later list the queue from enqueuedMailsV4.",
+        _SNAPSHOT,
+        _drop("enqueuedMailsV3"),
+        "Only once the queue was empty after the upgrade: mails listed only here can no longer be browsed.",
+        after=("enqueuedMailsV4",),
+    ),
+    OptionalMigration(
+        "attachment-message-id",
+        date(2021, 8, 9),
+        "JAMES-3544",
+        "An attachment knows its message; every James since 3.7 writes the column, and is refused without it.",
+        _LEAVE_IT,
+        (_add("attachmentV2", {"message_id": "timeuuid"}),),
+        "Rows from before stay null until James's own migration to schema version 12 fills them.",
+    ),
+    OptionalMigration(
+        "user-authorized-users",
+        date(2022, 5, 26),
+        "JAMES-3756",
+        "Delegation: who may act for a user.",
+        _LEAVE_IT,
+        (_add("user", {"authorized_users": "set<text>"}),),
+    ),
+    OptionalMigration(
+        "identity-sort-order",
+        date(2022, 10, 6),
+        "JAMES-3831",
+        "JMAP identities are shown in an order.",
+        _LEAVE_IT,
+        (_add("custom_identity", {"sort_order": "int"}),),
+    ),
+    OptionalMigration(
+        "save-date",
+        date(2022, 12, 1),
+        "JAMES-3754",
+        "IMAP's SAVEDATE; every James since 3.8 writes the column, and is refused without it.",
+        _LEAVE_IT,
+        (_add("messageIdTable", {"save_date": "timestamp"}), _add("imapUidTable", {"save_date": "timestamp"})),
+    ),
+    OptionalMigration(
+        "user-delegated-users",
+        date(2023, 1, 5),
+        "JAMES-3756",
+        "Delegation: for whom a user may act.",
+        _LEAVE_IT,
+        (_add("user", {"delegated_users": "set<text>"}),),
+    ),
+    OptionalMigration(
+        "event-store-snapshot",
+        date(2023, 4, 19),
+        "JAMES-3777",
+        "Long histories of events are read from their last snapshot on.",
+        _LEAVE_IT,
+        (_add("eventStore", {"snapshot": "int"}, Kind.STATIC),),
+        "While old and new James nodes run side by side, start the new ones with "
+        "-Djames.jmap.filters.eventsource.increments.enabled=false.",
+    ),
+    OptionalMigration(
+        "drop-uploads",
+        date(2023, 8, 24),
+        "",
+        "James 3.9 keeps JMAP uploads elsewhere.",
+        _SNAPSHOT,
+        _drop("uploads"),
+        "Only after every James is 3.9 or later; uploads under way are lost.",
+    ),
+    OptionalMigration(
+        "drop-old-threads",
+        date(2023, 9, 14),
+        "JAMES-3937",
+        "James 3.9 finds threads in thread_2 and thread_lookup_3.",
+        _SNAPSHOT,
+        _drop("threadTable", "threadLookupTable"),
+        "Only after every James is 3.9 or later.",
+        after=("thread_2", "thread_lookup_3"),
+    ),
+    OptionalMigration(
+        "blob-cache-compaction",
+        date(2023, 9, 18),
+        "",
+        "The cache of small blobs compacts with less work by size.",
+        _OPTION_BACK,
+        (_compact("blob_cache", _SIZE_TIERED),),
+    ),
+    OptionalMigration(
+        "email-query-view-thread-id",
+        date(2025, 12, 1),
+        "JAMES-3340",
+        "JMAP lists can collapse threads; every James built since then writes the column, and is refused without it.",
+        _LEAVE_IT,
+        (
+            _add("email_query_view_sent_at", {"thread_id": "uuid"}),
+            _add("email_query_view_received_at", {"thread_id": "uuid"}),
+        ),
+    ),
+    OptionalMigration(
+        "blob-metadata",
+        date(2026, 4, 14),
+        "",
+        "Blobs carry metadata; every James built since then writes the column, and is refused without it.",
+        _LEAVE_IT,
+        (
+            _add("blobs", {"metadata": "frozen<map<text,text>>"}),
+            _add("blobsInBucket", {"metadata": "frozen<map<text,text>>"}),
+        ),
+    ),
+)
+"""Every note about tables, oldest first."""
+
+MAIL_QUEUE = OptionalMigration(
+    "mail-queue",
+    date(2026, 11, 21),
+    "",
+    "Mails of the queue can be delayed, and are counted without reading them all; where this James has no queue in "
+    "Cassandra, its four tables come too.",
+    "Run mailmend queue flush, then drop dueMails, sliceTallies and queueState: the queue goes on without delays.",
+    tuple(CreateTable(Name(table.spelling), table, if_not_exists=True) for table in QUEUE_TABLES),
+    "James neither lists nor touches dueMails, sliceTallies and queueState. Its own four stay as they are where they "
+    "are there, and nothing in them expires; made here their rows do, so mailmend queue sweep must run.",
+    after=(IMAP_UID.spelling,),
+)
+"""What the mail queue needs and a keyspace of James lacks."""
+
+OPTIONAL = (*UPGRADE_NOTES, MAIL_QUEUE)
+"""Everything that can be run by name."""
+
+_ADDED: Mapping[tuple[str, str], str] = {
+    (statement.name.spelling.lower(), column.name): one.name
+    for one in UPGRADE_NOTES
+    for statement in one.statements
+    if isinstance(statement, AddColumns)
+    for column in statement.columns
+}

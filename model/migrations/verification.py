@@ -1,0 +1,144 @@
+"""A live keyspace against what it should be: the model or the migrations that were applied, and its history.
+
+Two sources say what it should be. Our own catalog, in the generation that the keyspace is nearest to; or, for anybody's
+migrations, what they make of an empty keyspace. Either way the history is looked at as well: a file that was edited,
+a migration that was begun and not ended, what has changed since the keyspace was adopted.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from model.catalog.generations import Recognition, declared, recognise
+from model.errors import SchemaRefused
+from model.migrations.baselines import Baseline, Since, changes_since
+from model.migrations.history import Entry, HistoryDrift, State, Step, history_drift
+from model.migrations.migration import Migration
+from model.migrations.plan import Past
+from model.schema.difference import Aspect, Difference, differences
+from model.schema.folding.fold import fold
+from model.schema.keyspace import Schema
+from model.schema.statements import Statement
+
+_NOTED = (Aspect.DIFFERENT_OPTION, Aspect.UNEXPECTED_TABLE, Aspect.UNEXPECTED_TYPE)
+"""What is no drift in a keyspace that held tables before its first migration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A live schema beside what it should be.
+
+    Attributes:
+        drift, notes: what is wrong, and what is only otherwise.
+        recognition: the generation that it was compared with; None when it was compared with other migrations.
+    """
+
+    expected: Schema
+    drift: tuple[Difference, ...]
+    notes: tuple[Difference, ...]
+    recognition: Recognition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was found.
+
+    Attributes:
+        tampering: in what the folder is otherwise than the history.
+        running: migrations that were begun and have not ended.
+        pending: migrations that were not applied yet.
+        applied: how many were, those that were there already included; None where there is no history.
+        baseline: what the keyspace was when it was adopted.
+        since: what has changed since then.
+    """
+
+    against: Comparison
+    tampering: tuple[HistoryDrift, ...]
+    running: tuple[Entry, ...]
+    pending: tuple[str, ...]
+    applied: int | None
+    baseline: Baseline | None
+    since: tuple[tuple[Since, str], ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing is wrong."""
+        return not (self.against.drift or self.tampering or self.running)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the ledger holds of a keyspace."""
+
+    past: Past
+    baseline: Baseline | None = None
+
+
+def verify_ours(live: Schema, migrations: Sequence[Migration], record: Record | None) -> Verification:
+    """A mail keyspace against the catalog, and its history against our own migrations.
+
+    Args:
+        live: the keyspace.
+        migrations: those that come with mailmend.
+        record: what the ledger holds; None where there is no ledger.
+    """
+    found = recognise(live)
+    expected = declared(found.generation, live, made_here=found.made_here)
+    against = Comparison(expected, found.drift, found.notes, found)
+    return _verified(against, live, migrations, record)
+
+
+def verify_migrations(live: Schema, migrations: Sequence[Migration], record: Record | None) -> Verification:
+    """Any keyspace against what was applied of a folder of migrations.
+
+    A folder that was tampered with may say nothing that fits together; then its files are the drift, not the tables.
+    """
+    past = record.past if record else Past()
+    try:
+        expected = expected_after(migrations, past)
+    except SchemaRefused:
+        if not history_drift(migrations, past.entries, past.statements):
+            raise
+        expected = live
+    found = differences(expected, live)
+    older = any(entry.state is State.BASELINE for entry in past.entries)
+    notes = tuple(one for one in found if older and one.aspect in _NOTED)
+    drift = tuple(one for one in found if one not in notes)
+    return _verified(Comparison(expected, drift, notes), live, migrations, record)
+
+
+def expected_after(migrations: Sequence[Migration], past: Past) -> Schema:
+    """What an empty keyspace becomes by everything of the folder that the history says is done.
+
+    Raises:
+        SchemaRefused: the folder is not what was applied, and does not fit together.
+    """
+    schema = Schema((), ())
+    for statement in _done(migrations, past):
+        schema = fold(schema, statement)
+    return schema
+
+
+def _done(migrations: Sequence[Migration], past: Past) -> Iterator[Statement]:
+    """The statements that were carried out: of a migration under way, those before the first that is not."""
+    for migration in migrations:
+        entry = past.entry(migration.number)
+        for position, parsed in enumerate(migration.statements if entry else ()):
+            begun = past.statement(migration.number, position)
+            if (entry and entry.ended) or (begun and begun.state is Step.DONE):
+                yield parsed.statement
+
+
+def _verified(
+    against: Comparison, live: Schema, migrations: Sequence[Migration], record: Record | None
+) -> Verification:
+    past, baseline = (record.past, record.baseline) if record else (Past(), None)
+    known = {entry.number for entry in past.entries}
+    return Verification(
+        against,
+        history_drift(migrations, past.entries, past.statements),
+        tuple(entry for entry in past.entries if not entry.ended),
+        tuple(str(one.file) for one in migrations if one.number not in known) if record else (),
+        len([entry for entry in past.entries if entry.ended]) if record else None,
+        baseline,
+        changes_since(baseline, live) if baseline else (),
+    )

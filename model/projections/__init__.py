@@ -1,0 +1,1 @@
+"""How denormalised tables follow from the source of truth."""

@@ -1,0 +1,176 @@
+"""The catalog's families as far as a live keyspace has them: what is read, compared and written there.
+
+A generation of James that lacks a column neither has it read nor written; a column that the catalog does not know is
+read all the same, so that before-images are whole. What a check cannot do without is asked for at once, by name.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from model.catalog.generations import FLAG_USER
+from model.catalog.mail import FAMILIES
+from model.errors import BadIdentifier, SchemaMismatch
+from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Union
+from model.schema.cql_types import normal_type
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind, Table, identifier
+
+P = TypeVar("P", Mirror, Filter, Union, Counts, Content)
+
+_KNOWN = {FLAG_USER.name: FLAG_USER}
+"""Columns of older generations that mean something to a comparison."""
+
+
+def bind(keyspace: str, live: Schema, families: Iterable[Family] = FAMILIES) -> tuple[Family, ...]:
+    """The families restricted to what the live keyspace has.
+
+    A missing projection is left out, and so is a family that is only reported when a table of it is missing.
+
+    Raises:
+        SchemaMismatch: a truth or its mirror is missing, or a column that decides is missing or of another type.
+    """
+    wanted = tuple(family for family in families if not _may_be_left_out(family, live))
+    lacking = tuple(dict.fromkeys(lack for family in wanted for lack in _lacking(family, live)))
+    if lacking:
+        raise SchemaMismatch(keyspace, lacking)
+    return tuple(_bound(family, live) for family in wanted)
+
+
+def _may_be_left_out(family: Family, live: Schema) -> bool:
+    absent = any(live.table(table.name) is None for table in (family.truth, family.mirror.table))
+    return absent and family.mirror.report_only
+
+
+def live_form(table: Table, live: Table) -> Table:
+    """The table with the columns that are really there: the catalog's first, then those that it does not know."""
+    known = tuple(column for column in table.columns if _root(column) in live)
+    roots = {_root(column) for column in table.columns}
+    unknown = tuple(_named(column) for column in live.regular if column.name not in roots and _belongs_to_row(column))
+    return table.with_columns(known + unknown)
+
+
+def _belongs_to_row(column: Column) -> bool:
+    """Static columns belong to the partition: no write to a row touches them."""
+    return column.kind is not Kind.STATIC
+
+
+def _root(column: Column) -> str:
+    """The live column behind a column: a field of a user type is read as `column.field`."""
+    return column.name.partition(".")[0]
+
+
+def _named(column: Column) -> Column:
+    """An unknown column as the catalog would declare it."""
+    return replace(_KNOWN.get(column.name, column), type=column.type)
+
+
+def _lacking(family: Family, live: Schema) -> Iterator[str]:
+    """What a check of the family cannot do without, and does not find."""
+    for table, deciding in _deciding(family):
+        found = live.table(table.name)
+        if found is not None:
+            yield from _lacking_columns(table, found, deciding)
+        elif table in (family.truth, family.mirror.table):
+            yield table.spelling
+
+
+def _deciding(family: Family) -> Iterator[tuple[Table, frozenset[str]]]:
+    """Each table of the family with the columns outside its key that its projections are decided by."""
+    yield family.truth, frozenset(_asked_of_truth(family))
+    yield family.mirror.table, frozenset(column for column, _ in family.mirror.key)
+    for union in family.unions:
+        yield union.table, frozenset({union.column})
+    for counts in family.counts:
+        yield counts.table, frozenset(name for name, _ in counts.counters)
+    for plain in (*family.filters, *((family.content,) if family.content else ())):
+        yield plain.table, frozenset()
+
+
+def _asked_of_truth(family: Family) -> Iterator[str]:
+    for projection in family.projections:
+        yield from (column for _, column in projection.key)
+        match projection:
+            case Filter(when=when):
+                yield when.column
+            case Union(column=column):
+                yield column
+            case Counts(counters=counters):
+                yield from (when.column for _, when in counters if when)
+            case Mirror(renamed=renamed):
+                yield from (column for _, column in renamed)
+            case _:
+                pass
+
+
+def _lacking_columns(table: Table, found: Table, deciding: frozenset[str]) -> Iterator[str]:
+    if tuple(column.name for column in found.key) != tuple(column.name for column in table.key):
+        yield f"{table.spelling} with the key ({', '.join(column.spelling for column in table.key)})"
+        return
+    for column in table.columns:
+        if column.name in deciding and _root(column) not in found:
+            yield f"{table.spelling}.{column.spelling}"
+        elif _is_of_another_type(column, found):
+            live_type = found.column(column.name).type
+            yield f"{table.spelling}.{column.spelling} of type {column.type} (it is {live_type})"
+    yield from _unnameable(table, found)
+
+
+def _is_of_another_type(column: Column, found: Table) -> bool:
+    return column.name in found and normal_type(found.column(column.name).type) != normal_type(column.type)
+
+
+def _unnameable(table: Table, found: Table) -> Iterator[str]:
+    """Columns that only quotes could name: they could not be kept in a before-image."""
+    for column in found.columns:
+        if column.name not in table and not _is_plain(column.spelling):
+            yield f'a plain name for the column "{column.spelling}" of {table.spelling}'
+
+
+def _is_plain(name: str) -> bool:
+    try:
+        return identifier(name) == name
+    except BadIdentifier:
+        return False
+
+
+def _bound(family: Family, live: Schema) -> Family:
+    """The family over the live form of each of its tables, without the projections whose table is missing."""
+    forms = {table.name: live_form(table, found) for table in family.tables if (found := live.table(table.name))}
+    truth = forms[family.truth.name]
+
+    def bound(projection: P) -> P:
+        return replace(projection, truth=truth, table=forms[projection.table.name])
+
+    def there(projections: tuple[P, ...]) -> tuple[P, ...]:
+        return tuple(bound(one) for one in projections if one.table.name in forms)
+
+    has_content = family.content is not None and family.content.table.name in forms
+    return Family(
+        mirror=_bound_mirror(bound(family.mirror)),
+        filters=there(family.filters),
+        unions=there(family.unions),
+        counts=tuple(_bound_counts(counts, live) for counts in there(family.counts)),
+        content=bound(family.content) if family.content and has_content else None,
+    )
+
+
+def _bound_counts(counts: Counts, live: Schema) -> Counts:
+    """The counters with those of their generators that are there."""
+    forms = [live_form(table, found) for table in counts.generators if (found := live.table(table.name))]
+    return replace(counts, generators=tuple(forms))
+
+
+def _bound_mirror(mirror: Mirror) -> Mirror:
+    """The mirror comparing and requiring only what both sides have."""
+    theirs = dict(mirror.renamed) | dict(mirror.key)
+    candidates = (*mirror.compared, *_KNOWN.values())
+    return replace(
+        mirror,
+        compared=tuple(
+            column
+            for column in candidates
+            if column.name in mirror.table and theirs.get(column.name, column.name) in mirror.truth
+        ),
+        required=tuple(name for name in mirror.required if name in mirror.truth),
+    )

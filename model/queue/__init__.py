@@ -1,0 +1,1 @@
+"""Values and rules of the mail queue."""

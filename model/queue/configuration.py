@@ -1,0 +1,174 @@
+"""How a queue's view is cut, as James keeps it: events, of which the last counts; and which changes lose no mail.
+
+The rules are James's own. A mail is found by reckoning its slice and bucket again: with a window that does not divide
+the one before, or with fewer buckets, some would be looked for where they are not. The pace is free. Pure.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from model.errors import BadPayload, ConfigurationRefused
+from model.queue.james_json import json_text, seconds_of
+from model.queue.json_fields import object_in, refuse, whole_number_of, whole_seconds_of
+from model.queue.slices import SECOND, Slicing
+
+AGGREGATE: Final = "CassandraMailQueueViewConfiguration"
+"""What the events are of; one configuration serves every queue of a keyspace."""
+
+EVENT_TYPE: Final = "cassandra-mail-queue-view-configuration"
+
+_COUNTS: Final = range(1, 2**31)
+_EVENT_IDS: Final = range(2**31)
+"""Java's int."""
+
+_WINDOWS: Final = range(1, 3_650 * 86_400 + 1)
+"""In seconds; ten years are no slice any more."""
+
+_LOST_IN_TIME: Final = "mails of its slices would be looked for in slices where they are not"
+_LOST_IN_BUCKETS: Final = "mails of the others would not be looked for any more"
+
+_MINUTE: Final = 60
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", _MINUTE))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConfiguration:
+    """How the queues of a keyspace are cut, and how often a process moves the browse start.
+
+    Attributes:
+        pace: one of so many dequeues and deletes moves it (`updateBrowseStartPace`).
+    """
+
+    slicing: Slicing
+    pace: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationEvent:
+    """A configuration that was set; the first event has the id 0."""
+
+    event_id: int
+    configuration: QueueConfiguration
+
+
+DEFAULT: Final = QueueConfiguration(Slicing(timedelta(hours=1), 1), 1_000)
+"""James's own."""
+
+
+def change(current: QueueConfiguration | None, wanted: QueueConfiguration) -> QueueConfiguration:
+    """The configuration after a change.
+
+    Raises:
+        ConfigurationRefused: it would lose sight of mails, or cannot be; the message says what would be allowed.
+    """
+    objections = tuple(_objections(current, wanted))
+    if objections:
+        whys, allowed = zip(*objections, strict=True)
+        raise ConfigurationRefused("; ".join(whys), mend=" ".join(allowed))
+    return wanted
+
+
+def nearest_windows(current: timedelta, wanted: timedelta) -> tuple[timedelta, ...]:
+    """The windows that may follow the current one and come next to the wanted: below, and above where there is one.
+
+    Whoever asks for whole minutes gets whole minutes, where there are any on that side.
+    """
+    allowed, seconds = _divisors(current // SECOND), wanted // SECOND
+    below = [one for one in allowed if one <= seconds][::-1]
+    above = [one for one in allowed if one > seconds]
+    grain = 1 if seconds % _MINUTE else _MINUTE
+    nearest = (next((one for one in side if not one % grain), side[0]) for side in (below, above) if side)
+    return tuple(timedelta(seconds=one) for one in nearest)
+
+
+def event_json(event_id: int, configuration: QueueConfiguration) -> str:
+    """The event as James writes it."""
+    return json_text(
+        {
+            "eventId": event_id,
+            "aggregateKey": AGGREGATE,
+            "type": EVENT_TYPE,
+            "bucketCount": configuration.slicing.buckets,
+            "updateBrowseStartPace": configuration.pace,
+            "sliceWindow": seconds_of(configuration.slicing.window),
+        }
+    )
+
+
+def configuration_of(event: str) -> QueueConfiguration:
+    """The configuration that an event tells of.
+
+    Raises:
+        BadPayload: it tells of none; the message names the field.
+    """
+    fields = object_in(event, "the event")
+    if fields.get("type") != EVENT_TYPE:
+        refuse("type", f"is not {EVENT_TYPE}")
+    window = whole_seconds_of(fields.get("sliceWindow"), "sliceWindow", _WINDOWS)
+    buckets = whole_number_of(fields.get("bucketCount"), "bucketCount", _COUNTS)
+    pace = whole_number_of(fields.get("updateBrowseStartPace"), "updateBrowseStartPace", _COUNTS)
+    return QueueConfiguration(Slicing(window, buckets), pace)
+
+
+def event_of(event_id: int, event: str | None) -> ConfigurationEvent:
+    """The event under an id.
+
+    Raises:
+        BadPayload: it cannot be read; the message names the event and the field.
+    """
+    try:
+        if event is None:
+            refuse("event", "is missing")
+        return ConfigurationEvent(whole_number_of(event_id, "eventId", _EVENT_IDS), configuration_of(event))
+    except BadPayload as error:
+        raise BadPayload(
+            f"event {event_id} of {AGGREGATE} in eventStore cannot be read: {error.what}",
+            mend="Nothing is cut before it can: look at its row, and mend or delete it where you know what wrote it.",
+        ) from error
+
+
+def window_text(window: timedelta) -> str:
+    """The window in its largest whole unit: 1h, 30m, 90s."""
+    for unit, seconds in _UNITS:
+        if window and not window % timedelta(seconds=seconds):
+            return f"{window // timedelta(seconds=seconds)}{unit}"
+    return f"{window / SECOND:g}s"
+
+
+def _objections(current: QueueConfiguration | None, wanted: QueueConfiguration) -> Iterator[tuple[str, str]]:
+    """Why it cannot be, each with what would be allowed."""
+    yield from _objections_to_window(current.slicing.window if current else None, wanted.slicing.window)
+    yield from _objections_to_buckets(current.slicing.buckets if current else 1, wanted.slicing.buckets)
+    if wanted.pace not in _COUNTS:
+        yield f"{wanted.pace} is no pace", "The pace is 1 or more: one of so many dequeues moves the browse start."
+
+
+def _objections_to_window(current: timedelta | None, wanted: timedelta) -> Iterator[tuple[str, str]]:
+    if wanted % SECOND or wanted // SECOND not in _WINDOWS:
+        yield (
+            f"{window_text(wanted)} is no slice window",
+            "A slice window is whole seconds, at least 1s and at most 3650d.",
+        )
+    elif current is not None and (wanted > current or current % wanted):
+        texts = [window_text(one) for one in nearest_windows(current, wanted)]
+        fault = "is longer than" if wanted > current else "does not divide"
+        yield (
+            f"a slice window of {window_text(wanted)} {fault} the last one, {window_text(current)}: {_LOST_IN_TIME}",
+            f"Allowed next to it: {' or '.join(texts)}; every window that divides {window_text(current)} is.",
+        )
+
+
+def _objections_to_buckets(current: int, wanted: int) -> Iterator[tuple[str, str]]:
+    if wanted not in _COUNTS:
+        yield f"{wanted} is no number of buckets", f"Allowed: {current} or more."
+    elif wanted < current:
+        why = f"{wanted} {'bucket is' if wanted == 1 else 'buckets are'} fewer than the last number, {current}"
+        yield f"{why}: {_LOST_IN_BUCKETS}", f"Buckets only grow: allowed are {current} or more."
+
+
+def _divisors(number: int) -> list[int]:
+    small = [one for one in range(1, math.isqrt(number) + 1) if number % one == 0]
+    return sorted({*small, *(number // one for one in small)})

@@ -1,0 +1,77 @@
+"""Which mails of a queue are meant: the conditions of browsing and deleting. Pure.
+
+Addresses are compared as James compares them, without regard to case; `*` stands for anything, which James lacks.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Final
+
+from model.ids import EnqueueId
+from model.queue.mails import Listed, Whereabouts
+
+NULL_SENDER: Final = "<>"
+"""How the null sender is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Conditions that must all hold; None asks for nothing.
+
+    Attributes:
+        sender, recipient: an address, in any case; `*` stands for anything; `<>` is the null sender.
+        name, state: as they are; `*` stands for anything.
+        older_than_at: enqueued before it.
+        newer_than_at: enqueued at it or later.
+        enqueue_ids: one of these.
+        whereabouts: whether it waits or is delayed.
+    """
+
+    sender: str | None = None
+    recipient: str | None = None
+    name: str | None = None
+    state: str | None = None
+    older_than_at: datetime | None = None
+    newer_than_at: datetime | None = None
+    enqueue_ids: frozenset[EnqueueId] | None = None
+    whereabouts: Whereabouts | None = None
+
+    def matches(self, listed: Listed) -> bool:
+        """Whether the mail is meant."""
+        return (
+            self._fits_passage(listed)
+            and _fits(self.sender, listed.queued.mail.sender or NULL_SENDER, any_case=True)
+            and _fits_one(self.recipient, listed.queued.mail.recipients)
+            and _fits(self.name, listed.queued.mail.name)
+            and _fits(self.state, listed.queued.mail.state)
+        )
+
+    def _fits_passage(self, listed: Listed) -> bool:
+        return (
+            (self.whereabouts is None or self.whereabouts is listed.whereabouts)
+            and (self.enqueue_ids is None or listed.queued.enqueue_id in self.enqueue_ids)
+            and (self.older_than_at is None or listed.enqueued_at < self.older_than_at)
+            and (self.newer_than_at is None or listed.enqueued_at >= self.newer_than_at)
+        )
+
+
+EVERYTHING: Final = Where()
+
+
+def _fits_one(wanted: str | None, addresses: tuple[str, ...]) -> bool:
+    return wanted is None or any(_fits(wanted, address, any_case=True) for address in addresses)
+
+
+def _fits(wanted: str | None, found: str, *, any_case: bool = False) -> bool:
+    return wanted is None or _matcher(wanted, any_case)(found)
+
+
+@lru_cache(maxsize=256)
+def _matcher(wanted: str, any_case: bool) -> Callable[[str], bool]:  # noqa: FBT001 - a cache's key
+    """Compiled once: a condition is asked of every mail of a queue."""
+    pattern = ".*".join(map(re.escape, wanted.split("*")))
+    compiled = re.compile(pattern, re.DOTALL | (re.IGNORECASE if any_case else 0))
+    return lambda found: compiled.fullmatch(found) is not None

@@ -1,0 +1,89 @@
+"""A place in the listing of a queue, kept by whoever reads it page by page. Pure.
+
+It names the last mail that was seen by what the listing is ordered by, not by a count: mails may come and go, and the
+next page still begins right behind it.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Self
+from uuid import UUID
+
+from model.errors import WrongUse
+from model.ids import EnqueueId
+from model.queue.mails import Listed, Whereabouts
+from model.queue.slices import EPOCH
+
+_MILLISECOND = timedelta(milliseconds=1)
+_LETTERS = {Whereabouts.WAITING: "w", Whereabouts.DELAYED: "d"}
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Right behind a mail.
+
+    Attributes:
+        stretch: the slice of one that waits, the due time of one that is delayed.
+        enqueued_at: by which the mails of a slice are ordered.
+    """
+
+    whereabouts: Whereabouts
+    stretch: datetime
+    enqueued_at: datetime
+    enqueue_id: EnqueueId
+
+    @classmethod
+    def of(cls, listed: Listed) -> Self:
+        """Behind a mail that was listed."""
+        stretch = listed.slice_start if listed.whereabouts is Whereabouts.WAITING else listed.due_at
+        return cls(listed.whereabouts, stretch or listed.enqueued_at, listed.enqueued_at, listed.queued.enqueue_id)
+
+    @classmethod
+    def parse(cls, token: str) -> Self:
+        """The position of a token.
+
+        Raises:
+            WrongUse: it is none.
+        """
+        try:
+            letter, stretch, enqueued_at, enqueue_id = token.split(".")
+            whereabouts = next(one for one, its in _LETTERS.items() if its == letter)
+            return cls(whereabouts, _instant(stretch), _instant(enqueued_at), EnqueueId(UUID(hex=enqueue_id)))
+        except (ValueError, StopIteration, OverflowError) as error:
+            raise WrongUse(
+                f"{token!r} is no position in a listing", mend="Take the one that came with the page before."
+            ) from error
+
+    @property
+    def token(self) -> str:
+        """As text, for whoever asks for the next page; what is in it is nobody's business."""
+        return ".".join(
+            (
+                _LETTERS[self.whereabouts],
+                f"{_millis(self.stretch):x}",
+                f"{_millis(self.enqueued_at):x}",
+                self.enqueue_id.hex,
+            )
+        )
+
+    @property
+    def order(self) -> tuple[bool, datetime, datetime, UUID]:
+        """Where it stands in the listing: those that wait first, slice by slice, by time; then the others as due.
+
+        Delayed mails of equal times stand by their ids alone, as their rows do.
+        """
+        is_delayed = self.whereabouts is Whereabouts.DELAYED
+        return (is_delayed, self.stretch, EPOCH if is_delayed else self.enqueued_at, self.enqueue_id)
+
+
+def is_behind(listed: Listed, position: Position | None) -> bool:
+    """Whether the mail comes after the position."""
+    return position is None or Position.of(listed).order > position.order
+
+
+def _millis(at: datetime) -> int:
+    return (at - EPOCH) // _MILLISECOND
+
+
+def _instant(millis: str) -> datetime:
+    return EPOCH + int(millis, 16) * _MILLISECOND

@@ -1,0 +1,140 @@
+"""Where a queue begins: the rules of browse start and content start, which keep every mail in sight. Pure.
+
+Before the browse start every mail is marked, before the content start every row is gone. The browse start only grows,
+and never comes nearer to now than the grace: what a slow clock enqueues is then still seen. Source: ADR-31, ADR-32,
+DESIGN section 4 "Queue".
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from model.queue.slices import slice_of, slices_between
+
+GRACE_MIN: Final = timedelta(minutes=15)
+"""What clocks may differ by, and what a mail may take from being given its slice to having its row."""
+
+
+ROUNDS_PER_SLACK: Final = 16
+"""How often a process looks for mails to renew while the slack of rows goes by; each looks at every mail that old."""
+
+_RENEWED_WITHIN: Final = 0.5 - 1 / ROUNDS_PER_SLACK
+"""Of the slack: what a row has left at least that a sweep did not renew, for it is renewed with half of it left."""
+
+
+def grace_of(window: timedelta) -> timedelta:
+    """How far the browse start stays behind now."""
+    return max(window, GRACE_MIN)
+
+
+def furthest_browse_start(now: datetime, window: timedelta) -> datetime:
+    """The latest slice that may be the browse start, whatever the slices before it hold."""
+    return slice_of(now - grace_of(window), window)
+
+
+def next_browse_start(current: datetime, first_live: datetime | None, now: datetime, window: timedelta) -> datetime:
+    """Where the browse start belongs: never before where it is, never past a mail, never within the grace.
+
+    Args:
+        current: where it is.
+        first_live: the first slice from there on with a mail that is not marked; None: there is none up to the grace.
+        now: by our own clock.
+        window: the slice window.
+    """
+    furthest = furthest_browse_start(now, window)
+    wanted = furthest if first_live is None else min(first_live, furthest)
+    return max(current, wanted)
+
+
+def slice_for(now: datetime, browse_start: datetime | None, window: timedelta) -> datetime:
+    """The slice of a mail that is enqueued now: one that browsing sees."""
+    own = slice_of(now, window)
+    return own if browse_start is None else max(own, slice_of(browse_start, window))
+
+
+def right_slice(
+    slice_start: datetime, browse_start: datetime, reckoned_at: datetime, now: datetime, window: timedelta
+) -> datetime:
+    """Where a row belongs after it was put into a slice: there, unless the browse start is further or the clock jumped.
+
+    Args:
+        slice_start: the slice that was reckoned for it.
+        browse_start: as it is after the row was put.
+        reckoned_at: when the slice was reckoned, by our own clock.
+        now: by the same clock, after the row was put.
+        window: the slice window.
+    """
+    if abs(now - reckoned_at) > grace_of(window):
+        return slice_for(now, browse_start, window)
+    return max(slice_start, slice_of(browse_start, window))
+
+
+def live_slices(browse_start: datetime, now: datetime, window: timedelta) -> Iterable[datetime]:
+    """The slices in which mails may be, the earliest first.
+
+    Whoever enqueues may have a clock that is ahead of ours, and whoever moved the browse start too.
+    """
+    ahead = max(now, browse_start + grace_of(window)) + GRACE_MIN
+    return slices_between(slice_of(browse_start, window), slice_of(ahead, window) + window, window)
+
+
+def gone_before(slice_start: datetime | None, browse_start: datetime | None) -> bool:
+    """Whether a mail of that slice is out of sight: every mail there was marked, or put into a later slice."""
+    return slice_start is not None and browse_start is not None and slice_start < browse_start
+
+
+def mark_may_have_expired(since: datetime, now: datetime, mark_ttl: timedelta) -> bool:
+    """Whether a mark that was put then, or later, may have expired; never where marks live for ever (zero)."""
+    return bool(mark_ttl) and since + mark_ttl <= now + GRACE_MIN
+
+
+def moved_back(browse_start: datetime | None, furthest: datetime | None) -> bool:
+    """Whether somebody put the browse start back: it was seen further on."""
+    return browse_start is not None and furthest is not None and browse_start < furthest
+
+
+def slices_to_clean(
+    content_start: datetime, before: datetime, browse_start: datetime, window: timedelta
+) -> Iterable[datetime]:
+    """The slices whose rows nobody needs any more, the earliest first.
+
+    Args:
+        content_start: before it every row is gone.
+        before: the browse start that this sweep found; earlier than the content start where somebody put it back, and
+            mails may have been enqueued in between since.
+        browse_start: where it is now; the slice that it lies in is browsed, wherever in it a hand has put it.
+        window: the slice window.
+    """
+    return slices_between(slice_of(min(content_start, before), window), slice_of(browse_start, window), window)
+
+
+def slack_of(row_ttl: timedelta, mark_ttl: timedelta) -> timedelta:
+    """How much longer rows live than any mail should stay.
+
+    As the tables are made marks outlive rows by as much (`model.advice.queue_settings.lifetimes`); where they do not,
+    it is a third.
+    """
+    return min(mark_ttl - row_ttl if mark_ttl > row_ttl else row_ttl / 3, row_ttl)
+
+
+def ageing_before(now: datetime, row_ttl: timedelta, mark_ttl: timedelta) -> datetime:
+    """Rows written before it have less than half of the slack left to live, and are renewed."""
+    return now - row_ttl + slack_of(row_ttl, mark_ttl) / 2
+
+
+def rows_lapsed_before(
+    swept_at: datetime | None, now: datetime, row_ttl: timedelta, mark_ttl: timedelta, window: timedelta
+) -> datetime | None:
+    """Before which slice rows of waiting mails may have expired, for want of a sweep to renew them; None: nowhere.
+
+    Args:
+        swept_at: when a sweep last ended; None: never.
+        now: when the next one begins.
+        row_ttl: how long rows live; zero: for ever.
+        mark_ttl: how long marks do.
+        window: the slice window.
+    """
+    patience = slack_of(row_ttl, mark_ttl) * _RENEWED_WITHIN
+    if not row_ttl or (swept_at is not None and now - swept_at <= patience):
+        return None
+    return slice_of(now - row_ttl + GRACE_MIN, window) + window

@@ -1,0 +1,1 @@
+"""Tables and keyspaces as values, and the statements that change them."""

@@ -1,0 +1,279 @@
+"""From a live schema to the expected one: the statements that take it there, each with its risk and its reason.
+
+What CQL cannot change (a key, an order, a column's type) is told as a manual change, with the way around it. Two things
+are only proposed when they are asked for: options, for they rewrite tables, and the removal of what is not expected,
+for it may belong to somebody else.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from model.errors import SchemaRefused
+from model.schema.cql_types import names_in, normal_type
+from model.schema.difference import Aspect, Difference, compaction_option, differences
+from model.schema.folding.fold import fold
+from model.schema.keyspace import Schema
+from model.schema.names import name_of
+from model.schema.risk import Assessment, Risk, assess
+from model.schema.statements import (
+    AddColumns,
+    AddField,
+    CreateIndex,
+    CreateTable,
+    CreateType,
+    CreateView,
+    Drop,
+    DropColumns,
+    Dropped,
+    Name,
+    SetOptions,
+    Statement,
+)
+from model.schema.table import Column, Table, UserType
+
+
+class Include(Enum):
+    """What is proposed only on request."""
+
+    OPTIONS = "options"
+    REMOVALS = "removals"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """One step towards the expected schema.
+
+    Attributes:
+        owner: the table, type, index or view that it is about.
+        statement: what carries it out; None where no statement can.
+        assessment: what it risks, and why.
+        manual: how a person carries it out, where no statement can; else "".
+    """
+
+    owner: str
+    statement: Statement | None
+    assessment: Assessment
+    manual: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What lies between two schemas, and what may be done about it.
+
+    Attributes:
+        rebuildable: tables (by spelling) whose rows `mailmend repair` can write again.
+    """
+
+    expected: Schema
+    live: Schema
+    include: frozenset[Include] = frozenset()
+    rebuildable: frozenset[str] = frozenset()
+    found: tuple[Difference, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Compare once."""
+        object.__setattr__(self, "found", differences(self.expected, self.live))
+
+    def of(self, *aspects: Aspect) -> Iterator[Difference]:
+        """The differences of these kinds, in their order."""
+        return (one for one in self.found if one.aspect in aspects)
+
+    @property
+    def removes(self) -> bool:
+        """Whether what is not expected is removed."""
+        return Include.REMOVALS in self.include
+
+    def step(self, owner: str, statement: Statement) -> SchemaChange:
+        """A change that a statement carries out."""
+        return SchemaChange(owner, statement, assess(statement, self.live))
+
+
+def changes(gap: Gap) -> tuple[SchemaChange, ...]:
+    """What takes the live schema to the expected one, in an order in which it can run.
+
+    All of it is rehearsed on the live schema as a value: what the server would refuse is left to a person.
+    """
+    return tuple(_rehearsed(gap.live, _steps(gap)))
+
+
+def _steps(gap: Gap) -> Iterator[SchemaChange]:
+    types, tables = tuple(_types(gap)), tuple(_tables(gap))
+    waiting = frozenset(name_of(one.owner) for one in tables if one.manual)
+    yield from _drops_of_views_and_indexes(gap, waiting)
+    yield from types
+    yield from tables
+    yield from _creations_of_indexes_and_views(gap, waiting)
+    if gap.removes:
+        yield from _drops_of_tables_and_types(gap)
+
+
+def _rehearsed(schema: Schema, steps: Iterator[SchemaChange]) -> Iterator[SchemaChange]:
+    for step in steps:
+        try:
+            schema = fold(schema, step.statement) if step.statement else schema
+        except SchemaRefused as refused:
+            yield _manual(step.owner, _REFUSED.format(what=refused.what))
+        else:
+            yield step
+
+
+def _manual(owner: str, how: str) -> SchemaChange:
+    return SchemaChange(owner, None, Assessment((Risk.NONE,), "CQL has no statement for it; nothing runs."), how)
+
+
+def _drops_of_views_and_indexes(gap: Gap, waiting: frozenset[str]) -> Iterator[SchemaChange]:
+    """First of all: a view stands in the way of a dropped column, and so does an index."""
+    views = {Aspect.DIFFERENT_VIEW} | ({Aspect.UNEXPECTED_VIEW} if gap.removes else set())
+    indexes = {Aspect.DIFFERENT_INDEX} | ({Aspect.UNEXPECTED_INDEX} if gap.removes else set())
+    bases = {view.table.name: name_of(view.base) for view in gap.expected.views}
+    for one in gap.of(*views):
+        if bases.get(name_of(one.owner)) not in waiting:
+            yield gap.step(one.owner, Drop(Dropped.VIEW, Name(one.owner)))
+    for one in gap.of(*indexes):
+        if one.aspect is Aspect.UNEXPECTED_INDEX or name_of(one.owner) not in waiting:
+            yield gap.step(one.owner, Drop(Dropped.INDEX, Name(one.subject)))
+
+
+def _creations_of_indexes_and_views(gap: Gap, waiting: frozenset[str]) -> Iterator[SchemaChange]:
+    """Those of a table that is changed by hand wait for it: on the table as it is they would be others."""
+    lacking = {name_of(one.subject) for one in gap.of(Aspect.MISSING_INDEX, Aspect.DIFFERENT_INDEX)}
+    for index in gap.expected.indexes:
+        if name_of(index.spelling) in lacking and name_of(index.table) in waiting:
+            yield _manual(index.table, _WAITS.format(name=index.spelling, table=index.table))
+        elif name_of(index.spelling) in lacking:
+            yield gap.step(index.table, CreateIndex(Name(index.table), index))
+    lacking = {name_of(one.owner) for one in gap.of(Aspect.MISSING_VIEW, Aspect.DIFFERENT_VIEW)}
+    for view in gap.expected.views:
+        if view.table.name in lacking and name_of(view.base) in waiting:
+            yield _manual(view.table.spelling, _WAITS.format(name=view.table.spelling, table=view.base))
+        elif view.table.name in lacking:
+            yield gap.step(view.table.spelling, CreateView(Name(view.table.spelling), view))
+        else:
+            yield from _options(gap, view.table, of_view=True)
+
+
+def _types(gap: Gap) -> Iterator[SchemaChange]:
+    """In the expected order, in which each type stands before those that use it."""
+    for wanted in gap.expected.types:
+        found = gap.live.user_type(wanted.name)
+        if found is None:
+            yield gap.step(wanted.spelling, CreateType(Name(wanted.spelling), wanted))
+        elif _fields(wanted) != _fields(found):
+            yield from _fields_added(gap, wanted, found)
+
+
+def _fields(user_type: UserType) -> tuple[tuple[str, str], ...]:
+    return tuple((name_of(name), normal_type(text)) for name, text in user_type.fields)
+
+
+def _fields_added(gap: Gap, wanted: UserType, found: UserType) -> Iterator[SchemaChange]:
+    """Fields can only be added behind those that are there, and only while no key holds the type."""
+    count = len(found.fields)
+    if _fields(wanted)[:count] != _fields(found) or _in_a_key(gap.live, found):
+        yield _manual(wanted.spelling, _TYPE_BY_HAND.format(name=wanted.spelling))
+        return
+    for name, text in wanted.fields[count:]:
+        yield gap.step(wanted.spelling, AddField(Name(wanted.spelling), name, text))
+
+
+def _in_a_key(live: Schema, user_type: UserType) -> bool:
+    return any(_uses(column.type, user_type) for table in live.tables for column in table.key)
+
+
+def _uses(text: str, user_type: UserType) -> bool:
+    return user_type.name in names_in(text)
+
+
+def _tables(gap: Gap) -> Iterator[SchemaChange]:
+    keyed_otherwise = {one.owner for one in gap.of(Aspect.DIFFERENT_KEY, Aspect.DIFFERENT_ORDER)}
+    for wanted in gap.expected.tables:
+        found = gap.live.table(wanted.name)
+        if found is None:
+            yield gap.step(wanted.spelling, CreateTable(Name(wanted.spelling), wanted))
+        elif wanted.spelling in keyed_otherwise or _becomes_counters(wanted, found):
+            yield _manual(wanted.spelling, _table_by_hand(gap, wanted))
+        else:
+            yield from _columns(gap, wanted, found)
+            yield from _options(gap, wanted)
+
+
+def _becomes_counters(wanted: Table, found: Table) -> bool:
+    """Whether the one counts and the other does not: counters stand in tables of their own."""
+    return any(one.is_counter for one in wanted.columns) is not any(one.is_counter for one in found.columns)
+
+
+def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
+    unexpected = tuple(column.spelling for column in found.columns if column.name not in wanted)
+    missing = [column for column in wanted.columns if column.name not in found]
+    once = {column.name: column for column in found.dropped}
+    added = tuple(one for one in missing if _kind_of(once.get(one.name, one)) == _kind_of(one))
+    if unexpected and gap.removes:
+        yield gap.step(wanted.spelling, DropColumns(Name(wanted.spelling), unexpected))
+    if added:
+        yield gap.step(wanted.spelling, AddColumns(Name(wanted.spelling), added))
+    for column in missing:
+        if column not in added:
+            yield _manual(wanted.spelling, _column_by_hand(gap, wanted, column, once[column.name]))
+    for column in wanted.columns:
+        if column.name in found and _kind_of(column) != _kind_of(found.column(column.name)):
+            yield _manual(wanted.spelling, _column_by_hand(gap, wanted, column, found.column(column.name)))
+
+
+def _kind_of(column: Column) -> tuple[str, object]:
+    return normal_type(column.type), column.kind
+
+
+def _options(gap: Gap, wanted: Table, *, of_view: bool = False) -> Iterator[SchemaChange]:
+    """One statement for all of a table's options: each ALTER is a change of the schema on every node."""
+    names = {one.subject for one in gap.of(Aspect.DIFFERENT_OPTION) if one.owner == wanted.spelling}
+    declared = {**wanted.options, **compaction_option(wanted.compaction)}
+    if names and Include.OPTIONS in gap.include:
+        literals = {name: literal for name, literal in declared.items() if name in names}
+        yield gap.step(wanted.spelling, SetOptions(Name(wanted.spelling), literals, of_view=of_view))
+
+
+def _drops_of_tables_and_types(gap: Gap) -> Iterator[SchemaChange]:
+    """Types last, and those first that use others; one that a column still has cannot go."""
+    for one in gap.of(Aspect.UNEXPECTED_TABLE):
+        yield gap.step(one.owner, Drop(Dropped.TABLE, Name(one.owner)))
+    unexpected = {name_of(one.owner) for one in gap.of(Aspect.UNEXPECTED_TYPE)}
+    for user_type in reversed(gap.live.types):
+        if user_type.name in unexpected:
+            yield gap.step(user_type.spelling, Drop(Dropped.TYPE, Name(user_type.spelling)))
+
+
+def _table_by_hand(gap: Gap, table: Table) -> str:
+    return (_REBUILT if table.spelling in gap.rebuildable else _COPIED).format(name=table.spelling)
+
+
+def _column_by_hand(gap: Gap, table: Table, wanted: Column, found: Column) -> str:
+    if table.spelling in gap.rebuildable or wanted.in_key:
+        return _table_by_hand(gap, table)
+    return _COLUMN_BY_HAND.format(
+        name=table.spelling, column=wanted.spelling, wanted=_kind_text(wanted), found=_kind_text(found)
+    )
+
+
+def _kind_text(column: Column) -> str:
+    return f"{normal_type(column.type)} ({column.kind.value})"
+
+
+_WAITS = "{name} waits until {table} is changed by hand; then plan again."
+_REFUSED = "The server would refuse it as things stand: {what}. Change by hand what stands against it, then plan again."
+_REBUILT = (
+    "While nothing writes: drop {name}, create it anew with mailmend schema apply --complete, then fill it again from "
+    "the truth with mailmend repair messages."
+)
+_COPIED = (
+    "A table's key, order and counters are for ever: create a table of another name as the model has {name}, copy the "
+    "rows (mailmend cannot), move the clients over, then drop {name}."
+)
+_COLUMN_BY_HAND = (
+    "{name}.{column} is or was {found} and should be {wanted}, which CQL cannot change: add a column of another name, "
+    "copy the cells, move the clients over, then drop the old one."
+)
+_TYPE_BY_HAND = (
+    "The fields of {name} cannot be taken away, reordered, retyped, or added to while a key holds it: create a type of "
+    "another name, add columns of it, copy the cells, then drop the old ones."
+)

@@ -1,0 +1,104 @@
+"""CQL type names in one spelling, so that a declared type and a live one can be compared as text.
+
+The server spells types its own way: spaces after commas, `frozen` repeated inside what is frozen already and around
+tuples, which are always frozen. Two spellings of one type must not look like drift.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from model.errors import BadIdentifier
+from model.schema.names import name_of, spelled
+
+_TOKEN = re.compile(r"""\s*("(?:[^"]|"")+"|'[^']*'|[A-Za-z][A-Za-z0-9_]*|[<>,]|\d+)\s*""")
+_ALWAYS_FROZEN = ("tuple", "vector")
+_COLLECTIONS = ("list", "set", "map")
+_BRACKETS = ("<", ">", ",")
+_ALIASES = {"varchar": "text"}
+
+
+@dataclass(frozen=True, slots=True)
+class CqlType:
+    """A type by name with the types (or, for a vector, the length) between its angle brackets."""
+
+    name: str
+    arguments: tuple["CqlType", ...] = ()
+
+    def __str__(self) -> str:
+        inner = ",".join(str(argument) for argument in self.arguments)
+        return f"{self.name}<{inner}>" if inner else self.name
+
+
+def parse_type(text: str) -> CqlType:
+    """The type that the text spells, in its one form.
+
+    Raises:
+        BadIdentifier: the text is not a CQL type.
+    """
+    tokens = _tokens(text)
+    parsed, rest = _parse(tokens, text)
+    if rest:
+        raise BadIdentifier(text, "CQL type")
+    return _thawed(parsed, frozen=False)
+
+
+@lru_cache(maxsize=1024)
+def normal_type(text: str) -> str:
+    """The type's text in its one form: lower case, no spaces, no `frozen` that says nothing new."""
+    return str(parse_type(text))
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Every name that a type's text mentions, user types among them, as the server knows them."""
+    return frozenset(_names(parse_type(text)))
+
+
+def _names(parsed: CqlType) -> Iterator[str]:
+    yield name_of(parsed.name)
+    for argument in parsed.arguments:
+        yield from _names(argument)
+
+
+def _tokens(text: str) -> list[str]:
+    if _TOKEN.sub("", text):
+        raise BadIdentifier(text, "CQL type")
+    return [_token(found) for found in _TOKEN.findall(text)]
+
+
+def _token(text: str) -> str:
+    """A name as it is spelled best, a Java class as it is."""
+    return spelled(name_of(text)) if text.startswith('"') else text if text.startswith("'") else text.lower()
+
+
+def _parse(tokens: list[str], text: str) -> tuple[CqlType, list[str]]:
+    if not tokens or tokens[0] in _BRACKETS:
+        raise BadIdentifier(text, "CQL type")
+    name, rest = _ALIASES.get(tokens[0], tokens[0]), tokens[1:]
+    if rest[:1] != ["<"]:
+        return CqlType(name), rest
+    arguments: list[CqlType] = []
+    while rest and rest[0] in "<,":
+        argument, rest = _parse(rest[1:], text)
+        arguments.append(argument)
+    if rest[:1] != [">"]:
+        raise BadIdentifier(text, "CQL type")
+    return CqlType(name, tuple(arguments)), rest[1:]
+
+
+def _thawed(parsed: CqlType, *, frozen: bool) -> CqlType:
+    """Without every `frozen` that only repeats what holds anyway."""
+    if parsed.name == "frozen" and len(parsed.arguments) == 1:
+        inner = _thawed(parsed.arguments[0], frozen=True)
+        return inner if frozen or inner.name in _ALWAYS_FROZEN else CqlType("frozen", (inner,))
+    if parsed.name == "vector":
+        return CqlType("vector", (_element(parsed.arguments[0], frozen=frozen), *parsed.arguments[1:]))
+    inside = frozen or parsed.name == "tuple"
+    return CqlType(parsed.name, tuple(_thawed(argument, frozen=inside) for argument in parsed.arguments))
+
+
+def _element(parsed: CqlType, *, frozen: bool) -> CqlType:
+    """The type of a vector's elements: servers repeat `frozen` there."""
+    inner = CqlType("frozen", (parsed,)) if frozen and parsed.name in _COLLECTIONS else parsed
+    return _thawed(inner, frozen=False)

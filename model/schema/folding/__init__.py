@@ -1,0 +1,1 @@
+"""What a schema is after a statement, computed without a server."""

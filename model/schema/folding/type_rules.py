@@ -1,0 +1,147 @@
+"""Which types a server takes where: in a column, in a key, in a user type, and in place of a column that was dropped.
+
+Source: what Cassandra 5.0 answers to each; the table of pairs was read off a server. Of nested types that differ, only
+the server knows whether they fit; here they do not.
+"""
+
+from collections.abc import Iterator
+
+from model.schema.cql_types import CqlType, parse_type
+from model.schema.folding.lookups import find_type
+from model.schema.keyspace import Schema
+from model.schema.table import Column, Kind
+
+_NATIVE = frozenset(
+    {"ascii", "bigint", "blob", "boolean", "counter", "date", "decimal", "double", "duration", "float", "inet", "int"}
+    | {"smallint", "text", "time", "timestamp", "timeuuid", "tinyint", "uuid", "varint"}
+)
+_COLLECTIONS = frozenset({"list", "set", "map"})
+_BUILT = _COLLECTIONS | {"tuple", "vector", "frozen"}
+_IN_PLACE_OF = {
+    "blob": frozenset(
+        {"ascii", "date", "decimal", "duration", "inet", "smallint", "text", "time", "tinyint", "varint", "tuple"}
+    ),
+    "text": frozenset({"ascii"}),
+    "bigint": frozenset({"timestamp"}),
+    "timestamp": frozenset({"bigint"}),
+    "uuid": frozenset({"timeuuid"}),
+}
+"""Of which types a dropped column may have been that comes back with this one."""
+
+
+def column_problem(schema: Schema, column: Column) -> str:
+    """Why no column can be of that type; "" where it can."""
+    problem = type_problem(schema, column)
+    if problem:
+        return problem
+    parsed = parse_type(column.type)
+    if column.kind in (Kind.PARTITION, Kind.CLUSTERING):
+        problem = _key_problem(schema, parsed)
+        return problem and f"the key column {column.spelling} cannot {problem}"
+    if is_user_type(parsed) and _has_cells_within(schema, parsed):
+        return f"{column.spelling} is of a user type that holds collections, so it must be frozen"
+    return ""
+
+
+def type_problem(schema: Schema, column: Column) -> str:
+    """Why the column's type is none, wherever it stands; "" where it is one."""
+    problem = next(_problems(schema, parse_type(column.type), frozen=False), "")
+    return problem and f"the type {column.type} of {column.spelling} {problem}"
+
+
+def field_problem(schema: Schema, field: str, kind: str) -> str:
+    """Why no field of a user type can be of that type; "" where it can."""
+    parsed = parse_type(kind)
+    if parsed.name == "counter":
+        return f"the field {field} cannot be a counter"
+    if is_user_type(parsed) and find_type(schema, parsed.name) is not None:
+        return f"the field {field} is of a user type, so it must be frozen"
+    problem = next(_problems(schema, parsed, frozen=False), "")
+    return problem and f"the type {kind} of the field {field} {problem}"
+
+
+def _problems(schema: Schema, parsed: CqlType, *, frozen: bool) -> Iterator[str]:
+    """What is wrong with a type, the worst first."""
+    if parsed.name.startswith("'") or parsed.name in _NATIVE:
+        return
+    if parsed.name not in _BUILT:
+        if find_type(schema, parsed.name) is None:
+            yield f"names the user type {parsed.name}, which does not exist"
+        return
+    inner_frozen = frozen or parsed.name == "frozen"
+    if parsed.name == "frozen" and not _can_be_frozen(parsed.arguments[0]):
+        yield f"freezes {parsed.arguments[0]}, which is frozen anyway"
+    for argument in _element_types(parsed):
+        yield from _problems(schema, argument, frozen=inner_frozen)
+        if parsed.name != "frozen":
+            yield from _inside(parsed, argument, frozen=inner_frozen)
+
+
+def _element_types(parsed: CqlType) -> tuple[CqlType, ...]:
+    """The types between the angle brackets, without the length of a vector."""
+    return parsed.arguments[:1] if parsed.name == "vector" else parsed.arguments
+
+
+def _inside(outer: CqlType, inner: CqlType, *, frozen: bool) -> Iterator[str]:
+    if inner.name == "counter":
+        yield "holds counters, which only columns can be"
+    if outer.name not in _COLLECTIONS:
+        return
+    if not frozen and inner.name in _COLLECTIONS:
+        yield f"holds {inner}, which must be frozen there"
+    if not frozen and is_user_type(inner):
+        yield f"holds the user type {inner}, which must be frozen there"
+    if inner.name == "duration" and (outer.name == "set" or (outer.name == "map" and inner is outer.arguments[0])):
+        yield f"has durations as {'elements' if outer.name == 'set' else 'keys'}, which have no order"
+
+
+def _can_be_frozen(parsed: CqlType) -> bool:
+    return parsed.name not in _NATIVE
+
+
+def is_user_type(parsed: CqlType) -> bool:
+    """Whether the type is one that was created by name, and not frozen."""
+    return parsed.name not in _NATIVE and parsed.name not in _BUILT and not parsed.name.startswith("'")
+
+
+def _has_cells_within(schema: Schema, parsed: CqlType) -> bool:
+    found = find_type(schema, parsed.name)
+    return found is not None and any(parse_type(kind).name in _COLLECTIONS for _, kind in found.fields)
+
+
+def _key_problem(schema: Schema, parsed: CqlType) -> str:
+    if parsed.name in _COLLECTIONS:
+        return f"be a {parsed.name} that is not frozen"
+    if is_user_type(parsed):
+        return "be of a user type that is not frozen"
+    if parsed.name == "counter":
+        return "be a counter"
+    return "hold durations, which have no order" if holds(schema, parsed, "duration") else ""
+
+
+def holds(schema: Schema, parsed: CqlType, name: str) -> bool:
+    """Whether the type, or any inside it, is of that name; user types are looked into."""
+    if parsed.name == name:
+        return True
+    user_type = find_type(schema, parsed.name) if is_user_type(parsed) else None
+    fields = [parse_type(kind) for _, kind in user_type.fields] if user_type else []
+    return any(holds(schema, inner, name) for inner in (*parsed.arguments, *fields))
+
+
+def uses_type(schema: Schema, kind: str, name: str) -> bool:
+    """Whether a type is that user type, or holds it at any depth."""
+    return holds(schema, parse_type(kind), name)
+
+
+def expanded(schema: Schema, parsed: CqlType) -> CqlType:
+    """The type with a tuple in the place of each user type: so a server remembers what it dropped."""
+    user_type = find_type(schema, parsed.name) if is_user_type(parsed) else None
+    if user_type is not None:
+        return CqlType("tuple", tuple(expanded(schema, parse_type(kind)) for _, kind in user_type.fields))
+    return CqlType(parsed.name, tuple(expanded(schema, inner) for inner in parsed.arguments))
+
+
+def returns(schema: Schema, column: Column, dropped: Column) -> bool:
+    """Whether a column may come back in the place of one that was dropped."""
+    new, old = parse_type(column.type), parse_type(str(expanded(schema, parse_type(dropped.type))))
+    return new == old or (not new.arguments and old.name in _IN_PLACE_OF.get(new.name, frozenset()))

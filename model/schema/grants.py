@@ -1,0 +1,320 @@
+"""Which role may do what: the least that each of mailmend's works needs, told from the tables that it reads and writes.
+
+Derived from the catalog and the ledger, so that a projection declared tomorrow is covered tomorrow. Cassandra counts
+TRUNCATE as MODIFY, and whoever creates a table holds everything on it: what no grant can tell apart, `REMARKS` tells.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from model.catalog.james_tables import EVENT_STORE, SCHEMA_VERSION
+from model.catalog.ledger import LEDGER_TABLES, REPAIR_LAG, REPAIR_LEASE
+from model.catalog.mail import (
+    FAMILIES,
+    IMAP_UID,
+    MAILBOX,
+    MAILBOX_PATH,
+    MESSAGE_COUNTER,
+    MESSAGE_ID,
+    MESSAGES,
+    MODSEQ,
+)
+from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, QUEUE_TABLES
+from model.catalog.schema_history import HISTORY_TABLES
+from model.projections.declarations import Family
+from model.schema.names import spelled
+from model.schema.table import Table
+
+
+class Permission(StrEnum):
+    """The permissions that every server from 4.0 on has, as far as they are needed."""
+
+    SELECT = "SELECT"
+    MODIFY = "MODIFY"
+    CREATE = "CREATE"
+    ALTER = "ALTER"
+    DROP = "DROP"
+
+
+class Where(Enum):
+    """Whose keyspace a grant is on."""
+
+    MAIL = "mail"
+    LEDGER = "ledger"
+    VIEWS = "system_views"  # the server's virtual tables: not everybody may read them
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Resource:
+    """What a permission is on, as GRANT names it: one table, a keyspace with all in it, or anything else in words.
+
+    Without any name it is every keyspace.
+    """
+
+    keyspace: str = ""
+    table: str = ""
+    other: str = ""
+
+    def __str__(self) -> str:
+        if self.other:
+            return self.other
+        if self.table:
+            return f"TABLE {spelled(self.keyspace)}.{spelled(self.table)}"
+        return f"KEYSPACE {spelled(self.keyspace)}" if self.keyspace else "ALL KEYSPACES"
+
+    @property
+    def enclosing(self) -> tuple["Resource", ...]:
+        """Itself, and all that it is part of: what is granted there counts here."""
+        tables = Resource(other=f"ALL TABLES IN KEYSPACE {self.keyspace}")
+        return (self, tables, Resource(self.keyspace), Resource()) if self.table else (self, Resource())
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Grant:
+    """One permission on one resource; a server's newer permissions are kept as it names them."""
+
+    on: Resource
+    permission: str
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Permissions on some tables of one keyspace; without tables on the keyspace itself."""
+
+    where: Where
+    permissions: tuple[Permission, ...]
+    tables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A role: its short name, the commands that it is for, and what they need.
+
+    Attributes:
+        only_with: the mail table without which it has nothing to do; "" when there is always something.
+    """
+
+    name: str
+    purpose: str
+    needs: tuple[Need, ...]
+    only_with: str = ""
+
+
+_READS = (Permission.SELECT,)
+_WRITES = (Permission.MODIFY,)
+_BOTH = (Permission.SELECT, Permission.MODIFY)
+_SHAPES = (Permission.CREATE, Permission.ALTER, Permission.DROP)
+
+
+def _names(tables: Iterable[Table]) -> tuple[str, ...]:
+    """Each table once, as the server knows it."""
+    return tuple(dict.fromkeys(table.name for table in tables))
+
+
+def _looked_at(family: Family) -> Iterator[Table]:
+    """Every table that a check of the family reads."""
+    yield from family.tables
+    yield from (table for counts in family.counts for table in counts.generators)
+
+
+def _mended(family: Family) -> Iterator[Table]:
+    """Every table that a repair of the family writes: content is never touched, paths are only reported."""
+    if not family.mirror.report_only:
+        yield family.truth
+        yield from (one.table for one in family.projections if one is not family.content)
+
+
+def _filled(family: Family) -> Iterator[Table]:
+    """Every table that a new message is written to."""
+    yield from _looked_at(family)
+    yield from (MAILBOX_PATH, MAILBOX)
+
+
+LOOKED_AT = _names(table for family in FAMILIES for table in _looked_at(family))
+MENDED = _names(table for family in FAMILIES for table in _mended(family))
+FILLED = _names(_filled(MESSAGES))
+HISTORY = _names(HISTORY_TABLES)
+LEDGER = tuple(name for name in _names(LEDGER_TABLES) if name not in HISTORY)
+QUEUED = _names((*QUEUE_TABLES, EVENT_STORE))
+"""The tables of the distributed mail queue, and the one that its configuration is kept in."""
+
+MEASURED = _names((IMAP_UID, MESSAGE_ID, MESSAGE_COUNTER, MODSEQ, EVENT_STORE, ENQUEUED_MAILS, BROWSE_START))
+"""The tables that traffic is told from."""
+
+FIGURES = (
+    "coordinator_read_latency",
+    "disk_usage",
+    "local_read_latency",
+    "max_partition_size",
+    "rows_per_read",
+    "settings",
+    "tombstones_per_read",
+)
+"""The virtual tables that tell how tables are used; what may not be read is left out of the advice."""
+
+READER = Role(
+    "reader",
+    "check, repair messages --dry-run, schema verify, plan, history and lint",
+    (Need(Where.MAIL, _READS, LOOKED_AT), Need(Where.LEDGER, _READS, (REPAIR_LEASE.name, *HISTORY))),
+)
+REPAIRER = Role(
+    "repairer",
+    "repair messages, repair lags, undo, runs; all that a reader does",
+    (
+        *READER.needs,
+        Need(Where.MAIL, _WRITES, MENDED),
+        Need(Where.LEDGER, _BOTH, LEDGER),
+    ),
+)
+LOADER = Role(
+    "loader",
+    "load, and services that write through MessageStore",
+    (Need(Where.MAIL, _BOTH, FILLED), Need(Where.LEDGER, _WRITES, (REPAIR_LAG.name,))),
+)
+MIGRATOR = Role(
+    "migrator",
+    "schema plan, apply, adopt, history",
+    (
+        Need(Where.MAIL, _SHAPES),
+        Need(Where.LEDGER, _SHAPES),
+        Need(Where.LEDGER, _BOTH, (REPAIR_LEASE.name, *HISTORY)),
+        Need(Where.MAIL, _BOTH, (SCHEMA_VERSION.name,)),
+        Need(Where.VIEWS, _READS, ("disk_usage",)),
+    ),
+)
+ADVISER = Role(
+    "adviser",
+    "schema advise, queue advise",
+    (
+        Need(Where.MAIL, _READS, MEASURED),
+        Need(Where.VIEWS, _READS, FIGURES),
+    ),
+)
+QUEUE_READER = Role(
+    "queue_reader",
+    "queue list, size, browse and most dry runs: who waits, from whom and to whom, but no content",
+    (Need(Where.MAIL, _READS, QUEUED),),
+    only_with=ENQUEUED_MAILS.name,
+)
+QUEUE = Role(
+    "queue",
+    "workers of the mail queue, and every other command of it",
+    (Need(Where.MAIL, _BOTH, QUEUED),),
+    only_with=ENQUEUED_MAILS.name,
+)
+
+REMARKS = (
+    "Cassandra counts TRUNCATE as MODIFY. Of 4.1 and later, drop_truncate_table_enabled: false in cassandra.yaml",
+    "leaves TRUNCATE (and DROP TABLE) to superusers.",
+    "Whoever creates a table is granted everything on it: after `mailmend schema apply`, see what the migrator holds",
+    "beyond its need with: mailmend schema grants --role migrator --check",
+)
+"""What grants cannot say, for whoever reads them."""
+
+ROLES: Mapping[str, Role] = {
+    role.name: role for role in (READER, REPAIRER, LOADER, MIGRATOR, ADVISER, QUEUE_READER, QUEUE)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Keyspaces:
+    """The keyspaces by whose they are, and the tables that are there; None: taken to be all there."""
+
+    mail: str
+    ledger: str
+    mail_tables: frozenset[str] | None = None
+    ledger_tables: frozenset[str] | None = None
+
+    def name(self, where: Where) -> str:
+        """What the keyspace is called."""
+        return {Where.MAIL: self.mail, Where.LEDGER: self.ledger}.get(where, where.value)
+
+    def has(self, where: Where, table: str) -> bool:
+        """Whether the table is there."""
+        found = {Where.MAIL: self.mail_tables, Where.LEDGER: self.ledger_tables}.get(where)
+        return found is None or table in found
+
+
+def has_work(role: Role, keyspaces: Keyspaces) -> bool:
+    """Whether there is anything to do for the role."""
+    return not role.only_with or keyspaces.has(Where.MAIL, role.only_with)
+
+
+def grants_of(role: Role, keyspaces: Keyspaces) -> tuple[Grant, ...]:
+    """Everything that the role needs, sorted; what is on tables that are not there included."""
+    return tuple(sorted({grant for need in role.needs for grant in _grants(need, keyspaces)}))
+
+
+def absent(role: Role, keyspaces: Keyspaces) -> frozenset[Resource]:
+    """The tables that the role needs and that are not there: no server grants anything on those."""
+    return frozenset(
+        Resource(keyspaces.name(need.where), table)
+        for need in role.needs
+        for table in need.tables
+        if not keyspaces.has(need.where, table)
+    )
+
+
+def _grants(need: Need, keyspaces: Keyspaces) -> Iterator[Grant]:
+    keyspace = keyspaces.name(need.where)
+    for table in need.tables or ("",):
+        yield from (Grant(Resource(keyspace, table), permission.value) for permission in need.permissions)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A permission that a role has, and the role that it has it through: itself, or one that it was granted."""
+
+    grant: Grant
+    through: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a role is and has on a live cluster."""
+
+    name: str
+    exists: bool = True
+    superuser: bool = False
+    held: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How far a role is from what it needs.
+
+    Attributes:
+        missing: needed, and neither held nor covered by something wider.
+        superfluous: held, and not needed in just that form.
+        to_grant: what is to be granted before the superfluous can go.
+    """
+
+    holding: Holding
+    missing: tuple[Grant, ...]
+    superfluous: tuple[Held, ...]
+    to_grant: tuple[Grant, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the role has what it needs and nothing else."""
+        fits = self.holding.exists and not self.holding.superuser
+        return fits and not (self.missing or self.superfluous or self.to_grant)
+
+
+def compared(needed: Iterable[Grant], holding: Holding) -> Comparison:
+    """What the role lacks, and what it has too much."""
+    wanted = frozenset(needed)
+    own = {held.grant for held in holding.held if held.through == holding.name}
+    return Comparison(
+        holding,
+        missing=tuple(sorted(one for one in wanted if not _covered(one, holding))),
+        superfluous=tuple(held for held in holding.held if held.through != holding.name or held.grant not in wanted),
+        to_grant=tuple(sorted(wanted - own)),
+    )
+
+
+def _covered(wanted: Grant, holding: Holding) -> bool:
+    return holding.superuser or any(
+        held.grant.permission == wanted.permission and held.grant.on in wanted.on.enclosing for held in holding.held
+    )

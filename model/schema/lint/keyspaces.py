@@ -1,0 +1,118 @@
+"""Rules about a keyspace: its replication, and the views and indexes in it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from model.schema.lint.finding import Hit, Rule, Severity
+from model.schema.lint.subject import Subject
+from model.schema.lint.windows import DOCS
+from model.schema.literals import short_class, text_of
+from model.schema.names import name_of
+from model.schema.statements import CreateIndex, CreateView, Index
+
+_OF_MANY_VALUES: Final = "uuid timeuuid timestamp date time inet blob decimal double float duration bigint varint"
+_MANY_VALUES: Final = frozenset(_OF_MANY_VALUES.split())
+_PERHAPS_MANY: Final = frozenset({"text", "ascii", "varchar", "int"})
+_INNER: Final = frozenset({"values", "keys", "entries", "full"})
+
+
+def simple_strategy(subject: Subject) -> Iterator[Hit]:
+    """T16."""
+    strategy = short_class((subject.replication or {}).get("class", ""))
+    if strategy == "SimpleStrategy":
+        yield Hit(
+            "",
+            f"{subject.keyspace} is replicated by SimpleStrategy",
+            "replication",
+            points=(("option", "replication"),),
+            statement=subject.replication_at,
+        )
+
+
+def views(subject: Subject) -> Iterator[Hit]:
+    """T22."""
+    created = {
+        name_of(placed.statement.name.spelling): number
+        for number, placed in enumerate(subject.statements)
+        if isinstance(placed.statement, CreateView)
+    }
+    for view in subject.schema.views:
+        yield Hit(
+            view.table.spelling,
+            f"{view.table.spelling} is a materialised view of {view.base}",
+            statement=created.get(view.table.name),
+        )
+
+
+def many_values(subject: Subject) -> Iterator[Hit]:
+    """T23: Cassandra's own index, which is local to each node; ScyllaDB's is global."""
+    if not subject.release.is_cassandra:
+        return
+    created = {
+        _of(placed.statement.index): number
+        for number, placed in enumerate(subject.statements)
+        if isinstance(placed.statement, CreateIndex)
+    }
+    for index in subject.schema.indexes:
+        kind = _type_of(subject, index)
+        if text_of(index.using) or kind not in _MANY_VALUES | _PERHAPS_MANY:
+            continue
+        sure = kind in _MANY_VALUES
+        judged = "nearly every row has its own value" if sure else "good only where many rows share few values"
+        yield Hit(
+            index.table,
+            f"{index.spelling or 'an index'} is on {index.target} of {index.table}, {kind}: {judged}",
+            index.spelling or index.target,
+            None if sure else Severity.NOTE,
+            statement=created.get(_of(index)),
+        )
+
+
+def _of(index: Index) -> tuple[str, str]:
+    """What it is on, whatever it is called: CREATE INDEX may leave the name to the server."""
+    return name_of(index.table), name_of(index.target.strip())
+
+
+def _type_of(subject: Subject, index: Index) -> str:
+    """The type of what is indexed; "" where it is inside a collection, or not known."""
+    target = index.target.strip()
+    if target.partition("(")[0].lower() in _INNER and target.endswith(")"):
+        return ""
+    table = subject.table(name_of(index.table))
+    found = [column for column in table.columns if column.name == name_of(target)] if table else []
+    return found[0].type.lower() if found else ""
+
+
+KEYSPACES: Final = (
+    Rule(
+        "T16",
+        "SimpleStrategy",
+        Severity.WARNING,
+        "SimpleStrategy places copies without regard to data centres and racks: losing one rack may lose all copies of "
+        "a row, and a second data centre cannot be added without a rebuild.",
+        "Use NetworkTopologyStrategy with the copies of each data centre, even where there is only one.",
+        f"{DOCS}/developing/cql/ddl.html",
+        simple_strategy,
+    ),
+    Rule(
+        "T22",
+        "A materialised view",
+        Severity.WARNING,
+        "Views are experimental and off by default. Nothing finds out when a view and its table have gone apart, and "
+        "the only repair is to drop the view and build it again.",
+        "Write a table of your own beside the truth, declared as its projection, so that it can be checked and mended.",
+        f"{DOCS}/developing/cql/mvs.html",
+        views,
+    ),
+    Rule(
+        "T23",
+        "A secondary index on many values",
+        Severity.WARNING,
+        "Each node indexes only its own rows. A lookup of a value that few rows have asks node after node, most of "
+        "them in vain.",
+        "Keep a table keyed by that column; or use a storage-attached index (5.0) together with the partition key.",
+        f"{DOCS}/developing/cql/indexing/2i/2i-when-to-use.html",
+        many_values,
+    ),
+)
+"""T16, T22 and T23."""

@@ -1,0 +1,89 @@
+"""What is known of tables beside their schema: what changes, what is deleted, what follows from what.
+
+Of the tables of mail from the catalog's own declarations; of the queue's from what `mailqueue` and James do there; of
+our ledger from what `repair` writes there.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from model.catalog.ledger import REPAIR_FINDING, REPAIR_LAG, REPAIR_RUN
+from model.catalog.mail import FAMILIES, MESSAGES
+from model.catalog.mail_queue import (
+    BROWSE_START,
+    CONTENT_START,
+    DELETED_MAILS,
+    DUE_MAILS,
+    ENQUEUED_MAILS,
+    QUEUE_STATE,
+    SLICE_TALLIES,
+)
+from model.projections.declarations import Family
+from model.schema.keyspace import Schema
+from model.schema.lint.subject import Knowledge
+from model.schema.table import Table
+
+
+def _names(*tables: Table) -> frozenset[str]:
+    return frozenset(table.name for table in tables)
+
+
+_MARKS: Final = (DELETED_MAILS.name, ENQUEUED_MAILS.name)
+"""The marks of the queue, and the table whose rows they hide."""
+
+_QUEUE: Final = Knowledge(
+    marks=(_MARKS,),
+    updated=_names(BROWSE_START, CONTENT_START),
+    deleted=frozenset(_MARKS),
+    conditional=_names(BROWSE_START, CONTENT_START),
+)
+"""James's four: slices are deleted by partition, marks by James alone, starts move."""
+
+_BESIDE_QUEUE: Final = Knowledge(
+    updated=_names(SLICE_TALLIES, QUEUE_STATE, DUE_MAILS),
+    deleted=_names(DUE_MAILS, SLICE_TALLIES),
+    stamped=_names(SLICE_TALLIES),
+    conditional=_names(QUEUE_STATE, DUE_MAILS),
+)
+"""Ours: a mail that is due moves away under a lease; tallies grow with their slice, are renewed, and go with it."""
+
+_LEDGER: Final = Knowledge(
+    updated=_names(REPAIR_RUN, REPAIR_FINDING), deleted=_names(REPAIR_LAG), stamped=_names(REPAIR_FINDING)
+)
+"""A run and its findings are written again as they go on; a lag that was mended is removed."""
+
+
+def known_of(schema: Schema) -> Knowledge:
+    """What is known of the tables of mail or of the ledger that the schema holds; of others nothing."""
+    known = Knowledge()
+    for family in FAMILIES:
+        if schema.table(family.truth.name) is not None and schema.table(family.mirror.table.name) is not None:
+            known = known.with_facts_of(_of_family(family))
+    if all(schema.table(name) is not None for name in _MARKS):
+        known = known.with_facts_of(_QUEUE)
+    if schema.table(SLICE_TALLIES.name) is not None:
+        known = known.with_facts_of(_BESIDE_QUEUE)
+    if schema.table(REPAIR_RUN.name) is not None:
+        known = known.with_facts_of(_LEDGER)
+    return known
+
+
+def _of_family(family: Family) -> Knowledge:
+    mirror, filters = family.mirror.table, [one.table for one in family.filters]
+    unions, counts = [one.table for one in family.unions], [one.table for one in family.counts]
+    generators = [table for one in family.counts for table in one.generators]
+    contents = [family.content.table] if family.content else []
+    known = Knowledge(
+        projections=tuple((family.truth.name, one.table.name) for one in family.projections),
+        updated=_names(family.truth, mirror, *unions, *counts, *generators),
+        deleted=_names(family.truth, mirror, *filters, *contents),
+        conditional=_names(family.truth, *generators),
+    )
+    if family is not MESSAGES:
+        return known
+    return replace(
+        known,
+        stamped=_names(mirror, *filters, *unions),
+        looked_up=_names(family.truth),
+        rewritten=frozenset((mirror.name, column.name) for column in mirror.regular if column.is_collection),
+    )

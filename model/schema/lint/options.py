@@ -1,0 +1,227 @@
+"""Rules about what a server takes at all: classes, options, their values, and statements that it would refuse."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from model.schema.lint.finding import Hit, Rule, Severity
+from model.schema.lint.servers import (
+    CACHING,
+    COMPACTIONS,
+    COMPRESSION_NEW,
+    COMPRESSION_OLD,
+    READ_REPAIR,
+    TABLE_OPTIONS,
+    VALUES,
+    Release,
+)
+from model.schema.lint.subject import Subject
+from model.schema.lint.windows import DOCS
+from model.schema.literals import pairs_of, short_class, text_of
+from model.schema.names import name_of
+from model.schema.options import options_of
+from model.schema.statements import (
+    AlterKeyspace,
+    Batch,
+    CreateIndex,
+    CreateKeyspace,
+    CreateTable,
+    CreateView,
+    DropKeyspace,
+    Other,
+    SetOptions,
+    Statement,
+    Use,
+)
+
+Options = Mapping[str, str]
+
+_PERCENTILE: Final = r"\d+(\.\d+)?p(ercentile)?"
+_FIXED: Final = r"\d+(\.\d+)?ms"
+_HYBRID: Final = rf"m(in|ax)\(\s*({_PERCENTILE}|{_FIXED})\s*,\s*({_PERCENTILE}|{_FIXED})\s*\)"
+_SPECULATION: Final = re.compile(rf"always|none|never|{_PERCENTILE}|{_FIXED}|{_HYBRID}", re.IGNORECASE)
+_SPECULATION_3: Final = re.compile(r"always|none|\d+(\.\d+)?percentile|\d+(\.\d+)?ms", re.IGNORECASE)
+
+
+def unknown(subject: Subject) -> Iterator[Hit]:
+    """T11: every statement that sets options; where there is none, what the tables have."""
+    for table, number, options in _declared(subject):
+        for option, text, fix in _unknown_options(options, subject.release, named=number is not None):
+            yield Hit(table, text, option, points=_point(option), statement=number, fix=fix)
+
+
+def refused_options(statement: Statement, release: Release) -> tuple[tuple[str, str], ...]:
+    """Classes and options of a statement that a server of that release would refuse: (what it is, what is near it)."""
+    _, options = _set_by(statement) or ("", {})
+    return tuple((text, fix) for _, text, fix in _unknown_options(options, release, named=True))
+
+
+def _point(option: str) -> tuple[tuple[str, str], ...]:
+    """Options inside of a map stand where the map stands."""
+    return (("option", option.partition(".")[0]),)
+
+
+def _declared(subject: Subject) -> Iterator[tuple[str, int | None, Options]]:
+    """Each table's options as they were written: (table, number of the statement or None, options)."""
+    told = set()
+    for number, placed in enumerate(subject.statements):
+        found = _set_by(placed.statement)
+        if found is not None:
+            table, options = found
+            told.add(name_of(table))
+            yield table, number, options
+    for one in subject.schema.tables:
+        if one.name not in told:
+            yield one.spelling, None, options_of(one)
+
+
+def _set_by(statement: Statement) -> tuple[str, Options] | None:
+    match statement:
+        case CreateTable(name, table):
+            return name.spelling, options_of(table)
+        case CreateView(name, view):
+            return name.spelling, options_of(view.table)
+        case SetOptions(name, options):
+            return name.spelling, options
+        case _:
+            return None
+
+
+def _unknown_options(options: Options, release: Release, *, named: bool) -> Iterator[tuple[str, str, str]]:
+    """(option, text, fix) of what the server would refuse; what a server itself tells it knows by name."""
+    known = TABLE_OPTIONS[release]
+    for option, literal in options.items():
+        if named and option.lower() not in known:
+            yield option, f"{release.title} has no table option {option}", _did_you_mean(option, known)
+        elif option == "compaction":
+            yield from _unknown_compaction(pairs_of(literal), release)
+        elif option == "compression" and release.is_cassandra:
+            yield from _unknown_compression(pairs_of(literal), release)
+        elif option == "caching" and release.is_cassandra:
+            names = [name for name in pairs_of(literal) if name.lower() not in CACHING]
+            yield from (
+                (f"caching.{one}", f"caching has no option {one}", _did_you_mean(one, CACHING)) for one in names
+            )
+        elif option == "read_repair" and text_of(literal).upper() not in READ_REPAIR:
+            yield option, f"read_repair has no value {text_of(literal)}", _did_you_mean(text_of(literal), READ_REPAIR)
+
+
+def _unknown_compaction(pairs: Options, release: Release) -> Iterator[tuple[str, str, str]]:
+    strategy = short_class(pairs.get("class", ""))
+    classes = COMPACTIONS[release]
+    if not strategy:
+        yield "compaction.class", "compaction names no class", ""
+    elif strategy not in classes:
+        if "." not in strategy:
+            text = f"{release.title} has no compaction class {strategy}"
+            yield "compaction.class", text, _did_you_mean(strategy, classes)
+    elif (known := classes[strategy]) is not None:
+        for name, value in pairs.items():
+            if name not in known | {"class"}:
+                text = f"{strategy} of {release.title} has no option {name}"
+                yield f"compaction.{name}", text, _did_you_mean(name, known)
+            elif name in VALUES and value not in VALUES[name]:
+                yield f"compaction.{name}", f"{name} has no value {value}", _did_you_mean(value, VALUES[name])
+
+
+def _unknown_compression(pairs: Options, release: Release) -> Iterator[tuple[str, str, str]]:
+    """Only names that went away: what each compressor takes besides is its own business."""
+    if not release.at_least(Release.CASSANDRA_5_0):
+        return
+    for name in pairs.keys() & COMPRESSION_OLD:
+        text = f"{release.title} takes no {name} in compression any more"
+        yield f"compression.{name}", text, f"Write {COMPRESSION_NEW[name]} instead."
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    by_lower = {one.lower(): one for one in known}
+    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f"Did you mean {by_lower[close[0]]}?" if close else ""
+
+
+def speculation(subject: Subject) -> Iterator[Hit]:
+    """T24: what stands in the options, then the variant of Paxos where it is known."""
+    yield from _odd_speculation(subject)
+    if subject.knowledge.paxos_variant != "v1" or not subject.release.at_least(Release.CASSANDRA_4_1):
+        return
+    with_if = subject.knowledge.conditional | {
+        name_of(one.write.name.spelling) for one in subject.writes() if one.write.conditional
+    }
+    tables = ", ".join(table.spelling for table in subject.schema.tables if table.name in with_if)
+    if tables:
+        text = f"the server uses the first variant of Paxos, and these are written with IF: {tables}"
+        yield Hit("", text, "paxos_variant", Severity.NOTE, fix=_PAXOS_FIX)
+
+
+_PAXOS_FIX: Final = (
+    "Read the upgrade notes of Cassandra 4.1, then set paxos_variant: v2 on every node: half the round trips."
+)
+
+
+def _odd_speculation(subject: Subject) -> Iterator[Hit]:
+    syntax = _SPECULATION if subject.release.at_least(Release.CASSANDRA_4_0) else _SPECULATION_3
+    for table, number, options in _declared(subject):
+        for option in ("speculative_retry", "additional_write_policy"):
+            value = text_of(options.get(option, "")).strip()
+            if value.upper() == "ALWAYS":
+                yield Hit(
+                    table, f"{option} = 'ALWAYS' sends every request once more", option, None, _point(option), number
+                )
+            elif value and subject.release.is_cassandra and not syntax.fullmatch(value):
+                text = f"{subject.release.title} does not understand {option} = '{value}'"
+                yield Hit(table, text, option, Severity.ERROR, _point(option), number, _SPECULATION_FIX)
+
+
+_SPECULATION_FIX: Final = "Write '99p' ('99PERCENTILE' before 4.0), '50ms', 'NONE', or from 4.0 on 'MIN(99p,50ms)'."
+
+
+def refused(subject: Subject) -> Iterator[Hit]:
+    """K2."""
+    for number, reason in subject.refused.items():
+        yield Hit(_about(subject.statements[number].statement), reason, statement=number)
+
+
+def _about(statement: Statement) -> str:
+    """The table, type, index or view that a statement is about."""
+    match statement:
+        case CreateIndex(index=index):
+            return index.table
+        case CreateKeyspace() | AlterKeyspace() | DropKeyspace() | Use() | Batch() | Other():
+            return ""
+        case _:
+            return statement.name.spelling
+
+
+OPTIONS: Final = (
+    Rule(
+        "T11",
+        "A class, an option or a value that the server does not know",
+        Severity.ERROR,
+        "The server refuses the statement, often in the middle of an upgrade: names come and go with versions "
+        "(DateTieredCompactionStrategy and chunk_length_kb went with 5.0, read_repair_chance with 4.0).",
+        "Take the name from the documentation of that version.",
+        f"{DOCS}/developing/cql/ddl.html",
+        unknown,
+    ),
+    Rule(
+        "T24",
+        "Speculation or Paxos in a variant that costs",
+        Severity.WARNING,
+        "ALWAYS asks one replica more than needed every time, which is load without end; a value that the version does "
+        "not understand is refused; the first variant of Paxos takes twice the round trips of the second.",
+        "Leave speculative_retry at its default, '99p'.",
+        f"{DOCS}/developing/cql/ddl.html",
+        speculation,
+    ),
+    Rule(
+        "K2",
+        "A statement that cannot be carried out",
+        Severity.ERROR,
+        "With everything before it carried out, the server would refuse this statement.",
+        "Mend the statement; in a folder of migrations, look at what an earlier one has done.",
+        f"{DOCS}/developing/cql/ddl.html",
+        refused,
+    ),
+)
+"""T11, T24 and K2."""

@@ -1,0 +1,208 @@
+"""What the rules look at: a schema, the statements that made it, the server it is for, and what is known beside."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from model.schema.keyspace import Schema
+from model.schema.lint.servers import Release
+from model.schema.literals import short_class, text_of
+from model.schema.names import name_of
+from model.schema.statements import Batch, Parsed, Statement, Write
+from model.schema.table import Table
+
+TWCS: Final = "TimeWindowCompactionStrategy"
+UCS: Final = "UnifiedCompactionStrategy"
+STCS: Final = "SizeTieredCompactionStrategy"
+GC_GRACE_DEFAULT: Final = 864_000
+"""Seconds: ten days, where a table says nothing."""
+
+HINT_WINDOW_DEFAULT: Final = timedelta(hours=3)
+"""`max_hint_window` of cassandra.yaml, where it says nothing."""
+
+_WINDOW_UNITS: Final = {
+    "MINUTES": timedelta(minutes=1),
+    "HOURS": timedelta(hours=1),
+    "DAYS": timedelta(days=1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What no schema says of itself. Tables are named as the server knows them.
+
+    Attributes:
+        repair_interval: how often every range is repaired (nodetool, Reaper); None where nobody said.
+        hint_window: the server's `max_hint_window`.
+        slack: how much longer marks must live than what they hide.
+        sstables_max: SSTables of time windows that one table may have on a node.
+        rows_max: rows that one partition may hold.
+        rows_per_partition: rows that are expected, by table.
+        marks: (table of marks, table whose rows they hide).
+        projections: (truth, projection).
+        updated, deleted, stamped, conditional: tables whose rows are changed later, are deleted, are written USING
+            TIMESTAMP, or with IF.
+        looked_up: tables that are read by a unique partition key although they have clustering columns.
+        rewritten: (table, column) of collections that are written whole.
+        paxos_variant: the server's setting, "" where it is not known.
+    """
+
+    repair_interval: timedelta | None = None
+    hint_window: timedelta = HINT_WINDOW_DEFAULT
+    slack: timedelta = timedelta(days=1)
+    sstables_max: int = 100
+    rows_max: int = 100_000
+    rows_per_partition: Mapping[str, int] = field(default_factory=dict)
+    marks: tuple[tuple[str, str], ...] = ()
+    projections: tuple[tuple[str, str], ...] = ()
+    updated: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
+    stamped: frozenset[str] = frozenset()
+    conditional: frozenset[str] = frozenset()
+    looked_up: frozenset[str] = frozenset()
+    rewritten: frozenset[tuple[str, str]] = frozenset()
+    paxos_variant: str = ""
+
+    def with_facts_of(self, other: "Knowledge") -> "Knowledge":
+        """The same settings, with what the other knows of tables besides."""
+        return replace(
+            self,
+            marks=tuple(dict.fromkeys(self.marks + other.marks)),
+            projections=tuple(dict.fromkeys(self.projections + other.projections)),
+            updated=self.updated | other.updated,
+            deleted=self.deleted | other.deleted,
+            stamped=self.stamped | other.stamped,
+            conditional=self.conditional | other.conditional,
+            looked_up=self.looked_up | other.looked_up,
+            rewritten=self.rewritten | other.rewritten,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A statement and the file that it stands in ("" where it has none)."""
+
+    file: str
+    parsed: Parsed
+
+    @property
+    def statement(self) -> Statement:
+        """What it says."""
+        return self.parsed.statement
+
+
+class Written(NamedTuple):
+    """A data statement, the number of the statement that it is or is in, and where in there it is named."""
+
+    number: int
+    write: Write
+    points: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One keyspace as the rules look at it.
+
+    Attributes:
+        schema: what all statements lead to, or what the server has.
+        statements: those about this keyspace, in their order; none for a live one.
+        refused: what the server would say to a statement, by its number.
+        replication: the keyspace's options, "class" among them; None where nothing says.
+        replication_at: the number of the statement that says so.
+    """
+
+    schema: Schema
+    keyspace: str = ""
+    statements: tuple[Placed, ...] = ()
+    refused: Mapping[int, str] = field(default_factory=dict)
+    replication: Mapping[str, str] | None = None
+    replication_at: int | None = None
+    release: Release = Release.CASSANDRA_5_0
+    knowledge: Knowledge = field(default_factory=Knowledge)
+
+    def writes(self) -> Iterator["Written"]:
+        """Every data statement, those of batches too."""
+        for number, placed in enumerate(self.statements):
+            statement = placed.statement
+            if isinstance(statement, Write):
+                yield Written(number, statement)
+            elif isinstance(statement, Batch):
+                for place, write in enumerate(statement.writes):
+                    yield Written(number, write, (("name", str(place)),))
+
+    def table(self, name: str) -> Table | None:
+        """The table of that name as the server knows it, a view's too."""
+        tables = (*self.schema.tables, *(view.table for view in self.schema.views))
+        return next((table for table in tables if table.name == name), None)
+
+    def table_of(self, write: Write) -> Table | None:
+        """The table that a statement writes to, if it is one of this keyspace."""
+        elsewhere = write.name.keyspace is not None and name_of(write.name.keyspace) != self.keyspace
+        return None if elsewhere else self.table(name_of(write.name.spelling))
+
+    def time_windowed(self) -> Iterator[Table]:
+        """Every table with time windows."""
+        return (table for table in self.schema.tables if strategy_of(table) == TWCS)
+
+
+def strategy_of(table: Table) -> str:
+    """Its compaction strategy by the short name; the server's default where it says nothing."""
+    return short_class(table.compaction.strategy) if table.compaction else STCS
+
+
+def compaction_options(table: Table) -> Mapping[str, str]:
+    """The options of its compaction, without the class."""
+    return table.compaction.options if table.compaction else {}
+
+
+def seconds_of(table: Table, option: str, default: int = 0) -> int:
+    """An option that is a number of seconds; its default where it is missing or no number."""
+    text = text_of(table.options.get(option, "")).strip()
+    return int(text) if text.removeprefix("-").isdigit() and text.isascii() else default
+
+
+def ttl_of(table: Table) -> timedelta:
+    """Its default time to live; zero where rows stay."""
+    return _span(seconds_of(table, "default_time_to_live"))
+
+
+def gc_grace_of(table: Table) -> timedelta:
+    """How long its tombstones are kept at least."""
+    return _span(seconds_of(table, "gc_grace_seconds", GC_GRACE_DEFAULT))
+
+
+def window_of(table: Table) -> timedelta | None:
+    """The length of its time windows; None where they are no time windows, or make no sense."""
+    options = compaction_options(table)
+    unit = _WINDOW_UNITS.get(text_of(options.get("compaction_window_unit", "DAYS")))
+    size = text_of(options.get("compaction_window_size", "1"))
+    if strategy_of(table) != TWCS or unit is None or not (size.isascii() and size.isdigit()):
+        return None
+    return unit * int(size) if 0 < int(size) <= _LONGEST // unit else None
+
+
+_SECONDS_MAX: Final = 2_147_483_647
+_LONGEST: Final = timedelta(days=365_000)
+
+
+def _span(seconds: int) -> timedelta:
+    return timedelta(seconds=max(0, min(seconds, _SECONDS_MAX)))
+
+
+def option_text(table: Table, option: str) -> str:
+    """An option without its quotes; "" where it is missing."""
+    return text_of(table.options.get(option, ""))
+
+
+def words(duration: timedelta) -> str:
+    """A duration in its largest whole unit, for people: 30 days, 1 hour."""
+    seconds = int(duration.total_seconds())
+    for name, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds and seconds % length == 0:
+            return _counted(seconds // length, name)
+    return _counted(seconds, "second")
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} {name}{'' if count == 1 else 's'}"

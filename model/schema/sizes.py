@@ -1,0 +1,80 @@
+"""How much a table holds, as far as the nodes tell: an estimate, which says from how many of them it was made."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from model.schema.table import Row
+
+_MIB = 1024 * 1024
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_STEP = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """An estimate of one table's size; None is what nobody tells.
+
+    Attributes:
+        partitions, bytes: of one copy, uncompressed; recorded by each node for its own ranges, every five minutes.
+        disk_bytes: of every copy, as it lies on the disks, to the MiB.
+        nodes_asked, nodes: how many nodes answered, and how many there are; what is missing was scaled up.
+    """
+
+    partitions: int | None
+    bytes: int | None
+    disk_bytes: int | None
+    nodes_asked: int
+    nodes: int
+
+    def __str__(self) -> str:
+        parts = [f"{self.partitions:,} partitions" if self.partitions is not None else ""]
+        parts.append(f"{bytes_text(self.bytes)} a copy" if self.bytes is not None else "")
+        parts.append(f"{bytes_text(self.disk_bytes)} on disk" if self.disk_bytes is not None else "")
+        said = ", ".join(part for part in parts if part)
+        return f"about {said} (estimate from {self.nodes_asked} of {self.nodes} nodes)" if said else "unknown"
+
+
+def table_sizes(
+    recorded: Sequence[Iterable[Row]], on_disk: Sequence[Iterable[Row]], nodes: int
+) -> Mapping[str, TableSize]:
+    """The sizes of one keyspace's tables, by name; a table that no node tells of is not in it.
+
+    Args:
+        recorded: of each node that answered, its rows of `system.size_estimates`.
+        on_disk: of each node that answered, its rows of `system_views.disk_usage` (Cassandra 4.0 and later).
+        nodes: how many nodes the cluster has.
+    """
+    partitions: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    disks: Counter[str] = Counter()
+    for row in chain.from_iterable(recorded):
+        partitions[row["table_name"]] += row["partitions_count"]
+        sizes[row["table_name"]] += row["partitions_count"] * row["mean_partition_size"]
+    for row in chain.from_iterable(on_disk):
+        disks[row["table_name"]] += row["mebibytes"] * _MIB
+    asked = max(len(recorded), len(on_disk))
+    return {
+        name: TableSize(
+            _scaled(partitions.get(name), len(recorded), nodes),
+            _scaled(sizes.get(name), len(recorded), nodes),
+            _scaled(disks.get(name), len(on_disk), nodes),
+            asked,
+            nodes,
+        )
+        for name in sorted({*partitions, *disks})
+    }
+
+
+def _scaled(figure: int | None, asked: int, nodes: int) -> int | None:
+    """What all nodes would tell, when those that were not asked hold as much as those that were."""
+    return None if figure is None or not asked else round(figure * max(nodes, asked) / asked)
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes for people, to three digits."""
+    value, unit = float(count), 0
+    while value >= _STEP and unit < len(_UNITS) - 1:
+        value, unit = value / _STEP, unit + 1
+    return f"{value:.3g} {_UNITS[unit]}" if value < 1000 else f"{value:.0f} {_UNITS[unit]}"  # noqa: PLR2004

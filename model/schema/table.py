@@ -1,0 +1,200 @@
+"""What a table is: columns, keys, compaction; and the canonical form in which two cells are compared.
+
+One value, many readers: CREATE text, prepared statements, Spark columns and the drift report are all rendered from it.
+Source: DESIGN section 4 "Canonical form" and "Schema".
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from model.errors import BadIdentifier
+from model.schema.names import RESERVED, name_of
+
+Row = Mapping[str, Any]
+"""One row: lower-case column name to value (UUID, int, bool, str, datetime in UTC, frozenset, tuple, bytes, None)."""
+
+Key = tuple[Any, ...]
+"""Values of a table's primary key columns, in their declared order; a prefix names a partition or a range."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
+
+
+def identifier(name: str, what: str = "name") -> str:
+    """The name as CQL reads it unquoted: validated and in lower case.
+
+    Raises:
+        BadIdentifier: the name is not one that CQL takes unquoted.
+    """
+    if not _IDENTIFIER.fullmatch(name) or name.lower() in RESERVED:
+        raise BadIdentifier(name, what)
+    return name.lower()
+
+
+class Kind(Enum):
+    """What a column is to its table."""
+
+    PARTITION = "partition"
+    CLUSTERING = "clustering"
+    REGULAR = "regular"
+    STATIC = "static"
+
+
+class Canonical(Enum):
+    """How two cells are made comparable; rendered once for Python and once for Spark."""
+
+    PLAIN = "plain"  # as it is; null equals null
+    FLAG = "flag"  # James reads a null flag as false
+    SET = "set"  # null and the empty set are one; order does not count
+    THREAD = "thread"  # a null thread id means: the message's own id
+    NUMBER = "number"  # James reads a null modseq as 0
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its spelling in CQL, its type, its part in the key, its canonical form.
+
+    Attributes:
+        mask: the function that masks it, with what it is given, as CQL has it; "" where none does.
+    """
+
+    spelling: str
+    type: str
+    kind: Kind = Kind.REGULAR
+    canonical: Canonical = Canonical.PLAIN
+    descending: bool = False
+    mask: str = ""
+    name: str = field(init=False, repr=False, compare=False)
+    """The name as the server knows it: lower case, unless the spelling is in quotes."""
+    in_key: bool = field(init=False, repr=False, compare=False)
+    """Whether the column is part of the primary key."""
+    is_collection: bool = field(init=False, repr=False, compare=False)
+    """Whether the column is a non-frozen collection, whose cells are written one by one."""
+
+    def __post_init__(self) -> None:
+        """Work out once what is asked for with every row."""
+        object.__setattr__(self, "name", name_of(self.spelling))
+        object.__setattr__(self, "in_key", self.kind in (Kind.PARTITION, Kind.CLUSTERING))
+        object.__setattr__(self, "is_collection", self.type.startswith(("set<", "list<", "map<")))
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether the column is a counter."""
+        return self.type == "counter"
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A compaction strategy by the short name of its class, with its options as CQL has them."""
+
+    strategy: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UserType:
+    """A user-defined type: field spellings and CQL types, in order."""
+
+    spelling: str
+    fields: tuple[tuple[str, str], ...]
+
+    @property
+    def name(self) -> str:
+        """The name as the server knows it: lower case, unless the spelling is in quotes."""
+        return name_of(self.spelling)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its columns (key columns first, in key order), compaction and other options as CQL literals.
+
+    Attributes:
+        dropped: columns as they were when they were dropped; they come back with a type that fits the old one only.
+    """
+
+    spelling: str
+    columns: tuple[Column, ...]
+    comment: str = ""
+    compaction: Compaction | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    dropped: tuple[Column, ...] = field(default=(), repr=False, compare=False)
+    name: str = field(init=False, repr=False, compare=False)
+    """The name as the server knows it: lower case, unless the spelling is in quotes."""
+    partition: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """The partition key columns, in order."""
+    clustering: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """The clustering columns, in order."""
+    key: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """The primary key columns: partition first, then clustering."""
+    regular: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    """Every column outside the primary key."""
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Every column's name, in declared order."""
+    plain: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names of the columns that are one cell each."""
+    collections: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names of the columns that are many cells each."""
+
+    def __post_init__(self) -> None:
+        """Work out once what is asked for with every row."""
+        partition = tuple(column for column in self.columns if column.kind is Kind.PARTITION)
+        clustering = tuple(column for column in self.columns if column.kind is Kind.CLUSTERING)
+        object.__setattr__(self, "name", name_of(self.spelling))
+        object.__setattr__(self, "partition", partition)
+        object.__setattr__(self, "clustering", clustering)
+        object.__setattr__(self, "key", partition + clustering)
+        object.__setattr__(self, "regular", tuple(column for column in self.columns if not column.in_key))
+        object.__setattr__(self, "names", tuple(column.name for column in self.columns))
+        plain = tuple(column.name for column in self.columns if not column.is_collection)
+        object.__setattr__(self, "plain", plain)
+        object.__setattr__(self, "collections", tuple(name for name in self.names if name not in plain))
+
+    def __contains__(self, name: object) -> bool:
+        return any(column.name == name for column in self.columns)
+
+    def column(self, name: str) -> Column:
+        """The column of that name, or of that spelling (in any case, unless it is in quotes).
+
+        Raises:
+            KeyError: there is none.
+        """
+        for wanted in (name, name_of(name)):
+            for column in self.columns:
+                if column.name == wanted:
+                    return column
+        raise KeyError(f"{self.spelling} has no column {name}")
+
+    def key_of(self, row: Row) -> Key:
+        """The row's primary key, in key order."""
+        return tuple(row[column.name] for column in self.key)
+
+    def key_row(self, key: Key) -> dict[str, Any]:
+        """The key (or a prefix of one) as a row of its columns."""
+        return {column.name: value for column, value in zip(self.key, key, strict=False)}
+
+    def with_columns(self, columns: Iterable[Column]) -> "Table":
+        """The same table with other columns: how a generation's variant is told."""
+        return replace(self, columns=tuple(columns))
+
+
+def canonical_value(column: Column, row: Row) -> Any:
+    """The cell in the form in which it is compared; Spark renders the same forms in `spark_repair.frames`."""
+    value = row.get(column.name)
+    match column.canonical:
+        case Canonical.PLAIN:
+            return value
+        case Canonical.FLAG:
+            return bool(value)
+        case Canonical.SET:
+            return frozenset(value or ())
+        case Canonical.NUMBER:
+            return value or 0
+        case Canonical.THREAD:
+            return value if value is not None else row.get("messageid")
+
+
+def rows_agree(columns: Iterable[Column], one: Row, other: Row) -> bool:
+    """Whether two rows are equal in every compared column, each in its canonical form."""
+    return all(canonical_value(column, one) == canonical_value(column, other) for column in columns)

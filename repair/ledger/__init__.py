@@ -1,0 +1,1 @@
+"""What repairs keep: runs, before-images, lags, leases."""

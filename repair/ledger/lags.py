@@ -1,0 +1,197 @@
+"""Lags: projection writes that outlived their retries, kept until somebody has mended exactly them.
+
+They are journalled in our own keyspace, by the day on which they were noticed; when that refuses, in a local file that
+is on disk before the writer goes on, and drained into the keyspace later. Nothing is ever scanned to find them.
+"""
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from uuid import UUID
+
+from model.catalog.ledger import LAG_BUCKETS, REPAIR_LAG, bucket_of, day_of, days_back
+from model.errors import MailmendError, Unjournalled
+from model.ids import micros_of
+from model.operations import Put, Read, Remove
+from model.schema.table import Key, Row
+from repair.decisions.findings import Suspect
+from repair.ledger.before_images import key_text, suspect_from, suspect_text
+from repair.ports import Clock, Tables
+
+_LOG = logging.getLogger("mailmend.lags")
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """One journalled lag: what to look at, why it lags, and where the entry itself stands."""
+
+    suspect: Suspect
+    cause: str
+    entry: Key
+
+    @property
+    def noticed_micros(self) -> int:
+        """When it was noticed, in microseconds since 1970."""
+        return micros_of(self.entry[-1])
+
+
+class Spool:
+    """Lags in a local directory, one file per process, each line on disk before `append` returns."""
+
+    def __init__(self, directory: Path, keyspace: str) -> None:
+        self._directory, self._keyspace = directory, keyspace
+        self._path = directory / f"lags-{keyspace}-{os.getpid()}.jsonl"
+        self._lock = threading.Lock()
+
+    def append(self, lines: Sequence[str]) -> None:
+        """Keep the lines.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        with self._lock, self._owned(self._path) as file:
+            file.seek(0, os.SEEK_END)
+            file.write("".join(f"\n{line}" for line in lines).encode())  # a torn last line stays a line of its own
+            file.flush()
+            os.fsync(file.fileno())
+
+    def files(self) -> list[Path]:
+        """The files of every process, this keyspace's only."""
+        return sorted(self._directory.glob(f"lags-{self._keyspace}-*.jsonl"))
+
+    @contextmanager
+    def drained(self, path: Path) -> Iterator[list[str]]:
+        """A file's whole lines (one may be cut short by a kill); the file is removed when the block ends well."""
+        with self._owned(path) as file:
+            yield [line.decode() for line in file.read().splitlines() if _is_whole(line)]
+            path.unlink()
+
+    @contextmanager
+    def _owned(self, path: Path) -> Iterator[IO[bytes]]:
+        """The file, locked against other processes; opened again if it was drained while this one waited."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        while True:
+            with path.open("a+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                    file.seek(0)
+                    yield file
+                    return
+
+
+class LagJournal:
+    """The journal of one mail keyspace's lags.
+
+    Args:
+        ledger: our own keyspace.
+        keyspace: the mail keyspace's name.
+        clock: the time at which a lag is noticed.
+        spool: where lags go when the ledger refuses; None: nowhere.
+    """
+
+    def __init__(self, ledger: Tables, keyspace: str, clock: Clock, spool: Spool | None = None) -> None:
+        self._ledger, self._keyspace = ledger, keyspace
+        self._clock, self._spool = clock, spool
+
+    def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
+        """Keep the suspects durably.
+
+        Raises:
+            Unjournalled: neither the ledger nor the disk took all of them; an error-level event says which.
+        """
+        rows = [self._row(suspect, cause) for suspect in suspects]
+        refused = self._put(rows)
+        if refused:
+            self._spool_or_tell(refused)
+
+    def due(self, before_micros: int) -> Iterator[Lag]:
+        """Every lag that was noticed before that moment, oldest day first.
+
+        Raises:
+            CannotReach: a part of the journal could not be read.
+        """
+        for day in reversed(days_back(self._clock.micros())):
+            reads = [Read(REPAIR_LAG, (self._keyspace, day, bucket)) for bucket in range(LAG_BUCKETS)]
+            for answer in self._ledger.read_all(reads):
+                if isinstance(answer, MailmendError):
+                    raise answer
+                lags = (_lag_of(seen.row) for seen in answer)
+                yield from (lag for lag in lags if lag.noticed_micros < before_micros)
+
+    def remove(self, lags: Sequence[Lag]) -> None:
+        """Forget lags that are mended. One that cannot be forgotten is looked at once more, which does no harm."""
+        self._ledger.write_all([Remove(REPAIR_LAG, lag.entry) for lag in lags])
+
+    def drain(self) -> int:
+        """Bring every local file's lags into the ledger; the number of lags.
+
+        Raises:
+            MailmendError: the ledger refused; what it did not take stays in its file.
+        """
+        drained = 0
+        for path in self._spool.files() if self._spool else ():
+            assert self._spool is not None
+            with self._spool.drained(path) as lines:
+                rows = [_row_of(line) for line in lines]
+                for error in self._ledger.write_all([Put(REPAIR_LAG, row) for row in rows]):
+                    if error:
+                        raise error
+                drained += len(rows)
+        return drained
+
+    def _row(self, suspect: Suspect, cause: str) -> Row:
+        noticed = self._clock.new_uuid()
+        return {
+            "keyspacename": self._keyspace,
+            "day": day_of(noticed),
+            "bucket": bucket_of(key_text(suspect.key), LAG_BUCKETS),
+            "noticed": noticed,
+            "projection": suspect.projection,
+            "rowkey": key_text(suspect.key),
+            "suspect": suspect_text(suspect),
+            "cause": cause,
+        }
+
+    def _put(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows that the ledger did not take."""
+        errors = self._ledger.write_all([Put(REPAIR_LAG, row) for row in rows])
+        return [row for row, error in zip(rows, errors, strict=True) if error]
+
+    def _spool_or_tell(self, rows: Sequence[Row]) -> None:
+        lines = [json.dumps({**row, "noticed": str(row["noticed"])}) for row in rows]
+        try:
+            if self._spool is None:
+                raise FileNotFoundError(errno.ENOENT, "no spool directory is set")
+            self._spool.append(lines)
+        except OSError as error:
+            for line in lines:
+                _LOG.error("unjournalled lag in %s: %s", self._keyspace, line)
+            raise Unjournalled(
+                f"{len(rows)} lags in {self._keyspace} could not be journalled: {error.strerror}",
+                mend=f"Find and mend them with: mailmend repair messages --keyspace {self._keyspace}",
+            ) from error
+
+
+def _lag_of(row: Row) -> Lag:
+    return Lag(suspect_from(row["suspect"]), row["cause"] or "", REPAIR_LAG.key_of(row))
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether the line reads as what was written; one that was cut short may well end in a brace."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _row_of(line: str) -> Row:
+    row = json.loads(line)
+    return {**row, "noticed": UUID(row["noticed"])}

@@ -1,0 +1,234 @@
+"""One holder at a time: a lease is one conditional row that lives as long as its heartbeat.
+
+For row repairs a lease is courtesy, the stamp T is the safety; for counters and schema changes it is the safety, and is
+checked (`Held.check`) before each statement. The law of the row: every heartbeat rewrites all of its columns with the
+time to live (else the holder's name would expire under its own heartbeat), and a doubtful answer is settled by a SERIAL
+read, which finishes what the conditional write left open. A holder that was killed frees it by time alone.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from model.catalog.ledger import REPAIR_LEASE
+from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, MailmendError
+from model.instants import instant_of
+from model.operations import Applied, ChangeIf, Level, PutIfAbsent, Read, RemoveIf
+from model.schema.table import Row
+from repair.clock import SKEW_SECONDS
+from repair.ports import Clock, Tables
+
+TTL_SECONDS = 60
+"""How long a lease outlives its last heartbeat."""
+
+
+def sure_seconds(ttl_seconds: float) -> float:
+    """What a lease in hand has left even right before its next heartbeat, as `Held.check` counts it."""
+    return ttl_seconds * (1 - 1 / _BEATS_PER_TTL) - _SLACK.total_seconds()
+
+
+_BEATS_PER_TTL = 4
+
+_SLACK = timedelta(seconds=1 + SKEW_SECONDS)
+"""Servers expire by whole seconds and by clocks of their own: that much earlier we no longer rely on a lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One holding of one lease, as its row says.
+
+    Attributes:
+        token: names this holding and no other; drawn anew by each that acquires.
+        owner: who holds it, for people: host, process, command.
+    """
+
+    name: str
+    token: UUID
+    owner: str
+    purpose: str
+    acquired_at: datetime
+    expires_at: datetime
+
+
+@dataclass(slots=True)
+class Held:
+    """A lease in hand: the heartbeat keeps it, `check` stands before every statement that relies on it."""
+
+    lease: Lease
+    clock: Clock
+    lost: MailmendError | None = None
+
+    def check(self, seconds: float = 0.0) -> None:
+        """Make sure that it is still ours, and will be for so long.
+
+        Raises:
+            LeaseLost: it is not, or that cannot be known.
+        """
+        if self.lost is not None:
+            raise LeaseLost(f"the lease {self.lease.name!r} was lost: {self.lost.what}", mend=_MEND_LOST) from self.lost
+        left = self.lease.expires_at - instant_of(self.clock.micros()) - _SLACK
+        if left < timedelta(seconds=seconds):
+            raise LeaseLost(
+                f"the lease {self.lease.name!r} has {left.total_seconds():.1f} s left, {seconds:g} s are needed",
+                mend=_MEND_LOST,
+            )
+
+
+_MEND_LOST = "What was done so far is in the ledger; begin again with the same command."
+
+
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """The leases of the ledger keyspace.
+
+    Args:
+        tables: the ledger keyspace.
+        owner: who we are, for people.
+        ttl_seconds: how long a lease outlives its last heartbeat.
+    """
+
+    tables: Tables
+    clock: Clock
+    owner: str
+    ttl_seconds: int = TTL_SECONDS
+
+    def acquire(self, name: str, purpose: str) -> Lease:
+        """Take the lease.
+
+        Raises:
+            LeaseHeld: another holds it; the message says who, since when and until when.
+        """
+        now = self.clock.micros()
+        lease = Lease(name, self.clock.new_uuid(), self.owner, purpose, instant_of(now), self._expiry(now))
+        answer = self._taken(PutIfAbsent(REPAIR_LEASE, _row_of(lease), ttl_seconds=self.ttl_seconds), lease)
+        if not answer.applied:
+            raise _held(name, answer.current)
+        return lease
+
+    def renew(self, lease: Lease) -> Lease:
+        """Heartbeat: all columns again, with the time to live; the expiry counts from before the write was sent.
+
+        Raises:
+            LeaseLost: it is another's, or nobody's, by now.
+        """
+        renewed = replace(lease, expires_at=self._expiry(self.clock.micros()))
+        cells = {name: value for name, value in _row_of(renewed).items() if name != "name"}
+        expected = {"claim": lease.token}
+        write = ChangeIf(REPAIR_LEASE, (lease.name,), expected, assign=cells, ttl_seconds=self.ttl_seconds)
+        try:
+            if self.tables.attempt(write).applied:
+                return renewed
+        except DoubtfulWrite:
+            pass  # the row itself tells, below
+        standing = self.holder(lease.name)
+        if standing is None or standing.token != lease.token:
+            raise _lost(lease, standing)
+        return standing
+
+    def release(self, lease: Lease) -> None:
+        """Give it back; where it is no longer ours, or the cluster does not answer, time frees it."""
+        try:
+            self.tables.attempt(RemoveIf(REPAIR_LEASE, (lease.name,), {"claim": lease.token}))
+        except MailmendError:
+            return
+
+    def force_release(self, name: str, reason: str) -> Lease | None:
+        """Take it from whoever holds it, at a person's word; the holder finds out at its next heartbeat.
+
+        Returns:
+            The holding that was ended, its purpose followed by the reason, for the log; None where there was none.
+        """
+        held = self.holder(name)
+        if held is None:
+            return None
+        answer = self.tables.attempt(RemoveIf(REPAIR_LEASE, (name,), {"claim": held.token}))
+        return replace(held, purpose=f"{held.purpose} (ended by {self.owner}: {reason})") if answer.applied else None
+
+    def holder(self, name: str) -> Lease | None:
+        """Who holds it, by a SERIAL read."""
+        seen = self.tables.read(Read(REPAIR_LEASE, (name,), Level.SERIAL))
+        return _lease_of(seen[0].row) if seen else None
+
+    @contextmanager
+    def held(self, name: str, purpose: str, *, beating: bool = True) -> Iterator[Held]:
+        """The lease for as long as the body runs, kept by a heartbeat of its own thread.
+
+        Raises:
+            LeaseHeld: another holds it.
+        """
+        held = Held(self.acquire(name, purpose), self.clock)
+        stopped = threading.Event()
+        thread = threading.Thread(target=self._beat, args=(held, stopped.wait), name=f"lease {name}", daemon=True)
+        if beating:
+            thread.start()
+        try:
+            yield held
+        finally:
+            stopped.set()
+            if beating:
+                thread.join()
+            self.release(held.lease)
+
+    def _beat(self, held: Held, wait: Callable[[float], bool]) -> None:
+        """Renew until told to stop or lost; an unreachable cluster is tried again while the lease may still live."""
+        while not wait(self.ttl_seconds / _BEATS_PER_TTL):
+            if not beat_once(self, held):
+                return
+
+    def _taken(self, write: PutIfAbsent, wanted: Lease) -> Applied:
+        """The write's answer; where it is doubtful, a SERIAL read tells whose the row is now."""
+        try:
+            return self.tables.attempt(write)
+        except DoubtfulWrite:
+            standing = self.holder(wanted.name)
+            ours = standing is not None and standing.token == wanted.token
+            return Applied(ours, None if standing is None else _row_of(standing))
+
+    def _expiry(self, now: int) -> datetime:
+        return instant_of(now) + timedelta(seconds=self.ttl_seconds)
+
+
+def beat_once(leases: Leases, held: Held) -> bool:
+    """One heartbeat; False when the lease is lost for good and there is nothing more to beat for."""
+    try:
+        held.lease = leases.renew(held.lease)
+    except LeaseLost as lost:
+        held.lost = lost
+    except MailmendError as error:
+        if held.lease.expires_at <= instant_of(leases.clock.micros()):
+            held.lost = error
+    return held.lost is None
+
+
+def _held(name: str, row: Row | None) -> LeaseHeld:
+    if not row or row.get("claim") is None:
+        return LeaseHeld(f"the lease {name!r} could not be taken just now", mend="Begin again in a moment.")
+    lease = _lease_of(row)
+    return LeaseHeld(
+        f"the lease {name!r} is held by {lease.owner} for {lease.purpose}, since {lease.acquired_at:%Y-%m-%d %H:%M:%S} "
+        f"until {lease.expires_at:%Y-%m-%d %H:%M:%S} UTC unless renewed",
+        mend="Wait until it ends; where its holder was killed, it frees itself at that time.",
+    )
+
+
+def _lost(lease: Lease, standing: Lease | None) -> LeaseLost:
+    owner = "nobody" if standing is None else standing.owner
+    return LeaseLost(f"the lease {lease.name!r} is held by {owner} now", mend=_MEND_LOST)
+
+
+def _row_of(lease: Lease) -> dict[str, object]:
+    return {
+        "name": lease.name,
+        "claim": lease.token,
+        "owner": lease.owner,
+        "purpose": lease.purpose,
+        "acquiredat": lease.acquired_at,
+        "expiresat": lease.expires_at,
+    }
+
+
+def _lease_of(row: Row) -> Lease:
+    return Lease(row["name"], row["claim"], row["owner"], row["purpose"], row["acquiredat"], row["expiresat"])

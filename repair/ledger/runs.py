@@ -1,0 +1,242 @@
+"""The ledger: which runs there were, what each saw before it wrote, and what became of it.
+
+Nothing is destroyed without a before-image (DESIGN idea 6), and a task that is retried must not replace it by what its
+own earlier attempt wrote. Two things see to that, without a conditional write per row:
+
+- A row that carries the run's own stamp is never recorded: it is not a before-image (`Ledger.record`).
+- What is recorded is written at 2 T - now, a stamp that falls as time goes on, so of several attempts' images the
+  earliest stays. It is one cell, so two attempts in the same microsecond leave one image whole, never a mixture; both
+  were read before either had written. Expiry counts from the write, not from its stamp: each attempt renews it.
+
+What became of a finding is written apart, under the session's own rising stamps: there the latest wins.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import Enum
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+from model.catalog.ledger import FINDING_BUCKETS, KEEP, REPAIR_FINDING, REPAIR_RUN, bucket_of, day_of, days_back
+from model.errors import MailmendError, UnknownRun
+from model.ids import RunId
+from model.instants import instant_of
+from model.operations import Put, Read, Seen
+from model.schema.table import Key, Row
+from repair.decisions.findings import Outcome, Suspect
+from repair.decisions.verdicts import Verdict
+from repair.ledger.before_images import image_from, image_text, key_text
+from repair.ports import Clock, Tables
+
+_BUCKETS_AT_ONCE = 16
+_SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
+
+
+class RunState(Enum):
+    """How far a run came."""
+
+    RUNNING = "RUNNING"  # begun; where no lease is held any more: killed
+    DONE = "DONE"
+    INTERRUPTED = "INTERRUPTED"  # stopped by a person; what was fixed stays fixed
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run, as the ledger knows it.
+
+    Attributes:
+        as_of: T of the run, in microseconds; its fixes carry this stamp.
+        options: what it was asked for, without secrets.
+        summary: the sums it ended with, by the names that `--json` promises.
+        undoes: the run that this one took back, if that is what it did.
+    """
+
+    id: RunId
+    keyspace: str
+    command: str
+    state: RunState
+    as_of: int
+    started_at: datetime
+    ended_at: datetime | None = None
+    owner: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    undoes: RunId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Runs and findings in the tables of the ledger keyspace.
+
+    Args:
+        tables: the ledger keyspace (`model.catalog.ledger`).
+        keep: how long runs and findings stay.
+    """
+
+    tables: Tables
+    clock: Clock
+    keep: timedelta = KEEP
+
+    def start(
+        self,
+        keyspace: str,
+        command: str,
+        as_of: int,
+        options: Mapping[str, Any],
+        *,
+        owner: str = "",
+        undoes: RunId | None = None,
+    ) -> Run:
+        """Open a run, before anything is written elsewhere."""
+        run_id = RunId(self.clock.new_uuid())
+        run = Run(
+            id=run_id,
+            keyspace=keyspace,
+            command=command,
+            state=RunState.RUNNING,
+            as_of=as_of,
+            started_at=instant_of(self.clock.micros()),
+            owner=owner,
+            options=without_secrets(options),
+            undoes=undoes,
+        )
+        self._keep_run(run)
+        return run
+
+    def finish(self, run: Run, summary: Mapping[str, Any], state: RunState = RunState.DONE) -> Run:
+        """Close a run with its sums."""
+        closed = replace(run, state=state, ended_at=instant_of(self.clock.micros()), summary=summary)
+        self._keep_run(closed)
+        return closed
+
+    def interrupt(self, run: Run, summary: Mapping[str, Any]) -> Run:
+        """Close a run that a person stopped."""
+        return self.finish(run, summary, RunState.INTERRUPTED)
+
+    def record(self, run: RunId, as_of: int, outcomes: Sequence[Outcome]) -> list[MailmendError | None]:
+        """Keep what is about to be overwritten; for each outcome its error, or None once it is safe.
+
+        Only what is safe may be written over. A row that bears the run's own stamp is left out: an earlier attempt of
+        the same task recorded what had been there before.
+        """
+        at = 2 * as_of - self.clock.micros()
+        due = [not _bears(outcome.projected, as_of) for outcome in outcomes]
+        puts = [self._image(run, outcome, at) for outcome, needed in zip(outcomes, due, strict=True) if needed]
+        answers = iter(self.tables.write_all(puts))
+        return [next(answers) if needed else None for needed in due]
+
+    def settle(self, run: RunId, outcomes: Sequence[Outcome]) -> list[MailmendError | None]:
+        """Keep what became of findings; for each its error, or None."""
+        return self.tables.write_all([self._result(run, outcome) for outcome in outcomes])
+
+    def findings(self, run: RunId) -> Iterator[Outcome]:
+        """Everything that a run recorded, streamed bucket by bucket."""
+        for first in range(0, FINDING_BUCKETS, _BUCKETS_AT_ONCE):
+            buckets = range(first, first + _BUCKETS_AT_ONCE)
+            reads = [Read(REPAIR_FINDING, (day_of(run), run, bucket)) for bucket in buckets]
+            for answer in self.tables.read_all(reads):
+                yield from _outcomes(answer)
+
+    def finding(self, run: RunId, suspect: Suspect) -> Outcome | None:
+        """What a run recorded of one suspect, or None."""
+        return next(_outcomes(self.tables.read(Read(REPAIR_FINDING, _finding_key(run, suspect)))), None)
+
+    def get(self, run: UUID) -> Run:
+        """The run.
+
+        Raises:
+            UnknownRun: the ledger holds none of that id (any more).
+        """
+        seen = self.tables.read(Read(REPAIR_RUN, (day_of(run), run))) if run.version == 1 else ()
+        if not seen:
+            raise UnknownRun(f"the ledger holds no run {run}", mend="List those that it holds with: mailmend runs list")
+        return _run_of(seen[0].row)
+
+    def runs(self, keyspace: str | None = None) -> list[Run]:
+        """The runs that are kept, newest first; of one mail keyspace, or of all."""
+        reads = [Read(REPAIR_RUN, (day,)) for day in days_back(self.clock.micros(), self.keep)]
+        rows = chain.from_iterable(_answered(answer) for answer in self.tables.read_all(reads))
+        runs = (_run_of(seen.row) for seen in rows)
+        return [run for run in runs if keyspace is None or run.keyspace == keyspace]
+
+    def _keep_run(self, run: Run) -> None:
+        self.tables.write(Put(REPAIR_RUN, _row_of(run), ttl_seconds=self._ttl))
+
+    def _image(self, run: RunId, outcome: Outcome, at: int) -> Put:
+        row = REPAIR_FINDING.key_row(_finding_key(run, outcome.suspect)) | {"before": image_text(outcome)}
+        return Put(REPAIR_FINDING, row, at=at, ttl_seconds=self._ttl)
+
+    def _result(self, run: RunId, outcome: Outcome) -> Put:
+        cells = {"result": outcome.result.value if outcome.result else "", "error": outcome.error or ""}
+        row = REPAIR_FINDING.key_row(_finding_key(run, outcome.suspect)) | cells
+        return Put(REPAIR_FINDING, row, ttl_seconds=self._ttl)
+
+    @property
+    def _ttl(self) -> int:
+        return int(self.keep.total_seconds())
+
+
+def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that may be kept: none whose name speaks of a secret, whatever its value."""
+    return {name: value for name, value in options.items() if not _SECRET.search(name)}
+
+
+def _bears(projected: Seen | None, as_of: int) -> bool:
+    return projected is not None and as_of in projected.written_at.values()
+
+
+def _finding_key(run: RunId, suspect: Suspect) -> Key:
+    key = key_text(suspect.key)
+    return (day_of(run), run, bucket_of(key, FINDING_BUCKETS), suspect.projection, key)
+
+
+def _answered(answer: Sequence[Seen] | MailmendError) -> Sequence[Seen]:
+    if isinstance(answer, MailmendError):
+        raise answer
+    return answer
+
+
+def _outcomes(answer: Sequence[Seen] | MailmendError) -> Iterator[Outcome]:
+    """The findings of one bucket; a result without an image (its image has expired first) tells nothing."""
+    for row in (seen.row for seen in _answered(answer)):
+        if row.get("before"):
+            result = Verdict(row["result"]) if row.get("result") else None
+            yield image_from(row["before"], result=result, error=row.get("error") or None)
+
+
+def _row_of(run: Run) -> dict[str, Any]:
+    return {
+        "day": day_of(run.id),
+        "run": run.id,
+        "keyspacename": run.keyspace,
+        "command": run.command,
+        "state": run.state.value,
+        "asof": run.as_of,
+        "startedat": run.started_at,
+        "endedat": run.ended_at,
+        "owner": run.owner,
+        "options": json.dumps(dict(run.options), default=str),
+        "summary": json.dumps(dict(run.summary), default=str),
+        "undoes": run.undoes,
+    }
+
+
+def _run_of(row: Row) -> Run:
+    return Run(
+        id=RunId(row["run"]),
+        keyspace=row["keyspacename"],
+        command=row["command"],
+        state=RunState(row["state"]),
+        as_of=row["asof"],
+        started_at=row["startedat"],
+        ended_at=row.get("endedat"),
+        owner=row.get("owner") or "",
+        options=json.loads(row["options"]),
+        summary=json.loads(row["summary"]),
+        undoes=row.get("undoes"),
+    )

@@ -1,0 +1,1 @@
+"""Second look, fixes, undo: the decisions carried out."""

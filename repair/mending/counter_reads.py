@@ -1,0 +1,188 @@
+"""One look at the counters of a group and at every truth row that is counted there.
+
+A truth is not keyed by its group, so its rows are found through the mirror's rows of the group, and through what the
+scan saw besides (truths that are not projected). What a look keeps is small, however large the group: the counters, the
+sums, and a digest by which two looks are compared. The mirror's rows of a large group are joined with its truths from
+disk, part by part.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from itertools import chain, islice
+from typing import Any
+
+from model.errors import MailmendError
+from model.operations import Level, Read, Scan, Seen
+from model.projections.declarations import Counts, Family
+from model.schema.table import Key, Row
+from repair.decisions.findings import Errand
+from repair.ledger.before_images import key_text
+from repair.mending.pace import Pace
+from repair.ports import Tables
+from repair.scanners.records import Forms, Packed, packing, projection_columns, unpacked_key
+from repair.scanners.spill import Record, Spill, Workshop
+
+ROWS_MAX = 50_000
+"""Mirror rows of one group that are held in memory; those of a larger group go through files."""
+
+_READS_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """One look at one group.
+
+    Attributes:
+        row: the group's own row, or None.
+        sure: what the truth demands of each counter.
+        uncertain: what truths without content or torn may add.
+        settled: mirror and truth agree in every row of the group; before that its counters are not touched.
+        digest: equal for two looks that saw the same truth, each row written at the same time, and no new change begun.
+    """
+
+    row: Seen | None
+    sure: Mapping[str, int]
+    uncertain: Mapping[str, int]
+    settled: bool
+    digest: bytes
+
+    def same_as(self, other: "Tally") -> bool:
+        """Whether nothing changed between two looks: the truth rows, their versions, and the counters."""
+        return self.digest == other.digest and self.counters == other.counters
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """The counters as they stand; a missing row, or cell, counts as 0."""
+        row = self.row.row if self.row else {}
+        return {name: row.get(name) or 0 for name in self.sure}
+
+    @property
+    def deltas(self) -> dict[str, int]:
+        """The least that must be added to each counter to bring it where the truth allows; none that is right."""
+        within = {name: _nearest(value, self.sure[name], self.uncertain[name]) for name, value in self.counters.items()}
+        return {name: within[name] - value for name, value in self.counters.items() if within[name] != value}
+
+
+@dataclass(frozen=True, slots=True)
+class Tallies:
+    """Takes looks at the groups of one family's counters."""
+
+    mail: Tables
+    family: Family
+    counts: Counts
+    errand: Errand
+    pace: Pace
+    beside: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
+    _forms: Forms = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_forms", Forms(self.family, accept_torn=self.errand.accept_torn))
+
+    def look(self, group: Key) -> Tally:
+        """Look at one group: its counters first, then the mirror, the truth last; its generators before and after.
+
+        Raises:
+            CannotReach: some read did not answer.
+        """
+        before = self._generated(group)
+        row = next(iter(self.mail.read(Read(self.counts.table, group))), None)
+        tally = self._sum(group, row, self._parts(group))
+        return replace(tally, digest=tally.digest + before + self._generated(group))
+
+    def _generated(self, group: Key) -> bytes:
+        """How far the group's generators are. A change that begins between two looks moves them, wherever it is."""
+        answers = self.mail.read_all([Read(table, group) for table in self.counts.generators])
+        return repr([sorted(seen.row.items(), key=str) for answer in answers for seen in _known(answer)]).encode()
+
+    def _sum(self, group: Key, row: Seen | None, parts: Iterable[Sequence[Record]]) -> Tally:
+        names = [name for name, _ in self.counts.counters]
+        sure, uncertain = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        digest, settled = blake2b(digest_size=16), True
+        for part in parts:
+            mirrored = {record[1]: record[2] for record in part if len(record) > 1}
+            for truth, has_content in self._truths(group, self._leads(part)):
+                doubtful = not has_content or not (self.errand.accept_torn or self.family.mirror.whole(truth.row))
+                settled = self._agrees(truth.row, mirrored, doubtful=doubtful) and settled
+                for name, delta in self.counts.deltas_of(truth.row).items():
+                    (uncertain if doubtful else sure)[name] += delta
+                digest.update(_mark(self.family.truth.key_of(truth.row), truth, doubtful=doubtful))
+            settled = settled and not mirrored
+        return Tally(row, sure, uncertain, settled, digest.digest())
+
+    def _agrees(self, truth: Row, mirrored: dict[Packed, bytes], *, doubtful: bool) -> bool:
+        """Whether the mirror says the same, or says nothing of a truth in doubt; what was compared is taken out."""
+        record = self._forms.truth(truth)
+        shown = mirrored.pop(record.place, None)
+        return doubtful if shown is None else shown == record.fingerprint
+
+    def _leads(self, part: Iterable[Record]) -> list[Key]:
+        """The truth's partitions that a part's records name; a half-written row names none."""
+        packed = dict.fromkeys(record[0] for record in part if None not in record[0])
+        return [unpacked_key(self.family.truth.partition, lead) for lead in packed]
+
+    def _parts(self, group: Key) -> Iterator[Sequence[Record]]:
+        """What the mirror shows of the group, and the truths that the scan saw besides: by what leads to the truth."""
+        records = chain(self._mirror_records(group), self._beside_records(group))
+        first = list(islice(records, ROWS_MAX + 1))
+        if len(first) <= ROWS_MAX:
+            yield first
+            return
+        with Workshop() as workshop:
+            spill = Spill(workshop, "group")
+            for record in chain(first, records):
+                spill.add(record)
+            first.clear()
+            yield from spill.parts()
+
+    def _mirror_records(self, group: Key) -> Iterator[Record]:
+        """The mirror's rows of a group, whose key must be the mirror's partition: lead, place, fingerprint."""
+        mirror = self.family.mirror
+        lead_of = packing(self._lead_columns)
+        for row in self.mail.scan(Scan(mirror.table, projection_columns(mirror), Level.QUORUM, under=group)):
+            yield (lead_of(row), *self._forms.mirror(row))
+
+    def _beside_records(self, group: Key) -> Iterator[Record]:
+        names = [column.name for column in self.family.truth.partition]
+        pack = packing(names)
+        return ((pack(dict(zip(names, lead, strict=True))),) for lead in self.beside.get(group, ()))
+
+    def _truths(self, group: Key, leads: Iterable[Key]) -> Iterator[tuple[Seen, bool]]:
+        """The group's truth rows, each with whether its content stands; partition by partition in a fixed order."""
+        waiting = iter(sorted(leads, key=key_text))
+        while some := list(islice(waiting, _READS_AT_ONCE)):
+            self.pace.take(len(some))
+            contents = self._contents(some)
+            level = Level.SERIAL if self.errand.serial else Level.QUORUM
+            answers = self.mail.read_all([Read(self.family.truth, lead, level, times=True) for lead in some])
+            for answer, has_content in zip(answers, contents, strict=True):
+                yield from ((seen, has_content) for seen in _known(answer) if self.counts.key_of(seen.row) == group)
+
+    def _contents(self, leads: Sequence[Key]) -> list[bool]:
+        content = self.family.content
+        if content is None:
+            return [True] * len(leads)
+        reads = [Read(content.table, content.key_of(self.family.truth.key_row(lead))) for lead in leads]
+        return [bool(_known(answer)) for answer in self.mail.read_all(reads)]
+
+    @property
+    def _lead_columns(self) -> list[str]:
+        """The mirror's own names for the truth's partition."""
+        theirs = {truth: own for own, truth in (*self.family.mirror.renamed, *self.family.mirror.key)}
+        return [theirs.get(column.name, column.name) for column in self.family.truth.partition]
+
+
+def _known(answer: Sequence[Seen] | MailmendError) -> Sequence[Seen]:
+    if isinstance(answer, MailmendError):
+        raise answer
+    return answer
+
+
+def _mark(key: Key, truth: Seen, *, doubtful: bool) -> bytes:
+    """A truth row in the digest: where it is, each cell's time (its version), and how it is counted."""
+    times: list[tuple[str, Any]] = sorted(truth.written_at.items())
+    return f"{key_text(key)} {times} {doubtful}\n".encode()
+
+
+def _nearest(value: int, least: int, room: int) -> int:
+    return min(max(value, least), least + room)

@@ -1,0 +1,297 @@
+"""Counters mended: the one projection whose writes carry no time and cannot be repeated (DESIGN section 4 "Counters").
+
+The rule was model-checked (asof-model C8, C11): once a group's rows agree, two looks that lie further apart than A must
+see the same truth and the same counters; only then is nothing in flight between them, and one delta is sent, once,
+under a lease of the group. A doubtful answer is not sent again: the group is journalled for a recount. Many groups
+share one wait. Truths without content or torn may be counted or not: anything between is right.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from model.errors import CannotReach, DoubtfulWrite, MailmendError, Unjournalled
+from model.operations import Count, Read
+from model.projections.declarations import Counts, Family
+from model.schema.table import Key
+from repair.clock import Timing
+from repair.decisions.findings import Errand, Outcome, Suspect
+from repair.decisions.verdicts import Verdict
+from repair.ledger.before_images import key_text
+from repair.ledger.journal import Journal
+from repair.ledger.leases import Held, Lease, Leases
+from repair.mending.breaker import COUNTERS_UNREACHED_MAX, Breaker
+from repair.mending.counter_reads import Tallies, Tally
+from repair.mending.pace import Pace, share
+from repair.ports import Clock, Tables
+from repair.writing.projector import Lags
+
+GROUPS_AT_ONCE = 200
+"""Groups that share one wait between their two looks."""
+
+LEASE_SECONDS = 600
+"""How long a killed mender keeps a group: two looks at all groups of a batch must fit in."""
+
+STATEMENT_SECONDS = 20.0
+"""What a lease must still have before a delta is sent: more than any statement takes."""
+
+_UNRECORDED = "nothing was written, because its before-image could not be recorded: "
+_DOUBTFUL = "the delta may or may not have been added; it is not sent again, "
+_BY_LAGS = "`mailmend repair lags` recounts: "
+_BY_CHECK = "the next check recounts: "
+
+Suspects = Callable[[], Iterable[Suspect]]
+"""Every suspect of a scan, as often as asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What two looks at a group lead to: a verdict, how it ended already, and what to add (nothing: no write)."""
+
+    verdict: Verdict
+    result: Verdict | None = None
+    deltas: Mapping[str, int] = field(default_factory=dict)
+
+
+Rule = Callable[[Suspect, Tally, Tally], Ruling]
+
+
+def mending(_: Suspect, first: Tally, second: Tally) -> Ruling:
+    """Towards the truth: only where nothing changed between the looks, and every row of the group agrees."""
+    if not second.deltas:
+        return Ruling(Verdict.AGREE)
+    verdict = Verdict.PROJECT if second.row is None else Verdict.AMEND
+    if not first.same_as(second):
+        return Ruling(verdict, Verdict.MOVED)
+    return Ruling(verdict, None, second.deltas if second.settled else {})
+
+
+def taking_back(suspect: Suspect, first: Tally, second: Tally) -> Ruling:
+    """Back to what a run found: only where the counters still stand as it left them, at both looks.
+
+    `suspect.wanted` holds (left, found) for each counter.
+    """
+    left = {name: pair[0] for name, pair in suspect.wanted.items()}
+    deltas = {name: found - now for name, (now, found) in suspect.wanted.items() if found != now}
+    if all(second.counters.get(name) == found for name, (_, found) in suspect.wanted.items()):
+        return Ruling(Verdict.AGREE)  # taken back already, or never arrived
+    if not first.same_as(second) or second.counters != left:
+        return Ruling(Verdict.AMEND, Verdict.MOVED)
+    return Ruling(Verdict.AMEND, None, deltas)
+
+
+def truths_beside(
+    family: Family, counts: Counts, groups: Iterable[Key], suspects: Iterable[Suspect]
+) -> dict[Key, tuple[Key, ...]]:
+    """The truths that a scan saw in these groups and that their mirror may not lead to, as partition keys."""
+    found: dict[Key, dict[Key, None]] = {group: {} for group in groups}
+    mirror, theirs = family.mirror, [truth for _, truth in family.mirror.key]
+    for suspect in suspects:
+        if suspect.projection == mirror.name and suspect.truth_ids:
+            group = counts.key_of(dict(zip(theirs, suspect.key, strict=True)))
+            if group in found:
+                found[group].update(dict.fromkeys((one,) for one in suspect.truth_ids))
+    return {group: tuple(leads) for group, leads in found.items() if leads}
+
+
+@dataclass(frozen=True, slots=True)
+class CounterMender:
+    """Looks twice at suspect counters, and mends what the errand allows. Implements `repair.mending.request.Recount`.
+
+    Args:
+        mail: the mail keyspace, called `keyspace` in the names of leases.
+        journal, leases: where before-images go, and one lease for each group; not needed by an errand without a run.
+        lags: where a group is journalled that is to be counted again; None: the next check finds it.
+    """
+
+    mail: Tables
+    keyspace: str
+    families: tuple[Family, ...]
+    clock: Clock
+    timing: Timing
+    journal: Journal | None = None
+    leases: Leases | None = None
+    lags: Lags | None = None
+
+    def revisit(self, suspects: Suspects, errand: Errand, held: Held | None = None) -> Iterator[Outcome]:
+        """One outcome for each suspect of counters; the others only tell which truths are not projected."""
+        for family in self.families:
+            for counts in family.counts:
+                due = [suspect for suspect in suspects() if suspect.projection == counts.name]
+                groups = [suspect.key for suspect in due]
+                beside = truths_beside(family, counts, groups, suspects() if due else ())
+                yield from self._round(family, counts, errand, held, beside, mending).all(due)
+
+    def undo(self, images: Iterable[Outcome], errand: Errand, held: Held | None = None) -> Iterator[Outcome]:
+        """Take deltas back, given the before-images of a run, where the counters still stand as that run left them."""
+        recorded = list(images)
+        for family in self.families:
+            for counts in family.counts:
+                due = [_taken_back(image, counts) for image in recorded if image.suspect.projection == counts.name]
+                yield from self._round(family, counts, errand, held, {}, taking_back).all(due)
+
+    def _round(  # noqa: PLR0917 - in the order in which they are needed
+        self,
+        family: Family,
+        counts: Counts,
+        errand: Errand,
+        held: Held | None,
+        beside: Mapping[Key, tuple[Key, ...]],
+        rule: Rule,
+    ) -> "_Round":
+        pace = Pace(share(errand.rows_per_second, 1), self.clock)
+        return _Round(self, errand, held, counts, Tallies(self.mail, family, counts, errand, pace, beside), rule)
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """One group on its way: its lease and first look, and the outcome once there is one."""
+
+    suspect: Suspect
+    lease: Lease | None = None
+    first: Tally | None = None
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One kind of counters, visited batch by batch."""
+
+    mender: CounterMender
+    errand: Errand
+    held: Held | None
+    counts: Counts
+    tallies: Tallies
+    rule: Rule
+    breaker: Breaker = field(default_factory=lambda: Breaker(COUNTERS_UNREACHED_MAX))
+
+    def all(self, suspects: Iterable[Suspect]) -> Iterator[Outcome]:
+        """One outcome for each suspect, in order; those after a lost cluster are left."""
+        waiting = iter(suspects)
+        while batch := list(islice(waiting, GROUPS_AT_ONCE)):
+            yield from self._batch(batch)
+
+    def _batch(self, suspects: Sequence[Suspect]) -> list[Outcome]:
+        """Take every lease and look; wait once for all; look again, and mend."""
+        leased = [self._leased(suspect) for suspect in suspects]
+        try:
+            visits = [self._looked(visit) for visit in leased]
+            if any(visit.outcome is None for visit in visits):
+                self.mender.clock.sleep(self.mender.timing.look_gap_seconds)
+            return [visit.outcome or self._ruled(visit) for visit in visits]
+        finally:
+            self._release(leased)
+
+    def _leased(self, suspect: Suspect) -> _Visit:
+        leases = self._leases
+        if self.breaker.open:
+            return _Visit(suspect, outcome=self.breaker.left(suspect))
+        if leases is None:
+            return _Visit(suspect)
+        name = f"counters {self.mender.keyspace} {self.counts.name} {key_text(suspect.key)}"
+        try:
+            return _Visit(suspect, lease=leases.acquire(name, "mending counters"))
+        except MailmendError as error:
+            return _Visit(suspect, outcome=self._failed(suspect, error))
+
+    def _looked(self, visit: _Visit) -> _Visit:
+        if visit.outcome is not None:
+            return visit
+        if self.breaker.open:
+            return replace(visit, outcome=self.breaker.left(visit.suspect))
+        try:
+            return replace(visit, first=self.tallies.look(visit.suspect.key))
+        except MailmendError as error:
+            return replace(visit, outcome=self._failed(visit.suspect, error))
+
+    def _ruled(self, visit: _Visit) -> Outcome:
+        assert visit.first is not None, "a visit without an outcome was looked at"
+        if self.breaker.open:
+            return self.breaker.left(visit.suspect)
+        try:
+            second = self.tallies.look(visit.suspect.key)
+            ruling = self.rule(visit.suspect, visit.first, second)
+            outcome = self._carried_out(visit, second, ruling)
+        except MailmendError as error:
+            return self._failed(visit.suspect, error)
+        self.breaker.note([outcome])
+        return outcome
+
+    def _carried_out(self, visit: _Visit, second: Tally, ruling: Ruling) -> Outcome:
+        target = {name: value + ruling.deltas.get(name, 0) for name, value in second.counters.items()}
+        image = Outcome(replace(visit.suspect, wanted=target), ruling.verdict, ruling.result, projected=second.row)
+        asked = bool(ruling.deltas) and (ruling.verdict in self.errand.only or self.rule is taking_back)
+        if not asked or self.errand.run is None:
+            return replace(image, due=asked)
+        return self._sent(visit, image, ruling.deltas)
+
+    def _sent(self, visit: _Visit, image: Outcome, deltas: Mapping[str, int]) -> Outcome:
+        """Record, make sure of the leases, send once, read back, note."""
+        journal, run = self.mender.journal, self.errand.run
+        assert journal is not None, "an errand with a run has a journal"
+        assert run is not None
+        (unrecorded,) = journal.record(run, self.errand.as_of, [image])
+        if unrecorded is not None:
+            return replace(image, error=f"{_UNRECORDED}{unrecorded}")
+        self._make_sure(visit)
+        outcome = self._counted(image, deltas)
+        (unnoted,) = journal.settle(run, [outcome])
+        return outcome if unnoted is None or outcome.error else replace(outcome, error=f"not noted: {unnoted}")
+
+    def _make_sure(self, visit: _Visit) -> None:
+        """The leases are ours, for longer than a statement takes.
+
+        Raises:
+            LeaseLost: one is not.
+        """
+        if self.held is not None:
+            self.held.check(STATEMENT_SECONDS)
+        if self._leases is not None and visit.lease is not None:
+            self._leases.renew(visit.lease)
+
+    def _counted(self, image: Outcome, deltas: Mapping[str, int]) -> Outcome:
+        key = image.suspect.key
+        try:
+            self.mender.mail.write(Count(self.counts.table, key, deltas))
+        except DoubtfulWrite as error:
+            return replace(image, error=f"{_DOUBTFUL}{self._recounted_by(image.suspect, error)}{error}")
+        try:
+            seen = self.mender.mail.read(Read(self.counts.table, key))
+        except MailmendError as error:
+            return replace(image, result=Verdict.FIXED, error=f"written, but not read back: {error}")
+        shown = bool(seen) and all((seen[0].row.get(name) or 0) == now for name, now in image.suspect.wanted.items())
+        return replace(image, result=Verdict.FIXED if shown else Verdict.HIDDEN)
+
+    def _recounted_by(self, suspect: Suspect, error: DoubtfulWrite) -> str:
+        """Who counts again. What an undo left in doubt is not recounted: that would mend what it takes back."""
+        if self.mender.lags is None or self.rule is taking_back:
+            return _BY_CHECK
+        try:
+            self.mender.lags.journal([replace(suspect, wanted={})], error.what)
+        except Unjournalled:
+            return _BY_CHECK
+        return _BY_LAGS
+
+    def _failed(self, suspect: Suspect, error: MailmendError) -> Outcome:
+        outcome = Outcome(suspect, suspect.verdict, error=str(error), unreached=isinstance(error, CannotReach))
+        self.breaker.note([outcome])
+        return outcome
+
+    def _release(self, visits: Iterable[_Visit]) -> None:
+        """Give the leases back; where the cluster is gone they expire by themselves."""
+        for visit in visits:
+            if self._leases is not None and visit.lease is not None and not self.breaker.open:
+                self._leases.release(visit.lease)
+
+    @property
+    def _leases(self) -> Leases | None:
+        if self.errand.run is None or self.mender.leases is None:
+            return None
+        return replace(self.mender.leases, ttl_seconds=LEASE_SECONDS)
+
+
+def _taken_back(image: Outcome, counts: Counts) -> Suspect:
+    """The suspect of an undo: for each counter what the run left, and what it had found."""
+    found = image.projected.row if image.projected else {}
+    pairs = {name: (image.suspect.wanted[name], found.get(name) or 0) for name, _ in counts.counters}
+    return replace(image.suspect, verdict=Verdict.AMEND, wanted=pairs)

@@ -1,0 +1,1 @@
+"""Finding inconsistencies: a full scan on this machine, or lookups by key."""

@@ -1,0 +1,142 @@
+"""What truths ask of groups, and which groups lack it: the unions and counters of a local scan.
+
+Sums are added up in memory as far as they fit; what does not goes to a spill, is added up part by part, and compared
+there with the group's own row by the table of `repair.decisions.verdicts`. Pure.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from model.projections.declarations import Counts, Union
+from model.schema.table import Row
+from repair.decisions.findings import Suspect
+from repair.decisions.recheck import within
+from repair.decisions.verdicts import GROUP, GroupSymptoms, Verdict
+from repair.scanners.joins import Tag
+from repair.scanners.records import WHOLE, Forms, Packed, TruthRecord, unpacked_key
+from repair.scanners.spill import Record
+
+SUMS_MAX = 100_000
+"""Sums (a counter pair, or one element of a union) that are held in memory before they go to the spill."""
+
+Counted = tuple[tuple[int, ...], tuple[int, ...]]
+"""Of each counter: what is sure, and what an uncertain truth may add."""
+
+Elements = dict[str, Packed]
+"""Of each element that a union must hold: one truth that asks for it, the smallest."""
+
+
+def group_records(forms: Forms, truth: TruthRecord, *, has_content: bool) -> Iterator[Record]:
+    """What a truth asks of each group that it belongs to.
+
+    A union owes every truth its elements (a superset is fine); a counter may or may not count one that cannot be shown.
+    """
+    sure = has_content and bool(truth.bits & WHOLE)
+    for number, (group, key) in enumerate(zip(forms.groups, truth.groups, strict=True)):
+        match group:
+            case Union():
+                for element in truth.elements[number]:
+                    yield ((number, key), int(Tag.TRUTH), element, truth.truth)
+            case Counts():
+                deltas = _deltas(forms, group, truth.bits)
+                none = (0,) * len(deltas)
+                yield ((number, key), int(Tag.TRUTH), deltas if sure else none, none if sure else deltas)
+
+
+def group_row(group: Union | Counts) -> Callable[[Row], tuple[Any, ...]]:
+    """What is kept of a group's own row: its elements, or its counters in their declared order."""
+    match group:
+        case Union(column=column):
+            return lambda row: tuple(row.get(column) or ())
+        case Counts(counters=counters):
+            return lambda row: tuple(row.get(name) or 0 for name, _ in counters)
+
+
+class GroupSums:
+    """What truths ask of groups, so far."""
+
+    def __init__(self, forms: Forms) -> None:
+        self._groups = forms.groups
+        self._size = 0
+        self.elements: dict[Packed, Elements] = {}
+        self.counted: dict[Packed, Counted] = {}
+
+    def add(self, record: Record) -> None:
+        """Take in what one truth, or an earlier sum, asks."""
+        key, _, one, other = record
+        if isinstance(self._groups[key[0]], Union):
+            self._add_element(key, one, other)
+        else:
+            self._add_counted(key, one, other)
+
+    @property
+    def full(self) -> bool:
+        """Whether memory should be freed."""
+        return self._size > SUMS_MAX
+
+    def take(self) -> Iterator[Record]:
+        """The sums, as records of the same kind; then they begin anew."""
+        for key, elements in self.elements.items():
+            yield from ((key, int(Tag.TRUTH), element, truth) for element, truth in elements.items())
+        for key, (sure, uncertain) in self.counted.items():
+            yield (key, int(Tag.TRUTH), sure, uncertain)
+        self.elements, self.counted, self._size = {}, {}, 0
+
+    def _add_element(self, key: Packed, element: str, truth: Packed) -> None:
+        elements = self.elements.setdefault(key, {})
+        self._size += element not in elements
+        elements[element] = min(elements.get(element, truth), truth)
+
+    def _add_counted(self, key: Packed, sure: tuple[int, ...], uncertain: tuple[int, ...]) -> None:
+        before = self.counted.get(key)
+        self._size += before is None
+        self.counted[key] = (_plus(before[0], sure), _plus(before[1], uncertain)) if before else (sure, uncertain)
+
+
+def group_suspects(forms: Forms, records: Iterable[Record]) -> Iterator[Suspect]:
+    """Groups whose row lacks what the truths of it demand, in one part."""
+    sums = GroupSums(forms)
+    rows: dict[Packed, tuple[Any, ...]] = {}
+    for record in records:
+        if record[1] == Tag.BESIDE:
+            rows[record[0]] = record[2]
+        else:
+            sums.add(record)
+    for key in sums.elements.keys() | sums.counted.keys() | rows.keys():
+        match forms.groups[key[0]]:
+            case Union() as union:
+                yield from _union_suspect(forms, union, key[1], sums.elements.get(key, {}), rows.get(key))
+            case Counts() as counts:
+                yield from _counts_suspect(counts, key[1], sums.counted.get(key), rows.get(key))
+
+
+def _union_suspect(
+    forms: Forms, union: Union, key: Packed, asked: Mapping[str, Packed], row: tuple[str, ...] | None
+) -> Iterator[Suspect]:
+    missing = asked.keys() - frozenset(row or ())
+    verdict = GROUP[GroupSymptoms(in_projection=row is not None, covered=not missing)]
+    if verdict is not Verdict.AGREE:
+        truth_ids = forms.truth_ids(asked[element] for element in missing)
+        wanted = {union.column: frozenset(missing)}
+        yield Suspect(union.name, unpacked_key(union.table.key, key), verdict, truth_ids, wanted)
+
+
+def _counts_suspect(
+    counts: Counts, key: Packed, asked: Counted | None, row: tuple[int, ...] | None
+) -> Iterator[Suspect]:
+    names = [name for name, _ in counts.counters]
+    none = (0,) * len(names)
+    sure, uncertain = (dict(zip(names, sums, strict=True)) for sums in asked or (none, none))
+    covered = within(sure, uncertain, dict(zip(names, row or none, strict=True)))
+    verdict = GROUP[GroupSymptoms(in_projection=row is not None, covered=covered)]
+    if verdict is not Verdict.AGREE:
+        yield Suspect(counts.name, unpacked_key(counts.table.key, key), verdict, wanted=sure)
+
+
+def _deltas(forms: Forms, counts: Counts, bits: int) -> tuple[int, ...]:
+    """What a truth row with those bits adds to each counter."""
+    return tuple([int(when is None or bool(bits & forms.condition_bit(when))) for _, when in counts.counters])
+
+
+def _plus(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))

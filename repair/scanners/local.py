@@ -1,0 +1,205 @@
+"""The Spark-free engine: the same suspects as Spark finds, on one machine, in bounded memory.
+
+Every table of the families is paged once. What is needed of each row goes, by its key, into files on disk; what belongs
+together is then joined one part at a time (`repair.scanners.spill`), so a million messages or a hundred million need
+the same
+memory, and only time and disk grow. The projections are read before the truth: what is read last is never the older.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from model.operations import Scan
+from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Projection, Union
+from model.schema.table import Row, Table
+from repair.decisions.findings import Detection, Errand, Outcome, Progress, Scanned, Survey, Suspect, told
+from repair.ledger.journal import Journal
+from repair.mending.fixer import Fixer
+from repair.mending.pace import Pace, share
+from repair.ports import Clock, Tables
+from repair.scanners.group_sums import GroupSums, group_records, group_row, group_suspects
+from repair.scanners.joins import (
+    Tag,
+    by_content,
+    by_place,
+    content_record,
+    content_suspects,
+    place_record,
+    place_suspects,
+)
+from repair.scanners.records import Forms, TruthRecord, packing_key, projection_columns, truth_columns
+from repair.scanners.spill import PART_BYTES_MAX, Record, Spill, SuspectFile, Workshop
+
+_TOLD_ROWS = 1000
+"""Progress is told, and pace kept, every so many rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """Scans a keyspace page by page. Implements `repair.decisions.findings.Engine`.
+
+    Args:
+        mail: the mail keyspace.
+        journal: where the second look's fixes are recorded; never touched by a check.
+        folder: where files go while the result is held; None: the system's temporary folder.
+        part_bytes_max: what is joined at once, in bytes on disk; memory is a small multiple of it.
+    """
+
+    mail: Tables
+    journal: Journal
+    clock: Clock
+    folder: Path | None = None
+    part_bytes_max: int = PART_BYTES_MAX
+
+    def detect(self, survey: Survey, progress: Progress) -> "LocalDetection":
+        """Read every table of the families once and find the suspects."""
+        detection = LocalDetection(self, survey)
+        try:
+            for number, family in enumerate(survey.families):
+                _FamilyScan(self, survey, progress, detection, family, str(number)).run()
+        except BaseException:
+            detection.close()
+            raise
+        return detection
+
+
+class LocalDetection(Scanned, Detection):
+    """What a local scan found: suspects on disk, sums in memory."""
+
+    def __init__(self, engine: LocalEngine, survey: Survey) -> None:
+        super().__init__()
+        self._engine = engine
+        self._survey = survey
+        self.workshop = Workshop(engine.folder)
+        self._suspects = SuspectFile(self.workshop)
+
+    def suspects(self) -> Iterator[Suspect]:
+        """Every suspect, streamed from disk."""
+        return iter(self._suspects)
+
+    def revisit(self, errand: Errand, progress: Progress) -> Iterator[Outcome]:
+        """Look at every row-wise suspect again, and mend what the errand allows."""
+        engine = self._engine
+        pace = Pace(share(errand.rows_per_second, 1), engine.clock)
+        fixer = Fixer(engine.mail, engine.journal, engine.clock, self._survey.families, errand, pace)
+        return told(fixer.revisit(self.suspects()), progress, self.counts)
+
+    def close(self) -> None:
+        """Remove what is on disk."""
+        self._suspects.close()
+        self.workshop.close()
+
+    def found(self, suspect: Suspect) -> None:
+        """One more suspect."""
+        self._suspects.add(suspect)
+        self._counts.setdefault(suspect.projection, Counter())[suspect.verdict] += 1
+
+
+@dataclass(slots=True)
+class _FamilyScan:
+    """One family on its way: rows into spills, spills into suspects."""
+
+    engine: LocalEngine
+    survey: Survey
+    progress: Progress
+    detection: LocalDetection
+    family: Family
+    name: str
+    forms: Forms = field(init=False)
+    contents: Spill = field(init=False)
+    places: Spill = field(init=False)
+    groups: Spill = field(init=False)
+    sums: GroupSums = field(init=False)
+    pace: Pace = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.forms = Forms(self.family, accept_torn=self.survey.accept_torn)
+        self.contents, self.places, self.groups = map(self._spill, ("contents", "places", "groups"))
+        self.sums = GroupSums(self.forms)
+        self.pace = Pace(share(self.survey.rows_per_second, 1), self.engine.clock)
+
+    def run(self) -> None:
+        """Read, then join: first by content, then by place and by group."""
+        for projection in self.family.projections:
+            self._read(projection.table, projection_columns(projection), self._keeper(projection))
+        self._read(self.family.truth, truth_columns(self.family), self._truth_keeper())
+        self.progress.stage("compare")
+        if self.family.content:
+            self._join_contents(self.family.content)
+        self._keep_sums()
+        for part in self.places.parts():
+            self._found(place_suspects(self.forms, by_place(part)), len(part))
+        for part in self.groups.parts():
+            self._found(group_suspects(self.forms, part), len(part))
+
+    def _read(self, table: Table, columns: tuple[str, ...], keep: Callable[[Row], None]) -> None:
+        """Page one table, and keep of each row what is needed."""
+        self.progress.stage(f"read {table.spelling}")
+        rows = 0
+        for row in self.engine.mail.scan(Scan(table, columns, self.survey.level)):
+            keep(row)
+            rows += 1
+            if rows % _TOLD_ROWS == 0:
+                self._tell(_TOLD_ROWS)
+        self._tell(rows % _TOLD_ROWS)
+        self.detection.saw(table, rows)
+
+    def _tell(self, rows: int) -> None:
+        self.progress.advance(rows)
+        self.pace.take(rows)
+
+    def _keeper(self, projection: Projection) -> Callable[[Row], None]:
+        """Where a projection's rows go, and as what."""
+        key_of, beside = packing_key(projection.table), int(Tag.BESIDE)
+        match projection:
+            case Content():
+                return lambda row: self.contents.add((key_of(row), beside))
+            case Mirror():
+                return lambda row: self.places.add(self._mirror_record(row))
+            case Filter() as filtered:
+                place_of, tag = self.forms.place_of(filtered), int(Tag.FILTER) + self.family.filters.index(filtered)
+                return lambda row: self.places.add((place_of(row), tag))
+            case Union() | Counts() as group:
+                number, row_of = self.forms.groups.index(group), group_row(group)
+                return lambda row: self.groups.add(((number, key_of(row)), beside, row_of(row)))
+
+    def _mirror_record(self, row: Row) -> Record:
+        place, mark = self.forms.mirror(row)
+        return (place, int(Tag.BESIDE), mark)
+
+    def _truth_keeper(self) -> Callable[[Row], None]:
+        """A truth goes to its content first; where nothing must stand beside it, to its place at once."""
+        if self.family.content is None:
+            return lambda row: self._place(self.forms.truth(row), has_content=True)
+        return lambda row: self.contents.add(content_record(self.forms.truth(row)))
+
+    def _join_contents(self, content: Content) -> None:
+        for part in self.contents.parts():
+            found = by_content(part)
+            for named in found.values():
+                for truth in named.truths:
+                    self._place(truth, has_content=named.stands)
+            self._found(content_suspects(content, found), len(part))
+
+    def _place(self, truth: TruthRecord, *, has_content: bool) -> None:
+        self.places.add(place_record(truth, has_content=has_content))
+        for record in group_records(self.forms, truth, has_content=has_content):
+            self.sums.add(record)
+        if self.sums.full:
+            self._keep_sums()
+
+    def _keep_sums(self) -> None:
+        for record in self.sums.take():
+            self.groups.add(record)
+
+    def _found(self, suspects: Iterator[Suspect], records: int) -> None:
+        count = 0
+        for suspect in suspects:
+            self.detection.found(suspect)
+            count += 1
+        self.progress.advance(records, count)
+
+    def _spill(self, name: str) -> Spill:
+        return Spill(self.detection.workshop, f"{self.name}-{name}", part_bytes_max=self.engine.part_bytes_max)

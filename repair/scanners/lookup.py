@@ -1,0 +1,321 @@
+"""Looking at one message or mailbox without any scan by Spark: an engine whose scan is a few reads by key.
+
+A message is exact in all that its truth and content lead to: they are keyed by it. A mirror's row that names it where
+no truth leads is keyed by a mailbox: it is found in the mailboxes that are named beside the message, or by paging the
+mirror (`scan`). A mailbox shows what its own partitions show: rows that differ from their truth and rows without one
+(AMEND, WITHDRAW); a truth that is not projected at all is found only by paging the truth (`scan`). Whatever is paged
+passes through in bounded pieces. What is found goes the way of every suspect: wait, look again, mend.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from uuid import UUID
+
+from model.catalog.mail import MAILBOX_PATH
+from model.errors import MailmendError, WrongUse
+from model.ids import MailboxId, MessageId
+from model.operations import Read, Scan
+from model.projections.declarations import Family, Filter, Mirror, Union
+from model.schema.table import Key, Row, Table
+from repair.decisions.findings import Detection, Errand, Outcome, Progress, Scanned, Survey, Suspect, counts_of, told
+from repair.decisions.fixes import Sight, restored
+from repair.decisions.recheck import verdict_of
+from repair.decisions.verdicts import Verdict
+from repair.ledger.journal import Journal
+from repair.mending.counter_reads import Tallies
+from repair.mending.counters import truths_beside
+from repair.mending.fixer import BATCH_SUSPECTS, Fixer
+from repair.mending.pace import Pace
+from repair.mending.second_look import SecondLook
+from repair.ports import Clock, Tables
+from repair.scanners.records import truth_columns
+
+ROWS_AT_ONCE = 1000
+"""Rows of a partition, or of a table that is paged, that are held at once."""
+
+SUSPECTS_MAX = 100_000
+"""Suspects of one target that are held in memory: beyond it a target is no small thing any more."""
+
+PRIVATE = "#private"
+"""The namespace of users' own mailboxes, as James spells it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Some messages: wherever their truth leads, in what some mailboxes' rows tell, with `scan` in all of them."""
+
+    ids: tuple[MessageId, ...]
+    mailboxes: tuple[MailboxId, ...] = ()
+    scan: bool = False
+
+    @property
+    def unseen(self) -> str | None:
+        """What a look at them cannot see, in a sentence; None where it sees all."""
+        if self.scan:
+            return None
+        return _TRACES_ELSEWHERE if self.mailboxes else _TRACES_ANYWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Mailboxes:
+    """Some mailboxes; with `scan` the whole truth is paged for messages that should be in them."""
+
+    ids: tuple[MailboxId, ...]
+    scan: bool = False
+
+    @property
+    def unseen(self) -> str | None:
+        """What a look at them cannot see, in a sentence; None where it sees all."""
+        return None if self.scan else _MISSING_ROWS
+
+
+_TRACES_ANYWHERE = (
+    "Exact in all that the message's truth and content lead to. Not looked for: a row of messageIdTable that names it "
+    "where none of its truth leads, for it is keyed by mailbox: add --mailbox or --user, or --scan to page them all."
+)
+_TRACES_ELSEWHERE = (
+    "Exact in all that the message's truth and content lead to, and in the mailboxes that were named. Not looked for: "
+    "a row of messageIdTable that names it elsewhere, where none of its truth leads: add --scan to page them all."
+)
+_MISSING_ROWS = (
+    "Only what the mailboxes' own rows show was looked at: rows that differ from the truth, and rows without one. "
+    "A message that is missing there is found with --scan, or with --message."
+)
+
+Target = Messages | Mailboxes
+
+
+def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[MailboxId, ...]:
+    """The mailboxes that are registered under a user's paths.
+
+    Raises:
+        WrongUse: there are none.
+    """
+    rows = mail.read(Read(MAILBOX_PATH, (namespace, user)))
+    ids = tuple(MailboxId(seen.row["mailboxid"]) for seen in rows if seen.row.get("mailboxid"))
+    if not ids:
+        raise WrongUse(f"user {user!r} has no mailbox", mend="See which users have: mailboxPathV3 lists them.")
+    return ids
+
+
+@dataclass(frozen=True, slots=True)
+class Targeted:
+    """Looks at a target only. Implements `repair.decisions.findings.Engine`.
+
+    Args:
+        journal: where the second look's fixes are recorded; never touched by a check.
+    """
+
+    mail: Tables
+    journal: Journal
+    clock: Clock
+    target: Target
+    serial: bool = True
+
+    def detect(self, survey: Survey, progress: Progress) -> "Found":
+        """Look at everything that the target's own keys lead to."""
+        found = Found(self, survey)
+        errand = Errand(None, 0, 0.0, frozenset(), accept_torn=survey.accept_torn, serial=self.serial)
+        for family in survey.families:
+            if not family.mirror.report_only:
+                progress.stage(f"look at {family.truth.spelling}")
+                _FamilyLook(self, survey, progress, found, family, errand).all()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _FamilyLook:
+    """One family's part of a target: candidates, looked at; what does not agree is kept."""
+
+    engine: Targeted
+    survey: Survey
+    progress: Progress
+    found: "Found"
+    family: Family
+    errand: Errand
+
+    def all(self) -> None:
+        """What is known better comes later, and replaces what was kept before."""
+        match self.engine.target:
+            case Messages(ids=ids, mailboxes=mailboxes, scan=scan):
+                self._look_at_traces(frozenset(ids), [()] if scan else [(mailbox,) for mailbox in mailboxes])
+                for message in ids:
+                    self._look(self._of_truths(self._rows(self.family.truth, (message,))))
+                    self._look(self._of_content((message,)))
+            case Mailboxes(ids=ids) if self.engine.target.scan:
+                self._look_at_orphans(ids)
+                self._look_at_partitions(ids)
+                self._look(self._of_truths(self._paged(frozenset(ids))))
+                self._look_at_counters(ids)
+            case Mailboxes(ids=ids):
+                self._look_at_partitions(ids)
+
+    def _look(self, candidates: Iterator[Suspect], *, only_with_truth: bool = False) -> None:
+        looks = SecondLook(self.engine.mail, (self.family,), self.errand)
+        while batch := list(islice(candidates, BATCH_SUSPECTS)):
+            for sight in looks.at(batch):
+                self.found.take(sight, only_with_truth=only_with_truth)
+            self.progress.advance(len(batch))
+
+    def _look_at_traces(self, messages: frozenset[UUID], partitions: Iterable[Key]) -> None:
+        """Mirror rows that name one of the messages, wherever the truth may lead."""
+        for partition in partitions:
+            named = (row for rows in self._named(partition) for row in rows if row[self._lead] in messages)
+            self._look(self._of_mirror(named))
+
+    def _look_at_partitions(self, ids: Iterable[UUID]) -> None:
+        """What the mirror's rows tell of; filters only where a truth was found: another may stand at their place."""
+        for mailbox in ids:
+            for named in self._named((mailbox,)):
+                self._look(self._of_mirror(named))
+                self._look(self._of_groups(named), only_with_truth=True)
+
+    def _named(self, under: Key) -> Iterator[list[Row]]:
+        """The truth rows that the mirror's rows tell of, some at a time; a half-written row tells of none."""
+        mirror = self.family.mirror
+        columns = dict.fromkeys((*(column.name for column in mirror.table.key), self._lead_in_mirror))
+        rows = self._streamed(Scan(mirror.table, tuple(columns), self.survey.level, under=under))
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            told = (restored(mirror, row) for row in some)
+            yield [row for row in told if row.get(self._lead) is not None]
+
+    def _look_at_orphans(self, ids: Iterable[UUID]) -> None:
+        """Filter rows and half-written mirror rows that may have no truth: the scan that follows tells."""
+        keyed: list[Mirror | Filter] = [self.family.mirror, *self.family.filters]
+        for mailbox in ids:
+            for one in keyed:
+                columns = tuple(column.name for column in one.table.key)
+                rows = self._streamed(Scan(one.table, columns, self.survey.level, under=(mailbox,)))
+                self._look(Suspect(one.name, one.table.key_of(row), Verdict.WITHDRAW) for row in rows)
+
+    def _look_at_counters(self, ids: Iterable[UUID]) -> None:
+        """Counters can be judged once every truth of the mailbox was seen."""
+        pace = Pace(self.survey.rows_per_second, self.engine.clock)
+        for counts in self.family.counts:
+            groups = [(mailbox,) for mailbox in ids]
+            beside = truths_beside(self.family, counts, groups, self.found.suspects())
+            tallies = Tallies(self.engine.mail, self.family, counts, self.errand, pace, beside)
+            for group in groups:
+                tally = tallies.look(group)
+                if tally.deltas:
+                    self.found.keep(Suspect(counts.name, group, Verdict.AMEND if tally.row else Verdict.PROJECT))
+
+    def _of_truths(self, rows: Iterable[Row]) -> Iterator[Suspect]:
+        for row in rows:
+            yield from self._of_mirror([row])
+            yield from self._of_groups([row])
+
+    def _of_mirror(self, rows: Iterable[Row]) -> Iterator[Suspect]:
+        mirror = self.family.mirror
+        return (Suspect(mirror.name, mirror.key_of(row), Verdict.WITHDRAW, (row[self._lead],)) for row in rows)
+
+    def _of_groups(self, rows: Iterable[Row]) -> Iterator[Suspect]:
+        """Filters and unions of truth rows, or of what a mirror says of them."""
+        keyed: list[Filter | Union] = [*self.family.filters, *self.family.unions]
+        for row in rows:
+            for one in keyed:
+                yield Suspect(one.name, one.key_of(row), Verdict.AMEND, (row[self._lead],))
+
+    def _of_content(self, lead: Key) -> Iterator[Suspect]:
+        if self.family.content is not None:
+            row = self.family.truth.key_row(lead)
+            yield Suspect(self.family.content.name, self.family.content.key_of(row), Verdict.LEAK)
+
+    def _rows(self, table: Table, key: Key) -> list[Row]:
+        rows = [seen.row for seen in self.engine.mail.read(Read(table, key))]
+        self.found.saw(table, len(rows))
+        return rows
+
+    def _paged(self, ids: frozenset[UUID]) -> Iterator[Row]:
+        """Every truth row of the mailboxes, found by paging all of them."""
+        truth, mailbox = self.family.truth, self.family.mirror.key[0][1]
+        rows = self._streamed(Scan(truth, truth_columns(self.family), self.survey.level))
+        return (row for row in rows if row[mailbox] in ids)
+
+    def _streamed(self, scan: Scan) -> Iterator[Row]:
+        """The rows as they come, counted, told, and no faster than the survey's pace."""
+        rows, pace = self.engine.mail.scan(scan), Pace(self.survey.rows_per_second, self.engine.clock)
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            pace.take(len(some))
+            self.found.saw(scan.table, len(some))
+            self.progress.advance(len(some))
+            yield from some
+
+    @property
+    def _lead(self) -> str:
+        return self.family.truth.partition[0].name
+
+    @property
+    def _lead_in_mirror(self) -> str:
+        """The mirror's own name for what leads to the truth."""
+        mirror = self.family.mirror
+        return {truth: own for own, truth in (*mirror.renamed, *mirror.key)}.get(self._lead, self._lead)
+
+
+class Found(Scanned, Detection):
+    """What was found of a target, in memory: at most SUSPECTS_MAX."""
+
+    def __init__(self, engine: Targeted, survey: Survey) -> None:
+        super().__init__()
+        self._engine, self._survey = engine, survey
+        self._suspects: dict[tuple[str, Key], Suspect] = {}
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
+        """Suspects per projection and verdict."""
+        return counts_of(self._suspects.values())
+
+    def suspects(self) -> Iterator[Suspect]:
+        """Every suspect."""
+        return iter(list(self._suspects.values()))
+
+    def revisit(self, errand: Errand, progress: Progress) -> Iterator[Outcome]:
+        """Look at every suspect again, and mend what the errand allows."""
+        engine = self._engine
+        pace = Pace(errand.rows_per_second, engine.clock)
+        fixer = Fixer(engine.mail, engine.journal, engine.clock, self._survey.families, errand, pace)
+        return told(fixer.revisit(self.suspects()), progress, self.counts)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def keep(self, suspect: Suspect) -> None:
+        """One more suspect.
+
+        Raises:
+            WrongUse: there are too many for a target.
+        """
+        self._suspects[suspect.projection, suspect.key] = suspect
+        if len(self._suspects) > SUSPECTS_MAX:
+            raise WrongUse(
+                f"more than {SUSPECTS_MAX:,} rows of the target look wrong",
+                mend="Repair the whole keyspace: mailmend repair messages, without --message, --mailbox and --user.",
+            )
+
+    def take(self, sight: Sight | MailmendError, *, only_with_truth: bool = False) -> None:
+        """Keep a sight that does not agree; one that agrees settles what less was known of before.
+
+        Raises:
+            MailmendError: it could not be read.
+        """
+        if isinstance(sight, MailmendError):
+            raise sight
+        verdict, place = verdict_of(sight.look), (sight.suspect.projection, sight.suspect.key)
+        before = self._suspects.get(place)
+        if verdict is not Verdict.AGREE and (sight.look.truths or not only_with_truth):
+            self.keep(_merged(before, sight, verdict))
+        elif verdict is Verdict.AGREE and before is not None and before.verdict is Verdict.WITHDRAW:
+            del self._suspects[place]
+
+
+def _merged(before: Suspect | None, sight: Sight, verdict: Verdict) -> Suspect:
+    """The suspect with every truth that led here; for a union with every element that any of them wants."""
+    column = sight.family.truth.partition[0].name
+    known = (*(before.truth_ids if before else ()), *sight.suspect.truth_ids)
+    seen = (row.row[column] for row in sight.look.truths if column in row.row)
+    if isinstance(sight.look.projection, Union):
+        union = sight.look.projection.column
+        wanted = sight.look.truths[0].row[union] | frozenset((before.wanted.get(union) if before else None) or ())
+        return replace(sight.suspect, verdict=verdict, truth_ids=(), wanted={union: wanted})
+    return replace(sight.suspect, verdict=verdict, truth_ids=tuple(dict.fromkeys((*known, *seen))))

@@ -1,0 +1,223 @@
+"""From rows to small records that can be spread over files and joined: what a scan keeps of each row, and no more.
+
+A place is the mirror's key for a truth row, in bytes, numbers and text. Of the truth a place needs to know whether the
+row is whole, which conditions hold, and a fingerprint of the compared columns in canonical form; of the mirror the same
+fingerprint; of a filter's row only that it is there. Pure. Names are looked up once for a scan, not once for a row.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from model.projections.declarations import Condition, Counts, Family, Filter, Mirror, Projection, Union
+from model.schema.table import Canonical, Column, Key, Row, Table, canonical_value
+from repair.ledger.before_images import key_from, key_text
+
+WHOLE = 1
+"""The bit of a truth record that says: it has every column that an insert writes. Conditions follow, one bit each."""
+
+_FINGERPRINT_BYTES = 16
+
+Packed = tuple[Any, ...]
+"""A key as records keep it: UUIDs as their bytes, everything else that marshal does not take as a line of text."""
+
+_AS_THEY_ARE = frozenset({int, str, bool, type(None)})
+
+
+class TruthRecord(NamedTuple):
+    """What is kept of a truth row, its content's key first."""
+
+    content: Packed
+    place: Packed
+    truth: Packed
+    fingerprint: bytes
+    bits: int
+    groups: tuple[Packed, ...]
+    elements: tuple[tuple[str, ...], ...]
+
+
+def packing(names: Iterable[str]) -> Callable[[Row], Packed]:
+    """What makes a packed key of a row, given the names of the key's columns in it."""
+    wanted = tuple(names)
+    return lambda row: tuple([_packed(row[name]) for name in wanted])
+
+
+def packing_key(table: Table) -> Callable[[Row], Packed]:
+    """What makes a packed primary key of a table's row."""
+    return packing(column.name for column in table.key)
+
+
+def unpacked_key(columns: Iterable[Column], key: Packed) -> Key:
+    """The key as its columns have it."""
+    return tuple(_unpacked(column, part) for column, part in zip(columns, key, strict=True))
+
+
+def fingerprinting(columns: Iterable[Column], sources: Mapping[str, str]) -> Callable[[Row], bytes]:
+    """What makes a fingerprint of a row: equal for rows that agree in every column, else different, but for chance.
+
+    Args:
+        columns: the compared columns.
+        sources: the row's own name for each column that it calls otherwise.
+    """
+    forms = [_cell_form(column, sources) for column in columns]
+
+    def of(row: Row) -> bytes:
+        text = repr([form(row) for form in forms])
+        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_FINGERPRINT_BYTES).digest()
+
+    return of
+
+
+def truth_columns(family: Family) -> tuple[str, ...]:
+    """The columns of the truth that a check reads: keys, compared ones, required ones, and those of every condition."""
+    theirs = _sources(family.mirror)
+    wanted = {theirs.get(column.name, column.name) for column in family.mirror.compared}
+    wanted |= {column for projection in family.projections for _, column in projection.key}
+    wanted |= {column.name for column in family.truth.key} | set(family.mirror.required)
+    wanted |= {condition.column for condition in conditions_of(family)} | {union.column for union in family.unions}
+    return tuple(name for name in family.truth.names if name in wanted)
+
+
+def projection_columns(projection: Projection) -> tuple[str, ...]:
+    """The columns of a projection that a check reads."""
+    wanted = {column.name for column in projection.table.key}
+    match projection:
+        case Mirror(compared=compared):
+            wanted |= {column.name for column in compared}
+        case Union(column=column):
+            wanted |= {column}
+        case Counts(counters=counters):
+            wanted |= {name for name, _ in counters}
+        case _:
+            pass
+    return tuple(name for name in projection.table.names if name in wanted)
+
+
+def conditions_of(family: Family) -> tuple[Condition, ...]:
+    """Every condition that some projection of the family asks of a truth row, once each."""
+    asked = [one.when for one in family.filters]
+    asked += [when for counts in family.counts for _, when in counts.counters if when is not None]
+    return tuple(dict.fromkeys(asked))
+
+
+class Forms:
+    """How the rows of one family become records; built once for a scan."""
+
+    def __init__(self, family: Family, *, accept_torn: bool) -> None:
+        mirror = family.mirror
+        self.family = family
+        self.groups: tuple[Union | Counts, ...] = (*family.unions, *family.counts)
+        self._conditions = conditions_of(family)
+        self._accept_torn = accept_torn
+        self._place_columns = tuple(truth for _, truth in mirror.key)
+        for one in family.filters:
+            assert {truth for _, truth in one.key} == set(self._place_columns), "a filter is keyed as its mirror is"
+        self._content = packing(truth for _, truth in family.content.key) if family.content else packing(())
+        self._place = packing(self._place_columns)
+        self._truth_key = packing_key(family.truth)
+        self._groups = [packing(truth for _, truth in group.key) for group in self.groups]
+        self._unions = [union.column for union in family.unions]
+        self._truth_mark = fingerprinting(mirror.compared, _sources(mirror))
+        self._mirror_mark = fingerprinting(mirror.compared, {})
+        self._mirror_key = packing_key(mirror.table)
+
+    def truth(self, row: Row) -> TruthRecord:
+        """What is kept of a truth row."""
+        return TruthRecord(
+            self._content(row),
+            self._place(row),
+            self._truth_key(row),
+            self._truth_mark(row),
+            self._bits(row),
+            tuple([group(row) for group in self._groups]),
+            tuple([tuple(row[column] or ()) for column in self._unions]),
+        )
+
+    def mirror(self, row: Row) -> tuple[Packed, bytes]:
+        """The place and fingerprint of a mirror's row."""
+        return self._mirror_key(row), self._mirror_mark(row)
+
+    def place_of(self, filtered: Filter) -> Callable[[Row], Packed]:
+        """How a filter's row tells its place."""
+        own = {truth: column for column, truth in filtered.key}
+        return packing(own[truth] for truth in self._place_columns)
+
+    def filter_key(self, filtered: Filter, place: Packed) -> Key:
+        """The filter's key at a place."""
+        by_truth = dict(zip(self._place_columns, place, strict=True))
+        return unpacked_key(filtered.table.key, tuple(by_truth[truth] for _, truth in filtered.key))
+
+    def condition_bit(self, condition: Condition) -> int:
+        """The bit that says whether a condition holds."""
+        return 2 << self._conditions.index(condition)
+
+    def truth_ids(self, truths: Iterable[Packed]) -> tuple[UUID, ...]:
+        """The partition keys of truth rows, where one UUID is all of it: else the truth is found by other ways."""
+        partition = self.family.truth.partition
+        if len(partition) != 1 or not _is_uuid(partition[0]):
+            return ()
+        return tuple(UUID(bytes=one) for one in sorted({truth[0] for truth in truths}))
+
+    def _bits(self, row: Row) -> int:
+        bits = WHOLE if self._accept_torn or self.family.mirror.whole(row) else 0
+        for place, condition in enumerate(self._conditions, start=1):
+            bits |= condition.holds(row) << place
+        return bits
+
+
+def _sources(mirror: Mirror) -> dict[str, str]:
+    """The truth's name for each of the mirror's columns that it calls otherwise."""
+    return dict(mirror.renamed) | dict(mirror.key)
+
+
+def _is_uuid(column: Column) -> bool:
+    return column.type in ("timeuuid", "uuid")
+
+
+def _packed(part: Any) -> Any:
+    kind = type(part)
+    if kind is UUID:
+        return part.bytes
+    return part if kind in _AS_THEY_ARE else (key_text((part,)),)
+
+
+def _unpacked(column: Column, part: Any) -> Any:
+    match part:
+        case bytes() if _is_uuid(column):
+            return UUID(bytes=part)
+        case (str(line),):
+            return key_from(line)[0]
+        case _:
+            return part
+
+
+def _cell_form(column: Column, sources: Mapping[str, str]) -> Callable[[Row], Any]:
+    """One cell in canonical form (`canonical_value`), as something whose repr tells it from any other."""
+    name = sources.get(column.name, column.name)
+    match column.canonical:
+        case Canonical.FLAG:
+            return lambda row: bool(row[name])
+        case Canonical.NUMBER:
+            return lambda row: row[name] or 0
+        case Canonical.PLAIN if column.type in _SIMPLE:
+            return lambda row: row[name]
+        case Canonical.PLAIN | Canonical.SET | Canonical.THREAD:
+            beside = sources.get("messageid", "messageid")
+            return lambda row: _stable(canonical_value(column, {column.name: row[name], "messageid": row.get(beside)}))
+
+
+_SIMPLE: Sequence[str] = ("text", "int", "bigint", "boolean", "smallint", "tinyint", "varchar", "ascii", "timestamp")
+
+
+def _stable(value: Any) -> Any:
+    """The value as something whose repr is always the same, and quickly made."""
+    match value:
+        case UUID():
+            return value.int
+        case frozenset():
+            return sorted(map(repr, value))
+        case Mapping():
+            return sorted((repr(name), repr(item)) for name, item in value.items())
+        case _:
+            return value

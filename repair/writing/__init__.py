@@ -1,0 +1,1 @@
+"""Writing mail: the source of truth first, then its projections."""

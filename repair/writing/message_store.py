@@ -1,0 +1,374 @@
+"""Writing mail: the truth first, then everything that follows from it, each with retries (ADR-22, DESIGN section 4).
+
+A change counts as done once the truth has it. What could not be projected is journalled as a lag and the answer says
+so; a change whose truth write got no clear answer raises, and all that hangs on it is journalled to be looked at.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Self, TypeVar
+
+from model.catalog.mail import MESSAGE_COUNTER, MESSAGES, MODSEQ
+from model.errors import CannotReach, Contended, MailmendError, Unjournalled, UnknownMessage
+from model.ids import MailboxId, MessageId, ModSeq, Uid
+from model.instants import MICROS
+from model.messages.flags import FlagsChange
+from model.messages.message import Mail, Place, Stored
+from model.operations import Level, Put, Read, Seen
+from model.projections.declarations import Content, Family
+from model.schema.table import Row
+from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
+from repair.ports import Blobs, Clock, Tables
+from repair.retries import JAMES, Retries, RetryPolicy
+from repair.writing.projector import Lags, Projector, Trail
+from repair.writing.sequences import Sequence as Numbers
+from repair.writing.truth_rows import (
+    BlobIds,
+    Position,
+    content_row,
+    copied_row,
+    flagged_row,
+    place_of,
+    renumbered_row,
+    truth_row,
+)
+from repair.writing.truth_writes import Committed, ConditionalTruth, PlainTruth, StampSource, Truth
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """How mail is written.
+
+    Attributes:
+        strong: change the truth by conditional writes, as James does unless told otherwise.
+        stamp: where the stamp of projection writes comes from.
+        skew_seconds: S, the greatest difference between any two clocks; StampSource.FLOOR rests on it.
+        stamp_age_seconds: A; no write is under way for longer after its stamp was taken.
+        write_seconds: how long one write may take to answer; the last one is sent this much before A is over.
+        rounds_max: how often a compare-and-set is repeated when others are faster.
+        numbers_max: how many uids are tried for one message whose place is taken or hidden.
+        threads: how many messages of one batch are written at once.
+    """
+
+    strong: bool = True
+    stamp: StampSource = StampSource.TRUTH
+    skew_seconds: float = SKEW_SECONDS
+    stamp_age_seconds: float = STAMP_AGE_SECONDS
+    write_seconds: float = 10.0
+    rounds_max: int = 100
+    numbers_max: int = 5
+    threads: int = 16
+    retries: RetryPolicy = JAMES
+
+    @property
+    def send_micros(self) -> int:
+        """For how long after a change was begun its writes may still be sent; a floor is as old as S by then."""
+        born = self.skew_seconds if self.stamp is StampSource.FLOOR else 0.0
+        return round((self.stamp_age_seconds - born - self.write_seconds) * MICROS)
+
+
+DEFAULTS = WriterSettings()
+
+
+class MessageStore:
+    """The messages of one keyspace, for services that write them. Thread-safe.
+
+    Args:
+        tables: the mail keyspace.
+        blobs: where contents are kept.
+        lags: where projections that could not be written are journalled.
+        clock: the time of stamps, waits and new message ids.
+        family: the declarations, restricted to what the live schema has.
+        settings: how to write.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        blobs: Blobs,
+        lags: Lags,
+        clock: Clock,
+        *,
+        family: Family = MESSAGES,
+        settings: WriterSettings = DEFAULTS,
+    ) -> None:
+        self._tables, self._blobs, self._clock = tables, blobs, clock
+        self._family, self._settings = family, settings
+        self._content = content_of(family)
+        self._retries = Retries(clock, settings.retries)
+        self._truth = self._truth_by(settings)
+        self._uids = Numbers(tables, MESSAGE_COUNTER, self._retries, settings.rounds_max)
+        self._modseqs = Numbers(tables, MODSEQ, self._retries, settings.rounds_max)
+        self._projector = Projector(tables, family, lags, self._retries, clock, settings.send_micros)
+        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mailmend-store")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the threads; what they have begun is finished first."""
+        self._pool.shutdown()
+
+    def add(self, mailbox: MailboxId, mail: Mail) -> Stored:
+        """Store a mail in a mailbox.
+
+        Raises:
+            CannotReach: the truth could not be written, or nobody knows whether it was.
+            Contended: no uid or modseq was to be had.
+        """
+        return self.add_all(mailbox, (mail,))[0]
+
+    def add_all(self, mailbox: MailboxId, mails: Sequence[Mail]) -> list[Stored]:
+        """Store many mails in a mailbox under consecutive uids and one modseq, several at a time.
+
+        Raises:
+            CannotReach: as `add`; those that were stored before or beside it stay stored.
+        """
+        if not mails:
+            return []
+        first = self._uids.take(mailbox, len(mails))
+        modseq = ModSeq(self._modseqs.take(mailbox))
+        saved_at = self._now()
+
+        def insert(place: int) -> Committed:
+            mail = mails[place]
+            message_id = mail.message_id or MessageId(self._clock.new_uuid())
+            blobs = self._keep_content(message_id, mail)
+            position = Position(Place(message_id, mailbox, Uid(first + place)), modseq, saved_at)
+            return self._insert(truth_row(self._family.truth, mail, blobs, position), fresh=mail.message_id is None)
+
+        outcomes = self._each(insert, range(len(mails)))
+        stored = self._projected([made for made in outcomes if isinstance(made, Committed)])
+        for outcome in outcomes:
+            if isinstance(outcome, MailmendError):
+                raise outcome
+        return stored
+
+    def copy(self, place: Place, mailbox: MailboxId) -> Stored:
+        r"""Copy a message to another mailbox (or the same): same message and content, new uid and modseq, \Recent.
+
+        Raises:
+            UnknownMessage: there is no such message.
+        """
+        seen = self._seen(place)
+        uid, modseq = Uid(self._uids.take(mailbox)), ModSeq(self._modseqs.take(mailbox))
+        position = Position(Place(place.message_id, mailbox, uid), modseq, self._now())
+        return self._projected([self._insert(copied_row(seen.row, position))])[0]
+
+    def move(self, place: Place, mailbox: MailboxId) -> Stored:
+        """Move a message: copy it, then delete it where it was, as James does.
+
+        Raises:
+            UnknownMessage: there is no such message.
+            MailmendError: when the delete fails the message stands in both mailboxes, and the error says so.
+        """
+        copied = self.copy(place, mailbox)
+        try:
+            deleted = self.delete(place)
+        except UnknownMessage:
+            return copied  # somebody else moved or deleted it meanwhile: the copy stands
+        except MailmendError as error:
+            error.add_note(f"the message stands in both mailboxes; its copy is uid {copied.uid} of {mailbox}")
+            raise
+        return _beside(copied, deleted)
+
+    def delete(self, place: Place) -> Stored:
+        """Delete a message from one mailbox, exactly this uid. Its content is left to the collection of leaks.
+
+        Raises:
+            UnknownMessage: there is no such message.
+        """
+
+        def attempt() -> Stored | None:
+            seen = self._seen(place)
+            with self._looked_at(seen.row):
+                made = self._truth.remove(seen)
+            return self._projected([made])[0] if made else None
+
+        return self._rounds(attempt, place)
+
+    def look(self, place: Place) -> Seen:
+        """The truth at a place, with its times: what `set_flags` takes as `seen`.
+
+        Raises:
+            UnknownMessage: there is no such message.
+        """
+        return self._seen(place)
+
+    def set_flags(self, place: Place, change: FlagsChange, seen: Seen | None = None) -> Stored:
+        """Change a message's flags; a change that changes nothing writes nothing.
+
+        Args:
+            place: where the message stands.
+            change: of its flags, whatever they are by then.
+            seen: what `look` gave, a moment or a day ago: it saves the read before. The condition of the write finds
+                out when it is stale, and then it is read after all (plain writes have none, and always read).
+
+        Raises:
+            UnknownMessage: there is no such message.
+            Contended: others kept changing the same message.
+        """
+        trail, given = Trail.FOLLOWS, seen
+
+        def attempt() -> Stored | None:
+            nonlocal trail, given
+            before, after = self._about_to_flag(place, change, given)
+            given = None
+            if after is None:
+                return _stored(before.row, trail)
+            after = {**after, "modseq": ModSeq(self._modseqs.take(place.mailbox_id))}
+            with self._looked_at(after):
+                made = self._truth.change(before, after)
+            if made is None:
+                return None
+            trail = Trail.worst(trail, *self._projector.project([made]))
+            return _stored(after, trail) if made.sure else None
+
+        return self._rounds(attempt, place)
+
+    def _about_to_flag(self, place: Place, change: FlagsChange, given: Seen | None) -> tuple[Seen, Row | None]:
+        """The row as it was seen, and as it shall be; None where nothing changes, which only a read can tell."""
+        if given is not None and self._is_guarded(given, place):
+            after = flagged_row(given.row, change, ModSeq(0))
+            if after is not None:
+                return given, after
+        seen = self._seen(place)
+        return seen, flagged_row(seen.row, change, ModSeq(0))
+
+    def _is_guarded(self, given: Seen, place: Place) -> bool:
+        """Whether the write's condition finds out if this look is stale, and its stamp can follow from it."""
+        return self._settings.strong and place_of(given.row) == place and "modseq" in given.written_at
+
+    def complete(self, message_id: MessageId, mailbox: MailboxId) -> bool:
+        """Whether a message is in a mailbox; if so, all that should have followed is journalled to be looked at.
+
+        For an add that was cut short: the message may stand in the truth and nowhere else.
+
+        Raises:
+            Unjournalled: nobody could keep that it is to be looked at.
+        """
+        key = (message_id, mailbox)
+        rows = self._retries.call(lambda: self._tables.read(Read(self._family.truth, key, Level.SERIAL)))
+        if self._projector.suspect((seen.row for seen in rows), "its writer was interrupted") is Trail.LOST:
+            raise Unjournalled(
+                f"message {message_id} was stored by a writer that was interrupted, and that could not be journalled",
+                mend="Make room on the disk, or wait for the ledger; then type the same command again.",
+            )
+        return bool(rows)
+
+    def find(self, mailbox: MailboxId, uid: Uid) -> Place | None:
+        """The place of a message that is known by its number, as the mirror has it; None where it has none."""
+        rows = self._tables.read(Read(self._family.mirror.table, (mailbox, uid)))
+        message_id = rows[0].row.get("messageid") if rows else None
+        return Place(message_id, mailbox, uid) if message_id else None
+
+    def content(self, message_id: MessageId) -> bytes:
+        """The bytes of a message.
+
+        Raises:
+            UnknownMessage: its content is gone.
+        """
+        rows = self._tables.read(Read(self._content.table, (message_id,)))
+        try:
+            return self._blobs.get(rows[0].row["headercontent"]) + self._blobs.get(rows[0].row["bodycontent"])
+        except (IndexError, KeyError, TypeError):
+            raise UnknownMessage(f"message {message_id} has no content") from None
+
+    def _truth_by(self, settings: WriterSettings) -> Truth:
+        tables, truth, clock = self._tables, self._family.truth, self._clock
+        if settings.strong:
+            skew = round(settings.skew_seconds * MICROS)
+            return ConditionalTruth(tables, truth, clock, self._retries, stamp=settings.stamp, skew_micros=skew)
+        return PlainTruth(tables, truth, clock, self._retries, settings.send_micros)
+
+    def _keep_content(self, message_id: MessageId, mail: Mail) -> BlobIds:
+        blobs = BlobIds(self._blobs.put(mail.header), self._blobs.put(mail.body))
+        row = content_row(self._content.table, message_id, mail, blobs)
+        self._retries.call(lambda: self._tables.write(Put(self._content.table, row)))
+        return blobs
+
+    def _insert(self, row: Row, *, fresh: bool = False) -> Committed:
+        """Insert a truth row, under another number where its own is taken or hidden."""
+        for _ in range(self._settings.numbers_max):
+            with self._looked_at(row):
+                made = self._truth.insert(row, fresh=fresh)
+            if made:
+                return made
+            row = renumbered_row(row, Uid(self._uids.take(row["mailboxid"])))
+        raise Contended(
+            f"message {row['messageid']} does not show in mailbox {row['mailboxid']} under any of "
+            f"{self._settings.numbers_max} uids",
+            mend="Most likely a deletion from a clock that runs ahead hides it: compare the clocks, try again later.",
+        )
+
+    def _projected(self, batch: Sequence[Committed]) -> list[Stored]:
+        trails = self._projector.project(batch)
+        rows = [made.after or (made.before.row if made.before else {}) for made in batch]
+        return [_stored(row, trail) for row, trail in zip(rows, trails, strict=True)]
+
+    def _seen(self, place: Place) -> Seen:
+        seen = self._truth.read(place)
+        if seen is None:
+            raise UnknownMessage(
+                f"message {place.message_id} is not in mailbox {place.mailbox_id} under uid {place.uid}"
+            )
+        return seen
+
+    @contextmanager
+    def _looked_at(self, row: Row) -> Iterator[None]:
+        """A truth write that gets no answer leaves everything that hangs on its row to be looked at."""
+        try:
+            yield
+        except CannotReach as error:
+            if self._projector.suspect((row,), error.what) is Trail.LOST:
+                error.mend = f"{error.mend} {_UNKEPT}".strip()
+            raise
+
+    def _rounds(self, attempt: Callable[[], Stored | None], place: Place) -> Stored:
+        stored = self._retries.rounds(attempt, self._settings.rounds_max)
+        if stored is None:
+            raise Contended(f"others kept changing message {place.message_id} in mailbox {place.mailbox_id}")
+        return stored
+
+    def _each(self, step: Callable[[T], U], items: Sequence[T]) -> list[U | MailmendError]:
+        """The step for each item, several at a time; a single one without changing threads."""
+
+        def outcome(item: T) -> U | MailmendError:
+            try:
+                return step(item)
+            except MailmendError as error:
+                return error
+
+        return [outcome(items[0])] if len(items) == 1 else list(self._pool.map(outcome, items))
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.micros() / MICROS, UTC)
+
+
+def content_of(family: Family) -> Content:
+    """The declaration of what must stand beside each truth row."""
+    assert family.content is not None, "messages have content"
+    return family.content
+
+
+_UNKEPT = "What hangs on it could not be journalled either: afterwards run mailmend check messages."
+
+
+def _stored(row: Row, trail: Trail) -> Stored:
+    place, modseq = place_of(row), ModSeq(row.get("modseq") or 0)
+    lagged, journalled = trail is not Trail.FOLLOWS, trail is not Trail.LOST
+    return Stored(place.message_id, place.mailbox_id, place.uid, modseq, lagged, journalled)
+
+
+def _beside(stored: Stored, other: Stored) -> Stored:
+    """What a change came to whose other half was another change."""
+    return replace(stored, lagged=stored.lagged or other.lagged, journalled=stored.journalled and other.journalled)

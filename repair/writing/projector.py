@@ -1,0 +1,154 @@
+"""Carrying the truth's changes into its projections: everything at once, each with retries, under one stamp.
+
+Whatever cannot be written is handed to the journal of lags, and the change still counts as done: the truth has it, and
+the projections can always be rebuilt. Counts are sent once; one without a clear answer is journalled for a recount.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from model.errors import MailmendError, Unjournalled
+from model.operations import Seen
+from model.projections.declarations import Family
+from model.schema.table import Row
+from repair.decisions.findings import Suspect, merged
+from repair.ports import Clock, Tables
+from repair.retries import Retries
+from repair.writing.plans import (
+    Consequence,
+    counts_for,
+    merged_counts,
+    recounts_for,
+    suspects_of,
+    truth_ids,
+    writes_for,
+)
+from repair.writing.truth_writes import Committed
+
+
+class Lags(Protocol):
+    """Where projections that lag behind are kept. Adapters: `repair.ledger.lags.LagJournal`, and a list in tests."""
+
+    def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
+        """Keep the suspects durably.
+
+        Raises:
+            Unjournalled: nobody took them. The truth is written all the same.
+        """
+        ...
+
+
+class Trail(Enum):
+    """How a change's projections follow it."""
+
+    FOLLOWS = "follows"  # all are written
+    LAGS = "lags"  # some are not; they are journalled, and `mailmend repair lags` mends exactly them
+    LOST = "lost"  # some are not, and nobody could keep that: only a check finds them
+
+    @classmethod
+    def worst(cls, *trails: "Trail") -> "Trail":
+        """Of several steps, the one that needs most to be done about."""
+        return max(trails, key=list(cls).index)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A consequence, and the changes (by place in their batch) that it comes of."""
+
+    consequence: Consequence
+    of: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Projector:
+    """Brings projections up to what was committed.
+
+    Attributes:
+        stamp_age_micros: how old a stamp may be when its last write is sent.
+    """
+
+    tables: Tables
+    family: Family
+    lags: Lags
+    retries: Retries
+    clock: Clock
+    stamp_age_micros: int
+
+    def project(self, batch: Sequence[Committed]) -> list[Trail]:
+        """Write everything that follows; for each change whether all of it did."""
+        now = self.clock.micros()
+        fresh = [made for made in batch if made.stamp is not None and now < made.began + self.stamp_age_micros]
+        if len(fresh) == len(batch):
+            return self._send(batch)
+        stale = [made for made in batch if made not in fresh]
+        late = iter(self._lag(stale, self._due(stale) + self._uncounted(stale), "the stamp could not be read in time"))
+        sent = iter(self._send(fresh))
+        return [next(sent) if made in fresh else Trail.worst(Trail.LAGS, next(late)) for made in batch]
+
+    def _send(self, batch: Sequence[Committed]) -> list[Trail]:
+        due = self._due(batch)
+        deadline = min((made.began for made in batch), default=0) + self.stamp_age_micros
+        errors = self.retries.write_all(self.tables, [one.consequence.write for one in due], deadline)
+        late = [one for one, error in zip(due, errors, strict=True) if error is not None]
+        late += self._uncounted(batch)
+        return self._lag(batch, late, _cause(errors)) if late else [Trail.FOLLOWS] * len(batch)
+
+    def _due(self, batch: Sequence[Committed]) -> list[Due]:
+        return [*self._written(batch), *self._counted(batch)]
+
+    def suspect(self, rows: Iterable[Row], cause: str) -> Trail:
+        """Journal all that hangs on rows whose change got no clear answer, so that it is looked at."""
+        return self._journalled([one for row in rows for one in suspects_of(self.family, row)], cause)
+
+    def _written(self, batch: Sequence[Committed]) -> list[Due]:
+        """What follows from what stands now, which may be a later writer's: its state under its stamp is right too."""
+        return [
+            Due(one, (place,))
+            for place, made in enumerate(batch)
+            for one in writes_for(self.family, _row(made.before), made.current, made.stamp or 0)
+        ]
+
+    def _counted(self, batch: Sequence[Committed]) -> list[Due]:
+        """What each change itself adds to the counters, one count for each group."""
+        counts = [
+            (place, one)
+            for place, made in enumerate(batch)
+            if made.sure
+            for one in counts_for(self.family, _row(made.before), made.after)
+        ]
+        merged = merged_counts(one for _, one in counts)
+        return [Due(one, tuple(place for place, part in counts if part.key == one.key)) for one in merged]
+
+    def _uncounted(self, batch: Sequence[Committed]) -> list[Due]:
+        """The counters of changes of which nobody knows whose they were."""
+        return [
+            Due(one, (place,))
+            for place, made in enumerate(batch)
+            if not made.sure
+            for one in recounts_for(self.family, made.after or _row(made.before) or {})
+        ]
+
+    def _lag(self, batch: Sequence[Committed], late: Sequence[Due], cause: str) -> list[Trail]:
+        """Journal what is late, each place once, with all that any change of the batch knows of it."""
+        rows = [batch[one.of[0]].after or _row(batch[one.of[0]].before) or {} for one in late]
+        suspects = (one.consequence.suspect(truth_ids(self.family, row)) for one, row in zip(late, rows, strict=True))
+        trail = self._journalled(tuple(merged(suspects)), cause)
+        lagging = {place for one in late for place in one.of}
+        return [trail if place in lagging else Trail.FOLLOWS for place in range(len(batch))]
+
+    def _journalled(self, suspects: Sequence[Suspect], cause: str) -> Trail:
+        try:
+            self.lags.journal(suspects, cause)
+        except Unjournalled:
+            return Trail.LOST
+        return Trail.LAGS
+
+
+def _row(seen: Seen | None) -> Row | None:
+    return seen.row if seen else None
+
+
+def _cause(errors: Sequence[MailmendError | None]) -> str:
+    return next((error.what for error in errors if error), "nobody knows whose change it was")
