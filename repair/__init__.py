@@ -15,6 +15,6 @@ __all__ = ["MessageStore", "WriterSettings"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from repair import writer  # noqa: PLC0415 loaded when first asked for
+    from repair.writing import message_store  # noqa: PLC0415 loaded when first asked for
 
-    return getattr(writer, name)
+    return getattr(message_store, name)
