@@ -57,81 +57,50 @@ async def scanned(tables: Tables, scan: Scan) -> list[Row]:
     return [row async for row in tables.scan(scan)]
 
 
-def run(story: Callable[[], Awaitable[None]]) -> None:
-    """In a loop of its own."""
-
-    async def told() -> None:
-        await story()
-
-    asyncio.run(told())
-
-
 class TestOperations:
     """Each of them comes through."""
 
-    def test_what_is_written_is_read(self, awaited: Tables, k: str) -> None:
+    async def test_what_is_written_is_read(self, awaited: Tables, k: str) -> None:
         """Put, change, remove; with times where they are asked for."""
+        await awaited.write(Put(CELLS, cell(k, v="x", n=1), at=10))
+        await awaited.write(Change(CELLS, (k, 1, D), {"n": 2}, at=20))
+        seen = await awaited.read(Read(CELLS, (k,), times=True))
+        assert [(one.row["v"], one.row["n"], dict(one.written_at)) for one in seen] == [("x", 2, {"v": 10, "n": 20})]
+        await awaited.write(Remove(CELLS, (k, 1, D), at=30))
+        assert list(await awaited.read(Read(CELLS, (k,)))) == []
 
-        async def story() -> None:
-            await awaited.write(Put(CELLS, cell(k, v="x", n=1), at=10))
-            await awaited.write(Change(CELLS, (k, 1, D), {"n": 2}, at=20))
-            seen = await awaited.read(Read(CELLS, (k,), times=True))
-            assert [(one.row["v"], one.row["n"], dict(one.written_at)) for one in seen] == [
-                ("x", 2, {"v": 10, "n": 20})
-            ]
-            await awaited.write(Remove(CELLS, (k, 1, D), at=30))
-            assert list(await awaited.read(Read(CELLS, (k,)))) == []
-
-        run(story)
-
-    def test_counts_are_counted(self, awaited: Tables, k: str) -> None:
+    async def test_counts_are_counted(self, awaited: Tables, k: str) -> None:
         """Once each."""
+        for _ in range(3):
+            await awaited.write(Count(COUNTERS, (k,), {"count": 2}))
+        assert [one.row["count"] for one in await awaited.read(Read(COUNTERS, (k,)))] == [6]
 
-        async def story() -> None:
-            for _ in range(3):
-                await awaited.write(Count(COUNTERS, (k,), {"count": 2}))
-            assert [one.row["count"] for one in await awaited.read(Read(COUNTERS, (k,)))] == [6]
-
-        run(story)
-
-    def test_conditions_are_judged(self, awaited: Tables, k: str) -> None:
+    async def test_conditions_are_judged(self, awaited: Tables, k: str) -> None:
         """Applied, or with what stood there."""
+        row = cell(k, v="me", n=None, b=None, day=None, tags=None)
+        assert await awaited.attempt(PutIfAbsent(CELLS, row)) == Applied(applied=True)
+        assert not (await awaited.attempt(PutIfAbsent(CELLS, row))).applied
+        refused = await awaited.attempt(ChangeIf(CELLS, (k, 1, D), {"v": "you"}, {"v": "other"}))
+        assert refused == Applied(applied=False, current={"v": "me"})
+        assert (await awaited.attempt(ChangeIf(CELLS, (k, 1, D), {"v": "me"}, {"v": "you"}))).applied
+        assert (await awaited.attempt(RemoveIf(CELLS, (k, 1, D), {"v": "you"}))).applied
+        assert list(await awaited.read(Read(CELLS, (k,), Level.SERIAL))) == []
 
-        async def story() -> None:
-            row = cell(k, v="me", n=None, b=None, day=None, tags=None)
-            assert await awaited.attempt(PutIfAbsent(CELLS, row)) == Applied(applied=True)
-            assert not (await awaited.attempt(PutIfAbsent(CELLS, row))).applied
-            refused = await awaited.attempt(ChangeIf(CELLS, (k, 1, D), {"v": "you"}, {"v": "other"}))
-            assert refused == Applied(applied=False, current={"v": "me"})
-            assert (await awaited.attempt(ChangeIf(CELLS, (k, 1, D), {"v": "me"}, {"v": "you"}))).applied
-            assert (await awaited.attempt(RemoveIf(CELLS, (k, 1, D), {"v": "you"}))).applied
-            assert list(await awaited.read(Read(CELLS, (k,), Level.SERIAL))) == []
-
-        run(story)
-
-    def test_many_at_once_answer_in_order(self, awaited: Tables, k: str) -> None:
+    async def test_many_at_once_answer_in_order(self, awaited: Tables, k: str) -> None:
         """More than are under way at once; none is fine."""
+        writes = [Put(MARKS, {"k": f"{k}{n}", "c": n}) for n in range(300)]
+        assert await awaited.write_all(writes) == [None] * 300
+        answers = await awaited.read_all([Read(MARKS, (f"{k}{n}",)) for n in range(301)])
+        found = [[seen.row["c"] for seen in one] for one in answers if not isinstance(one, MailmendError)]
+        assert found == [*([n] for n in range(300)), []]
+        assert await awaited.read_all([]) == []
+        assert await awaited.write_all([]) == []
 
-        async def story() -> None:
-            writes = [Put(MARKS, {"k": f"{k}{n}", "c": n}) for n in range(300)]
-            assert await awaited.write_all(writes) == [None] * 300
-            answers = await awaited.read_all([Read(MARKS, (f"{k}{n}",)) for n in range(301)])
-            found = [[seen.row["c"] for seen in one] for one in answers if not isinstance(one, MailmendError)]
-            assert found == [*([n] for n in range(300)), []]
-            assert await awaited.read_all([]) == []
-            assert await awaited.write_all([]) == []
-
-        run(story)
-
-    def test_single_requests_side_by_side_each_have_their_own_answer(self, awaited: Tables, k: str) -> None:
+    async def test_single_requests_side_by_side_each_have_their_own_answer(self, awaited: Tables, k: str) -> None:
         """However many wait for their turn."""
-
-        async def story() -> None:
-            await asyncio.gather(*(awaited.write(Put(MARKS, {"k": k, "c": n})) for n in range(600)))
-            answers = await asyncio.gather(*(awaited.read(Read(MARKS, (k, n))) for n in range(600)))
-            assert [[seen.row["c"] for seen in one] for one in answers] == [[n] for n in range(600)]
-
-        run(story)
+        await asyncio.gather(*(awaited.write(Put(MARKS, {"k": k, "c": n})) for n in range(600)))
+        answers = await asyncio.gather(*(awaited.read(Read(MARKS, (k, n))) for n in range(600)))
+        assert [[seen.row["c"] for seen in one] for one in answers] == [[n] for n in range(600)]
 
 
 class TestPages:
@@ -147,51 +116,35 @@ class TestPages:
         asyncio.run(fill())
         return k
 
-    def test_a_read_of_many_pages_is_whole(self, awaited: Tables, full: str) -> None:
+    async def test_a_read_of_many_pages_is_whole(self, awaited: Tables, full: str) -> None:
         """In clustering order, which here is backwards."""
+        seen = await awaited.read(Read(MARKS, (full,)))
+        assert [one.row["c"] for one in seen] == list(range(MANY))[::-1]
+        several = await asyncio.gather(*(awaited.read(Read(MARKS, (full,))) for _ in range(3)))
+        assert [len(one) for one in several] == [MANY] * 3
 
-        async def story() -> None:
-            seen = await awaited.read(Read(MARKS, (full,)))
-            assert [one.row["c"] for one in seen] == list(range(MANY))[::-1]
-            several = await asyncio.gather(*(awaited.read(Read(MARKS, (full,))) for _ in range(3)))
-            assert [len(one) for one in several] == [MANY] * 3
-
-        run(story)
-
-    def test_a_scan_of_many_pages_is_whole(self, awaited: Tables, full: str) -> None:
+    async def test_a_scan_of_many_pages_is_whole(self, awaited: Tables, full: str) -> None:
         """Row by row."""
+        rows = await scanned(awaited, Scan(MARKS, NAMES, under=(full,)))
+        assert [row["c"] for row in rows] == list(range(MANY))[::-1]
 
-        async def story() -> None:
-            rows = await scanned(awaited, Scan(MARKS, NAMES, under=(full,)))
-            assert [row["c"] for row in rows] == list(range(MANY))[::-1]
-
-        run(story)
-
-    def test_scans_side_by_side_do_not_mix(self, awaited: Tables, full: str) -> None:
+    async def test_scans_side_by_side_do_not_mix(self, awaited: Tables, full: str) -> None:
         """Each has its own pages."""
+        scans = [scanned(awaited, Scan(MARKS, NAMES, under=(full,), limit=PAGE_ROWS + n)) for n in range(4)]
+        rows = await asyncio.gather(*scans)
+        assert [len(one) for one in rows] == [PAGE_ROWS + n for n in range(4)]
+        assert all(one == rows[3][: len(one)] for one in rows)
 
-        async def story() -> None:
-            scans = [scanned(awaited, Scan(MARKS, NAMES, under=(full,), limit=PAGE_ROWS + n)) for n in range(4)]
-            rows = await asyncio.gather(*scans)
-            assert [len(one) for one in rows] == [PAGE_ROWS + n for n in range(4)]
-            assert all(one == rows[3][: len(one)] for one in rows)
-
-        run(story)
-
-    def test_a_scan_may_be_left_early(self, awaited: Tables, full: str) -> None:
+    async def test_a_scan_may_be_left_early(self, awaited: Tables, full: str) -> None:
         """While its next page is under way."""
-
-        async def story() -> None:
-            for wanted in (1, PAGE_ROWS - 1, PAGE_ROWS + 1):
-                seen = 0
-                async with aclosing(awaited.scan(Scan(MARKS, NAMES, under=(full,)))) as rows:  # type: ignore[type-var]
-                    async for _ in rows:
-                        seen += 1
-                        if seen == wanted:
-                            break
-            assert len(await awaited.read(Read(MARKS, (full, 7)))) == 1
-
-        run(story)
+        for wanted in (1, PAGE_ROWS - 1, PAGE_ROWS + 1):
+            seen = 0
+            async with aclosing(awaited.scan(Scan(MARKS, NAMES, under=(full,)))) as rows:  # type: ignore[type-var]
+                async for _ in rows:
+                    seen += 1
+                    if seen == wanted:
+                        break
+        assert len(await awaited.read(Read(MARKS, (full, 7)))) == 1
 
 
 class TestScan:
@@ -210,39 +163,29 @@ class TestScan:
 
     @pytest.mark.parametrize("limit", [None, 1, 5, 12, 99])
     @pytest.mark.parametrize("after", [(), (0,), (1, D), (2, F), (3, F), (-1,), (9, D)])
-    def test_rows_come_behind_the_given_one(
+    async def test_rows_come_behind_the_given_one(
         self, awaited: Tables, k: str, rows: list[tuple[int, UUID]], after: tuple[Any, ...], limit: int | None
     ) -> None:
         """By any prefix of the clustering key; at most so many."""
+        found = await scanned(awaited, Scan(CELLS, ("k", "c", "d"), under=(k,), after=after, limit=limit))
+        expected = [one for one in rows if not after or one[: len(after)] > after]
+        assert [(row["c"], row["d"]) for row in found] == expected[:limit]
 
-        async def story() -> None:
-            found = await scanned(awaited, Scan(CELLS, ("k", "c", "d"), under=(k,), after=after, limit=limit))
-            expected = [one for one in rows if not after or one[: len(after)] > after]
-            assert [(row["c"], row["d"]) for row in found] == expected[:limit]
-
-        run(story)
-
-    def test_pages_of_ones_own_cover_a_partition(self, awaited: Tables, k: str, rows: list[tuple[int, UUID]]) -> None:
+    async def test_pages_of_ones_own_cover_a_partition(
+        self, awaited: Tables, k: str, rows: list[tuple[int, UUID]]
+    ) -> None:
         """Each behind the last row of the one before."""
-
-        async def story() -> None:
-            found = list[tuple[int, UUID]]()
-            after: tuple[Any, ...] = ()
-            while page := await scanned(awaited, Scan(CELLS, ("c", "d"), under=(k,), after=after, limit=5)):
-                found += [(row["c"], row["d"]) for row in page]
-                after = found[-1]
-            assert found == rows
-
-        run(story)
+        found = list[tuple[int, UUID]]()
+        after: tuple[Any, ...] = ()
+        while page := await scanned(awaited, Scan(CELLS, ("c", "d"), under=(k,), after=after, limit=5)):
+            found += [(row["c"], row["d"]) for row in page]
+            after = found[-1]
+        assert found == rows
 
     @pytest.mark.usefixtures("rows")
-    def test_a_whole_table_may_be_limited_too(self, awaited: Tables) -> None:
+    async def test_a_whole_table_may_be_limited_too(self, awaited: Tables) -> None:
         """To see whether there is anything."""
-
-        async def story() -> None:
-            assert len(await scanned(awaited, Scan(CELLS, ("k",), limit=3))) == 3
-
-        run(story)
+        assert len(await scanned(awaited, Scan(CELLS, ("k",), limit=3))) == 3
 
 
 NOWHERE = Table("no_such_table", (Column("k", "text", Kind.PARTITION), Column("v", "text")))
@@ -266,7 +209,7 @@ class TestErrors:
             return InTurn(memory)
         return awaited
 
-    def test_a_missing_table_is_told_by_every_operation(self, broken: Tables, k: str) -> None:
+    async def test_a_missing_table_is_told_by_every_operation(self, broken: Tables, k: str) -> None:
         """Each raises; of many, each has its own."""
         operations: list[Callable[[], Awaitable[Any]]] = [
             lambda: broken.read(Read(NOWHERE, (k,))),
@@ -275,70 +218,56 @@ class TestErrors:
             lambda: scanned(broken, Scan(NOWHERE, ("k",))),
         ]
 
-        async def story() -> None:
-            for operation in operations:
-                with pytest.raises(SchemaMismatch, match="no_such_table"):
-                    await operation()
-            errors = await broken.write_all([Put(MARKS, {"k": k, "c": 1}), Put(NOWHERE, {"k": k, "v": "x"})])
-            assert [type(error) for error in errors] == [type(None), SchemaMismatch]
-            answers = await broken.read_all([Read(NOWHERE, (k,)), Read(MARKS, (k,))])
-            assert isinstance(answers[0], SchemaMismatch)
-            assert answers[1] == [Seen({"k": k, "c": 1})]
-
-        run(story)
+        for operation in operations:
+            with pytest.raises(SchemaMismatch, match="no_such_table"):
+                await operation()
+        errors = await broken.write_all([Put(MARKS, {"k": k, "c": 1}), Put(NOWHERE, {"k": k, "v": "x"})])
+        assert [type(error) for error in errors] == [type(None), SchemaMismatch]
+        answers = await broken.read_all([Read(NOWHERE, (k,)), Read(MARKS, (k,))])
+        assert isinstance(answers[0], SchemaMismatch)
+        assert answers[1] == [Seen({"k": k, "c": 1})]
 
     @pytest.mark.cassandra
-    def test_a_value_that_does_not_fit_never_leaves(self, keyspace: Keyspace, k: str) -> None:
+    async def test_a_value_that_does_not_fit_never_leaves(self, keyspace: Keyspace, k: str) -> None:
         """The driver refuses to bind it; what comes next is as ever."""
         tables = AwaitedKeyspace(keyspace, in_flight=1)
 
-        async def story() -> None:
-            for _ in range(3):
-                with pytest.raises(WrongUse, match="does not fit"):
-                    await tables.write(Put(MARKS, {"k": k, "c": "one"}))
-            await tables.write(Put(MARKS, {"k": k, "c": 1}))
-
-        run(story)
+        for _ in range(3):
+            with pytest.raises(WrongUse, match="does not fit"):
+                await tables.write(Put(MARKS, {"k": k, "c": "one"}))
+        await tables.write(Put(MARKS, {"k": k, "c": 1}))
 
 
 class TestCancellation:
     """Whoever is cancelled leaves the others alone."""
 
     @pytest.mark.parametrize("turns", range(12))
-    def test_a_request_may_be_cancelled_at_any_moment(
+    async def test_a_request_may_be_cancelled_at_any_moment(
         self, awaited: Tables, k: str, turns: int, request: pytest.FixtureRequest
     ) -> None:
         """Before it is sent, under way, landed: its turn goes to the next."""
+        tables = awaited
+        if isinstance(awaited, AwaitedKeyspace):
+            tables = AwaitedKeyspace(request.getfixturevalue("keyspace"), in_flight=1)
+        await tables.write(Put(MARKS, {"k": k, "c": 1}))
+        for operation in (tables.read(Read(MARKS, (k,))), tables.write(Put(MARKS, {"k": k, "c": 2}))):
+            asking = asyncio.ensure_future(operation)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        assert len(await tables.read(Read(MARKS, (k, 1)))) == 1
 
-        async def story() -> None:
-            tables = awaited
-            if isinstance(awaited, AwaitedKeyspace):
-                tables = AwaitedKeyspace(request.getfixturevalue("keyspace"), in_flight=1)
-            await tables.write(Put(MARKS, {"k": k, "c": 1}))
-            for operation in (tables.read(Read(MARKS, (k,))), tables.write(Put(MARKS, {"k": k, "c": 2}))):
-                asking = asyncio.ensure_future(operation)
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                asking.cancel()
-                await asyncio.gather(asking, return_exceptions=True)
-            assert len(await tables.read(Read(MARKS, (k, 1)))) == 1
-
-        run(story)
-
-    def test_a_scan_may_be_cancelled(self, awaited: Tables, k: str) -> None:
+    async def test_a_scan_may_be_cancelled(self, awaited: Tables, k: str) -> None:
         """While it waits for a page."""
-
-        async def story() -> None:
-            await awaited.write_all([Put(MARKS, {"k": k, "c": n}) for n in range(10)])
-            for turns in range(8):
-                asking = asyncio.ensure_future(scanned(awaited, Scan(MARKS, NAMES, under=(k,))))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                asking.cancel()
-                await asyncio.gather(asking, return_exceptions=True)
-            assert len(await scanned(awaited, Scan(MARKS, NAMES, under=(k,)))) == 10
-
-        run(story)
+        await awaited.write_all([Put(MARKS, {"k": k, "c": n}) for n in range(10)])
+        for turns in range(8):
+            asking = asyncio.ensure_future(scanned(awaited, Scan(MARKS, NAMES, under=(k,))))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        assert len(await scanned(awaited, Scan(MARKS, NAMES, under=(k,)))) == 10
 
     @pytest.mark.cassandra
     def test_an_answer_to_a_loop_that_is_gone_hurts_nobody(self, keyspace: Keyspace, k: str) -> None:
@@ -357,31 +286,27 @@ class TestCancellation:
             await tables.write(Put(MARKS, {"k": k, "c": 1}))
             assert len(await tables.read(Read(MARKS, (k, 1)))) == 1
 
-        run(story)
+        asyncio.run(story())
 
-    def test_others_go_on_while_one_waits(self, awaited: Tables, k: str) -> None:
+    async def test_others_go_on_while_one_waits(self, awaited: Tables, k: str) -> None:
         """Nothing here blocks the loop."""
+        turns = 0
 
-        async def story() -> None:
-            turns = 0
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
 
-            async def count() -> None:
-                nonlocal turns
-                while True:
-                    turns += 1
-                    await asyncio.sleep(0)
-
-            counting = asyncio.ensure_future(count())
-            await awaited.write(Put(MARKS, {"k": k, "c": 1}))
-            await awaited.read_all([Read(MARKS, (k,))])
-            counting.cancel()
-            await asyncio.gather(counting, return_exceptions=True)
-            assert turns > 1
-
-        run(story)
+        counting = asyncio.ensure_future(count())
+        await awaited.write(Put(MARKS, {"k": k, "c": 1}))
+        await awaited.read_all([Read(MARKS, (k,))])
+        counting.cancel()
+        await asyncio.gather(counting, return_exceptions=True)
+        assert turns > 1
 
 
-def test_the_twin_fails_as_it_is_told_to(k: str) -> None:
+async def test_the_twin_fails_as_it_is_told_to(k: str) -> None:
     """Its errors are those of the tables beneath."""
     memory = MemoryTables(micros)
 
@@ -391,9 +316,6 @@ def test_the_twin_fails_as_it_is_told_to(k: str) -> None:
     memory.surround = surround
     tables = InTurn(memory)
 
-    async def story() -> None:
-        with pytest.raises(TimedOut):
-            await scanned(tables, Scan(MARKS, NAMES))
-        assert [type(error) for error in await tables.write_all([Put(MARKS, {"k": k, "c": 1})])] == [TimedOut]
-
-    run(story)
+    with pytest.raises(TimedOut):
+        await scanned(tables, Scan(MARKS, NAMES))
+    assert [type(error) for error in await tables.write_all([Put(MARKS, {"k": k, "c": 1})])] == [TimedOut]

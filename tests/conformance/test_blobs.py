@@ -123,86 +123,70 @@ class TestKeeping:
     """What is put is there, whole, until it is deleted."""
 
     @pytest.mark.parametrize("content", CONTENTS, ids=len)
-    def test_bytes_come_back_as_they_were_put(self, kept: Kept, content: bytes) -> None:
+    async def test_bytes_come_back_as_they_were_put(self, kept: Kept, content: bytes) -> None:
         """An empty body, binary bytes, more than one part: all the same."""
         blobs = kept.blobs()
 
-        async def story() -> None:
-            blob_id = await blobs.put(content, BODY)
-            assert await blobs.get(blob_id) == content
-            assert await blobs.exists(blob_id)
+        blob_id = await blobs.put(content, BODY)
+        assert await blobs.get(blob_id) == content
+        assert await blobs.exists(blob_id)
 
-        asyncio.run(story())
-
-    def test_a_blob_of_five_megabytes_comes_back(self, kept: Kept) -> None:
+    async def test_a_blob_of_five_megabytes_comes_back(self, kept: Kept) -> None:
         """A mail with a picture in it."""
         blobs = kept.blobs()
 
-        async def story() -> None:
-            assert await blobs.get(await blobs.put(FIVE_MB, BODY)) == FIVE_MB
+        assert await blobs.get(await blobs.put(FIVE_MB, BODY)) == FIVE_MB
 
-        asyncio.run(story())
-
-    def test_what_is_deleted_is_gone_and_may_be_deleted_again(self, kept: Kept) -> None:
+    async def test_what_is_deleted_is_gone_and_may_be_deleted_again(self, kept: Kept) -> None:
         """A crash may come between a deletion and the note of it."""
         blobs = kept.blobs()
 
-        async def story() -> None:
-            blob_id, other = await blobs.put(b"x", BODY), await blobs.put(b"x", BODY)
-            await blobs.delete(blob_id)
-            assert await missing(blobs, blob_id)
-            await blobs.delete(blob_id)
-            assert await missing(blobs, blob_id)
-            assert await blobs.get(other) == b"x"
-
-        asyncio.run(story())
+        blob_id, other = await blobs.put(b"x", BODY), await blobs.put(b"x", BODY)
+        await blobs.delete(blob_id)
+        assert await missing(blobs, blob_id)
+        await blobs.delete(blob_id)
+        assert await missing(blobs, blob_id)
+        assert await blobs.get(other) == b"x"
 
     @pytest.mark.parametrize("number", [0, 1, BULK_MIN, 40])
-    def test_many_are_deleted_together(self, kept: Kept, number: int) -> None:
+    async def test_many_are_deleted_together(self, kept: Kept, number: int) -> None:
         """Those that are there and those that are not, named twice or once; nothing else."""
         blobs = kept.blobs()
 
-        async def story() -> None:
-            ids = await asyncio.gather(*(blobs.put(b"x", BODY) for _ in range(number)))
-            other, never = await blobs.put(b"y", BODY), BlobId(f"1_1_{uuid4()}")
-            await blobs.delete_all([*ids, never, *ids])
-            assert not any([await blobs.exists(one) for one in ids])
-            assert await blobs.get(other) == b"y"
-            await blobs.delete_all(ids)
-
-        asyncio.run(story())
+        ids = await asyncio.gather(*(blobs.put(b"x", BODY) for _ in range(number)))
+        other, never = await blobs.put(b"y", BODY), BlobId(f"1_1_{uuid4()}")
+        await blobs.delete_all([*ids, never, *ids])
+        assert not any([await blobs.exists(one) for one in ids])
+        assert await blobs.get(other) == b"y"
+        await blobs.delete_all(ids)
 
     @pytest.mark.parametrize("others", [0, BULK_MIN])
-    def test_of_many_what_others_may_refer_to_stays_and_what_is_no_id_is_told(self, kept: Kept, others: int) -> None:
+    async def test_of_many_what_others_may_refer_to_stays_and_what_is_no_id_is_told(
+        self, kept: Kept, others: int
+    ) -> None:
         """As of one; and the rest is gone by then, whatever its form."""
         blobs, shared = kept.blobs(), kept.blobs(BlobsMode.DEDUPLICATED)
         content = uuid4().bytes
 
-        async def story() -> None:
-            forms = [BlobId(text) for text in RANDOM_IDS] + [BlobId(f"1_1_{uuid4()}") for _ in range(others)]
-            for form in forms:
-                await kept.store.keep(form, b"x")
-            stays = await shared.put(content, BODY)
-            with pytest.raises(BadPayload, match="is not the id of a blob"):
-                await blobs.delete_all([stays, BlobId(BAD_IDS[0]), *forms])
-            assert not any([await blobs.exists(form) for form in forms])
-            assert await blobs.get(stays) == content
+        forms = [BlobId(text) for text in RANDOM_IDS] + [BlobId(f"1_1_{uuid4()}") for _ in range(others)]
+        for form in forms:
+            await kept.store.keep(form, b"x")
+        stays = await shared.put(content, BODY)
+        with pytest.raises(BadPayload, match="is not the id of a blob"):
+            await blobs.delete_all([stays, BlobId(BAD_IDS[0]), *forms])
+        assert not any([await blobs.exists(form) for form in forms])
+        assert await blobs.get(stays) == content
 
-        asyncio.run(story())
-
-    def test_of_many_stores_know_ids_of_every_form(self, kept: Kept) -> None:
+    async def test_of_many_stores_know_ids_of_every_form(self, kept: Kept) -> None:
         """Whoever knows every reference removes what is made of bytes too: slashes, two of them, plus signs."""
         ids = [
             BlobId(text) for text in (*RANDOM_IDS, *SHARED_IDS) if kept.exact or ("//" not in text and text[-1] != "/")
         ]
 
-        async def story() -> None:
-            for blob_id in ids:
-                await kept.store.keep(blob_id, b"x")
-            await kept.store.remove_all(ids)
-            assert not any([await kept.store.exists(blob_id) for blob_id in ids])
-
-        asyncio.run(story())
+        for blob_id in ids:
+            await kept.store.keep(blob_id, b"x")
+        await kept.store.remove_all(ids)
+        assert not any([await kept.store.exists(blob_id) for blob_id in ids])
 
     @pytest.mark.parametrize("form", [RANDOM_IDS[0], SHARED_IDS[0], SHARED_IDS[2]])
     def test_what_never_was_is_missing(self, kept: Kept, form: str) -> None:
@@ -210,82 +194,66 @@ class TestKeeping:
         blob_id = BlobId(form.replace("692", f"{CLOCK.micros()}"))
         assert asyncio.run(missing(kept.blobs(), blob_id))
 
-    def test_a_put_in_place_of_another_wins(self, kept: Kept) -> None:
+    async def test_a_put_in_place_of_another_wins(self, kept: Kept) -> None:
         """A second write of one id replaces the first, also by less."""
         blob_id = BlobId(f"1_1_{uuid4()}")
 
-        async def story() -> None:
-            await kept.store.keep(blob_id, b"the first and longer one")
-            await kept.store.keep(blob_id, b"the second")
-            assert await kept.store.get(blob_id) == b"the second"
+        await kept.store.keep(blob_id, b"the first and longer one")
+        await kept.store.keep(blob_id, b"the second")
+        assert await kept.store.get(blob_id) == b"the second"
 
-        asyncio.run(story())
-
-    def test_a_put_that_is_cancelled_leaves_nothing(self, kept: Kept) -> None:
+    async def test_a_put_that_is_cancelled_leaves_nothing(self, kept: Kept) -> None:
         """Nobody has heard of its id, so nobody could delete it."""
         blobs = kept.blobs()
 
-        async def story() -> None:
-            before = set(await listed(kept.store))
-            for turns in range(4):
-                putting = asyncio.create_task(blobs.put(b"x" * 1000, BODY))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                putting.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await putting
-            assert set(await listed(kept.store)) == before
-
-        asyncio.run(story())
+        before = set(await listed(kept.store))
+        for turns in range(4):
+            putting = asyncio.create_task(blobs.put(b"x" * 1000, BODY))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            putting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await putting
+        assert set(await listed(kept.store)) == before
 
 
 class TestIds:
     """Ids of every form that James makes are kept apart; what is no id is refused before anything is asked."""
 
     @pytest.mark.parametrize("text", [text for text in (*RANDOM_IDS, *SHARED_IDS) if not text.endswith("/")])
-    def test_every_form_is_kept_and_listed_under_its_own_name(self, kept: Kept, text: str) -> None:
+    async def test_every_form_is_kept_and_listed_under_its_own_name(self, kept: Kept, text: str) -> None:
         """Slashes, two of them, plus and equals signs; what a listing shows is what was put."""
         blob_id = BlobId(text)
 
-        async def story() -> None:
-            await kept.store.keep(blob_id, text.encode())
-            assert await kept.store.get(blob_id) == text.encode()
-            assert await kept.store.exists(blob_id)
-            if kept.exact or "//" not in text:
-                assert (await listed(kept.store))[blob_id].size_bytes == len(text)
-            await kept.store.remove(blob_id)
-            assert not await kept.store.exists(blob_id)
+        await kept.store.keep(blob_id, text.encode())
+        assert await kept.store.get(blob_id) == text.encode()
+        assert await kept.store.exists(blob_id)
+        if kept.exact or "//" not in text:
+            assert (await listed(kept.store))[blob_id].size_bytes == len(text)
+        await kept.store.remove(blob_id)
+        assert not await kept.store.exists(blob_id)
 
-        asyncio.run(story())
-
-    def test_forms_are_not_taken_for_each_other(self, kept: Kept) -> None:
+    async def test_forms_are_not_taken_for_each_other(self, kept: Kept) -> None:
         """One slash or two, none or one at the end: each has its own bytes."""
         texts = [text for text in (*RANDOM_IDS, *SHARED_IDS) if kept.exact or ("//" not in text and text[-1] != "/")]
 
-        async def story() -> None:
-            for text in texts:
-                await kept.store.keep(BlobId(text), text.encode())
-            for text in texts:
-                assert await kept.store.get(BlobId(text)) == text.encode()
-            assert set(texts) <= set(await listed(kept.store))
+        for text in texts:
+            await kept.store.keep(BlobId(text), text.encode())
+        for text in texts:
+            assert await kept.store.get(BlobId(text)) == text.encode()
+        assert set(texts) <= set(await listed(kept.store))
 
-        asyncio.run(story())
-
-    def test_all_that_james_wrote_is_kept_under_its_ids(self, kept: Kept) -> None:
+    async def test_all_that_james_wrote_is_kept_under_its_ids(self, kept: Kept) -> None:
         """The blobs of a queue that James 3.8.1 filled, half of their ids with a slash."""
-
-        async def story() -> None:
-            async with asyncio.TaskGroup() as group:
-                for blob_id, content in james_blobs().items():
-                    group.create_task(kept.store.keep(blob_id, content))
+        async with asyncio.TaskGroup() as group:
             for blob_id, content in james_blobs().items():
-                assert await kept.blobs().get(blob_id) == content
-            sizes = {blob_id: blob.size_bytes for blob_id, blob in (await listed(kept.store)).items()}
-            assert {blob_id: sizes[blob_id] for blob_id in james_blobs()} == {
-                blob_id: len(content) for blob_id, content in james_blobs().items()
-            }
-
-        asyncio.run(story())
+                group.create_task(kept.store.keep(blob_id, content))
+        for blob_id, content in james_blobs().items():
+            assert await kept.blobs().get(blob_id) == content
+        sizes = {blob_id: blob.size_bytes for blob_id, blob in (await listed(kept.store)).items()}
+        assert {blob_id: sizes[blob_id] for blob_id in james_blobs()} == {
+            blob_id: len(content) for blob_id, content in james_blobs().items()
+        }
 
     @pytest.mark.parametrize("text", BAD_IDS)
     def test_what_is_no_id_is_refused(self, kept: Kept, text: str) -> None:
@@ -303,46 +271,37 @@ async def _awaited(asked: Coroutine[object, object, object]) -> object:
 class TestNaming:
     """What `put` makes ids of."""
 
-    def test_random_ids_differ_for_the_same_bytes(self, kept: Kept) -> None:
+    async def test_random_ids_differ_for_the_same_bytes(self, kept: Kept) -> None:
         """Each mail has its own blob, and may delete it."""
         blobs = kept.blobs()
 
-        async def story() -> None:
-            one, other = await blobs.put(b"same", BODY), await blobs.put(b"same", BODY)
-            assert one != other
-            assert not is_deduplicated(one)
-            await blobs.delete(one)
-            assert await blobs.get(other) == b"same"
+        one, other = await blobs.put(b"same", BODY), await blobs.put(b"same", BODY)
+        assert one != other
+        assert not is_deduplicated(one)
+        await blobs.delete(one)
+        assert await blobs.get(other) == b"same"
 
-        asyncio.run(story())
-
-    def test_the_same_bytes_have_one_id_which_no_mail_deletes(self, kept: Kept) -> None:
+    async def test_the_same_bytes_have_one_id_which_no_mail_deletes(self, kept: Kept) -> None:
         """Others may refer to it; only what knows every reference removes it, and then it can be put again."""
         blobs, content = kept.blobs(BlobsMode.DEDUPLICATED), uuid4().bytes
 
-        async def story() -> None:
-            blob_id = await blobs.put(content, BODY)
-            assert await blobs.put(content, BlobKind.HEADER) == blob_id
-            await blobs.delete(blob_id)
-            assert await blobs.get(blob_id) == content
-            await blobs.store.remove(blob_id)
-            assert await missing(blobs, blob_id)
-            assert await blobs.put(content, BODY) == blob_id
-            assert await blobs.get(blob_id) == content
+        blob_id = await blobs.put(content, BODY)
+        assert await blobs.put(content, BlobKind.HEADER) == blob_id
+        await blobs.delete(blob_id)
+        assert await blobs.get(blob_id) == content
+        await blobs.store.remove(blob_id)
+        assert await missing(blobs, blob_id)
+        assert await blobs.put(content, BODY) == blob_id
+        assert await blobs.get(blob_id) == content
 
-        asyncio.run(story())
-
-    def test_the_same_bytes_at_once_are_kept_once(self, kept: Kept) -> None:
+    async def test_the_same_bytes_at_once_are_kept_once(self, kept: Kept) -> None:
         """Sixteen mails with one body."""
         blobs, content = kept.blobs(BlobsMode.DEDUPLICATED), uuid4().bytes * 1000
 
-        async def story() -> None:
-            ids = set(await asyncio.gather(*(blobs.put(content, BODY) for _ in range(16))))
-            [blob_id] = ids
-            assert await blobs.get(blob_id) == content
-            assert (await listed(kept.store))[blob_id].size_bytes == len(content)
-
-        asyncio.run(story())
+        ids = set(await asyncio.gather(*(blobs.put(content, BODY) for _ in range(16))))
+        [blob_id] = ids
+        assert await blobs.get(blob_id) == content
+        assert (await listed(kept.store))[blob_id].size_bytes == len(content)
 
     def test_ids_made_of_bytes_are_those_of_james(self, kept: Kept) -> None:
         """A James that reads the row finds the blob, and does not keep the same bytes under another name."""
@@ -355,35 +314,27 @@ class TestNaming:
 class TestListing:
     """A scan shows what is there: each blob once, its size, when it was put."""
 
-    def test_more_than_a_page_is_listed(self, kept: Kept) -> None:
+    async def test_more_than_a_page_is_listed(self, kept: Kept) -> None:
         """Forty blobs, put at once."""
         blobs = kept.blobs()
 
-        async def story() -> None:
-            began = datetime.now(UTC)
-            ids = await asyncio.gather(*(blobs.put(b"x" * size, BODY) for size in range(40)))
-            found = await listed(kept.store)
-            assert [found[blob_id].size_bytes for blob_id in ids] == list(range(40))
-            if kept.store.__class__ is not S3Bucket or not kept.exact:  # the small server has one time for all
-                slack = timedelta(seconds=2)  # listings of S3 know no more than seconds
-                assert all(
-                    abs(found[blob_id].stored_at - began) < slack + (datetime.now(UTC) - began) for blob_id in ids
-                )
-            await asyncio.gather(*(blobs.delete(blob_id) for blob_id in ids))
-            assert not set(ids) & set(await listed(kept.store))
+        began = datetime.now(UTC)
+        ids = await asyncio.gather(*(blobs.put(b"x" * size, BODY) for size in range(40)))
+        found = await listed(kept.store)
+        assert [found[blob_id].size_bytes for blob_id in ids] == list(range(40))
+        if kept.store.__class__ is not S3Bucket or not kept.exact:  # the small server has one time for all
+            slack = timedelta(seconds=2)  # listings of S3 know no more than seconds
+            assert all(abs(found[blob_id].stored_at - began) < slack + (datetime.now(UTC) - began) for blob_id in ids)
+        await asyncio.gather(*(blobs.delete(blob_id) for blob_id in ids))
+        assert not set(ids) & set(await listed(kept.store))
 
-        asyncio.run(story())
-
-    def test_a_hundred_at_once_are_all_kept(self, kept: Kept) -> None:
+    async def test_a_hundred_at_once_are_all_kept(self, kept: Kept) -> None:
         """More than are ever under way at the same time; none waits for ever."""
         blobs = kept.blobs()
         contents = [sha256(str(number).encode()).digest() for number in range(100)]
 
-        async def story() -> None:
-            ids = await asyncio.gather(*(blobs.put(content, BODY) for content in contents))
-            assert await asyncio.gather(*map(blobs.get, ids)) == contents
-
-        asyncio.run(story())
+        ids = await asyncio.gather(*(blobs.put(content, BODY) for content in contents))
+        assert await asyncio.gather(*map(blobs.get, ids)) == contents
 
 
 def test_an_id_of_a_uuid_alone_is_ones_own() -> None:

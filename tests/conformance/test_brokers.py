@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from operator import methodcaller
 
@@ -13,7 +14,7 @@ from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Depth, Messag
 from model.errors import BrokerUnreachable, WrongUse
 from model.ids import QueueName
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
-from tests.support.broker_scenes import Scene, SceneOpened, memory_scene, rabbit_scene, soon, taken
+from tests.support.broker_scenes import Scene, memory_scene, rabbit_scene, soon, taken
 
 SPOOL = QueueName("spool")
 ONE = Message(b'{"enqueueId":"1"}', {SLICE_HEADER: 1_790_000_000_000, ATTEMPTS_HEADER: 2, "x-ours": "\u00fc"})
@@ -23,31 +24,24 @@ _RABBIT = pytest.mark.broker
 
 
 @pytest.fixture(params=["memory", pytest.param("classic", marks=_RABBIT), pytest.param("quorum", marks=_RABBIT)])
-def scenes(request: pytest.FixtureRequest) -> SceneOpened:
+async def scene(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
     """A broker that nobody has used yet, behind each adapter."""
-    if request.param == "memory":
-        return memory_scene
-    form = QueueForm(Form(request.param))
-    return partial(rabbit_scene, request.getfixturevalue("rabbitmq"), request.getfixturevalue("vhost"), form)
+    async with _scene(request, None) as scene:
+        yield scene
 
 
 @pytest.fixture(params=["memory", pytest.param("quorum", marks=_RABBIT)])
-def limited(request: pytest.FixtureRequest) -> SceneOpened:
+async def limited(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
     """A broker that dead-letters what came back twice and comes back once more."""
+    async with _scene(request, 2) as scene:
+        yield scene
+
+
+def _scene(request: pytest.FixtureRequest, limit: int | None) -> AbstractAsyncContextManager[Scene]:
     if request.param == "memory":
-        return partial(memory_scene, 2)
-    form = QueueForm(Form.QUORUM, delivery_limit=2)
-    return partial(rabbit_scene, request.getfixturevalue("rabbitmq"), request.getfixturevalue("vhost"), form)
-
-
-def told(scenes: SceneOpened, story: Callable[[Scene], Awaitable[None]]) -> None:
-    """Play a story in a scene of its own."""
-
-    async def play() -> None:
-        async with scenes() as scene:
-            await story(scene)
-
-    asyncio.run(play())
+        return memory_scene(limit)
+    form = QueueForm(Form(request.param), delivery_limit=limit)
+    return rabbit_scene(request.getfixturevalue("rabbitmq"), request.getfixturevalue("vhost"), form)
 
 
 def message(number: int) -> Message:
@@ -85,514 +79,390 @@ async def wait_for(broker: Broker, *, ready: int, dead: int = 0) -> Depth:
 # Delivering
 
 
-def test_what_is_published_is_delivered_with_our_headers_and_no_others(scenes: SceneOpened) -> None:
+async def test_what_is_published_is_delivered_with_our_headers_and_no_others(scene: Scene) -> None:
     """Body and own headers come as they went; James's and the library's are not among them."""
+    broker = scene.client()
+    await broker.publish(SPOOL, ONE)
 
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await broker.publish(SPOOL, ONE)
+    async with broker.deliveries(SPOOL, 5) as deliveries:
+        (found,) = await taken(deliveries, 1)
 
-        async with broker.deliveries(SPOOL, 5) as deliveries:
-            (found,) = await taken(deliveries, 1)
-
-            assert (found.message.body, dict(found.message.headers)) == (ONE.body, dict(ONE.headers))
-            assert (found.redelivered, found.dead_lettered, found.priority) == (False, False, PRIORITY_NORMAL)
-            await found.ack()
-
-    told(scenes, story)
+        assert (found.message.body, dict(found.message.headers)) == (ONE.body, dict(ONE.headers))
+        assert (found.redelivered, found.dead_lettered, found.priority) == (False, False, PRIORITY_NORMAL)
+        await found.ack()
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\xff" * 3, b"x" * 300_000], ids=["none", "no text", "of several frames"])
-def test_a_body_is_any_bytes(scenes: SceneOpened, body: bytes) -> None:
+async def test_a_body_is_any_bytes(body: bytes, scene: Scene) -> None:
     """A body that is no JSON is for others to judge."""
+    await scene.client().publish(SPOOL, Message(body))
 
-    async def story(scene: Scene) -> None:
-        await scene.client().publish(SPOOL, Message(body))
-
-        async with scene.client().deliveries(SPOOL, 1) as deliveries:
-            assert (await taken(deliveries, 1))[0].message == Message(body)
-
-    told(scenes, story)
+    async with scene.client().deliveries(SPOOL, 1) as deliveries:
+        assert (await taken(deliveries, 1))[0].message == Message(body)
 
 
-def test_messages_come_in_the_order_of_their_publishing(scenes: SceneOpened) -> None:
+async def test_messages_come_in_the_order_of_their_publishing(scene: Scene) -> None:
     """First come, first served."""
+    broker = scene.client()
+    await publish(broker, 20)
 
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await publish(broker, 20)
+    async with broker.deliveries(SPOOL, 7) as deliveries:
+        found = []
+        for _ in range(20):
+            (one,) = await taken(deliveries, 1)
+            found.append(int(one.message.body))
+            await one.ack()
 
-        async with broker.deliveries(SPOOL, 7) as deliveries:
-            found = []
-            for _ in range(20):
-                (one,) = await taken(deliveries, 1)
-                found.append(int(one.message.body))
-                await one.ack()
-
-        assert found == list(range(20))
-
-    told(scenes, story)
+    assert found == list(range(20))
 
 
-def test_a_consumer_waits_for_what_is_published_later(scenes: SceneOpened) -> None:
+async def test_a_consumer_waits_for_what_is_published_later(scene: Scene) -> None:
     """Nothing has to be there first, and whoever gives up waiting may ask again."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        async with broker.deliveries(SPOOL, 5) as deliveries:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(anext(deliveries), 0.01)
-            waiting = asyncio.create_task(taken(deliveries, 1))
-            await broker.publish(SPOOL, ONE)
-            assert (await waiting)[0].message == ONE
-
-    told(scenes, story)
+    broker = scene.client()
+    async with broker.deliveries(SPOOL, 5) as deliveries:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(deliveries), 0.01)
+        waiting = asyncio.create_task(taken(deliveries, 1))
+        await broker.publish(SPOOL, ONE)
+        assert (await waiting)[0].message == ONE
 
 
-def test_many_publish_at_once(scenes: SceneOpened) -> None:
+async def test_many_publish_at_once(scene: Scene) -> None:
     """Whoever is first declares what is missing; each message is there once."""
+    broker, other = scene.client(), scene.client()
+    async with asyncio.TaskGroup() as group:
+        for number in range(64):
+            group.create_task((broker, other)[number % 2].publish(SPOOL, message(number)))
 
-    async def story(scene: Scene) -> None:
-        broker, other = scene.client(), scene.client()
-        async with asyncio.TaskGroup() as group:
-            for number in range(64):
-                group.create_task((broker, other)[number % 2].publish(SPOOL, message(number)))
-
-        async with broker.deliveries(SPOOL, 64) as deliveries:
-            assert {int(one.message.body) for one in await taken(deliveries, 64)} == set(range(64))
-
-    told(scenes, story)
+    async with broker.deliveries(SPOOL, 64) as deliveries:
+        assert {int(one.message.body) for one in await taken(deliveries, 64)} == set(range(64))
 
 
 # Settling
 
 
-def test_what_is_acked_is_gone(scenes: SceneOpened) -> None:
+async def test_what_is_acked_is_gone(scene: Scene) -> None:
     """It comes to nobody any more."""
+    broker = scene.client()
+    await publish(broker, 2)
+    async with broker.deliveries(SPOOL, 5) as deliveries:
+        first, _ = await taken(deliveries, 2)
+        await first.ack()
 
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await publish(broker, 2)
-        async with broker.deliveries(SPOOL, 5) as deliveries:
-            first, _ = await taken(deliveries, 2)
-            await first.ack()
-
-        await wait_for(broker, ready=1)
-        async with broker.deliveries(SPOOL, 5) as deliveries:
-            assert [one.message for one in await taken(deliveries, 1)] == [message(1)]
-
-    told(scenes, story)
+    await wait_for(broker, ready=1)
+    async with broker.deliveries(SPOOL, 5) as deliveries:
+        assert [one.message for one in await taken(deliveries, 1)] == [message(1)]
 
 
-def test_what_is_requeued_comes_again(scenes: SceneOpened) -> None:
+async def test_what_is_requeued_comes_again(scene: Scene) -> None:
     """At once, and marked as redelivered."""
+    broker = scene.client()
+    await broker.publish(SPOOL, ONE)
+    async with broker.deliveries(SPOOL, 5) as deliveries:
+        (first,) = await taken(deliveries, 1)
+        await first.requeue()
+        (second,) = await taken(deliveries, 1)
 
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await broker.publish(SPOOL, ONE)
-        async with broker.deliveries(SPOOL, 5) as deliveries:
-            (first,) = await taken(deliveries, 1)
-            await first.requeue()
-            (second,) = await taken(deliveries, 1)
-
-            assert (second.message, second.redelivered, second.dead_lettered) == (ONE, True, False)
-            await second.ack()
-        await wait_for(broker, ready=0)
-
-    told(scenes, story)
+        assert (second.message, second.redelivered, second.dead_lettered) == (ONE, True, False)
+        await second.ack()
+    await wait_for(broker, ready=0)
 
 
-def test_a_delivery_is_settled_once(scenes: SceneOpened) -> None:
+async def test_a_delivery_is_settled_once(scene: Scene) -> None:
     """A second time is a mistake in the program."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await broker.publish(SPOOL, ONE)
-        async with broker.deliveries(SPOOL, 5) as deliveries:
-            (found,) = await taken(deliveries, 1)
-            await found.ack()
-            with pytest.raises(AssertionError, match="once"):
-                await found.requeue()
-
-    told(scenes, story)
+    broker = scene.client()
+    await broker.publish(SPOOL, ONE)
+    async with broker.deliveries(SPOOL, 5) as deliveries:
+        (found,) = await taken(deliveries, 1)
+        await found.ack()
+        with pytest.raises(AssertionError, match="once"):
+            await found.requeue()
 
 
 @pytest.mark.parametrize("priority", [PRIORITY_NORMAL, HIGHEST])
-def test_a_dead_letter_waits_beside_the_queue(scenes: SceneOpened, priority: int) -> None:
+async def test_a_dead_letter_waits_beside_the_queue(priority: int, scene: Scene) -> None:
     """Those of all levels come together, with what they were published with, and tell where they died."""
+    broker = scene.client()
+    await broker.publish(SPOOL, ONE, priority)
+    async with broker.deliveries(SPOOL, 5, [priority]) as deliveries:
+        (found,) = await taken(deliveries, 1)
+        await found.dead_letter()
+    await wait_for(broker, ready=0, dead=1)
 
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await broker.publish(SPOOL, ONE, priority)
-        async with broker.deliveries(SPOOL, 5, [priority]) as deliveries:
-            (found,) = await taken(deliveries, 1)
-            await found.dead_letter()
-        await wait_for(broker, ready=0, dead=1)
-
-        async with broker.dead_letters(SPOOL, 5) as letters:
-            (dead,) = await taken(letters, 1)
-            assert (dead.message, dead.dead_lettered, dead.redelivered) == (ONE, True, False)
-            assert dead.priority == priority
-            await dead.ack()
-        await wait_for(broker, ready=0, dead=0)
-
-    told(scenes, story)
+    async with broker.dead_letters(SPOOL, 5) as letters:
+        (dead,) = await taken(letters, 1)
+        assert (dead.message, dead.dead_lettered, dead.redelivered) == (ONE, True, False)
+        assert dead.priority == priority
+        await dead.ack()
+    await wait_for(broker, ready=0, dead=0)
 
 
-def test_a_dead_letter_that_is_requeued_stays_one(scenes: SceneOpened) -> None:
+async def test_a_dead_letter_that_is_requeued_stays_one(scene: Scene) -> None:
     """It goes back to where it came from."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await dead_letter(broker)
-        async with broker.dead_letters(SPOOL, 5) as letters:
-            await (await taken(letters, 1))[0].requeue()
-            (again,) = await taken(letters, 1)
-            assert (again.redelivered, again.dead_lettered) == (True, True)
-        await wait_for(broker, ready=0, dead=1)
-
-    told(scenes, story)
+    broker = scene.client()
+    await dead_letter(broker)
+    async with broker.dead_letters(SPOOL, 5) as letters:
+        await (await taken(letters, 1))[0].requeue()
+        (again,) = await taken(letters, 1)
+        assert (again.redelivered, again.dead_lettered) == (True, True)
+    await wait_for(broker, ready=0, dead=1)
 
 
-def test_a_dead_letter_cannot_die_again(scenes: SceneOpened) -> None:
+async def test_a_dead_letter_cannot_die_again(scene: Scene) -> None:
     """Dead-lettered once more it is gone: James's dead letter queue has no other behind it."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await dead_letter(broker)
-        async with broker.dead_letters(SPOOL, 5) as letters:
-            await (await taken(letters, 1))[0].dead_letter()
-        await wait_for(broker, ready=0, dead=0)
-
-    told(scenes, story)
+    broker = scene.client()
+    await dead_letter(broker)
+    async with broker.dead_letters(SPOOL, 5) as letters:
+        await (await taken(letters, 1))[0].dead_letter()
+    await wait_for(broker, ready=0, dead=0)
 
 
-def test_dead_letters_of_a_queue_that_nobody_used(scenes: SceneOpened) -> None:
+async def test_dead_letters_of_a_queue_that_nobody_used(scene: Scene) -> None:
     """They may be waited for before there are any."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        async with broker.dead_letters(SPOOL, 5) as letters:
-            await dead_letter(broker)
-            assert (await taken(letters, 1))[0].message == ONE
-
-    told(scenes, story)
+    broker = scene.client()
+    async with broker.dead_letters(SPOOL, 5) as letters:
+        await dead_letter(broker)
+        assert (await taken(letters, 1))[0].message == ONE
 
 
-def test_what_comes_back_too_often_is_dead_lettered(limited: SceneOpened) -> None:
+async def test_what_comes_back_too_often_is_dead_lettered(limited: Scene) -> None:
     """A limit of two lets it come three times."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await broker.publish(SPOOL, ONE)
-        async with broker.deliveries(SPOOL, 5) as deliveries:
-            for _ in range(3):
-                await (await taken(deliveries, 1))[0].requeue()
-            await wait_for(broker, ready=0, dead=1)
-        async with broker.dead_letters(SPOOL, 5) as letters:
-            assert (await taken(letters, 1))[0].dead_lettered
-
-    told(limited, story)
+    broker = limited.client()
+    await broker.publish(SPOOL, ONE)
+    async with broker.deliveries(SPOOL, 5) as deliveries:
+        for _ in range(3):
+            await (await taken(deliveries, 1))[0].requeue()
+        await wait_for(broker, ready=0, dead=1)
+    async with broker.dead_letters(SPOOL, 5) as letters:
+        assert (await taken(letters, 1))[0].dead_lettered
 
 
 # Prefetch, levels, several consumers
 
 
-def test_no_more_than_the_prefetch_is_in_hand(scenes: SceneOpened) -> None:
+async def test_no_more_than_the_prefetch_is_in_hand(scene: Scene) -> None:
     """The next one comes when one of those in hand is settled."""
+    broker = scene.client()
+    await publish(broker, 10)
+    async with broker.deliveries(SPOOL, 3) as deliveries:
+        first, *_ = await taken(deliveries, 3)
+        next_one = asyncio.create_task(taken(deliveries, 1))
+        await wait_for(broker, ready=7)
+        assert not next_one.done()
 
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await publish(broker, 10)
-        async with broker.deliveries(SPOOL, 3) as deliveries:
-            first, *_ = await taken(deliveries, 3)
-            next_one = asyncio.create_task(taken(deliveries, 1))
-            await wait_for(broker, ready=7)
-            assert not next_one.done()
-
-            await first.ack()
-            assert (await next_one)[0].message == message(3)
-
-    told(scenes, story)
+        await first.ack()
+        assert (await next_one)[0].message == message(3)
 
 
-def test_the_prefetch_is_of_each_level(scenes: SceneOpened) -> None:
+async def test_the_prefetch_is_of_each_level(scene: Scene) -> None:
     """Much normal mail does not keep urgent mail out."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        for level in (LOWEST, PRIORITY_NORMAL, HIGHEST):
-            await publish(broker, 4, level)
-        async with broker.deliveries(SPOOL, 2) as deliveries:
-            found = await taken(deliveries, 6)
-            assert Counter(one.priority for one in found) == {LOWEST: 2, PRIORITY_NORMAL: 2, HIGHEST: 2}
-            await wait_for(broker, ready=6)
-
-    told(scenes, story)
+    broker = scene.client()
+    for level in (LOWEST, PRIORITY_NORMAL, HIGHEST):
+        await publish(broker, 4, level)
+    async with broker.deliveries(SPOOL, 2) as deliveries:
+        found = await taken(deliveries, 6)
+        assert Counter(one.priority for one in found) == {LOWEST: 2, PRIORITY_NORMAL: 2, HIGHEST: 2}
+        await wait_for(broker, ready=6)
 
 
-def test_levels_have_turns_by_weight(scenes: SceneOpened) -> None:
+async def test_levels_have_turns_by_weight(scene: Scene) -> None:
     """Of what is in hand the highest level has ten turns for each one of the lowest, and the lowest has its one."""
+    broker = scene.client()
+    await publish(broker, 20, LOWEST)
+    await publish(broker, 20, HIGHEST)
 
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await publish(broker, 20, LOWEST)
-        await publish(broker, 20, HIGHEST)
+    async def drained() -> bool:
+        async with broker.deliveries(SPOOL, 20, [LOWEST, HIGHEST]) as deliveries:
+            await all_in_hand(broker)  # as the broker sees it: some may be on their way
+            found = Counter(one.priority for one in await taken(deliveries, 11))
+        await wait_for(broker, ready=40)
+        return found == {HIGHEST: 10, LOWEST: 1}
 
-        async def drained() -> bool:
-            async with broker.deliveries(SPOOL, 20, [LOWEST, HIGHEST]) as deliveries:
-                await all_in_hand(broker)  # as the broker sees it: some may be on their way
-                found = Counter(one.priority for one in await taken(deliveries, 11))
-            await wait_for(broker, ready=40)
-            return found == {HIGHEST: 10, LOWEST: 1}
-
-        await soon(drained)
-
-    told(scenes, story)
+    await soon(drained)
 
 
-def test_only_the_levels_that_were_asked_for_are_taken(scenes: SceneOpened) -> None:
+async def test_only_the_levels_that_were_asked_for_are_taken(scene: Scene) -> None:
     """The others wait for somebody else."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await publish(broker, 1)
-        await publish(broker, 1, HIGHEST)
-        async with broker.deliveries(SPOOL, 5, [HIGHEST]) as deliveries:
-            assert (await taken(deliveries, 1))[0].priority == HIGHEST
-            assert (await broker.depth(SPOOL)).ready == 1
-
-    told(scenes, story)
+    broker = scene.client()
+    await publish(broker, 1)
+    await publish(broker, 1, HIGHEST)
+    async with broker.deliveries(SPOOL, 5, [HIGHEST]) as deliveries:
+        assert (await taken(deliveries, 1))[0].priority == HIGHEST
+        assert (await broker.depth(SPOOL)).ready == 1
 
 
-def test_a_level_that_is_used_for_the_first_time_reaches_who_waits(scenes: SceneOpened) -> None:
+async def test_a_level_that_is_used_for_the_first_time_reaches_who_waits(scene: Scene) -> None:
     """A consumer of all levels need not begin anew for the first urgent mail."""
-
-    async def story(scene: Scene) -> None:
-        async with scene.client().deliveries(SPOOL, 5) as deliveries:
-            await publish(scene.client(), 1, HIGHEST)
-            assert (await taken(deliveries, 1))[0].priority == HIGHEST
-
-    told(scenes, story)
+    async with scene.client().deliveries(SPOOL, 5) as deliveries:
+        await publish(scene.client(), 1, HIGHEST)
+        assert (await taken(deliveries, 1))[0].priority == HIGHEST
 
 
-def test_two_consumers_share(scenes: SceneOpened) -> None:
+async def test_two_consumers_share(scene: Scene) -> None:
     """Each message comes to one of them, and both have some."""
-
-    async def story(scene: Scene) -> None:
-        mine, theirs = scene.client(), scene.client()
-        async with mine.deliveries(SPOOL, 2) as first, theirs.deliveries(SPOOL, 2) as second:
-            await publish(mine, 4)
-            found = [await taken(first, 2), await taken(second, 2)]
-        assert sorted(int(one.message.body) for side in found for one in side) == [0, 1, 2, 3]
-
-    told(scenes, story)
+    mine, theirs = scene.client(), scene.client()
+    async with mine.deliveries(SPOOL, 2) as first, theirs.deliveries(SPOOL, 2) as second:
+        await publish(mine, 4)
+        found = [await taken(first, 2), await taken(second, 2)]
+    assert sorted(int(one.message.body) for side in found for one in side) == [0, 1, 2, 3]
 
 
-def test_leaving_gives_back_what_is_in_hand(scenes: SceneOpened) -> None:
+async def test_leaving_gives_back_what_is_in_hand(scene: Scene) -> None:
     """What was handed out, and what was not yet, comes to the next consumer, marked as redelivered."""
+    broker = scene.client()
+    await publish(broker, 3)
+    async with broker.deliveries(SPOOL, 5) as deliveries:
+        await taken(deliveries, 1)
+        await all_in_hand(broker)
+    await wait_for(broker, ready=3)
 
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await publish(broker, 3)
-        async with broker.deliveries(SPOOL, 5) as deliveries:
-            await taken(deliveries, 1)
-            await all_in_hand(broker)
-        await wait_for(broker, ready=3)
-
-        async with scene.client().deliveries(SPOOL, 5) as deliveries:
-            found = await taken(deliveries, 3)
-            assert {int(one.message.body) for one in found} == {0, 1, 2}
-            assert next(one for one in found if one.message == message(0)).redelivered
-
-    told(scenes, story)
+    async with scene.client().deliveries(SPOOL, 5) as deliveries:
+        found = await taken(deliveries, 3)
+        assert {int(one.message.body) for one in found} == {0, 1, 2}
+        assert next(one for one in found if one.message == message(0)).redelivered
 
 
-def test_queues_are_apart(scenes: SceneOpened) -> None:
+async def test_queues_are_apart(scene: Scene) -> None:
     """One queue's messages, dead letters and depth are not another's."""
-
-    async def story(scene: Scene) -> None:
-        broker, outgoing = scene.client(), QueueName("outgoing")
-        await broker.publish(SPOOL, ONE)
-        await broker.publish(outgoing, message(7))
-        async with broker.deliveries(outgoing, 5) as deliveries:
-            assert (await taken(deliveries, 1))[0].message == message(7)
-            await wait_for(broker, ready=1)
-
-    told(scenes, story)
+    broker, outgoing = scene.client(), QueueName("outgoing")
+    await broker.publish(SPOOL, ONE)
+    await broker.publish(outgoing, message(7))
+    async with broker.deliveries(outgoing, 5) as deliveries:
+        assert (await taken(deliveries, 1))[0].message == message(7)
+        await wait_for(broker, ready=1)
 
 
 # Depth
 
 
-def test_the_depth_of_a_queue_that_nobody_used_is_none(scenes: SceneOpened) -> None:
+async def test_the_depth_of_a_queue_that_nobody_used_is_none(scene: Scene) -> None:
     """It is no error to ask, and asking declares nothing."""
-
-    async def story(scene: Scene) -> None:
-        depth = await scene.client().depth(SPOOL)
-        assert (depth.ready, depth.consumers, depth.dead) == (0, 0, 0)
-
-    told(scenes, story)
+    depth = await scene.client().depth(SPOOL)
+    assert (depth.ready, depth.consumers, depth.dead) == (0, 0, 0)
 
 
-def test_the_depth_counts_all_levels_and_dead_letters_apart(scenes: SceneOpened) -> None:
+async def test_the_depth_counts_all_levels_and_dead_letters_apart(scene: Scene) -> None:
     """What is in hand is not ready; a consumer of ten levels is one."""
+    broker = scene.client()
+    await dead_letter(broker)
+    await publish(broker, 2)
+    await publish(broker, 3, HIGHEST)
+    await wait_for(broker, ready=5, dead=1)
 
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await dead_letter(broker)
-        await publish(broker, 2)
-        await publish(broker, 3, HIGHEST)
-        await wait_for(broker, ready=5, dead=1)
-
-        async with broker.deliveries(SPOOL, 1) as deliveries:
-            await taken(deliveries, 2)
-            assert (await wait_for(broker, ready=3, dead=1)).consumers == 1
-
-    told(scenes, story)
+    async with broker.deliveries(SPOOL, 1) as deliveries:
+        await taken(deliveries, 2)
+        assert (await wait_for(broker, ready=3, dead=1)).consumers == 1
 
 
 # Bad days
 
 
 @pytest.mark.parametrize("settling", ["ack", "requeue", "dead_letter"])
-def test_what_a_lost_connection_brought_cannot_be_settled(scenes: SceneOpened, settling: str) -> None:
+async def test_what_a_lost_connection_brought_cannot_be_settled(settling: str, scene: Scene) -> None:
     """It is delivered again, over a new connection, by the same iterator."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await broker.publish(SPOOL, ONE)
-        async with broker.deliveries(SPOOL, 5) as deliveries:
-            (found,) = await taken(deliveries, 1)
-            scene.cut()
-            (again,) = await taken(deliveries, 1)
-            assert (again.message, again.redelivered) == (ONE, True)
-
-            with pytest.raises(BrokerUnreachable, match="gone"):
-                await methodcaller(settling)(found)
-            await again.ack()
-        await wait_for(broker, ready=0)
-
-    told(scenes, story)
-
-
-def test_consumers_that_were_lost_are_told_and_those_that_leave_are_not(scenes: SceneOpened) -> None:
-    """One for each level that was consumed, each time; neither leaving nor closing is a loss."""
-
-    async def story(scene: Scene) -> None:
-        broker, lost = scene.client(), list[str]()
-        await broker.publish(SPOOL, ONE)
-        async with broker.deliveries(SPOOL, 5, [PRIORITY_NORMAL], lambda: lost.append("left")):
-            pass
-        async with broker.deliveries(SPOOL, 5, [PRIORITY_NORMAL], lambda: lost.append("cut")) as deliveries:
-            for times in (1, 2):
-                await taken(deliveries, 1)
-                scene.cut()
-                await soon(partial(_comes_to, lost, times))
-            await (await taken(deliveries, 1))[0].ack()
-            await broker.close()
-        assert lost == ["cut", "cut"]
-
-    told(scenes, story)
-
-
-def test_what_was_not_handed_out_when_the_connection_was_lost_comes_once(scenes: SceneOpened) -> None:
-    """Nothing that cannot be settled is handed out."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await publish(broker, 5)
-        async with broker.deliveries(SPOOL, 5) as deliveries:
-            await taken(deliveries, 1)
-            await all_in_hand(broker)
-            scene.cut()
-            await wait_for(broker, ready=0)
-            found: list[int] = []
-            while len(found) < 5:
-                (one,) = await taken(deliveries, 1)
-                try:
-                    await one.ack()
-                except BrokerUnreachable:  # it was on its way out when the connection went
-                    continue
-                found.append(int(one.message.body))
-            assert sorted(found) == list(range(5))
-        await wait_for(broker, ready=0)
-
-    told(scenes, story)
-
-
-def test_publishing_goes_on_after_the_connection_was_lost(scenes: SceneOpened) -> None:
-    """Whoever publishes next has a new one."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await broker.publish(SPOOL, message(0))
+    broker = scene.client()
+    await broker.publish(SPOOL, ONE)
+    async with broker.deliveries(SPOOL, 5) as deliveries:
+        (found,) = await taken(deliveries, 1)
         scene.cut()
-        await asyncio.sleep(0.05)  # a publish into a connection whose end is not known yet is doubtful
-        await broker.publish(SPOOL, message(1))
-        await wait_for(broker, ready=2)
+        (again,) = await taken(deliveries, 1)
+        assert (again.message, again.redelivered) == (ONE, True)
 
-    told(scenes, story)
+        with pytest.raises(BrokerUnreachable, match="gone"):
+            await methodcaller(settling)(found)
+        await again.ack()
+    await wait_for(broker, ready=0)
 
 
-def test_closing_gives_back_what_is_in_hand(scenes: SceneOpened) -> None:
-    """Nothing can be settled any more, the context ends without an error, and closing twice is once."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        await broker.publish(SPOOL, ONE)
-        async with broker.deliveries(SPOOL, 5) as deliveries:
-            (found,) = await taken(deliveries, 1)
-            await broker.close()
-            with pytest.raises(BrokerUnreachable):
-                await found.ack()
+async def test_consumers_that_were_lost_are_told_and_those_that_leave_are_not(scene: Scene) -> None:
+    """One for each level that was consumed, each time; neither leaving nor closing is a loss."""
+    broker, lost = scene.client(), list[str]()
+    await broker.publish(SPOOL, ONE)
+    async with broker.deliveries(SPOOL, 5, [PRIORITY_NORMAL], lambda: lost.append("left")):
+        pass
+    async with broker.deliveries(SPOOL, 5, [PRIORITY_NORMAL], lambda: lost.append("cut")) as deliveries:
+        for times in (1, 2):
+            await taken(deliveries, 1)
+            scene.cut()
+            await soon(partial(_comes_to, lost, times))
+        await (await taken(deliveries, 1))[0].ack()
         await broker.close()
-
-        async with scene.client().deliveries(SPOOL, 5) as deliveries:
-            (again,) = await taken(deliveries, 1)
-            assert (again.message, again.redelivered) == (ONE, True)
-
-    told(scenes, story)
+    assert lost == ["cut", "cut"]
 
 
-def test_a_broker_that_was_never_asked_can_be_closed(scenes: SceneOpened) -> None:
+async def test_what_was_not_handed_out_when_the_connection_was_lost_comes_once(scene: Scene) -> None:
+    """Nothing that cannot be settled is handed out."""
+    broker = scene.client()
+    await publish(broker, 5)
+    async with broker.deliveries(SPOOL, 5) as deliveries:
+        await taken(deliveries, 1)
+        await all_in_hand(broker)
+        scene.cut()
+        await wait_for(broker, ready=0)
+        found: list[int] = []
+        while len(found) < 5:
+            (one,) = await taken(deliveries, 1)
+            try:
+                await one.ack()
+            except BrokerUnreachable:  # it was on its way out when the connection went
+                continue
+            found.append(int(one.message.body))
+        assert sorted(found) == list(range(5))
+    await wait_for(broker, ready=0)
+
+
+async def test_publishing_goes_on_after_the_connection_was_lost(scene: Scene) -> None:
+    """Whoever publishes next has a new one."""
+    broker = scene.client()
+    await broker.publish(SPOOL, message(0))
+    scene.cut()
+    await asyncio.sleep(0.05)  # a publish into a connection whose end is not known yet is doubtful
+    await broker.publish(SPOOL, message(1))
+    await wait_for(broker, ready=2)
+
+
+async def test_closing_gives_back_what_is_in_hand(scene: Scene) -> None:
+    """Nothing can be settled any more, the context ends without an error, and closing twice is once."""
+    broker = scene.client()
+    await broker.publish(SPOOL, ONE)
+    async with broker.deliveries(SPOOL, 5) as deliveries:
+        (found,) = await taken(deliveries, 1)
+        await broker.close()
+        with pytest.raises(BrokerUnreachable):
+            await found.ack()
+    await broker.close()
+
+    async with scene.client().deliveries(SPOOL, 5) as deliveries:
+        (again,) = await taken(deliveries, 1)
+        assert (again.message, again.redelivered) == (ONE, True)
+
+
+async def test_a_broker_that_was_never_asked_can_be_closed(scene: Scene) -> None:
     """Nothing was opened, nothing is closed."""
-
-    async def story(scene: Scene) -> None:
-        await scene.client().close()
-
-    told(scenes, story)
+    await scene.client().close()
 
 
 # Wrong use
 
 
 @pytest.mark.parametrize("priority", [-1, 10])
-def test_there_is_no_such_priority(scenes: SceneOpened, priority: int) -> None:
+async def test_there_is_no_such_priority(priority: int, scene: Scene) -> None:
     """Neither to publish to nor to take from."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        with pytest.raises(WrongUse, match="0 to 9"):
-            await broker.publish(SPOOL, ONE, priority)
-        with pytest.raises(WrongUse, match="0 to 9"):
-            async with broker.deliveries(SPOOL, 5, [priority]):
-                pass
-
-    told(scenes, story)
+    broker = scene.client()
+    with pytest.raises(WrongUse, match="0 to 9"):
+        await broker.publish(SPOOL, ONE, priority)
+    with pytest.raises(WrongUse, match="0 to 9"):
+        async with broker.deliveries(SPOOL, 5, [priority]):
+            pass
 
 
-def test_a_prefetch_of_none_takes_nothing(scenes: SceneOpened) -> None:
+async def test_a_prefetch_of_none_takes_nothing(scene: Scene) -> None:
     """AMQP would take 0 for any number."""
-
-    async def story(scene: Scene) -> None:
-        broker = scene.client()
-        for take in (broker.deliveries, broker.dead_letters):
-            with pytest.raises(WrongUse, match="prefetch"):
-                async with take(SPOOL, 0):
-                    pass
-
-    told(scenes, story)
+    broker = scene.client()
+    for take in (broker.deliveries, broker.dead_letters):
+        with pytest.raises(WrongUse, match="prefetch"):
+            async with take(SPOOL, 0):
+                pass
 
 
 async def _comes_to(found: list[str], count: int) -> bool:

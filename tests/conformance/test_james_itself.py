@@ -135,226 +135,186 @@ def pair(james: JamesItself, shared: tuple[Place, Keyspace]) -> Pair:
     return Pair(name, james, place, keyspace, TurnedClock())
 
 
-def test_what_james_enqueues_we_deliver_as_it_was(pair: Pair) -> None:
+async def test_what_james_enqueues_we_deliver_as_it_was(pair: Pair) -> None:
     """Envelope, every kind of attribute, headers of one recipient, and each byte of the content; then it is gone."""
     pair.james.enqueue(*MAILS)
 
-    async def story() -> None:
-        async with pair.ours() as queue:
-            size = await queue.size()
-            names = [one.queued.mail.name for one in await listed(queue)]
-            taken = await _taken(queue, len(MAILS))
+    async with pair.ours() as queue:
+        size = await queue.size()
+        names = [one.queued.mail.name for one in await listed(queue)]
+        taken = await _taken(queue, len(MAILS))
 
-        assert size.mails == len(MAILS)
-        assert names == [one.mail.name for one in MAILS]
-        assert _by_name(taken) == _by_name(MAILS)
-
-    asyncio.run(story())
+    assert size.mails == len(MAILS)
+    assert names == [one.mail.name for one in MAILS]
+    assert _by_name(taken) == _by_name(MAILS)
     assert (pair.james.size(), pair.james.browse()) == (0, [])
 
 
 @pytest.mark.parametrize("deduplicated", [False, True])
-def test_what_we_enqueue_james_lists_and_delivers_as_it_was(pair: Pair, *, deduplicated: bool) -> None:
+async def test_what_we_enqueue_james_lists_and_delivers_as_it_was(pair: Pair, *, deduplicated: bool) -> None:
     """Whichever ids its blobs have; our header on the message is nothing to James; then it is gone for us too."""
     naming = BlobNaming(BlobsMode.DEDUPLICATED, HashSpelling.BASE64) if deduplicated else None
 
-    async def story() -> None:
-        async with replace(pair, naming=naming).ours() as queue:
-            for one in MAILS:
-                await queue.enqueue(one.mail, one.content)
-            seen, size = pair.james.browse(), pair.james.size()
-            taken = pair.james.take(lambda taken: len(taken) == len(MAILS))
-            left, counted = await listed(queue), await queue.size()
+    async with replace(pair, naming=naming).ours() as queue:
+        for one in MAILS:
+            await queue.enqueue(one.mail, one.content)
+        seen, size = pair.james.browse(), pair.james.size()
+        taken = pair.james.take(lambda taken: len(taken) == len(MAILS))
+        left, counted = await listed(queue), await queue.size()
 
-        assert [one.mail.name for one in seen] == [one.mail.name for one in MAILS]
-        assert _by_name(seen) == _by_name(taken) == _by_name(MAILS)
-        assert (size, left, counted.mails) == (len(MAILS), [], 0)
-
-    asyncio.run(story())
+    assert [one.mail.name for one in seen] == [one.mail.name for one in MAILS]
+    assert _by_name(seen) == _by_name(taken) == _by_name(MAILS)
+    assert (size, left, counted.mails) == (len(MAILS), [], 0)
 
 
-def test_what_james_removes_of_ours_is_never_delivered_by_us(pair: Pair) -> None:
+async def test_what_james_removes_of_ours_is_never_delivered_by_us(pair: Pair) -> None:
     """By sender, by recipient, by name, and then all: we list what is left, and drop what the broker still holds."""
+    async with pair.ours() as queue:
+        for one in (_mail("a", sender="ann@x.test"), _mail("b", "bob@x.test"), _mail("c"), _mail("d"), _mail("e")):
+            await queue.enqueue(one.mail, one.content)
+        left = [await _left_after(pair, queue, *removal) for removal in REMOVALS]
+        await queue.enqueue(LAST.mail, LAST.content)
+        taken = await _taken(queue, 3)
+        await queue.enqueue(LAST.mail, LAST.content)
+        pair.james.ask("clear")
+        depth, after_all = await _settled(queue, pair), await listed(queue)
 
-    async def story() -> None:
-        async with pair.ours() as queue:
-            for one in (_mail("a", sender="ann@x.test"), _mail("b", "bob@x.test"), _mail("c"), _mail("d"), _mail("e")):
-                await queue.enqueue(one.mail, one.content)
-            left = [await _left_after(pair, queue, *removal) for removal in REMOVALS]
-            await queue.enqueue(LAST.mail, LAST.content)
-            taken = await _taken(queue, 3)
-            await queue.enqueue(LAST.mail, LAST.content)
-            pair.james.ask("clear")
-            depth, after_all = await _settled(queue, pair), await listed(queue)
-
-        assert left == [["b", "c", "d", "e"], ["c", "d", "e"], ["d", "e"]]
-        assert (sorted(_names(taken)), after_all, depth) == (["d", "e", "the last"], [], (0, 0))
-
-    asyncio.run(story())
+    assert left == [["b", "c", "d", "e"], ["c", "d", "e"], ["d", "e"]]
+    assert (sorted(_names(taken)), after_all, depth) == (["d", "e", "the last"], [], (0, 0))
 
 
-def test_what_we_remove_of_james_s_is_never_delivered_by_james(pair: Pair) -> None:
+async def test_what_we_remove_of_james_s_is_never_delivered_by_james(pair: Pair) -> None:
     """By a filter, then by a purge. James looks for content before it looks for marks: it dead-letters all of them."""
     pair.james.enqueue(*(_mail(name, sender="ann@x.test") for name in "abc"), *(_mail(name) for name in "defg"))
 
-    async def story() -> None:
-        async with pair.ours() as queue:
-            first = await queue.delete(Where(sender="ANN@x.test"))
-            names, size = pair.james.names(), pair.james.size()
-            second = await queue.purge()
-            assert (first.count, second.count, pair.james.size()) == (3, 4, 0)
-            assert (names, size) == (list("defg"), 4)
-            pair.james.enqueue(LAST)
-            assert _names(pair.james.take(bool)) == ["the last"]
-            assert await _settled(queue, pair) == (0, 7)
-
-    asyncio.run(story())
+    async with pair.ours() as queue:
+        first = await queue.delete(Where(sender="ANN@x.test"))
+        names, size = pair.james.names(), pair.james.size()
+        second = await queue.purge()
+        assert (first.count, second.count, pair.james.size()) == (3, 4, 0)
+        assert (names, size) == (list("defg"), 4)
+        pair.james.enqueue(LAST)
+        assert _names(pair.james.take(bool)) == ["the last"]
+        assert await _settled(queue, pair) == (0, 7)
 
 
-def test_what_james_publishes_again_is_delivered_once(pair: Pair) -> None:
+async def test_what_james_publishes_again_is_delivered_once(pair: Pair) -> None:
     """Its republishing has no slice in the headers and the same ids: second copies are known by their marks."""
+    async with pair.ours() as queue:
+        for name in "abc":
+            await queue.enqueue(_mail(name).mail, _mail(name).content)
+        again = pair.james.ask("republish", older_than=-60)
+        pair.james.enqueue(LAST)
+        taken = await _taken(queue, 4)
+        depth = await _settled(queue, pair)
 
-    async def story() -> None:
-        async with pair.ours() as queue:
-            for name in "abc":
-                await queue.enqueue(_mail(name).mail, _mail(name).content)
-            again = pair.james.ask("republish", older_than=-60)
-            pair.james.enqueue(LAST)
-            taken = await _taken(queue, 4)
-            depth = await _settled(queue, pair)
-
-        assert sorted(again) == list("abc")
-        assert Counter(_names(taken)) == Counter([*"abc", "the last"])
-        assert depth == (0, 0)
-
-    asyncio.run(story())
+    assert sorted(again) == list("abc")
+    assert Counter(_names(taken)) == Counter([*"abc", "the last"])
+    assert depth == (0, 0)
 
 
-def test_after_our_sweep_james_goes_on(pair: Pair) -> None:
+async def test_after_our_sweep_james_goes_on(pair: Pair) -> None:
     """The browse start that we moved and the slices that we cleaned are as its own; what is new is seen by both."""
+    async with pair.ours() as queue:
+        pair.james.enqueue(_mail("old"))
+        await _taken(queue, 1)
+        pair.turn(LATER)
+        swept = await queue.parts.sweeper.sweep(pair.name)
+        pair.james.enqueue(_mail("james's"))
+        await queue.enqueue(_mail("ours").mail, _mail("ours").content)
+        seen, names = pair.james.names(), [one.queued.mail.name for one in await listed(queue)]
+        taken = pair.james.take(lambda taken: len(taken) == 2)
 
-    async def story() -> None:
-        async with pair.ours() as queue:
-            pair.james.enqueue(_mail("old"))
-            await _taken(queue, 1)
-            pair.turn(LATER)
-            swept = await queue.parts.sweeper.sweep(pair.name)
-            pair.james.enqueue(_mail("james's"))
-            await queue.enqueue(_mail("ours").mail, _mail("ours").content)
-            seen, names = pair.james.names(), [one.queued.mail.name for one in await listed(queue)]
-            taken = pair.james.take(lambda taken: len(taken) == 2)
-
-        assert (swept.rows, swept.rescued, swept.moved_back) == (1, 0, False)
-        assert seen == names == ["james's", "ours"]
-        assert sorted(_names(taken)) == sorted(seen)
-
-    asyncio.run(story())
+    assert (swept.rows, swept.rescued, swept.moved_back) == (1, 0, False)
+    assert seen == names == ["james's", "ours"]
+    assert sorted(_names(taken)) == sorted(seen)
 
 
-def test_after_james_s_cleanup_we_go_on(pair: Pair) -> None:
+async def test_after_james_s_cleanup_we_go_on(pair: Pair) -> None:
     """It moves the browse start to the first mail and removes rows and marks before it; the rest is ours as before."""
+    async with pair.ours() as queue:
+        await queue.enqueue(_mail("old").mail, _mail("old").content)
+        await _taken(queue, 1)
+        pair.turn(LATER)
+        await queue.enqueue(_mail("ours").mail, _mail("ours").content)
+        pair.james.enqueue(_mail("james's"))
+        before = await queue.parts.view.browse_start(pair.name)
+        pair.james.ask("move")
+        after = await queue.parts.view.browse_start(pair.name)
+        swept = await queue.parts.sweeper.sweep(pair.name)
+        size, names = await queue.size(), [one.queued.mail.name for one in await listed(queue)]
+        taken = await _taken(queue, 2)
 
-    async def story() -> None:
-        async with pair.ours() as queue:
-            await queue.enqueue(_mail("old").mail, _mail("old").content)
-            await _taken(queue, 1)
-            pair.turn(LATER)
-            await queue.enqueue(_mail("ours").mail, _mail("ours").content)
-            pair.james.enqueue(_mail("james's"))
-            before = await queue.parts.view.browse_start(pair.name)
-            pair.james.ask("move")
-            after = await queue.parts.view.browse_start(pair.name)
-            swept = await queue.parts.sweeper.sweep(pair.name)
-            size, names = await queue.size(), [one.queued.mail.name for one in await listed(queue)]
-            taken = await _taken(queue, 2)
-
-        assert before is not None
-        assert after is not None
-        assert after - before >= LATER - timedelta(hours=1)
-        assert (swept.rows, swept.moved_back) == (0, False)
-        assert (size.mails, names) == (2, ["ours", "james's"])
-        assert sorted(_names(taken)) == sorted(names)
-        assert not [row for row in pair.keyspace.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names)) if _old(row, pair)]
-
-    asyncio.run(story())
+    assert before is not None
+    assert after is not None
+    assert after - before >= LATER - timedelta(hours=1)
+    assert (swept.rows, swept.moved_back) == (0, False)
+    assert (size.mails, names) == (2, ["ours", "james's"])
+    assert sorted(_names(taken)) == sorted(names)
+    assert not [row for row in pair.keyspace.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names)) if _old(row, pair)]
 
 
-def test_both_consume_at_once_and_every_mail_comes_once(pair: Pair) -> None:
+async def test_both_consume_at_once_and_every_mail_comes_once(pair: Pair) -> None:
     """300 mails, half from each side, worked off by both: each is finished by one of them, and nothing is left."""
     half = 150
 
-    async def story() -> None:
-        async with pair.ours() as queue:
-            pair.james.ask("fill", name="james ", mails=half, at_once=8, content="U3ViamVjdDogeA0KDQp4")
-            await _all(queue.enqueue(_mail(f"ours {n}").mail, b"Subject: y\r\n\r\ny") for n in range(half))
-            pair.james.consume(at_once=4)
-            by_us = await _taken_until(queue, lambda taken: len(taken) + pair.james.ask("count") >= 2 * half)
-            by_james = pair.james.stop()
-            depth = await _settled(queue, pair)
-            left = await listed(queue)
+    async with pair.ours() as queue:
+        pair.james.ask("fill", name="james ", mails=half, at_once=8, content="U3ViamVjdDogeA0KDQp4")
+        await _all(queue.enqueue(_mail(f"ours {n}").mail, b"Subject: y\r\n\r\ny") for n in range(half))
+        pair.james.consume(at_once=4)
+        by_us = await _taken_until(queue, lambda taken: len(taken) + pair.james.ask("count") >= 2 * half)
+        by_james = pair.james.stop()
+        depth = await _settled(queue, pair)
+        left = await listed(queue)
 
-        finished = Counter(_names([*by_us, *by_james]))
-        assert finished == Counter([f"{side} {n}" for side in ("james", "ours") for n in range(half)])
-        assert by_us
-        assert by_james
-        assert (left, depth, pair.james.size()) == ([], (0, 0), 0)
-
-    asyncio.run(story())
+    finished = Counter(_names([*by_us, *by_james]))
+    assert finished == Counter([f"{side} {n}" for side in ("james", "ours") for n in range(half)])
+    assert by_us
+    assert by_james
+    assert (left, depth, pair.james.size()) == ([], (0, 0), 0)
 
 
-def test_our_delays_are_out_of_james_s_sight(pair: Pair) -> None:
+async def test_our_delays_are_out_of_james_s_sight(pair: Pair) -> None:
     """It neither lists, counts, delivers nor clears them; once due they are mails like any other."""
+    async with pair.ours() as queue:
+        await queue.enqueue(_mail("delayed").mail, _mail("delayed").content, delay=timedelta(hours=1))
+        seen = (pair.james.size(), pair.james.names())
+        pair.james.ask("clear")
+        delayed = [one.whereabouts for one in await listed(queue)]
+        moved = await queue.flush()
+        taken = pair.james.take(bool)
 
-    async def story() -> None:
-        async with pair.ours() as queue:
-            await queue.enqueue(_mail("delayed").mail, _mail("delayed").content, delay=timedelta(hours=1))
-            seen = (pair.james.size(), pair.james.names())
-            pair.james.ask("clear")
-            delayed = [one.whereabouts for one in await listed(queue)]
-            moved = await queue.flush()
-            taken = pair.james.take(bool)
-
-        assert seen == (0, [])
-        assert (delayed, moved, _names(taken)) == ([Whereabouts.DELAYED], 1, ["delayed"])
-
-    asyncio.run(story())
+    assert seen == (0, [])
+    assert (delayed, moved, _names(taken)) == ([Whereabouts.DELAYED], 1, ["delayed"])
 
 
-def test_our_priorities_are_listed_by_james_and_left_to_us(pair: Pair) -> None:
+async def test_our_priorities_are_listed_by_james_and_left_to_us(pair: Pair) -> None:
     """It counts them, delivers the normal ones only, and what it removes of the others we do not deliver either."""
+    async with pair.ours() as queue:
+        for name, priority in (("urgent", 9), ("normal", 5), ("lazy", 1)):
+            await queue.enqueue(_mail(name).mail, _mail(name).content, priority=priority)
+        seen, size = pair.james.names(), pair.james.size()
+        by_james = pair.james.take(bool)
+        pair.james.ask("remove", by="Name", value="lazy")
+        await queue.enqueue(LAST.mail, LAST.content, priority=1)
+        by_us = await _taken(queue, 2)
 
-    async def story() -> None:
-        async with pair.ours() as queue:
-            for name, priority in (("urgent", 9), ("normal", 5), ("lazy", 1)):
-                await queue.enqueue(_mail(name).mail, _mail(name).content, priority=priority)
-            seen, size = pair.james.names(), pair.james.size()
-            by_james = pair.james.take(bool)
-            pair.james.ask("remove", by="Name", value="lazy")
-            await queue.enqueue(LAST.mail, LAST.content, priority=1)
-            by_us = await _taken(queue, 2)
-
-        assert (seen, size) == (["urgent", "normal", "lazy"], 3)
-        assert (_names(by_james), sorted(_names(by_us))) == (["normal"], ["the last", "urgent"])
-
-    asyncio.run(story())
+    assert (seen, size) == (["urgent", "normal", "lazy"], 3)
+    assert (_names(by_james), sorted(_names(by_us))) == (["normal"], ["the last", "urgent"])
 
 
-def test_what_james_gives_back_or_rejects_is_ours_to_finish(pair: Pair) -> None:
+async def test_what_james_gives_back_or_rejects_is_ours_to_finish(pair: Pair) -> None:
     """A retry of James comes to us at once; its rejected mail stays listed, in the dead letter queue."""
-
-    async def story() -> None:
-        async with pair.ours() as queue:
-            await queue.enqueue(_mail("a").mail, _mail("a").content)
-            pair.james.take(bool, "RETRY")
-            (again,) = await _taken(queue, 1)
-            await queue.enqueue(_mail("b").mail, _mail("b").content)
-            pair.james.take(bool, "REJECT")
-            names = [one.queued.mail.name for one in await listed(queue)]
-            assert again.mail.name == "a"
-            assert names == pair.james.names() == ["b"]
-            assert (await _settled(queue, pair)) == (0, 1)
-
-    asyncio.run(story())
+    async with pair.ours() as queue:
+        await queue.enqueue(_mail("a").mail, _mail("a").content)
+        pair.james.take(bool, "RETRY")
+        (again,) = await _taken(queue, 1)
+        await queue.enqueue(_mail("b").mail, _mail("b").content)
+        pair.james.take(bool, "REJECT")
+        names = [one.queued.mail.name for one in await listed(queue)]
+        assert again.mail.name == "a"
+        assert names == pair.james.names() == ["b"]
+        assert (await _settled(queue, pair)) == (0, 1)
 
 
 def test_each_starts_on_the_other_s_configuration_and_refuses_what_would_lose_mails(

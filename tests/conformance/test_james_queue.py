@@ -6,7 +6,7 @@ Everything that James 3.8.1 left is loaded as it was: 24 messages, the rows of i
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -73,10 +73,6 @@ class Trio:
         return await open_queue(SPOOL, self.tables, self.broker, self.blobs, self.clock)
 
 
-Story = Callable[[Trio], Awaitable[None]]
-Told = Callable[[Story], None]
-
-
 async def _filled(trio: Trio, store: BlobStore) -> None:
     for blob_id, content in james_blobs().items():
         await store.keep(blob_id, content)
@@ -85,39 +81,36 @@ async def _filled(trio: Trio, store: BlobStore) -> None:
 
 
 @pytest.fixture(params=["twins", pytest.param("servers", marks=[pytest.mark.cassandra, pytest.mark.broker])])
-def told(request: pytest.FixtureRequest) -> Told:
-    """Tells a story about James's queue, on the twins or on real servers."""
+async def trio(request: pytest.FixtureRequest) -> AsyncIterator[Trio]:
+    """James's queue, on the twins or on real servers."""
     if request.param == "twins":
-        return lambda story: asyncio.run(_on_twins(story))
+        yield await _twins()
+        return
     cluster, rabbitmq, s3 = (request.getfixturevalue(name) for name in ("cluster", "rabbitmq", "s3"))
-    return lambda story: _on_servers(story, cluster, rabbitmq, s3)
+    async with _servers(cluster, rabbitmq, s3) as trio:
+        yield trio
 
 
-async def _on_twins(story: Story) -> None:
+async def _twins() -> Trio:
     clock = VirtualLoopClock()
     clock.turn_to(AFTER_JAMES)
     memory, blobs = MemoryTables(clock.micros), MemoryBlobs(clock)
     put_james_queue(memory)
     trio = Trio(InTurn(memory), MemoryBroker(clock), blobs, clock)
     await _filled(trio, blobs.store)
-    await story(trio)
+    return trio
 
 
-def _on_servers(story: Story, cluster: CassandraCluster, rabbitmq: RabbitServer, s3: S3) -> None:
+@asynccontextmanager
+async def _servers(cluster: CassandraCluster, rabbitmq: RabbitServer, s3: S3) -> AsyncIterator[Trio]:
     keyspace = created(cluster, f"j_queue_{uuid4().hex[:8]}", Schema((), (*QUEUE_TABLES, EVENT_STORE)))
     put_james_queue(keyspace)
-    bucket = s3.bucket()
-
-    async def tell(vhost: str) -> None:
-        settings = BrokerSettings((Host(rabbitmq.host, rabbitmq.port),), vhost)
-        async with _broker(settings) as broker:
-            blobs = open_s3(bucket, LoopClock())
+    with rabbitmq.vhost() as vhost:
+        async with _broker(BrokerSettings((Host(rabbitmq.host, rabbitmq.port),), vhost)) as broker:
+            blobs = open_s3(s3.bucket(), LoopClock())
             trio = Trio(AwaitedKeyspace(keyspace), broker, blobs, LoopClock())
             await _filled(trio, blobs.store)
-            await story(trio)
-
-    with rabbitmq.vhost() as vhost:
-        asyncio.run(tell(vhost))
+            yield trio
     dropped(cluster, (keyspace.name,))
 
 
@@ -130,114 +123,91 @@ async def _broker(settings: BrokerSettings) -> AsyncGenerator[Broker]:
         await broker.close()
 
 
-def test_what_james_enqueued_is_listed_as_it_says(told: Told) -> None:
+async def test_what_james_enqueued_is_listed_as_it_says(trio: Trio) -> None:
     """Those that are not marked, with every field of their rows, and the content that was handed to James."""
+    async with await trio.queue() as queue:
+        found = {str(one.queued.enqueue_id): one for one in await listed(queue)}
+        size = await queue.size()
+        contents = {one: sha256(await queue.content(found[one])).hexdigest() for one in found}
 
-    async def story(trio: Trio) -> None:
-        async with await trio.queue() as queue:
-            found = {str(one.queued.enqueue_id): one for one in await listed(queue)}
-            size = await queue.size()
-            contents = {one: sha256(await queue.content(found[one])).hexdigest() for one in found}
-
-        assert found.keys() == ALIVE.keys()
-        assert (size.mails, size.kind, size.counted_by) == (len(ALIVE), SizeKind.EXACT, CountedBy.METADATA)
-        handed = {one["enqueueId"]: one for one in james_enqueued()}
-        assert contents == {one: handed[one]["sha256"] for one in found}
-        assert {one: found[one].queued.mail.name for one in found} == {one: handed[one]["name"] for one in found}
-
-    told(story)
+    assert found.keys() == ALIVE.keys()
+    assert (size.mails, size.kind, size.counted_by) == (len(ALIVE), SizeKind.EXACT, CountedBy.METADATA)
+    handed = {one["enqueueId"]: one for one in james_enqueued()}
+    assert contents == {one: handed[one]["sha256"] for one in found}
+    assert {one: found[one].queued.mail.name for one in found} == {one: handed[one]["name"] for one in found}
 
 
-def test_what_james_published_is_delivered_once_and_what_it_marked_is_not(told: Told) -> None:
+async def test_what_james_published_is_delivered_once_and_what_it_marked_is_not(trio: Trio) -> None:
     """Messages without our header, blobs under ids with `+`, `/` and `=`; afterwards everything is marked."""
+    async with await trio.queue() as queue:
+        taken = {}
+        async with queue.dequeue(prefetch=10) as mails:
+            for _ in ALIVE:
+                one = await anext(mails)
+                taken[str(one.enqueue_id)] = sha256(one.content).hexdigest()
+                await one.ack()
+        left, marked = await listed(queue), await _marks(trio)
 
-    async def story(trio: Trio) -> None:
-        async with await trio.queue() as queue:
-            taken = {}
-            async with queue.dequeue(prefetch=10) as mails:
-                for _ in ALIVE:
-                    one = await anext(mails)
-                    taken[str(one.enqueue_id)] = sha256(one.content).hexdigest()
-                    await one.ack()
-            left, marked = await listed(queue), await _marks(trio)
-
-        handed = {one["enqueueId"]: one["sha256"] for one in james_enqueued()}
-        assert taken == {one: handed[one] for one in ALIVE}
-        assert left == []
-        assert len(marked) == len(james_messages())
-        assert [await trio.blobs.exists(one) for one in james_blobs()] == [True] * len(james_blobs())
-
-    told(story)
+    handed = {one["enqueueId"]: one["sha256"] for one in james_enqueued()}
+    assert taken == {one: handed[one] for one in ALIVE}
+    assert left == []
+    assert len(marked) == len(james_messages())
+    assert [await trio.blobs.exists(one) for one in james_blobs()] == [True] * len(james_blobs())
 
 
-def test_what_is_deleted_of_james_s_mails_never_comes(told: Told) -> None:
+async def test_what_is_deleted_of_james_s_mails_never_comes(trio: Trio) -> None:
     """A purge, then a sweep, then whatever the broker still holds: nothing is delivered, nothing is dead-lettered."""
-
-    async def story(trio: Trio) -> None:
-        async with await trio.queue() as queue:
-            removed = await queue.purge()
-            await queue.parts.sweeper.sweep(SPOOL)
-            assert removed.count == len(ALIVE)
-            assert await _nothing_comes(queue, trio)
-            assert (await trio.broker.depth(SPOOL)).dead == 0
-
-    told(story)
+    async with await trio.queue() as queue:
+        removed = await queue.purge()
+        await queue.parts.sweeper.sweep(SPOOL)
+        assert removed.count == len(ALIVE)
+        assert await _nothing_comes(queue, trio)
+        assert (await trio.broker.depth(SPOOL)).dead == 0
 
 
-def test_only_the_mails_that_are_meant_are_deleted(told: Told) -> None:
+async def test_only_the_mails_that_are_meant_are_deleted(trio: Trio) -> None:
     """By sender, as an operator would."""
+    of_bob = {one for one, row in ALIVE.items() if row["sender"] == "bob@two.test"}
+    async with await trio.queue() as queue:
+        removed = await queue.delete(Where(sender="BOB@two.test"))
+        left = {str(one.queued.enqueue_id) for one in await listed(queue)}
 
-    async def story(trio: Trio) -> None:
-        of_bob = {one for one, row in ALIVE.items() if row["sender"] == "bob@two.test"}
-        async with await trio.queue() as queue:
-            removed = await queue.delete(Where(sender="BOB@two.test"))
-            left = {str(one.queued.enqueue_id) for one in await listed(queue)}
-
-        assert removed.count == len(of_bob) > 0
-        assert left == ALIVE.keys() - of_bob
-
-    told(story)
+    assert removed.count == len(of_bob) > 0
+    assert left == ALIVE.keys() - of_bob
 
 
-def test_what_we_enqueue_is_what_james_would_have_written(told: Told) -> None:
+async def test_what_we_enqueue_is_what_james_would_have_written(trio: Trio) -> None:
     """The same mails, handed to us: message and row are James's own but for ids, blobs and time."""
+    async with await trio.queue() as queue:
+        before = {one.queued.enqueue_id for one in await listed(queue)}
+        for handed in james_enqueued():
+            await queue.enqueue(_mail(handed), _content(handed["enqueueId"]))
+        rows = [row async for row in _rows(trio) if row["enqueueid"] not in before | MARKED]
+        bodies = await _bodies(trio)
 
-    async def story(trio: Trio) -> None:
-        async with await trio.queue() as queue:
-            before = {one.queued.enqueue_id for one in await listed(queue)}
-            for handed in james_enqueued():
-                await queue.enqueue(_mail(handed), _content(handed["enqueueId"]))
-            rows = [row async for row in _rows(trio) if row["enqueueid"] not in before | MARKED]
-            bodies = await _bodies(trio)
-
-        james = {str(row["enqueueid"]): row for row in james_queue_rows(ENQUEUED_MAILS)}
-        by_name = {row["name"]: row for row in rows}
-        assert len(by_name) == len(james)
-        for row in james.values():
-            ours = by_name[row["name"]]
-            differ = {name for name in row if _plain(name, row[name]) != _plain(name, ours[name])}
-            assert differ <= {"enqueueid", "timerangestart", "enqueuedtime", "headerblobid", "bodyblobid"}
-            assert json.loads(bodies[str(ours["enqueueid"])]).keys() == json.loads(james_messages()[0].body).keys()
-
-    told(story)
+    james = {str(row["enqueueid"]): row for row in james_queue_rows(ENQUEUED_MAILS)}
+    by_name = {row["name"]: row for row in rows}
+    assert len(by_name) == len(james)
+    for row in james.values():
+        ours = by_name[row["name"]]
+        differ = {name for name in row if _plain(name, row[name]) != _plain(name, ours[name])}
+        assert differ <= {"enqueueid", "timerangestart", "enqueuedtime", "headerblobid", "bodyblobid"}
+        assert json.loads(bodies[str(ours["enqueueid"])]).keys() == json.loads(james_messages()[0].body).keys()
 
 
-def test_our_messages_carry_their_slice_beside_what_james_sets() -> None:
+async def test_our_messages_carry_their_slice_beside_what_james_sets() -> None:
     """So that a delivery from a slice that was swept is known; James passes over headers that it does not know."""
+    trio = await _twins()
+    async with await trio.queue() as queue:
+        enqueued = await queue.enqueue(_mail(james_enqueued()[0]), b"Subject: x\r\n\r\n")
+        (found,) = [one for one in await listed(queue) if one.queued.enqueue_id == enqueued]
+        async with trio.broker.deliveries(SPOOL, 100) as deliveries:
+            messages = [(await anext(deliveries)).message for _ in range(len(james_messages()) + 1)]
+        (ours,) = [one for one in messages if str(enqueued).encode() in one.body]
 
-    async def story(trio: Trio) -> None:
-        async with await trio.queue() as queue:
-            enqueued = await queue.enqueue(_mail(james_enqueued()[0]), b"Subject: x\r\n\r\n")
-            (found,) = [one for one in await listed(queue) if one.queued.enqueue_id == enqueued]
-            async with trio.broker.deliveries(SPOOL, 100) as deliveries:
-                messages = [(await anext(deliveries)).message for _ in range(len(james_messages()) + 1)]
-            (ours,) = [one for one in messages if str(enqueued).encode() in one.body]
-
-        assert found.slice_start is not None
-        assert ours.headers == {SLICE_HEADER: round(found.slice_start.timestamp() * 1000)}
-        assert ours.body == payload_of(found.queued)
-
-    asyncio.run(_on_twins(story))
+    assert found.slice_start is not None
+    assert ours.headers == {SLICE_HEADER: round(found.slice_start.timestamp() * 1000)}
+    assert ours.body == payload_of(found.queued)
 
 
 def _mail(handed: Any) -> Mail:

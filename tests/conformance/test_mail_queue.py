@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
@@ -60,9 +59,6 @@ class Sides:
         return await open_queue(self.name, self.tables, self.broker, self.blobs, self.clock, CONFIGURATION)
 
 
-Opened = Callable[[], "AsyncIterator[Sides]"]
-
-
 @pytest.fixture(scope="session")
 def mail_queue_keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
     """The queue's tables on the real server."""
@@ -90,42 +86,36 @@ def queue_bucket(s3: S3) -> S3Settings:
         pytest.param("real", marks=[pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]),
     ]
 )
-def sides(request: pytest.FixtureRequest) -> Callable[[], "AsyncIterator[Sides]"]:
-    """What opens a queue of the test's own, on each kind of servers."""
+async def three(request: pytest.FixtureRequest) -> AsyncIterator[Sides]:
+    """The sides of a queue of the test's own, on each kind of servers."""
     name = QueueName(f"q-{uuid4().hex[:12]}")
     if request.param == "memory":
-        return lambda: _in_memory(name)
-    broker: Broker = request.getfixturevalue("rabbitmq")
-    settings = BrokerSettings((Host(broker.host, broker.port),), request.getfixturevalue("queue_vhost"))
-    keyspace, bucket = request.getfixturevalue("mail_queue_keyspace"), request.getfixturevalue("queue_bucket")
-    return lambda: _for_real(name, keyspace, settings, bucket)
-
-
-async def _in_memory(name: QueueName) -> AsyncIterator[Sides]:
-    clock = VirtualLoopClock()
-    yield Sides(name, InTurn(MemoryTables(clock.micros)), MemoryBroker(clock), MemoryBlobs(clock), clock)
-
-
-async def _for_real(
-    name: QueueName, keyspace: Keyspace, settings: BrokerSettings, bucket: S3Settings
-) -> AsyncIterator[Sides]:
-    clock = LoopClock()
-    broker = RabbitBroker(settings, clock)
+        clock = VirtualLoopClock()
+        yield Sides(name, InTurn(MemoryTables(clock.micros)), MemoryBroker(clock), MemoryBlobs(clock), clock)
+        return
+    server: Broker = request.getfixturevalue("rabbitmq")
+    settings = BrokerSettings((Host(server.host, server.port),), request.getfixturevalue("queue_vhost"))
+    tables = AwaitedKeyspace(request.getfixturevalue("mail_queue_keyspace"))
+    real_clock = LoopClock()
+    blobs, broker = open_s3(request.getfixturevalue("queue_bucket"), real_clock), RabbitBroker(settings, real_clock)
     try:
-        yield Sides(name, AwaitedKeyspace(keyspace), broker, open_s3(bucket, clock), clock)
+        yield Sides(name, tables, broker, blobs, real_clock)
     finally:
         await broker.close()
 
 
-def told(sides: Callable[[], AsyncIterator[Sides]], story: Callable[..., Awaitable[None]], processes: int = 1) -> None:
-    """Tell a story with so many processes on one queue."""
+@pytest.fixture
+async def queue(three: Sides) -> AsyncIterator[MailQueue]:
+    """The queue as one process has it."""
+    async with await three.process() as queue:
+        yield queue
 
-    async def all_of_it() -> None:
-        async with asynccontextmanager(sides)() as three, AsyncExitStack() as stack:
-            queues = [await stack.enter_async_context(await three.process()) for _ in range(processes)]
-            await story(three, *queues)
 
-    asyncio.run(all_of_it())
+@pytest.fixture
+async def other(three: Sides) -> AsyncIterator[MailQueue]:
+    """As a second process has it."""
+    async with await three.process() as queue:
+        yield queue
 
 
 async def until(holds: Callable[[], Awaitable[bool]], clock: Clock) -> None:
@@ -162,41 +152,36 @@ async def one_of(queue: MailQueue, settle: Callable[[Dequeued], Awaitable[None]]
     return one
 
 
-def test_a_mail_goes_through_the_queue(sides: Opened) -> None:
+async def test_a_mail_goes_through_the_queue(queue: MailQueue) -> None:
     """Listed, counted, delivered whole, done: and then neither listed nor counted, and its bytes are gone."""
-
-    async def story(three: Sides, queue: MailQueue) -> None:
-        attributes = {"note": '{"serializer":"StringSerializer","value":"ünï"}'}
-        enqueue_id = await queue.enqueue(mail("through", attributes, error_message="none"), CONTENT)
-        (shown,) = await listed(queue)
-        assert (shown.queued.enqueue_id, shown.whereabouts) == (enqueue_id, Whereabouts.WAITING)
-        assert await queue.content(shown) == CONTENT
-        size = await queue.size()
-        assert (size.mails, size.delayed, size.kind) == (1, 0, SizeKind.EXACT)
-        one = await one_of(queue, lambda one: one.ack())
-        assert (one.queued, one.content, one.slice_start) == (shown.queued, CONTENT, shown.slice_start)
-        assert not await names(queue)
-        assert (await queue.size()).mails == 0
-        await queue.close()
-        with pytest.raises(BlobMissing):
-            await queue.content(shown)
-
-    told(sides, story)
+    attributes = {"note": '{"serializer":"StringSerializer","value":"ünï"}'}
+    enqueue_id = await queue.enqueue(mail("through", attributes, error_message="none"), CONTENT)
+    (shown,) = await listed(queue)
+    assert (shown.queued.enqueue_id, shown.whereabouts) == (enqueue_id, Whereabouts.WAITING)
+    assert await queue.content(shown) == CONTENT
+    size = await queue.size()
+    assert (size.mails, size.delayed, size.kind) == (1, 0, SizeKind.EXACT)
+    one = await one_of(queue, lambda one: one.ack())
+    assert (one.queued, one.content, one.slice_start) == (shown.queued, CONTENT, shown.slice_start)
+    assert not await names(queue)
+    assert (await queue.size()).mails == 0
+    await queue.close()
+    with pytest.raises(BlobMissing):
+        await queue.content(shown)
 
 
-def test_many_at_once_from_several_processes(sides: Opened) -> None:
+async def test_many_at_once_from_several_processes(three: Sides, queue: MailQueue, other: MailQueue) -> None:
     """A hundred mails put by three processes and taken by two: each once."""
-
-    async def story(three: Sides, one: MailQueue, two: MailQueue, three_: MailQueue) -> None:
+    async with await three.process() as third:
         wanted = {f"{number}" for number in range(99)}
         async with asyncio.TaskGroup() as tasks:
-            for number, queue in enumerate((one, two, three_) * 33):
-                tasks.create_task(queue.enqueue(mail(f"{number}"), CONTENT))
-        assert set(await names(one)) == wanted
+            for number, one in enumerate((queue, other, third) * 33):
+                tasks.create_task(one.enqueue(mail(f"{number}"), CONTENT))
+        assert set(await names(queue)) == wanted
         worked = Counter[str]()
 
-        async def work(queue: MailQueue) -> None:
-            async with queue.dequeue(prefetch=10) as mails:
+        async def work(taker: MailQueue) -> None:
+            async with taker.dequeue(prefetch=10) as mails:
                 while worked.total() < 99:
                     try:
                         async with asyncio.timeout(0.5):
@@ -207,177 +192,135 @@ def test_many_at_once_from_several_processes(sides: Opened) -> None:
                     await mail_.ack()
 
         async with asyncio.timeout(_PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
-            tasks.create_task(work(two))
-            tasks.create_task(work(three_))
+            tasks.create_task(work(other))
+            tasks.create_task(work(third))
         assert worked == Counter(wanted)
-        assert not await names(one)
-
-    told(sides, story, processes=3)
+        assert not await names(queue)
 
 
-def test_what_was_not_settled_comes_again(sides: Opened) -> None:
+async def test_what_was_not_settled_comes_again(queue: MailQueue) -> None:
     """Redelivered to whoever asks next."""
-
-    async def story(three: Sides, queue: MailQueue) -> None:
-        await enqueued(queue, "a")
-        async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
-            await anext(mails)
-        again = await one_of(queue, lambda one: one.ack())
-        assert again.redelivered
-        assert not await names_taken(queue)
-
-    told(sides, story)
+    await enqueued(queue, "a")
+    async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
+        await anext(mails)
+    again = await one_of(queue, lambda one: one.ack())
+    assert again.redelivered
+    assert not await names_taken(queue)
 
 
-def test_a_delayed_mail_comes_in_its_time(sides: Opened) -> None:
+async def test_a_delayed_mail_comes_in_its_time(three: Sides, queue: MailQueue, other: MailQueue) -> None:
     """Listed with its time, moved when it is over, by one of the movers that try."""
+    for number in range(20):
+        await queue.enqueue(mail(f"{number}"), CONTENT, delay=SECOND)
+    assert {shown.whereabouts for shown in await listed(queue)} == {Whereabouts.DELAYED}
+    assert (await queue.size()).delayed == 20
+    moved = 0
 
-    async def story(three: Sides, queue: MailQueue, other: MailQueue) -> None:
-        for number in range(20):
-            await queue.enqueue(mail(f"{number}"), CONTENT, delay=SECOND)
-        assert {shown.whereabouts for shown in await listed(queue)} == {Whereabouts.DELAYED}
-        assert (await queue.size()).delayed == 20
-        moved = 0
+    async def all_moved() -> bool:
+        nonlocal moved
+        moved += sum(await asyncio.gather(queue.move_due(), other.move_due()))
+        return moved >= 20
 
-        async def all_moved() -> bool:
-            nonlocal moved
-            moved += sum(await asyncio.gather(queue.move_due(), other.move_due()))
-            return moved >= 20
-
-        await until(all_moved, three.clock)
-        assert moved == 20
-        assert sorted(map(int, await names_taken(queue))) == list(range(20))
-        assert await queue.move_due() == 0
-
-    told(sides, story, processes=2)
+    await until(all_moved, three.clock)
+    assert moved == 20
+    assert sorted(map(int, await names_taken(queue))) == list(range(20))
+    assert await queue.move_due() == 0
 
 
-def test_a_flush_ends_every_wait(sides: Opened) -> None:
+async def test_a_flush_ends_every_wait(queue: MailQueue, other: MailQueue) -> None:
     """However far ahead; two flushes at once move each mail once."""
-
-    async def story(three: Sides, queue: MailQueue, other: MailQueue) -> None:
-        for hours in range(1, 31):
-            await queue.enqueue(mail(f"{hours}"), CONTENT, delay=timedelta(hours=hours))
-        assert sum(await asyncio.gather(queue.flush(), other.flush())) == 30
-        assert sorted(map(int, await names_taken(queue))) == list(range(1, 31))
-
-    told(sides, story, processes=2)
+    for hours in range(1, 31):
+        await queue.enqueue(mail(f"{hours}"), CONTENT, delay=timedelta(hours=hours))
+    assert sum(await asyncio.gather(queue.flush(), other.flush())) == 30
+    assert sorted(map(int, await names_taken(queue))) == list(range(1, 31))
 
 
-def test_a_retried_mail_comes_again_with_its_story(sides: Opened) -> None:
+async def test_a_retried_mail_comes_again_with_its_story(queue: MailQueue) -> None:
     """Its tries, its error, its bytes; its row is gone meanwhile."""
-
-    async def story(three: Sides, queue: MailQueue) -> None:
-        (enqueue_id,) = await enqueued(queue, "a")
-        await one_of(queue, lambda one: one.retry(error_message="no route"))
-        (shown,) = await listed(queue)
-        assert (shown.whereabouts, shown.attempts) == (Whereabouts.DELAYED, 1)
-        assert not await names_taken(queue)
-        assert await queue.flush() == 1
-        again = await one_of(queue, lambda one: one.ack())
-        assert (again.enqueue_id, again.attempts, again.content) == (enqueue_id, 1, CONTENT)
-        assert again.mail.error_message == "no route"
-        assert not await names(queue)
-
-    told(sides, story)
+    (enqueue_id,) = await enqueued(queue, "a")
+    await one_of(queue, lambda one: one.retry(error_message="no route"))
+    (shown,) = await listed(queue)
+    assert (shown.whereabouts, shown.attempts) == (Whereabouts.DELAYED, 1)
+    assert not await names_taken(queue)
+    assert await queue.flush() == 1
+    again = await one_of(queue, lambda one: one.ack())
+    assert (again.enqueue_id, again.attempts, again.content) == (enqueue_id, 1, CONTENT)
+    assert again.mail.error_message == "no route"
+    assert not await names(queue)
 
 
-def test_a_rejected_mail_is_a_dead_letter(sides: Opened) -> None:
+async def test_a_rejected_mail_is_a_dead_letter(three: Sides, queue: MailQueue) -> None:
     """Out of the listing, with its bytes where they were."""
-
-    async def story(three: Sides, queue: MailQueue) -> None:
-        await enqueued(queue, "a")
-        rejected = await one_of(queue, lambda one: one.reject())
-        assert not await names(queue)
-        async with asyncio.timeout(_PATIENCE_SECONDS), three.broker.dead_letters(three.name, 1) as dead:
-            letter = await anext(dead)
-            assert letter.message.body == payload_of(rejected.queued)
-            assert letter.dead_lettered
-            await letter.ack()
-        assert await three.blobs.exists(rejected.queued.blobs.body)
-
-    told(sides, story)
+    await enqueued(queue, "a")
+    rejected = await one_of(queue, lambda one: one.reject())
+    assert not await names(queue)
+    async with asyncio.timeout(_PATIENCE_SECONDS), three.broker.dead_letters(three.name, 1) as dead:
+        letter = await anext(dead)
+        assert letter.message.body == payload_of(rejected.queued)
+        assert letter.dead_lettered
+        await letter.ack()
+    assert await three.blobs.exists(rejected.queued.blobs.body)
 
 
-def test_what_is_no_mail_is_a_dead_letter_and_stops_nobody(sides: Opened) -> None:
+async def test_what_is_no_mail_is_a_dead_letter_and_stops_nobody(three: Sides, queue: MailQueue) -> None:
     """The mail behind it is delivered."""
-
-    async def story(three: Sides, queue: MailQueue) -> None:
-        await three.broker.publish(three.name, Message(b"no mail"))
-        assert not await names_taken(queue)
-        async with asyncio.timeout(_PATIENCE_SECONDS), three.broker.dead_letters(three.name, 1) as dead:
-            letter = await anext(dead)
-            assert letter.message.body == b"no mail"
-            await letter.ack()
-
-    told(sides, story)
+    await three.broker.publish(three.name, Message(b"no mail"))
+    assert not await names_taken(queue)
+    async with asyncio.timeout(_PATIENCE_SECONDS), three.broker.dead_letters(three.name, 1) as dead:
+        letter = await anext(dead)
+        assert letter.message.body == b"no mail"
+        await letter.ack()
 
 
-def test_what_was_deleted_is_never_delivered(sides: Opened) -> None:
+async def test_what_was_deleted_is_never_delivered(three: Sides, queue: MailQueue) -> None:
     """Waiting or delayed, by condition or all together; counted exactly, and no dead letter."""
-
-    async def story(three: Sides, queue: MailQueue) -> None:
-        await enqueued(queue, "a", "b", "c")
-        for name in "de":
-            await queue.enqueue(mail(name), CONTENT, delay=SECOND)
-        assert (await queue.delete(Where(name="b"))).count == 1
-        assert (await queue.purge(dry_run=True)).count == 4
-        assert (await queue.delete(Where(whereabouts=Whereabouts.DELAYED))).count == 2
-        assert (await queue.purge()).count == 2
-        assert not await names(queue)
-        assert await queue.flush() == 0
-        assert not await names_taken(queue)
-        assert (await three.broker.depth(three.name)).dead == 0
-
-    told(sides, story)
+    await enqueued(queue, "a", "b", "c")
+    for name in "de":
+        await queue.enqueue(mail(name), CONTENT, delay=SECOND)
+    assert (await queue.delete(Where(name="b"))).count == 1
+    assert (await queue.purge(dry_run=True)).count == 4
+    assert (await queue.delete(Where(whereabouts=Whereabouts.DELAYED))).count == 2
+    assert (await queue.purge()).count == 2
+    assert not await names(queue)
+    assert await queue.flush() == 0
+    assert not await names_taken(queue)
+    assert (await three.broker.depth(three.name)).dead == 0
 
 
-def test_urgent_mail_comes_first(sides: Opened) -> None:
+async def test_urgent_mail_comes_first(queue: MailQueue) -> None:
     """Of what waits at two levels, the first is of the higher one."""
-
-    async def story(three: Sides, queue: MailQueue) -> None:
-        for priority in (0, 9):
-            await queue.enqueue(mail(f"{priority}"), CONTENT, priority=priority)
-        seen = list[int]()
-        async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue(priorities=[0, 9]) as mails:
-            async for one in mails:
-                seen.append(priority_of(one.mail))
-                await one.ack()
-                if len(seen) == 2:
-                    break
-        assert sorted(seen) == [0, 9]
-        assert not await names(queue)
-
-    told(sides, story)
+    for priority in (0, 9):
+        await queue.enqueue(mail(f"{priority}"), CONTENT, priority=priority)
+    seen = list[int]()
+    async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue(priorities=[0, 9]) as mails:
+        async for one in mails:
+            seen.append(priority_of(one.mail))
+            await one.ack()
+            if len(seen) == 2:
+                break
+    assert sorted(seen) == [0, 9]
+    assert not await names(queue)
 
 
-def test_a_mail_published_twice_is_worked_on_once(sides: Opened) -> None:
+async def test_a_mail_published_twice_is_worked_on_once(three: Sides, queue: MailQueue) -> None:
     """The second message finds the mark of the first."""
+    await enqueued(queue, *"abc")
+    assert await queue.republish(timedelta(hours=1)) == 0
 
-    async def story(three: Sides, queue: MailQueue) -> None:
-        await enqueued(queue, *"abc")
-        assert await queue.republish(timedelta(hours=1)) == 0
+    async def old_enough() -> bool:
+        return await queue.republish(timedelta(milliseconds=1), dry_run=True) == 3
 
-        async def old_enough() -> bool:
-            return await queue.republish(timedelta(milliseconds=1), dry_run=True) == 3
-
-        await until(old_enough, three.clock)
-        assert await queue.republish(timedelta(milliseconds=1)) == 3
-        assert sorted(await names_taken(queue)) == list("abc")
-        assert not await names_taken(queue)
-
-    told(sides, story)
+    await until(old_enough, three.clock)
+    assert await queue.republish(timedelta(milliseconds=1)) == 3
+    assert sorted(await names_taken(queue)) == list("abc")
+    assert not await names_taken(queue)
 
 
-def test_a_connection_that_is_lost_costs_no_work(sides: Opened) -> None:
+async def test_a_connection_that_is_lost_costs_no_work(queue: MailQueue, other: MailQueue) -> None:
     """What was in hand is acked all the same: its mark stands, and whoever gets it again drops it."""
-
-    async def story(three: Sides, queue: MailQueue, other: MailQueue) -> None:
-        await enqueued(queue, "a")
-        async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
-            one = await anext(mails)
-        await one.ack()
-        assert not await names_taken(other)
-        assert not await names(other)
-
-    told(sides, story, processes=2)
+    await enqueued(queue, "a")
+    async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
+        one = await anext(mails)
+    await one.ack()
+    assert not await names_taken(other)
+    assert not await names(other)

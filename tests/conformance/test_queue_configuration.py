@@ -1,7 +1,6 @@
 """The queue's configuration in eventStore: set, changed, refused, and by several starters at once, on every adapter."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
@@ -24,156 +23,118 @@ QUARTER = QueueConfiguration(Slicing(timedelta(minutes=15), 2), 500)
 THIRD = QueueConfiguration(Slicing(timedelta(minutes=20), 4), 500)
 
 
-def told(tables: Tables, story: Callable[[Configurations], Awaitable[T]]) -> T:
-    """What a story on an empty event store comes to; the aggregate has one name, so each test clears it before."""
-
-    async def from_nothing() -> T:
-        await tables.write(Remove(EVENTS, (AGGREGATE,)))
-        return await story(Configurations(tables))
-
-    return asyncio.run(from_nothing())
+@pytest.fixture
+async def configurations(queue_tables: Tables) -> Configurations:
+    """Of an empty event store; the aggregate has one name, so each test clears it before."""
+    await queue_tables.write(Remove(EVENTS, (AGGREGATE,)))
+    return Configurations(queue_tables)
 
 
-def test_nothing_was_ever_set(queue_tables: Tables) -> None:
+async def test_nothing_was_ever_set(queue_tables: Tables, configurations: Configurations) -> None:
     """And looking writes nothing."""
-
-    async def story(configurations: Configurations) -> None:
-        assert await configurations.current() is None
-        assert await configurations.history() == []
-
-    told(queue_tables, story)
+    assert await configurations.current() is None
+    assert await configurations.history() == []
 
 
-def test_the_first_starter_stores_james_s_defaults(queue_tables: Tables) -> None:
+async def test_the_first_starter_stores_james_s_defaults(queue_tables: Tables, configurations: Configurations) -> None:
     """To the byte what James stores; the second finds them, and adds nothing."""
-
-    async def story(configurations: Configurations) -> None:
-        assert await configurations.require() == DEFAULT
-        assert await configurations.require() == DEFAULT
-        (seen,) = await queue_tables.read(Read(EVENT_STORE, (AGGREGATE,)))
-        (james,) = james_queue_rows(EVENT_STORE)
-        assert seen.row == james
-
-    told(queue_tables, story)
+    assert await configurations.require() == DEFAULT
+    assert await configurations.require() == DEFAULT
+    (seen,) = await queue_tables.read(Read(EVENT_STORE, (AGGREGATE,)))
+    (james,) = james_queue_rows(EVENT_STORE)
+    assert seen.row == james
 
 
-def test_james_s_own_event_is_what_counts(queue_tables: Tables) -> None:
+async def test_james_s_own_event_is_what_counts(queue_tables: Tables, configurations: Configurations) -> None:
     """Found as James left it; the next event comes after it."""
-
-    async def story(configurations: Configurations) -> None:
-        (james,) = james_queue_rows(EVENT_STORE)
-        await queue_tables.write(Put(EVENTS, {column.name: james[column.name] for column in EVENTS.columns}))
-        assert await configurations.current() == DEFAULT
-        assert await configurations.require(HALF) == HALF
-        assert await configurations.history() == [ConfigurationEvent(0, DEFAULT), ConfigurationEvent(1, HALF)]
-
-    told(queue_tables, story)
+    (james,) = james_queue_rows(EVENT_STORE)
+    await queue_tables.write(Put(EVENTS, {column.name: james[column.name] for column in EVENTS.columns}))
+    assert await configurations.current() == DEFAULT
+    assert await configurations.require(HALF) == HALF
+    assert await configurations.history() == [ConfigurationEvent(0, DEFAULT), ConfigurationEvent(1, HALF)]
 
 
-def test_each_change_is_an_event_and_the_last_counts(queue_tables: Tables) -> None:
+async def test_each_change_is_an_event_and_the_last_counts(
+    queue_tables: Tables, configurations: Configurations
+) -> None:
     """The same again is none; `None` is content with whatever is stored."""
-
-    async def story(configurations: Configurations) -> None:
-        assert await configurations.require(HALF) == HALF
-        assert await configurations.require(HALF) == HALF
-        assert await configurations.require(QUARTER) == QUARTER
-        assert await configurations.require() == QUARTER
-        assert await configurations.current() == QUARTER
-        assert [event.event_id for event in await configurations.history()] == [0, 1]
-
-    told(queue_tables, story)
+    assert await configurations.require(HALF) == HALF
+    assert await configurations.require(HALF) == HALF
+    assert await configurations.require(QUARTER) == QUARTER
+    assert await configurations.require() == QUARTER
+    assert await configurations.current() == QUARTER
+    assert [event.event_id for event in await configurations.history()] == [0, 1]
 
 
-def test_the_last_one_counts_for_the_rules_too(queue_tables: Tables) -> None:
+async def test_the_last_one_counts_for_the_rules_too(queue_tables: Tables, configurations: Configurations) -> None:
     """20 minutes divide the hour, but not the half hour that came after; nothing is written."""
-
-    async def story(configurations: Configurations) -> None:
-        await configurations.require(DEFAULT)
-        await configurations.require(HALF)
-        with pytest.raises(ConfigurationRefused, match="20m does not divide the last one, 30m"):
-            await configurations.require(THIRD)
-        assert await configurations.current() == HALF
-
-    told(queue_tables, story)
+    await configurations.require(DEFAULT)
+    await configurations.require(HALF)
+    with pytest.raises(ConfigurationRefused, match="20m does not divide the last one, 30m"):
+        await configurations.require(THIRD)
+    assert await configurations.current() == HALF
 
 
-def test_a_change_is_made_of_what_counts_at_that_moment(queue_tables: Tables) -> None:
+async def test_a_change_is_made_of_what_counts_at_that_moment(
+    queue_tables: Tables, configurations: Configurations
+) -> None:
     """Whoever changes the pace alone keeps everybody else's window and buckets."""
-
-    async def story(configurations: Configurations) -> None:
-        assert (await configurations.alter(lambda current: replace(current, pace=7))).slicing == DEFAULT.slicing
-        await configurations.require(HALF)
-        assert await configurations.alter(lambda current: replace(current, pace=7)) == replace(HALF, pace=7)
-
-    told(queue_tables, story)
+    assert (await configurations.alter(lambda current: replace(current, pace=7))).slicing == DEFAULT.slicing
+    await configurations.require(HALF)
+    assert await configurations.alter(lambda current: replace(current, pace=7)) == replace(HALF, pace=7)
 
 
-def test_starters_of_one_wish_store_one_event(queue_tables: Tables) -> None:
+async def test_starters_of_one_wish_store_one_event(queue_tables: Tables, configurations: Configurations) -> None:
     """However many start at once."""
-
-    async def story(configurations: Configurations) -> None:
-        starters = [Configurations(queue_tables) for _ in range(8)]
-        assert set(await asyncio.gather(*(one.require(HALF) for one in starters))) == {HALF}
-        assert await configurations.history() == [ConfigurationEvent(0, HALF)]
-
-    told(queue_tables, story)
+    starters = [Configurations(queue_tables) for _ in range(8)]
+    assert set(await asyncio.gather(*(one.require(HALF) for one in starters))) == {HALF}
+    assert await configurations.history() == [ConfigurationEvent(0, HALF)]
 
 
-def test_starters_of_two_wishes_are_judged_one_after_the_other(queue_tables: Tables) -> None:
+async def test_starters_of_two_wishes_are_judged_one_after_the_other(
+    queue_tables: Tables, configurations: Configurations
+) -> None:
     """Whoever comes second is held against the winner: 20 and 15 minutes do not divide each other."""
-
-    async def story(configurations: Configurations) -> None:
-        wishes = [replace(THIRD, slicing=replace(THIRD.slicing, buckets=2)), QUARTER] * 3
-        answers = await asyncio.gather(
-            *(Configurations(queue_tables).require(wish) for wish in wishes), return_exceptions=True
-        )
-        (event,) = await configurations.history()
-        won = [answer for answer in answers if answer == event.configuration]
-        lost = [answer for answer in answers if isinstance(answer, ConfigurationRefused)]
-        assert (len(won), len(lost)) == (3, 3)
-
-    told(queue_tables, story)
+    wishes = [replace(THIRD, slicing=replace(THIRD.slicing, buckets=2)), QUARTER] * 3
+    answers = await asyncio.gather(
+        *(Configurations(queue_tables).require(wish) for wish in wishes), return_exceptions=True
+    )
+    (event,) = await configurations.history()
+    won = [answer for answer in answers if answer == event.configuration]
+    lost = [answer for answer in answers if isinstance(answer, ConfigurationRefused)]
+    assert (len(won), len(lost)) == (3, 3)
 
 
-def test_changes_at_once_all_take_place(queue_tables: Tables) -> None:
+async def test_changes_at_once_all_take_place(queue_tables: Tables, configurations: Configurations) -> None:
     """Each bucket that somebody adds is there in the end: no change is made of what does not count any more."""
 
     def one_more(current: QueueConfiguration) -> QueueConfiguration:
         return replace(current, slicing=replace(current.slicing, buckets=current.slicing.buckets + 1))
 
-    async def story(configurations: Configurations) -> None:
-        await asyncio.gather(*(Configurations(queue_tables).alter(one_more) for _ in range(5)))
-        events = await configurations.history()
-        assert [(event.event_id, event.configuration.slicing.buckets) for event in events] == [
-            (number, number + 2) for number in range(5)
-        ]
-
-    told(queue_tables, story)
+    await asyncio.gather(*(Configurations(queue_tables).alter(one_more) for _ in range(5)))
+    events = await configurations.history()
+    assert [(event.event_id, event.configuration.slicing.buckets) for event in events] == [
+        (number, number + 2) for number in range(5)
+    ]
 
 
-def test_an_event_that_cannot_be_read_stops_everybody(queue_tables: Tables) -> None:
+async def test_an_event_that_cannot_be_read_stops_everybody(
+    queue_tables: Tables, configurations: Configurations
+) -> None:
     """It is named, and nothing is appended behind it: what it means may be another cut."""
-
-    async def story(configurations: Configurations) -> None:
-        await configurations.require(HALF)
-        await queue_tables.write(Put(EVENTS, {"aggregateid": AGGREGATE, "eventid": 1, "event": '{"type":"new"}'}))
-        for asked in (configurations.current(), configurations.history(), configurations.require(QUARTER)):
-            with pytest.raises(BadPayload, match=r"^event 1 of CassandraMailQueueViewConfiguration"):
-                await asked
-        assert len(await queue_tables.read(Read(EVENTS, (AGGREGATE,)))) == 2
-
-    told(queue_tables, story)
+    await configurations.require(HALF)
+    await queue_tables.write(Put(EVENTS, {"aggregateid": AGGREGATE, "eventid": 1, "event": '{"type":"new"}'}))
+    for asked in (configurations.current(), configurations.history(), configurations.require(QUARTER)):
+        with pytest.raises(BadPayload, match=r"^event 1 of CassandraMailQueueViewConfiguration"):
+            await asked
+    assert len(await queue_tables.read(Read(EVENTS, (AGGREGATE,)))) == 2
 
 
-def test_a_snapshot_of_james_s_is_left_as_it_is(queue_tables: Tables) -> None:
+async def test_a_snapshot_of_james_s_is_left_as_it_is(queue_tables: Tables, configurations: Configurations) -> None:
     """James keeps one for other aggregates; here it would only say where to begin reading."""
-
-    async def story(configurations: Configurations) -> None:
-        event = {"aggregateid": AGGREGATE, "eventid": 0, "event": event_json(0, DEFAULT), "snapshot": 0}
-        await queue_tables.write(Put(EVENT_STORE, event))
-        assert await configurations.require(HALF) == HALF
-        seen = await queue_tables.read(Read(EVENT_STORE, (AGGREGATE,)))
-        assert [one.row["eventid"] for one in seen] == [0, 1]
-        assert seen[0].row["snapshot"] == 0
-
-    told(queue_tables, story)
+    event = {"aggregateid": AGGREGATE, "eventid": 0, "event": event_json(0, DEFAULT), "snapshot": 0}
+    await queue_tables.write(Put(EVENT_STORE, event))
+    assert await configurations.require(HALF) == HALF
+    seen = await queue_tables.read(Read(EVENT_STORE, (AGGREGATE,)))
+    assert [one.row["eventid"] for one in seen] == [0, 1]
+    assert seen[0].row["snapshot"] == 0

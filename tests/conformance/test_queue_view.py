@@ -5,7 +5,6 @@ are of now.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
@@ -85,16 +84,7 @@ def queue(queue_tables: Tables) -> Queue:
     return opened(queue_tables, QueueName(f"f-{uuid4().hex[:12]}"), clock.micros(), uuid4().int & 0xFFFF)
 
 
-def run(story: Callable[[], Awaitable[None]]) -> None:
-    """In a loop of its own."""
-
-    async def told() -> None:
-        await story()
-
-    asyncio.run(told())
-
-
-def test_a_mail_is_listed_as_it_was_enqueued(queue: Queue) -> None:
+async def test_a_mail_is_listed_as_it_was_enqueued(queue: Queue) -> None:
     """Every field, whatever is in it."""
     headers = tuple(RecipientHeader("bob@example.org", name, value) for name, value in (("X-Spam", "1"), ("X", "")))
     mail = queued(
@@ -109,159 +99,127 @@ def test_a_mail_is_listed_as_it_was_enqueued(queue: Queue) -> None:
         last_updated=queue.clock.now,
     )
 
-    async def story() -> None:
-        now = queue.clock.now
-        await queue.place(mail)
-        assert [one async for one in queue.view.browse(queue.name)] == [Listed(mail, now, slice_start=now)]
-        assert await queue.view.row(queue.name, now, mail) == Listed(mail, now, slice_start=now)
-
-    run(story)
+    now = queue.clock.now
+    await queue.place(mail)
+    assert [one async for one in queue.view.browse(queue.name)] == [Listed(mail, now, slice_start=now)]
+    assert await queue.view.row(queue.name, now, mail) == Listed(mail, now, slice_start=now)
 
 
-def test_a_queue_lives_from_its_first_mail_to_its_last(queue: Queue) -> None:
+async def test_a_queue_lives_from_its_first_mail_to_its_last(queue: Queue) -> None:
     """Enqueued, listed, counted, marked, swept; and empty."""
-
-    async def story() -> None:
-        first = queue.clock.now
-        await queue.place(*(queued(number) for number in range(8)), step=HOUR)
-        assert queue.name in await queue.view.queues()
-        assert await queue.view.browse_start(queue.name) == first
-        for number in range(5):
-            await queue.view.mark(queue.name, queued(number).enqueue_id, first + number * HOUR)
-        size = await queue.view.size(queue.name)
-        assert (size.mails, size.kind, size.counted_by) == (3, SizeKind.EXACT, CountedBy.TALLIES)
-        swept = await queue.sweeper.sweep(queue.name)
-        start = first + 5 * HOUR
-        assert (swept.slices, swept.rows, swept.rescued, swept.renewed) == (5, 5, 0, 0)
-        assert (swept.browse_start, swept.content_start) == (start, start)
-        state = await queue.view.state(queue.name)
-        assert (state.furthest_start, state.swept_at) == (start, queue.clock.now)
-        assert await queue.listed() == ["mail-5", "mail-6", "mail-7"]
-        assert await queue.view.row(queue.name, first, queued(0)) is None
-        assert await queue.view.marked(queue.name, queued(0).enqueue_id)
-        await queue.view.mark_all(queue.name, [(queued(n).enqueue_id, first + n * HOUR) for n in (5, 6, 7)])
-        queue.clock.advance(3 * 3600)
-        assert (await queue.sweeper.sweep(queue.name)).rows == 3
-        size = await queue.process(1).view.size(queue.name)
-        assert (size.mails, size.kind) == (0, SizeKind.EXACT)
-
-    run(story)
+    first = queue.clock.now
+    await queue.place(*(queued(number) for number in range(8)), step=HOUR)
+    assert queue.name in await queue.view.queues()
+    assert await queue.view.browse_start(queue.name) == first
+    for number in range(5):
+        await queue.view.mark(queue.name, queued(number).enqueue_id, first + number * HOUR)
+    size = await queue.view.size(queue.name)
+    assert (size.mails, size.kind, size.counted_by) == (3, SizeKind.EXACT, CountedBy.TALLIES)
+    swept = await queue.sweeper.sweep(queue.name)
+    start = first + 5 * HOUR
+    assert (swept.slices, swept.rows, swept.rescued, swept.renewed) == (5, 5, 0, 0)
+    assert (swept.browse_start, swept.content_start) == (start, start)
+    state = await queue.view.state(queue.name)
+    assert (state.furthest_start, state.swept_at) == (start, queue.clock.now)
+    assert await queue.listed() == ["mail-5", "mail-6", "mail-7"]
+    assert await queue.view.row(queue.name, first, queued(0)) is None
+    assert await queue.view.marked(queue.name, queued(0).enqueue_id)
+    await queue.view.mark_all(queue.name, [(queued(n).enqueue_id, first + n * HOUR) for n in (5, 6, 7)])
+    queue.clock.advance(3 * 3600)
+    assert (await queue.sweeper.sweep(queue.name)).rows == 3
+    size = await queue.process(1).view.size(queue.name)
+    assert (size.mails, size.kind) == (0, SizeKind.EXACT)
 
 
-def test_listings_come_in_order_and_in_pages(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_listings_come_in_order_and_in_pages(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Larger than a page of the server's, larger than what is held."""
     monkeypatch.setattr(browsing, "PAGE_ROWS", 40)
     monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 100)
 
-    async def story() -> None:
-        first = queue.clock.now
-        await asyncio.gather(*(queue.view.place(queue.name, queued(n), first + n * MINUTE / 60) for n in range(150)))
-        await queue.view.mark_all(queue.name, [(queued(n).enqueue_id, None) for n in range(0, 150, 10)])
-        queue.clock.advance(3600)
-        await queue.place(*(queued(n) for n in range(150, 160)))
-        expected = [f"mail-{n}" for n in range(160) if n >= 150 or n % 10]
-        assert await queue.listed() == expected
-        token = Position.of([one async for one in queue.view.browse(queue.name)][99]).token
-        rest = queue.view.browse(queue.name, after=Position.parse(token))
-        assert await names(rest) == expected[100:]
-        assert await queue.listed(Where(name="mail-15*")) == [name for name in expected if name.startswith("mail-15")]
-
-    run(story)
+    first = queue.clock.now
+    await asyncio.gather(*(queue.view.place(queue.name, queued(n), first + n * MINUTE / 60) for n in range(150)))
+    await queue.view.mark_all(queue.name, [(queued(n).enqueue_id, None) for n in range(0, 150, 10)])
+    queue.clock.advance(3600)
+    await queue.place(*(queued(n) for n in range(150, 160)))
+    expected = [f"mail-{n}" for n in range(160) if n >= 150 or n % 10]
+    assert await queue.listed() == expected
+    token = Position.of([one async for one in queue.view.browse(queue.name)][99]).token
+    rest = queue.view.browse(queue.name, after=Position.parse(token))
+    assert await names(rest) == expected[100:]
+    assert await queue.listed(Where(name="mail-15*")) == [name for name in expected if name.startswith("mail-15")]
 
 
-def test_what_is_taken_back_and_comes_again_is_seen(queue: Queue) -> None:
+async def test_what_is_taken_back_and_comes_again_is_seen(queue: Queue) -> None:
     """A removal is stamped above the row; a row that comes again, above the removal."""
-
-    async def story() -> None:
-        mail, start = queued(1), queue.clock.now
-        await queue.place(mail)
-        ahead = row_of(queue.name, start, 0, start, mail)
-        await queue.tables.write(Put(ENQUEUED_MAILS, ahead, at=micros() + 60 * MICROS))
-        await queue.view.take_back(queue.name, start, mail)
-        assert await queue.listed() == []
-        live = opened(queue.tables, queue.name, micros())
-        await queue.tables.write(Change(BROWSE_START, (queue.name,), {"browsestart": slice_of(live.clock.now, HOUR)}))
-        start = await live.view.place(queue.name, mail, start)
-        await live.tables.write(
-            Put(ENQUEUED_MAILS, row_of(queue.name, start, 0, start, mail), at=micros() + 60 * MICROS)
-        )
-        await live.view.take_back(queue.name, start, mail)
-        await live.view.place(queue.name, mail, start)
-        assert await live.listed() == ["mail-1"]
-
-    run(story)
+    mail, start = queued(1), queue.clock.now
+    await queue.place(mail)
+    ahead = row_of(queue.name, start, 0, start, mail)
+    await queue.tables.write(Put(ENQUEUED_MAILS, ahead, at=micros() + 60 * MICROS))
+    await queue.view.take_back(queue.name, start, mail)
+    assert await queue.listed() == []
+    live = opened(queue.tables, queue.name, micros())
+    await queue.tables.write(Change(BROWSE_START, (queue.name,), {"browsestart": slice_of(live.clock.now, HOUR)}))
+    start = await live.view.place(queue.name, mail, start)
+    await live.tables.write(Put(ENQUEUED_MAILS, row_of(queue.name, start, 0, start, mail), at=micros() + 60 * MICROS))
+    await live.view.take_back(queue.name, start, mail)
+    await live.view.place(queue.name, mail, start)
+    assert await live.listed() == ["mail-1"]
 
 
-def test_a_row_that_cannot_be_read_is_left_out(queue: Queue) -> None:
+async def test_a_row_that_cannot_be_read_is_left_out(queue: Queue) -> None:
     """As a half-deleted one would be."""
-
-    async def story() -> None:
-        start = queue.clock.now
-        await queue.place(queued(1))
-        row = row_of(queue.name, start, 0, start, queued(2))
-        await queue.tables.write(Put(ENQUEUED_MAILS, {**row, "name": None}))
-        broken = list[Broken]()
-        assert await names(queue.view.browse(queue.name, on_broken=broken.append)) == ["mail-1"]
-        assert [(one.enqueue_id, one.slice_start) for one in broken] == [(queued(2).enqueue_id, start)]
-
-    run(story)
+    start = queue.clock.now
+    await queue.place(queued(1))
+    row = row_of(queue.name, start, 0, start, queued(2))
+    await queue.tables.write(Put(ENQUEUED_MAILS, {**row, "name": None}))
+    broken = list[Broken]()
+    assert await names(queue.view.browse(queue.name, on_broken=broken.append)) == ["mail-1"]
+    assert [(one.enqueue_id, one.slice_start) for one in broken] == [(queued(2).enqueue_id, start)]
 
 
-def test_delayed_mails_are_listed_and_counted(queue: Queue) -> None:
+async def test_delayed_mails_are_listed_and_counted(queue: Queue) -> None:
     """After those that wait."""
-
-    async def story() -> None:
-        now, due = queue.clock.now, DueMails(queue.tables, queue.clock, buckets=2)
-        await queue.place(queued(1))
-        for number, hours in ((2, 3), (3, 1)):
-            await due.put(queue.name, Listed(queued(number), now, Whereabouts.DELAYED, due_at=now + hours * HOUR))
-        assert await queue.listed() == ["mail-1", "mail-3", "mail-2"]
-        size = await queue.view.size(queue.name)
-        assert (size.mails, size.delayed) == (1, 2)
-
-    run(story)
+    now, due = queue.clock.now, DueMails(queue.tables, queue.clock, buckets=2)
+    await queue.place(queued(1))
+    for number, hours in ((2, 3), (3, 1)):
+        await due.put(queue.name, Listed(queued(number), now, Whereabouts.DELAYED, due_at=now + hours * HOUR))
+    assert await queue.listed() == ["mail-1", "mail-3", "mail-2"]
+    size = await queue.view.size(queue.name)
+    assert (size.mails, size.delayed) == (1, 2)
 
 
-def test_many_processes_begin_move_and_sweep_at_once(queue: Queue) -> None:
+async def test_many_processes_begin_move_and_sweep_at_once(queue: Queue) -> None:
     """Each start is where it belongs, and no mail is lost."""
-
-    async def story() -> None:
-        processes, first = [queue.process(seed) for seed in range(5)], queue.clock.now
-        await asyncio.gather(*(one.place(queued(n), queued(n + 10)) for n, one in enumerate(processes)))
-        await processes[0].view.mark_all(queue.name, [(queued(n).enqueue_id, first) for n in range(5)])
-        await queue.tables.write(Change(BROWSE_START, (queue.name,), {"browsestart": first + HOUR}))
-        for one in processes:
-            one.clock.advance(4 * 3600)
-        swept = await asyncio.gather(*(one.sweeper.sweep(queue.name) for one in processes))
-        assert {one.browse_start for one in swept} == {one.content_start for one in swept}
-        assert sum(one.rescued for one in swept) >= 5
-        assert sorted(await processes[0].listed()) == [f"mail-{n}" for n in range(10, 15)]
-        start = await queue.view.browse_start(queue.name)
-        assert start is not None
-        rows = [row async for row in queue.tables.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names))]
-        assert min(row["timerangestart"] for row in rows if row["queuename"] == queue.name) == start
-        published = [one for process in processes for one in process.broker.published]
-        assert len({message.body for _, message, _ in published}) == 5
-
-    run(story)
+    processes, first = [queue.process(seed) for seed in range(5)], queue.clock.now
+    await asyncio.gather(*(one.place(queued(n), queued(n + 10)) for n, one in enumerate(processes)))
+    await processes[0].view.mark_all(queue.name, [(queued(n).enqueue_id, first) for n in range(5)])
+    await queue.tables.write(Change(BROWSE_START, (queue.name,), {"browsestart": first + HOUR}))
+    for one in processes:
+        one.clock.advance(4 * 3600)
+    swept = await asyncio.gather(*(one.sweeper.sweep(queue.name) for one in processes))
+    assert {one.browse_start for one in swept} == {one.content_start for one in swept}
+    assert sum(one.rescued for one in swept) >= 5
+    assert sorted(await processes[0].listed()) == [f"mail-{n}" for n in range(10, 15)]
+    start = await queue.view.browse_start(queue.name)
+    assert start is not None
+    rows = [row async for row in queue.tables.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names))]
+    assert min(row["timerangestart"] for row in rows if row["queuename"] == queue.name) == start
+    published = [one for process in processes for one in process.broker.published]
+    assert len({message.body for _, message, _ in published}) == 5
 
 
-def test_what_grows_old_is_renewed_in_place(queue: Queue) -> None:
+async def test_what_grows_old_is_renewed_in_place(queue: Queue) -> None:
     """The same row with a fresh life; one that is young stays as it is."""
-
-    async def story() -> None:
-        live = opened(queue.tables, queue.name, micros())
-        written = micros() - (LIVES.ttl_seconds - 3600) * MICROS
-        start = slice_of(instant_of(written), HOUR)
-        row = row_of(queue.name, start, 0, start, queued(1))
-        await queue.place(queued(2))
-        await queue.tables.write(Change(BROWSE_START, (queue.name,), {"browsestart": start}))
-        await queue.tables.write(Put(ENQUEUED_MAILS, row, at=written))
-        assert (await live.sweeper.sweep(queue.name)).renewed == 1
-        (seen,) = await queue.tables.read(Read(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row), times=True))
-        assert seen.newest is not None
-        assert 0 <= micros() - seen.newest < 120 * MICROS
-        assert listed_of(seen.row) == Listed(queued(1), start, slice_start=start)
-        assert await live.listed() == ["mail-1", "mail-2"]
-
-    run(story)
+    live = opened(queue.tables, queue.name, micros())
+    written = micros() - (LIVES.ttl_seconds - 3600) * MICROS
+    start = slice_of(instant_of(written), HOUR)
+    row = row_of(queue.name, start, 0, start, queued(1))
+    await queue.place(queued(2))
+    await queue.tables.write(Change(BROWSE_START, (queue.name,), {"browsestart": start}))
+    await queue.tables.write(Put(ENQUEUED_MAILS, row, at=written))
+    assert (await live.sweeper.sweep(queue.name)).renewed == 1
+    (seen,) = await queue.tables.read(Read(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row), times=True))
+    assert seen.newest is not None
+    assert 0 <= micros() - seen.newest < 120 * MICROS
+    assert listed_of(seen.row) == Listed(queued(1), start, slice_start=start)
+    assert await live.listed() == ["mail-1", "mail-2"]

@@ -113,52 +113,45 @@ class Traffic:
         return len(self.received) == PUBLISHES
 
 
-def test_the_first_mail_of_a_quorum_queue_outlives_a_crash(own: OwnBroker) -> None:
+async def test_the_first_mail_of_a_quorum_queue_outlives_a_crash(own: OwnBroker) -> None:
     """RabbitMQ would lose it, and the queue with it, when it is killed in the second after the declaration."""
-
-    async def story() -> None:
-        settings = replace(settings_of(own), form=QueueForm(Form.QUORUM))
-        broker, queue = RabbitBroker(settings, LoopClock()), QueueName("first")
-        await broker.publish(queue, Message(b"first"))
-        await asyncio.to_thread(own.run.kill)
-        await asyncio.to_thread(own.start)
-        async with broker.deliveries(queue, 1, [5]) as deliveries:
-            assert (await taken(deliveries, 1))[0].message == Message(b"first")
-        await broker.close()
-
-    asyncio.run(story())
+    settings = replace(settings_of(own), form=QueueForm(Form.QUORUM))
+    broker, queue = RabbitBroker(settings, LoopClock()), QueueName("first")
+    await broker.publish(queue, Message(b"first"))
+    await asyncio.to_thread(own.run.kill)
+    await asyncio.to_thread(own.start)
+    async with broker.deliveries(queue, 1, [5]) as deliveries:
+        assert (await taken(deliveries, 1))[0].message == Message(b"first")
+    await broker.close()
 
 
 @pytest.mark.parametrize("form", [Form.CLASSIC, Form.QUORUM])
-def test_what_was_confirmed_outlives_a_crash(own: OwnBroker, form: Form) -> None:
+async def test_what_was_confirmed_outlives_a_crash(own: OwnBroker, form: Form) -> None:
     """Killed amid publishes and a consumer: each confirmed one is delivered, to the same consumer, once or more."""
-
-    async def story() -> None:
-        settings = replace(settings_of(own), form=QueueForm(form))
-        sender, receiver = (RabbitBroker(settings, LoopClock()) for _ in range(2))
-        traffic = Traffic(QueueName(f"crash-{form.value}"), sender, receiver)
-        receiving = asyncio.create_task(traffic.receive())
-        async with asyncio.TaskGroup() as group:
-            for number in range(PUBLISHES):
-                group.create_task(traffic.publish(number))
-            await soon(traffic.some_are_confirmed)
-            await asyncio.to_thread(own.kill)
-            await asyncio.to_thread(own.start)
-        await soon(traffic.all_are_received)
-        receiving.cancel()
-        await asyncio.gather(receiving, return_exceptions=True)
-        await sender.close()
-        await receiver.close()
-        assert traffic.confirmed == traffic.received == set(range(PUBLISHES))
-
-    asyncio.run(story())
+    settings = replace(settings_of(own), form=QueueForm(form))
+    sender, receiver = (RabbitBroker(settings, LoopClock()) for _ in range(2))
+    traffic = Traffic(QueueName(f"crash-{form.value}"), sender, receiver)
+    receiving = asyncio.create_task(traffic.receive())
+    async with asyncio.TaskGroup() as group:
+        for number in range(PUBLISHES):
+            group.create_task(traffic.publish(number))
+        await soon(traffic.some_are_confirmed)
+        await asyncio.to_thread(own.kill)
+        await asyncio.to_thread(own.start)
+    await soon(traffic.all_are_received)
+    receiving.cancel()
+    await asyncio.gather(receiving, return_exceptions=True)
+    await sender.close()
+    await receiver.close()
+    assert traffic.confirmed == traffic.received == set(range(PUBLISHES))
 
 
 @pytest.mark.parametrize("form", [Form.CLASSIC, Form.QUORUM])
-def test_a_broker_that_was_wiped_is_set_up_anew(own: OwnBroker, form: Form, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broker_that_was_wiped_is_set_up_anew(
+    own: OwnBroker, form: Form, caplog: pytest.LogCaptureFixture
+) -> None:
     """The consumer that was there declares what is missing and goes on; so does the publisher."""
-
-    async def story() -> None:
+    with caplog.at_level(logging.INFO, "mailmend.queue"):
         settings = replace(settings_of(own), form=QueueForm(form))
         sender, receiver = (RabbitBroker(settings, LoopClock()) for _ in range(2))
         await sender.publish(SPOOL, Message(b"lost"))
@@ -171,56 +164,48 @@ def test_a_broker_that_was_wiped_is_set_up_anew(own: OwnBroker, form: Form, capl
             assert (await taken(deliveries, 1))[0].message == Message(b"after")
         await sender.close()
         await receiver.close()
-
-    with caplog.at_level(logging.INFO, "mailmend.queue"):
-        asyncio.run(story())
     ours = [record.getMessage() for record in caplog.records if record.name == "mailmend.queue"]
     assert any("was lost, and consumes anew" in line for line in ours)
     assert any(line.startswith("declaring the queue JamesMailQueue-workqueue-spool") for line in ours)
     assert any(line.endswith("again") for line in ours)
 
 
-def test_an_alarm_blocks_publishers_and_nobody_else(own: OwnBroker) -> None:
+async def test_an_alarm_blocks_publishers_and_nobody_else(own: OwnBroker) -> None:
     """Publishes fail in their time and say why; what was sent is in doubt; lifted, all goes on by itself."""
-
-    async def story() -> None:
-        settings = replace(settings_of(own), publish_confirm_seconds=1, management=management_of(own))
-        broker, queue = RabbitBroker(settings, LoopClock()), QueueName("alarm")
-        await broker.publish(queue, Message(b"before"))
-        assert (await broker.depth(queue)).alarms == ()
-        with own.short_of_memory():
-            # Given an alarm, when a message is sent, then the broker reads no further, and its confirm does not come
-            sent = await failed(broker.publish(queue, Message(b"in doubt")))
-            assert isinstance(sent, PublishFailed)
-            assert (sent.doubtful, "because of an alarm" in sent.what) == (True, True)
-            # And while it lasts nothing is sent any more, to queues that are not there yet neither
-            for other in (queue, QueueName("alarm-fresh")):
-                kept = await failed(broker.publish(other, Message(b"kept back")))
-                assert isinstance(kept, PublishFailed)
-                assert (kept.doubtful, "because of an alarm" in kept.what) == (False, True)
-                assert "rabbitmq-diagnostics alarms" in kept.mend
-            # And what waits is consumed, and the alarm has a name
-            async with broker.deliveries(queue, 1, [5]) as deliveries:
-                await (await taken(deliveries, 1))[0].ack()
-            assert (await broker.depth(queue)).alarms == ("memory on rabbit@localhost",)
-        # When it is lifted, then the same broker publishes, and has what was in doubt too
-        async with asyncio.timeout(20):
-            while await failed(broker.publish(queue, Message(b"after"))):
-                pass
-        async with broker.deliveries(queue, 2, [5]) as deliveries:
-            assert [one.message.body for one in await taken(deliveries, 2)] == [b"in doubt", b"after"]
-        assert (await broker.depth(queue)).alarms == ()
-        await broker.close()
-
-    asyncio.run(story())
+    settings = replace(settings_of(own), publish_confirm_seconds=1, management=management_of(own))
+    broker, queue = RabbitBroker(settings, LoopClock()), QueueName("alarm")
+    await broker.publish(queue, Message(b"before"))
+    assert (await broker.depth(queue)).alarms == ()
+    with own.short_of_memory():
+        # Given an alarm, when a message is sent, then the broker reads no further, and its confirm does not come
+        sent = await failed(broker.publish(queue, Message(b"in doubt")))
+        assert isinstance(sent, PublishFailed)
+        assert (sent.doubtful, "because of an alarm" in sent.what) == (True, True)
+        # And while it lasts nothing is sent any more, to queues that are not there yet neither
+        for other in (queue, QueueName("alarm-fresh")):
+            kept = await failed(broker.publish(other, Message(b"kept back")))
+            assert isinstance(kept, PublishFailed)
+            assert (kept.doubtful, "because of an alarm" in kept.what) == (False, True)
+            assert "rabbitmq-diagnostics alarms" in kept.mend
+        # And what waits is consumed, and the alarm has a name
+        async with broker.deliveries(queue, 1, [5]) as deliveries:
+            await (await taken(deliveries, 1))[0].ack()
+        assert (await broker.depth(queue)).alarms == ("memory on rabbit@localhost",)
+    # When it is lifted, then the same broker publishes, and has what was in doubt too
+    async with asyncio.timeout(20):
+        while await failed(broker.publish(queue, Message(b"after"))):
+            pass
+    async with broker.deliveries(queue, 2, [5]) as deliveries:
+        assert [one.message.body for one in await taken(deliveries, 2)] == [b"in doubt", b"after"]
+    assert (await broker.depth(queue)).alarms == ()
+    await broker.close()
 
 
-def test_a_consumer_that_is_too_slow_for_the_broker_comes_back(
+async def test_a_consumer_that_is_too_slow_for_the_broker_comes_back(
     own: OwnBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The broker closes the channel of who acks too late: what was in hand comes again, over another one."""
-
-    async def story() -> None:
+    with own.patience_of_consumers(seconds=1), caplog.at_level(logging.INFO, "mailmend.queue"):
         broker, queue, lost = RabbitBroker(settings_of(own), LoopClock()), QueueName("slow"), list[str]()
         await broker.publish(queue, Message(b"slowly"))
         async with broker.deliveries(queue, 5, [5], lambda: lost.append("lost")) as deliveries:
@@ -232,9 +217,6 @@ def test_a_consumer_that_is_too_slow_for_the_broker_comes_back(
             await again.ack()
         assert lost
         await broker.close()
-
-    with own.patience_of_consumers(seconds=1), caplog.at_level(logging.INFO, "mailmend.queue"):
-        asyncio.run(story())
     assert "delivery acknowledgement on channel" in caplog.text
     assert "consuming from JamesMailQueue-workqueue-slow again" in caplog.text
 
@@ -256,18 +238,14 @@ def test_a_broker_that_is_away_is_told_without_the_libraries_words(
     assert capfd.readouterr().err == ""
 
 
-def test_encrypted_both_sides_show_who_they_are(own: OwnBroker, papers: Papers) -> None:
+async def test_encrypted_both_sides_show_who_they_are(own: OwnBroker, papers: Papers) -> None:
     """Over AMQP and over the HTTP API, with one set of files."""
-
-    async def story() -> None:
-        broker, queue = RabbitBroker(secure(own, papers.ours), LoopClock()), QueueName("secret")
-        await broker.publish(queue, Message(b"{}"))
-        async with broker.deliveries(queue, 1) as deliveries:
-            await (await taken(deliveries, 1))[0].ack()
-        assert (await broker.depth(queue)).ready == 0
-        await broker.close()
-
-    asyncio.run(story())
+    broker, queue = RabbitBroker(secure(own, papers.ours), LoopClock()), QueueName("secret")
+    await broker.publish(queue, Message(b"{}"))
+    async with broker.deliveries(queue, 1) as deliveries:
+        await (await taken(deliveries, 1))[0].ack()
+    assert (await broker.depth(queue)).ready == 0
+    await broker.close()
 
 
 DISTRUST = {

@@ -45,7 +45,7 @@ def servers(three_nodes: ThreeNodes, vhost: str, rabbitmq: Broker, s3: S3) -> Se
     return at
 
 
-def test_nodes_go_down_and_come_back(servers: Servers, three_nodes: ThreeNodes) -> None:
+async def test_nodes_go_down_and_come_back(servers: Servers, three_nodes: ThreeNodes) -> None:
     """One down: nobody notices. Two: enqueues fail and leave nothing, what is in hand waits. Back: all of it comes."""
 
     async def story(queue: MailQueue, consumer: MailQueue) -> None:
@@ -89,10 +89,7 @@ def test_nodes_go_down_and_come_back(servers: Servers, three_nodes: ThreeNodes) 
         assert not await names(queue)
         assert (await queue.parts.broker.depth(queue.name)).dead == 0
 
-    async def told() -> None:
-        with connect(servers.contact) as cluster:
-            keyspace = cluster.keyspace(servers.keyspace)
-            async with opened(servers, keyspace, "spool") as queue, opened(servers, keyspace, "spool") as consumer:
-                await story(queue, consumer)
-
-    asyncio.run(told())
+    with connect(servers.contact) as cluster:
+        keyspace = cluster.keyspace(servers.keyspace)
+        async with opened(servers, keyspace, "spool") as queue, opened(servers, keyspace, "spool") as consumer:
+            await story(queue, consumer)

@@ -218,15 +218,12 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, place: str) -> Non
     assert caught.value.mend
 
 
-def test_many_are_written_at_once_and_listed_in_pages(
+async def test_many_are_written_at_once_and_listed_in_pages(
     root: Path, blobs: NamedBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than a page, by more writers than have their turn at once."""
     monkeypatch.setattr(file_blobs, "PAGE_FILES", 7)
 
-    async def story() -> None:
-        ids = await asyncio.gather(*(blobs.put(str(number).encode(), BODY) for number in range(50)))
-        assert await _listed(blobs) == set(ids)
-
-    asyncio.run(story())
+    ids = await asyncio.gather(*(blobs.put(str(number).encode(), BODY) for number in range(50)))
+    assert await _listed(blobs) == set(ids)
     assert len(list(root.iterdir())) == 51

@@ -101,15 +101,12 @@ class TestRefusals:
         assert f"aws s3 mb s3://{settings.bucket} --endpoint-url {s3.endpoint}" in error.mend
 
     @asks("put", "put odd")
-    def test_a_bucket_is_made_by_the_first_put_where_that_is_wanted(self, s3: S3, ask: Ask) -> None:
+    async def test_a_bucket_is_made_by_the_first_put_where_that_is_wanted(self, s3: S3, ask: Ask) -> None:
         """By whichever of many comes first."""
         blobs = open_s3(s3.settings(f"t-{uuid4().hex[:12]}", create_bucket=True))
 
-        async def story() -> None:
-            await asyncio.gather(*(ask(blobs) for _ in range(8)))
-            assert await _scan(blobs)
-
-        asyncio.run(story())
+        await asyncio.gather(*(ask(blobs) for _ in range(8)))
+        assert await _scan(blobs)
 
     @asks("get", "get odd", "exists", "exists odd", "scan")
     def test_all_else_makes_no_bucket(self, s3: S3, ask: Ask) -> None:
@@ -192,23 +189,22 @@ class TestTries:
         twin.refusals = [(STALL, "")] * 50
         assert "no answer" in refused(open_s3(twin.settings()), ask).what
 
-    def test_no_more_requests_than_allowed_are_under_way(self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_no_more_requests_than_allowed_are_under_way(
+        self, twin: S3Twin, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The others wait for their turn, and have it."""
         monkeypatch.setattr(object_storage, "REQUESTS_AT_ONCE", 3)
         twin.refusals = [(STALL, "")] * 10
         blobs = open_s3(twin.settings())
 
-        async def story() -> None:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(10):
-                    group.create_task(blobs.put(b"x", BODY))
-                await asyncio.to_thread(twin.wait_stalled, 3)
-                assert not await asyncio.to_thread(twin.stalled.acquire, timeout=0.1)
-                twin.refusals.clear()
-                twin.go_on.set()
-            assert len(twin.objects) == 10
-
-        asyncio.run(story())
+        async with asyncio.TaskGroup() as group:
+            for _ in range(10):
+                group.create_task(blobs.put(b"x", BODY))
+            await asyncio.to_thread(twin.wait_stalled, 3)
+            assert not await asyncio.to_thread(twin.stalled.acquire, timeout=0.1)
+            twin.refusals.clear()
+            twin.go_on.set()
+        assert len(twin.objects) == 10
 
 
 class TestBulk:

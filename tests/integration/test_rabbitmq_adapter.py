@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,19 +27,10 @@ ONE = Message(b"{}")
 
 
 @pytest.fixture
-def play(rabbitmq: Broker, vhost: str) -> Callable[..., None]:
-    """Plays a story in a virtual host of its own, with settings changed as said."""
-
-    def played(
-        story: Callable[[RabbitScene], Awaitable[None]], form: QueueForm | None = None, **changed: float
-    ) -> None:
-        async def run() -> None:
-            async with rabbit_scene(rabbitmq, vhost, form, **changed) as scene:
-                await story(scene)
-
-        asyncio.run(run())
-
-    return played
+async def scene(rabbitmq: Broker, vhost: str) -> AsyncIterator[RabbitScene]:
+    """A virtual host of the test's own, with the settings that are set for everybody."""
+    async with rabbit_scene(rabbitmq, vhost) as scene:
+        yield scene
 
 
 def queue_of(broker: Broker, vhost: str) -> dict[str, Any]:
@@ -48,99 +39,86 @@ def queue_of(broker: Broker, vhost: str) -> dict[str, Any]:
     return found
 
 
-def test_what_james_published_leaves_us_as_it_left_james(
-    rabbitmq: Broker, vhost: str, play: Callable[..., None]
+async def test_what_james_published_leaves_us_as_it_left_james(
+    rabbitmq: Broker, vhost: str, scene: RabbitScene
 ) -> None:
     """Body, content type, delivery mode, priority and headers; a message id beside them, by which returns are known."""
-
-    async def story(scene: RabbitScene) -> None:
-        broker = scene.client()
+    broker = scene.client()
+    for message in james_messages():
+        await broker.publish(SPOOL, Message(message.body))
+    connection = await aio_pika.connect(rabbitmq.url(vhost))
+    async with connection, connection.channel() as channel:
+        queue = await channel.get_queue(NAMES.work_queue)
         for message in james_messages():
-            await broker.publish(SPOOL, Message(message.body))
-        connection = await aio_pika.connect(rabbitmq.url(vhost))
-        async with connection, connection.channel() as channel:
-            queue = await channel.get_queue(NAMES.work_queue)
-            for message in james_messages():
-                found = await queue.get(no_ack=True)
-                sent = message.properties
-                assert found is not None
-                assert (found.body, found.content_type) == (message.body, sent["contentType"])
-                assert (found.exchange, found.routing_key) == (sent["exchange"], sent["routingKey"])
-                assert (found.delivery_mode, found.priority) == (sent["deliveryMode"], sent["priority"])
-                assert dict(found.headers) == {"x-dead-letter-routing-key": ""}
-                assert {
-                    name
-                    for name in (
-                        "correlation_id",
-                        "reply_to",
-                        "expiration",
-                        "timestamp",
-                        "type",
-                        "user_id",
-                        "app_id",
-                        "content_encoding",
-                    )
-                    if getattr(found, name)
-                } == set()
-
-    play(story)
+            found = await queue.get(no_ack=True)
+            sent = message.properties
+            assert found is not None
+            assert (found.body, found.content_type) == (message.body, sent["contentType"])
+            assert (found.exchange, found.routing_key) == (sent["exchange"], sent["routingKey"])
+            assert (found.delivery_mode, found.priority) == (sent["deliveryMode"], sent["priority"])
+            assert dict(found.headers) == {"x-dead-letter-routing-key": ""}
+            assert {
+                name
+                for name in (
+                    "correlation_id",
+                    "reply_to",
+                    "expiration",
+                    "timestamp",
+                    "type",
+                    "user_id",
+                    "app_id",
+                    "content_encoding",
+                )
+                if getattr(found, name)
+            } == set()
 
 
 @pytest.mark.parametrize("there", [{}, {"x-queue-version": 2}, {"x-queue-type": "quorum"}], ids=str)
 @pytest.mark.parametrize("asked", [QueueForm(), QueueForm(Form.CLASSIC_V2), QueueForm(Form.QUORUM)], ids=str)
-def test_a_queue_that_is_there_is_used_as_it_is(
-    rabbitmq: Broker, vhost: str, play: Callable[..., None], there: dict[str, Any], asked: QueueForm
+async def test_a_queue_that_is_there_is_used_as_it_is(
+    rabbitmq: Broker, vhost: str, there: dict[str, Any], asked: QueueForm
 ) -> None:
     """Generations of James declare it differently; none is declared anew, whatever form is asked for."""
     dead = {"x-dead-letter-exchange": NAMES.dead_letter_exchange}
     rabbitmq.api("PUT", f"queues/{vhost}/{NAMES.work_queue}", {"durable": True, "arguments": dead | there})
 
-    async def story(scene: RabbitScene) -> None:
+    async with rabbit_scene(rabbitmq, vhost, asked) as scene:
         broker = scene.client()
         await broker.publish(SPOOL, ONE)
         async with broker.deliveries(SPOOL, 1) as deliveries:
             await (await taken(deliveries, 1))[0].ack()
-
-    play(story, asked)
     arguments = queue_of(rabbitmq, vhost)["arguments"]
     assert there.items() <= arguments.items()
 
 
-def test_a_binding_that_was_removed_is_made_again(rabbitmq: Broker, vhost: str, play: Callable[..., None]) -> None:
+async def test_a_binding_that_was_removed_is_made_again(rabbitmq: Broker, vhost: str, scene: RabbitScene) -> None:
     """The broker returns the message; what is missing is declared and bound, and it is published once more."""
-
-    async def story(scene: RabbitScene) -> None:
-        broker = scene.client()
-        await broker.publish(SPOOL, ONE)
-        rabbitmq.api("DELETE", f"bindings/{vhost}/e/{NAMES.exchange}/q/{NAMES.work_queue}/~")
-        await broker.publish(SPOOL, ONE)
-        assert (await broker.depth(SPOOL)).ready == 2
-
-    play(story)
+    broker = scene.client()
+    await broker.publish(SPOOL, ONE)
+    rabbitmq.api("DELETE", f"bindings/{vhost}/e/{NAMES.exchange}/q/{NAMES.work_queue}/~")
+    await broker.publish(SPOOL, ONE)
+    assert (await broker.depth(SPOOL)).ready == 2
 
 
 @pytest.mark.parametrize("kind", ["queues", "exchanges"])
-def test_what_was_removed_is_declared_again(rabbitmq: Broker, vhost: str, play: Callable[..., None], kind: str) -> None:
+async def test_what_was_removed_is_declared_again(rabbitmq: Broker, vhost: str, kind: str, scene: RabbitScene) -> None:
     """By the publisher, while it runs."""
     name = NAMES.work_queue if kind == "queues" else NAMES.exchange
 
-    async def story(scene: RabbitScene) -> None:
-        broker = scene.client()
-        await broker.publish(SPOOL, ONE)
-        rabbitmq.api("DELETE", f"{kind}/{vhost}/{name}")
-        await broker.publish(SPOOL, ONE)
-        assert (await broker.depth(SPOOL)).ready == (1 if kind == "queues" else 2)
-
-    play(story)
+    broker = scene.client()
+    await broker.publish(SPOOL, ONE)
+    rabbitmq.api("DELETE", f"{kind}/{vhost}/{name}")
+    await broker.publish(SPOOL, ONE)
+    assert (await broker.depth(SPOOL)).ready == (1 if kind == "queues" else 2)
 
 
-def test_a_consumer_whose_queue_is_removed_comes_back(
-    rabbitmq: Broker, vhost: str, play: Callable[..., None], caplog: pytest.LogCaptureFixture
+async def test_a_consumer_whose_queue_is_removed_comes_back(
+    rabbitmq: Broker, vhost: str, caplog: pytest.LogCaptureFixture, scene: RabbitScene
 ) -> None:
     """The broker takes it away; the queue is declared anew, and it is told once, and counted."""
     lost = list[QueueName]()
 
-    async def story(scene: RabbitScene) -> None:
+    with caplog.at_level(logging.INFO, "mailmend.queue"):
         broker = scene.client()
         async with broker.deliveries(SPOOL, 1, None, lambda: lost.append(SPOOL)) as deliveries:
             await asyncio.to_thread(rabbitmq.api, "DELETE", f"queues/{vhost}/{NAMES.work_queue}")
@@ -151,31 +129,25 @@ def test_a_consumer_whose_queue_is_removed_comes_back(
             await soon(back)
             await broker.publish(SPOOL, ONE)
             assert (await taken(deliveries, 1))[0].message == ONE
-
-    with caplog.at_level(logging.INFO, "mailmend.queue"):
-        play(story)
     assert caplog.text.count("was lost, and consumes anew: the broker took the consumer away") == 1
     assert lost == [SPOOL]
 
 
-def test_a_full_queue_refuses_and_nothing_is_in_doubt(rabbitmq: Broker, vhost: str, play: Callable[..., None]) -> None:
+async def test_a_full_queue_refuses_and_nothing_is_in_doubt(rabbitmq: Broker, vhost: str, scene: RabbitScene) -> None:
     """The broker says no, twice; the channel of others goes on."""
     full = {"pattern": "workqueue", "definition": {"max-length": 1, "overflow": "reject-publish"}}
     rabbitmq.api("PUT", f"policies/{vhost}/full", full)
 
-    async def story(scene: RabbitScene) -> None:
-        broker = scene.client()
-        await broker.publish(SPOOL, ONE)
-        outcomes = [await _outcome(asyncio.create_task(broker.publish(SPOOL, ONE))) for _ in range(20)]
-        refused = [outcome for outcome in outcomes if outcome is not None]  # the limit is soft
-        assert refused
-        assert all(isinstance(one, PublishFailed) and not one.doubtful for one in refused)
-        await broker.publish(SPOOL, ONE, 9)
-
-    play(story)
+    broker = scene.client()
+    await broker.publish(SPOOL, ONE)
+    outcomes = [await _outcome(asyncio.create_task(broker.publish(SPOOL, ONE))) for _ in range(20)]
+    refused = [outcome for outcome in outcomes if outcome is not None]  # the limit is soft
+    assert refused
+    assert all(isinstance(one, PublishFailed) and not one.doubtful for one in refused)
+    await broker.publish(SPOOL, ONE, 9)
 
 
-def test_a_limit_is_told_as_one_and_passes(rabbitmq: Broker, vhost: str, play: Callable[..., None]) -> None:
+async def test_a_limit_is_told_as_one_and_passes(rabbitmq: Broker, vhost: str) -> None:
     """Of connections, of channels, of queues: who is in goes on, who is not is told what to look at."""
     user = f"u{vhost}"
     rabbitmq.api("PUT", f"users/{user}", {"password": "of-the-test", "tags": ""})
@@ -197,39 +169,36 @@ def test_a_limit_is_told_as_one_and_passes(rabbitmq: Broker, vhost: str, play: C
         assert error is not None
         return error
 
-    async def story(scene: RabbitScene) -> None:
-        broker = RabbitBroker(replace(scene.settings, username=user, password="of-the-test"), LoopClock())
-        await broker.publish(SPOOL, ONE)
-        # Given no connection more, when one is needed, then that is told, and the one that is there is used on
-        connections, many = f"vhost-limits/{vhost}/max-connections", "as many connections as it may"
-        told = await limited(connections, 1, lambda: broker.depth(SPOOL), many)
-        assert isinstance(told, BrokerUnreachable)
-        assert not isinstance(told, BrokerDenied)
-        assert "list_vhost_limits" in told.mend
-        await broker.publish(SPOOL, ONE)
-        assert (await broker.depth(SPOOL)).ready == 2
-        # Given few channels, when many are opened, then the broker's own words are told
-        channels = f"user-limits/{user}/max-channels"
-        told = await limited(channels, 5, lambda: broker.depth(SPOOL), "maximum allowed user limit")
-        assert "takes no more of us just now" in told.what
-        assert (await broker.depth(SPOOL)).ready == 2
-        # Given no queue more, when one is missing, then it is told which and why, and nothing is published
-        queues, more = f"vhost-limits/{vhost}/max-queues", QueueName("more")
-        told = await limited(queues, 2, lambda: broker.publish(more, ONE), "queue limit in vhost")
-        assert isinstance(told, TopologyMismatch)
-        await broker.publish(QueueName("more"), ONE)
-        await broker.close()
-
     try:
-        play(story, answer_seconds=3.0)
+        async with rabbit_scene(rabbitmq, vhost, answer_seconds=3.0) as scene:
+            broker = RabbitBroker(replace(scene.settings, username=user, password="of-the-test"), LoopClock())
+            await broker.publish(SPOOL, ONE)
+            # Given no connection more, when one is needed, then that is told, and the one that is there is used on
+            connections, many = f"vhost-limits/{vhost}/max-connections", "as many connections as it may"
+            told = await limited(connections, 1, lambda: broker.depth(SPOOL), many)
+            assert isinstance(told, BrokerUnreachable)
+            assert not isinstance(told, BrokerDenied)
+            assert "list_vhost_limits" in told.mend
+            await broker.publish(SPOOL, ONE)
+            assert (await broker.depth(SPOOL)).ready == 2
+            # Given few channels, when many are opened, then the broker's own words are told
+            channels = f"user-limits/{user}/max-channels"
+            told = await limited(channels, 5, lambda: broker.depth(SPOOL), "maximum allowed user limit")
+            assert "takes no more of us just now" in told.what
+            assert (await broker.depth(SPOOL)).ready == 2
+            # Given no queue more, when one is missing, then it is told which and why, and nothing is published
+            queues, more = f"vhost-limits/{vhost}/max-queues", QueueName("more")
+            told = await limited(queues, 2, lambda: broker.publish(more, ONE), "queue limit in vhost")
+            assert isinstance(told, TopologyMismatch)
+            await broker.publish(QueueName("more"), ONE)
+            await broker.close()
     finally:
         rabbitmq.api("DELETE", f"users/{user}")
 
 
-def test_a_publish_without_a_confirm_is_in_doubt(play: Callable[..., None]) -> None:
+async def test_a_publish_without_a_confirm_is_in_doubt(rabbitmq: Broker, vhost: str) -> None:
     """The broker has it, and its answer does not come: late, lost with the connection, or closed by us."""
-
-    async def story(scene: RabbitScene) -> None:
+    async with rabbit_scene(rabbitmq, vhost, publish_confirm_seconds=0.5, answer_seconds=2.0) as scene:
         for end in (None, scene.cut, "close"):
             broker = scene.client()
             await broker.publish(SPOOL, ONE)
@@ -257,63 +226,45 @@ def test_a_publish_without_a_confirm_is_in_doubt(play: Callable[..., None]) -> N
             scene.wire.let_answers()
             await soon(lambda: _reaches(scene))
 
-    play(story, publish_confirm_seconds=0.5, answer_seconds=2.0)
 
-
-def test_nobody_there_is_no_doubt(play: Callable[..., None]) -> None:
+async def test_nobody_there_is_no_doubt(scene: RabbitScene) -> None:
     """Nothing was sent."""
-
-    async def story(scene: RabbitScene) -> None:
-        scene.wire.dead = True
-        with pytest.raises(BrokerUnreachable):
-            await scene.client().publish(SPOOL, ONE)
-
-    play(story)
+    scene.wire.dead = True
+    with pytest.raises(BrokerUnreachable):
+        await scene.client().publish(SPOOL, ONE)
 
 
-def test_many_who_lost_the_connection_at_once_share_the_next(play: Callable[..., None]) -> None:
+async def test_many_who_lost_the_connection_at_once_share_the_next(scene: RabbitScene) -> None:
     """One dials; nobody is left behind."""
+    broker = scene.client()
+    await broker.publish(SPOOL, ONE)
+    scene.cut()
+    dials = scene.wire.dials
 
-    async def story(scene: RabbitScene) -> None:
-        broker = scene.client()
-        await broker.publish(SPOOL, ONE)
-        scene.cut()
-        dials = scene.wire.dials
+    async def publish() -> bool:
+        outcome = await _outcome(asyncio.create_task(broker.publish(SPOOL, ONE)))
+        return outcome is None
 
-        async def publish() -> bool:
-            outcome = await _outcome(asyncio.create_task(broker.publish(SPOOL, ONE)))
-            return outcome is None
-
-        assert any(await asyncio.gather(*(publish() for _ in range(50))) + [await publish()])
-        assert scene.wire.dials == dials + 1
-
-    play(story)
+    assert any(await asyncio.gather(*(publish() for _ in range(50))) + [await publish()])
+    assert scene.wire.dials == dials + 1
 
 
-def test_the_next_host_is_asked(play: Callable[..., None]) -> None:
+async def test_the_next_host_is_asked(scene: RabbitScene) -> None:
     """The first that answers is used."""
-
-    async def story(scene: RabbitScene) -> None:
-        settings = replace(scene.settings, hosts=(Host("127.0.0.1", 1), *scene.settings.hosts))
-        broker = RabbitBroker(settings, LoopClock())
+    settings = replace(scene.settings, hosts=(Host("127.0.0.1", 1), *scene.settings.hosts))
+    broker = RabbitBroker(settings, LoopClock())
+    await broker.publish(SPOOL, ONE)
+    await broker.close()
+    with pytest.raises(BrokerUnreachable, match="closed by us"):
         await broker.publish(SPOOL, ONE)
-        await broker.close()
-        with pytest.raises(BrokerUnreachable, match="closed by us"):
-            await broker.publish(SPOOL, ONE)
-
-    play(story)
 
 
 @pytest.mark.parametrize("wrong", [{"password": "not-the-password"}, {"vhost": "not-there"}])
-def test_a_refusal_is_told_without_the_password(
-    play: Callable[..., None],
-    wrong: dict[str, str],
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
+async def test_a_refusal_is_told_without_the_password(
+    wrong: dict[str, str], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], scene: RabbitScene
 ) -> None:
     """Neither the error, nor what led to it, nor any log has it; nothing is printed."""
-
-    async def story(scene: RabbitScene) -> None:
+    with caplog.at_level(logging.DEBUG):
         settings = replace(scene.settings, **({"password": "s3cr3t-of-nobody"} | wrong))  # type: ignore[arg-type]
         broker = RabbitBroker(settings, LoopClock())
         with pytest.raises(BrokerDenied) as told:
@@ -324,16 +275,12 @@ def test_a_refusal_is_told_without_the_password(
             error = error.__cause__ or error.__context__
         await broker.close()
         assert settings.password not in caplog.text
-
-    with caplog.at_level(logging.DEBUG):
-        play(story)
     assert capfd.readouterr().err == ""
 
 
-def test_the_heartbeat_and_a_name_reach_the_broker(rabbitmq: Broker, vhost: str, play: Callable[..., None]) -> None:
+async def test_the_heartbeat_and_a_name_reach_the_broker(rabbitmq: Broker, vhost: str) -> None:
     """Operators see what a connection is for."""
-
-    async def story(scene: RabbitScene) -> None:
+    async with rabbit_scene(rabbitmq, vhost, heartbeat_seconds=17) as scene:
         await scene.client().publish(SPOOL, ONE)
 
         def seen() -> list[dict[str, Any]]:
@@ -343,17 +290,13 @@ def test_the_heartbeat_and_a_name_reach_the_broker(rabbitmq: Broker, vhost: str,
         assert found["timeout"] == 17
         assert found["client_properties"]["connection_name"] == "mailmend publishing"
 
-    play(story, heartbeat_seconds=17)
 
-
-def test_the_http_api_tells_what_is_in_hand_and_the_limit(
-    rabbitmq: Broker, vhost: str, play: Callable[..., None]
-) -> None:
+async def test_the_http_api_tells_what_is_in_hand_and_the_limit(rabbitmq: Broker, vhost: str) -> None:
     """Beside what AMQP counts; an operator's policy is lower than the queue's own argument, and holds."""
     lower = {"pattern": "workqueue", "definition": {"delivery-limit": 3}, "apply-to": "queues"}
     rabbitmq.api("PUT", f"operator-policies/{vhost}/lower", lower)
 
-    async def story(scene: RabbitScene) -> None:
+    async with rabbit_scene(rabbitmq, vhost, QueueForm(Form.QUORUM, delivery_limit=4)) as scene:
         api = ManagementSettings(f"http://{rabbitmq.host}:{rabbitmq.management_port}")
         broker = RabbitBroker(replace(scene.settings, management=api), LoopClock())
         for _ in range(3):
@@ -367,8 +310,6 @@ def test_the_http_api_tells_what_is_in_hand_and_the_limit(
 
             await soon(counted)
         await broker.close()
-
-    play(story, QueueForm(Form.QUORUM, delivery_limit=4))
 
 
 def test_a_queue_of_which_nothing_is_told_yet_has_the_limit_of_its_version(rabbitmq: Broker, vhost: str) -> None:

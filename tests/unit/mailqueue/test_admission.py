@@ -1,6 +1,5 @@
 """What may come into a queue is what James can read back; what may not is named, and shown to nobody."""
 
-import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
@@ -175,17 +174,14 @@ def test_attributes_that_james_stumbles_over_stay_out(text: str) -> None:
         admissible(replace(MAIL, attributes={"a": text}))
 
 
-def test_nothing_is_put_anywhere_for_a_mail_that_may_not_come_in() -> None:
+async def test_nothing_is_put_anywhere_for_a_mail_that_may_not_come_in() -> None:
     """No blob, no row, no message; at any priority, now or later."""
     twins = twin_queue()
 
-    async def story() -> None:
-        async with await twins.process() as queue:
-            for wish in ({"priority": 9}, {"delay": timedelta(hours=1)}, {}):
-                with pytest.raises(WrongUse, match="its sender is no address"):
-                    await queue.enqueue(replace(MAIL, sender="nobody"), CONTENT, **wish)
-            assert await listed(queue) == []
-            assert [blob async for blob in twins.blobs.scan()] == []
-            assert (await twins.broker.depth(twins.name)).ready == 0
-
-    asyncio.run(story())
+    async with await twins.process() as queue:
+        for wish in ({"priority": 9}, {"delay": timedelta(hours=1)}, {}):
+            with pytest.raises(WrongUse, match="its sender is no address"):
+                await queue.enqueue(replace(MAIL, sender="nobody"), CONTENT, **wish)
+        assert await listed(queue) == []
+        assert [blob async for blob in twins.blobs.scan()] == []
+        assert (await twins.broker.depth(twins.name)).ready == 0

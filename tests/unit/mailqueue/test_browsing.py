@@ -58,112 +58,84 @@ class TestOrder:
     """Slice by slice, each by time, ties by id; then what is not due."""
 
     @pytest.mark.parametrize("buckets", [1, 5])
-    def test_mails_come_as_they_were_enqueued(self, buckets: int) -> None:
+    async def test_mails_come_as_they_were_enqueued(self, buckets: int, scene: Scene) -> None:
         """Whatever bucket and id they have."""
+        await scene.cut(buckets=buckets)
+        process = await fill(scene, range(100), 3 * MINUTE)
+        assert await names(process.view.browse(SPOOL)) == [f"mail-{number}" for number in range(100)]
 
-        async def story(scene: Scene) -> None:
-            await scene.cut(buckets=buckets)
-            process = await fill(scene, range(100), 3 * MINUTE)
-            assert await names(process.view.browse(SPOOL)) == [f"mail-{number}" for number in range(100)]
-
-        asyncio.run(story(Scene()))
-
-    def test_mails_of_one_moment_come_by_id(self) -> None:
+    async def test_mails_of_one_moment_come_by_id(self, scene: Scene) -> None:
         """In the same order each time."""
+        await scene.cut(buckets=3)
+        process = await fill(scene, range(30), timedelta(0))
+        ids = [one.queued.enqueue_id async for one in process.view.browse(SPOOL)]
+        assert ids == sorted(queued(number).enqueue_id for number in range(30))
 
-        async def story(scene: Scene) -> None:
-            await scene.cut(buckets=3)
-            process = await fill(scene, range(30), timedelta(0))
-            ids = [one.queued.enqueue_id async for one in process.view.browse(SPOOL)]
-            assert ids == sorted(queued(number).enqueue_id for number in range(30))
-
-        asyncio.run(story(Scene()))
-
-    def test_delayed_mails_come_last_as_they_are_due(self) -> None:
+    async def test_delayed_mails_come_last_as_they_are_due(self, scene: Scene) -> None:
         """Those that are marked are left out; those that wait too are shown once."""
+        process, due = await fill(scene, range(2)), DueMails(scene.tables, scene.clock, buckets=3)
+        for number, hours in ((10, 5), (11, 1), (12, 3), (13, 2), (1, 4)):
+            at = NOON + hours * HOUR
+            await due.put(SPOOL, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=at))
+        await process.view.mark(SPOOL, queued(13).enqueue_id, None)
+        browsed = [one async for one in process.view.browse(SPOOL)]
+        assert [one.queued.mail.name for one in browsed] == ["mail-0", "mail-1", "mail-11", "mail-12", "mail-10"]
+        assert browsed[2].due_at == NOON + HOUR
+        size = await process.view.size(SPOOL)
+        assert (size.mails, size.delayed) == (2, 4)
+        assert await names(process.view.browse(SPOOL, include_delayed=False)) == ["mail-0", "mail-1"]
+        delayed = Where(whereabouts=Whereabouts.DELAYED)
+        assert await names(process.view.browse(SPOOL, delayed)) == ["mail-11", "mail-12", "mail-1", "mail-10"]
+        assert await names(process.view.browse(SPOOL, delayed, include_delayed=False)) == [
+            "mail-11", "mail-12", "mail-1", "mail-10"
+        ]  # fmt: skip
 
-        async def story(scene: Scene) -> None:
-            process, due = await fill(scene, range(2)), DueMails(scene.tables, scene.clock, buckets=3)
-            for number, hours in ((10, 5), (11, 1), (12, 3), (13, 2), (1, 4)):
-                at = NOON + hours * HOUR
-                await due.put(SPOOL, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=at))
-            await process.view.mark(SPOOL, queued(13).enqueue_id, None)
-            browsed = [one async for one in process.view.browse(SPOOL)]
-            assert [one.queued.mail.name for one in browsed] == ["mail-0", "mail-1", "mail-11", "mail-12", "mail-10"]
-            assert browsed[2].due_at == NOON + HOUR
-            size = await process.view.size(SPOOL)
-            assert (size.mails, size.delayed) == (2, 4)
-            assert await names(process.view.browse(SPOOL, include_delayed=False)) == ["mail-0", "mail-1"]
-            delayed = Where(whereabouts=Whereabouts.DELAYED)
-            assert await names(process.view.browse(SPOOL, delayed)) == ["mail-11", "mail-12", "mail-1", "mail-10"]
-            assert await names(process.view.browse(SPOOL, delayed, include_delayed=False)) == [
-                "mail-11", "mail-12", "mail-1", "mail-10"
-            ]  # fmt: skip
-
-        asyncio.run(story(Scene()))
-
-    def test_a_queue_that_never_was_lists_nothing(self) -> None:
+    async def test_a_queue_that_never_was_lists_nothing(self, scene: Scene) -> None:
         """And reads no slice."""
+        assert await names(scene.process().view.browse(SPOOL)) == []
 
-        async def story(scene: Scene) -> None:
-            assert await names(scene.process().view.browse(SPOOL)) == []
-
-        asyncio.run(story(Scene()))
-
-    def test_what_is_before_the_browse_start_is_not_read(self) -> None:
+    async def test_what_is_before_the_browse_start_is_not_read(self, scene: Scene) -> None:
         """However much was processed there."""
+        process = await fill(scene, range(10), HOUR)
+        scene.put_start(BROWSE_START, NOON + 8 * HOUR)
+        read = list[Any]()
+        scene.memory.surround = watching(read)
+        assert await names(process.view.browse(SPOOL)) == ["mail-8", "mail-9"]
+        slices = {one.under[1] for one in read if is_of_mails(one)}
+        assert min(slices) == NOON + 8 * HOUR
 
-        async def story(scene: Scene) -> None:
-            process = await fill(scene, range(10), HOUR)
-            scene.put_start(BROWSE_START, NOON + 8 * HOUR)
-            read = list[Any]()
-            scene.memory.surround = watching(read)
-            assert await names(process.view.browse(SPOOL)) == ["mail-8", "mail-9"]
-            slices = {one.under[1] for one in read if is_of_mails(one)}
-            assert min(slices) == NOON + 8 * HOUR
-
-        asyncio.run(story(Scene()))
-
-    def test_no_blob_is_touched(self) -> None:
+    async def test_no_blob_is_touched(self, scene: Scene) -> None:
         """A listing is of metadata: blobs may all be missing."""
+        process = await fill(scene, range(3))
+        calls = list[object]()
 
-        async def story(scene: Scene) -> None:
-            process = await fill(scene, range(3))
-            calls = list[object]()
+        def watch(call: BlobCall, carry_out: Callable[[], Any]) -> Any:
+            calls.append(call)
+            return carry_out()
 
-            def watch(call: BlobCall, carry_out: Callable[[], Any]) -> Any:
-                calls.append(call)
-                return carry_out()
-
-            scene.blobs.store.surround = watch
-            assert len(await names(process.view.browse(SPOOL))) == 3
-            assert calls == []
-
-        asyncio.run(story(Scene()))
+        scene.blobs.store.surround = watch
+        assert len(await names(process.view.browse(SPOOL))) == 3
+        assert calls == []
 
 
 class TestPages:
     """A page begins behind what was seen last, whatever has come and gone since."""
 
     @pytest.mark.parametrize("size", [1, 3, 7, 30])
-    def test_pages_together_are_the_listing(self, size: int) -> None:
+    async def test_pages_together_are_the_listing(self, size: int, scene: Scene) -> None:
         """Nothing twice, nothing left out; the delayed ones too."""
-
-        async def story(scene: Scene) -> None:
-            await scene.cut(buckets=2)
-            process, due = await fill(scene, range(GIVEN), 20 * MINUTE), DueMails(scene.tables, scene.clock, buckets=2)
-            for number in range(50, 55):
-                at = NOON + number * HOUR
-                await due.put(SPOOL, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=at))
-            whole = await names(process.view.browse(SPOOL))
-            paged, after = list[str](), None
-            while mails := await page(process, size, after):
-                paged += [one.queued.mail.name for one in mails]
-                after = Position.of(mails[-1]).token
-            assert paged == whole
-            assert len(whole) == GIVEN + 5
-
-        asyncio.run(story(Scene()))
+        await scene.cut(buckets=2)
+        process, due = await fill(scene, range(GIVEN), 20 * MINUTE), DueMails(scene.tables, scene.clock, buckets=2)
+        for number in range(50, 55):
+            at = NOON + number * HOUR
+            await due.put(SPOOL, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=at))
+        whole = await names(process.view.browse(SPOOL))
+        paged, after = list[str](), None
+        while mails := await page(process, size, after):
+            paged += [one.queued.mail.name for one in mails]
+            after = Position.of(mails[-1]).token
+        assert paged == whole
+        assert len(whole) == GIVEN + 5
 
     @given(seed=st.integers(0, 1000))
     @settings(max_examples=30)
@@ -189,97 +161,73 @@ class TestPages:
 
         asyncio.run(story(Scene()))
 
-    def test_a_page_reads_no_more_slices_than_it_needs(self) -> None:
+    async def test_a_page_reads_no_more_slices_than_it_needs(self, scene: Scene) -> None:
         """A first page of a long queue costs what a page costs."""
-
-        async def story(scene: Scene) -> None:
-            process = await fill(scene, range(200), HOUR)
-            read = list[Any]()
-            scene.memory.surround = watching(read)
-            mails = await page(process, 5)
-            assert len({one.under for one in read if is_of_mails(one)}) < 30
-            read.clear()
-            await page(process, 5, Position.of(mails[-1]).token)
-            assert min(one.under[1] for one in read if is_of_mails(one)) >= NOON + 4 * HOUR
-
-        asyncio.run(story(Scene()))
+        process = await fill(scene, range(200), HOUR)
+        read = list[Any]()
+        scene.memory.surround = watching(read)
+        mails = await page(process, 5)
+        assert len({one.under for one in read if is_of_mails(one)}) < 30
+        read.clear()
+        await page(process, 5, Position.of(mails[-1]).token)
+        assert min(one.under[1] for one in read if is_of_mails(one)) >= NOON + 4 * HOUR
 
 
 class TestWhere:
     """Only what is meant is looked up further."""
 
-    def test_conditions_choose(self) -> None:
+    async def test_conditions_choose(self, scene: Scene) -> None:
         """Across slices and buckets."""
+        process = await fill(scene, range(6), HOUR)
+        await fill(scene, range(6, 8), HOUR, sender="ann@example.org")
+        where = Where(sender="ANN@*", older_than_at=NOON + 7 * HOUR)
+        assert await names(process.view.browse(SPOOL, where)) == ["mail-6"]
 
-        async def story(scene: Scene) -> None:
-            process = await fill(scene, range(6), HOUR)
-            await fill(scene, range(6, 8), HOUR, sender="ann@example.org")
-            where = Where(sender="ANN@*", older_than_at=NOON + 7 * HOUR)
-            assert await names(process.view.browse(SPOOL, where)) == ["mail-6"]
-
-        asyncio.run(story(Scene()))
-
-    def test_marks_are_asked_for_what_is_meant_alone(self) -> None:
+    async def test_marks_are_asked_for_what_is_meant_alone(self, scene: Scene) -> None:
         """One of thousands costs one look-up."""
+        process = await fill(scene, range(50))
+        read = list[Any]()
+        scene.memory.surround = watching(read)
+        assert await names(process.view.browse(SPOOL, Where(name="mail-7"))) == ["mail-7"]
+        assert len([one for one in read if isinstance(one, Read) and one.table is DELETED_MAILS]) == 1
 
-        async def story(scene: Scene) -> None:
-            process = await fill(scene, range(50))
-            read = list[Any]()
-            scene.memory.surround = watching(read)
-            assert await names(process.view.browse(SPOOL, Where(name="mail-7"))) == ["mail-7"]
-            assert len([one for one in read if isinstance(one, Read) and one.table is DELETED_MAILS]) == 1
-
-        asyncio.run(story(Scene()))
-
-    def test_slices_that_are_too_old_are_not_read(self) -> None:
+    async def test_slices_that_are_too_old_are_not_read(self, scene: Scene) -> None:
         """None of their mails was enqueued later than the slice ends, but for what clocks differ by."""
-
-        async def story(scene: Scene) -> None:
-            process = await fill(scene, range(20), HOUR)
-            read = list[Any]()
-            scene.memory.surround = watching(read)
-            where = Where(newer_than_at=NOON + 18 * HOUR)
-            assert await names(process.view.browse(SPOOL, where)) == ["mail-18", "mail-19"]
-            assert min(one.under[1] for one in read if is_of_mails(one)) >= NOON + 17 * HOUR
-
-        asyncio.run(story(Scene()))
+        process = await fill(scene, range(20), HOUR)
+        read = list[Any]()
+        scene.memory.surround = watching(read)
+        where = Where(newer_than_at=NOON + 18 * HOUR)
+        assert await names(process.view.browse(SPOOL, where)) == ["mail-18", "mail-19"]
+        assert min(one.under[1] for one in read if is_of_mails(one)) >= NOON + 17 * HOUR
 
 
 class TestBroken:
     """A row that no mail can be made of never breaks a listing."""
 
-    def test_it_is_told_of_and_left_out(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_it_is_told_of_and_left_out(self, caplog: pytest.LogCaptureFixture, scene: Scene) -> None:
         """In the log with its id and column, without addresses; it still counts as a mail."""
+        process = await fill(scene, range(3))
+        scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(7)), "bodyblobid": None})
+        broken = list[Broken]()
+        where = Where(sender="sender@*")
+        assert await names(process.view.browse(SPOOL, where, on_broken=broken.append)) == [
+            "mail-0",
+            "mail-1",
+            "mail-2",
+        ]
+        assert [(one.enqueue_id, one.slice_start) for one in broken] == [(queued(7).enqueue_id, NOON)]
+        await process.view.foreign(SPOOL)
+        assert (await process.view.size(SPOOL)).mails == 4
+        caplog.clear()
+        await process.view.mark(SPOOL, queued(7).enqueue_id, NOON)
+        assert len(await names(process.view.browse(SPOOL))) == 3
+        assert caplog.text == ""
 
-        async def story(scene: Scene) -> None:
-            process = await fill(scene, range(3))
-            scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(7)), "bodyblobid": None})
-            broken = list[Broken]()
-            where = Where(sender="sender@*")
-            assert await names(process.view.browse(SPOOL, where, on_broken=broken.append)) == [
-                "mail-0",
-                "mail-1",
-                "mail-2",
-            ]
-            assert [(one.enqueue_id, one.slice_start) for one in broken] == [(queued(7).enqueue_id, NOON)]
-            await process.view.foreign(SPOOL)
-            assert (await process.view.size(SPOOL)).mails == 4
-            caplog.clear()
-            await process.view.mark(SPOOL, queued(7).enqueue_id, NOON)
-            assert len(await names(process.view.browse(SPOOL))) == 3
-            assert caplog.text == ""
-
-        asyncio.run(story(Scene()))
-
-    def test_the_log_names_no_address(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_the_log_names_no_address(self, caplog: pytest.LogCaptureFixture, scene: Scene) -> None:
         """Ids are enough to find it."""
-
-        async def story(scene: Scene) -> None:
-            process = await fill(scene, range(1))
-            scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(7)), "bodyblobid": None})
-            await names(process.view.browse(SPOOL))
-
-        asyncio.run(story(Scene()))
+        process = await fill(scene, range(1))
+        scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(7)), "bodyblobid": None})
+        await names(process.view.browse(SPOOL))
         assert str(queued(7).enqueue_id) in caplog.text
         assert "example.org" not in caplog.text
 
@@ -288,35 +236,32 @@ class TestBounds:
     """What is held and what is read at once has limits."""
 
     @pytest.mark.parametrize("buckets", [1, 3])
-    def test_a_slice_too_large_to_be_held_is_listed_all_the_same(
-        self, buckets: int, monkeypatch: pytest.MonkeyPatch
+    async def test_a_slice_too_large_to_be_held_is_listed_all_the_same(
+        self, buckets: int, monkeypatch: pytest.MonkeyPatch, scene: Scene
     ) -> None:
         """By its keys: in the same order, with the same conditions, without those that went meanwhile."""
         monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 10)
         monkeypatch.setattr(browsing, "READ_AGAIN_ROWS", 7)
         monkeypatch.setattr(browsing, "PAGE_ROWS", 5)
 
-        async def story(scene: Scene) -> None:
-            await scene.cut(buckets=buckets)
-            process = await fill(scene, range(40))
-            await process.view.mark(SPOOL, queued(3).enqueue_id, NOON)
-            expected = [f"mail-{number}" for number in range(40) if number != 3]
-            assert await names(process.view.browse(SPOOL)) == expected
-            mails = await page(process, 30)
-            rest = await page(process, 30, Position.of(mails[-1]).token)
-            assert [one.queued.mail.name for one in mails + rest] == expected
+        await scene.cut(buckets=buckets)
+        process = await fill(scene, range(40))
+        await process.view.mark(SPOOL, queued(3).enqueue_id, NOON)
+        expected = [f"mail-{number}" for number in range(40) if number != 3]
+        assert await names(process.view.browse(SPOOL)) == expected
+        mails = await page(process, 30)
+        rest = await page(process, 30, Position.of(mails[-1]).token)
+        assert [one.queued.mail.name for one in mails + rest] == expected
 
-            def lose(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                if isinstance(operation, Read) and operation.table is ENQUEUED_MAILS:
-                    scene.memory.surround = passing
-                    partition = (SPOOL, NOON, bucket_of("mail-30", buckets))
-                    scene.memory.write(Remove(ENQUEUED_MAILS, (*partition, queued(30).enqueue_id)))
-                return carry_out()
+        def lose(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, Read) and operation.table is ENQUEUED_MAILS:
+                scene.memory.surround = passing
+                partition = (SPOOL, NOON, bucket_of("mail-30", buckets))
+                scene.memory.write(Remove(ENQUEUED_MAILS, (*partition, queued(30).enqueue_id)))
+            return carry_out()
 
-            scene.memory.surround = lose
-            assert await names(process.view.browse(SPOOL)) == [name for name in expected if name != "mail-30"]
-
-        asyncio.run(story(Scene()))
+        scene.memory.surround = lose
+        assert await names(process.view.browse(SPOOL)) == [name for name in expected if name != "mail-30"]
 
     def test_no_more_is_held_than_may_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whole mails up to the limit; above it numbers."""
@@ -333,161 +278,136 @@ class TestBounds:
         monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 8)
         assert [Held(mails=[(Listed(queued(0), NOON), 0)] * count).room for count in (0, 1, 4, 8, 9)] == [8, 8, 2, 1, 0]
 
-    def test_pages_of_a_partition_are_read_one_after_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_pages_of_a_partition_are_read_one_after_another(
+        self, monkeypatch: pytest.MonkeyPatch, scene: Scene
+    ) -> None:
         """Each by a request of its own; one that fails is asked for again, and no row is shown twice."""
         monkeypatch.setattr(browsing, "PAGE_ROWS", 4)
 
-        async def story(scene: Scene) -> None:
-            await fill(scene, range(10), timedelta(0))
-            retries, failures = AwaitedRetries(scene.clock), 2
-            asked = list[Scan]()
+        await fill(scene, range(10), timedelta(0))
+        retries, failures = AwaitedRetries(scene.clock), 2
+        asked = list[Scan]()
 
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                nonlocal failures
-                if isinstance(operation, Scan):
-                    asked.append(operation)
-                    if len(asked) == 2 and failures:
-                        failures -= 1
-                        asked.pop()
-                        raise TimedOut("no answer")
-                return carry_out()
-
-            scene.memory.surround = surround
-            slices = Slices(scene.tables, Marks(scene.tables, retries), retries)
-            pages = [list(one) async for one in slices.pages((SPOOL, NOON, 0))]
-            assert [len(one) for one in pages] == [4, 4, 2]
-            ids = [row["enqueueid"] for one in pages for row in one]
-            assert ids == sorted(queued(number).enqueue_id for number in range(10))
-            assert [one.limit for one in asked] == [4, 4, 4]
-
-        asyncio.run(story(Scene()))
-
-    def test_what_does_not_answer_is_told(self) -> None:
-        """A listing that lacks a slice would be taken for the whole."""
-
-        async def story(scene: Scene) -> None:
-            process = await fill(scene, range(3), HOUR)
-
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                if isinstance(operation, Scan) and operation.under[1:2] == (NOON + HOUR,):
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            nonlocal failures
+            if isinstance(operation, Scan):
+                asked.append(operation)
+                if len(asked) == 2 and failures:
+                    failures -= 1
+                    asked.pop()
                     raise TimedOut("no answer")
-                return carry_out()
+            return carry_out()
 
-            scene.memory.surround = surround
-            with pytest.raises(TimedOut):
-                await names(process.view.browse(SPOOL))
+        scene.memory.surround = surround
+        slices = Slices(scene.tables, Marks(scene.tables, retries), retries)
+        pages = [list(one) async for one in slices.pages((SPOOL, NOON, 0))]
+        assert [len(one) for one in pages] == [4, 4, 2]
+        ids = [row["enqueueid"] for one in pages for row in one]
+        assert ids == sorted(queued(number).enqueue_id for number in range(10))
+        assert [one.limit for one in asked] == [4, 4, 4]
 
-        asyncio.run(story(Scene()))
+    async def test_what_does_not_answer_is_told(self, scene: Scene) -> None:
+        """A listing that lacks a slice would be taken for the whole."""
+        process = await fill(scene, range(3), HOUR)
 
-    def test_what_a_listing_remembers_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, Scan) and operation.under[1:2] == (NOON + HOUR,):
+                raise TimedOut("no answer")
+            return carry_out()
+
+        scene.memory.surround = surround
+        with pytest.raises(TimedOut):
+            await names(process.view.browse(SPOOL))
+
+    async def test_what_a_listing_remembers_is_bounded(self, monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
         """Past it a mail that is in both tables may be shown in both places."""
         monkeypatch.setattr(listing, "REMEMBERED_MAX", 1)
 
-        async def story(scene: Scene) -> None:
-            process, due = await fill(scene, range(2)), DueMails(scene.tables, scene.clock, buckets=1)
-            for number in range(2):
-                await due.put(SPOOL, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=NOON + HOUR))
-            assert await names(process.view.browse(SPOOL)) == ["mail-0", "mail-1", "mail-1"]
-
-        asyncio.run(story(Scene()))
+        process, due = await fill(scene, range(2)), DueMails(scene.tables, scene.clock, buckets=1)
+        for number in range(2):
+            await due.put(SPOOL, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=NOON + HOUR))
+        assert await names(process.view.browse(SPOOL)) == ["mail-0", "mail-1", "mail-1"]
 
 
 class TestAhead:
     """Many things awaited at once, and taken in order."""
 
-    def test_order_is_kept_and_the_bound_too(self) -> None:
+    async def test_order_is_kept_and_the_bound_too(self) -> None:
         """Whichever is done first."""
+        under_way, most = 0, 0
 
-        async def story() -> None:
-            under_way, most = 0, 0
-
-            async def read(number: int) -> int:
-                nonlocal under_way, most
-                under_way += 1
-                most = max(most, under_way)
-                for _ in range(20 - number):
-                    await asyncio.sleep(0)
-                under_way -= 1
-                return number * number
-
-            assert await all_of(range(20), read, 3) == [number * number for number in range(20)]
-            assert most == 3
-            assert await all_of([], read, 3) == []
-
-        asyncio.run(story())
-
-    def test_room_decides_how_many_are_read_ahead(self) -> None:
-        """The first alone; then as many as there is room for, at least one."""
-
-        async def story() -> None:
-            begun = list[int]()
-
-            async def read(number: int) -> int:
-                begun.append(number)
+        async def read(number: int) -> int:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            for _ in range(20 - number):
                 await asyncio.sleep(0)
-                return number
+            under_way -= 1
+            return number * number
 
-            seen = list[int]()
-            async with aclosing(in_order(range(10), read, 4, lambda number: 9 if number < 2 else 0)) as found:
-                async for number, _ in found:
-                    await asyncio.sleep(0)
-                    seen.append(len(begun) - number - 1)
-            assert seen == [0, 3, 3, 2, 1, 0, 0, 0, 0, 0]
+        assert await all_of(range(20), read, 3) == [number * number for number in range(20)]
+        assert most == 3
+        assert await all_of([], read, 3) == []
 
-        asyncio.run(story())
+    async def test_room_decides_how_many_are_read_ahead(self) -> None:
+        """The first alone; then as many as there is room for, at least one."""
+        begun = list[int]()
 
-    def test_leaving_early_ends_what_is_under_way(self) -> None:
+        async def read(number: int) -> int:
+            begun.append(number)
+            await asyncio.sleep(0)
+            return number
+
+        seen = list[int]()
+        async with aclosing(in_order(range(10), read, 4, lambda number: 9 if number < 2 else 0)) as found:
+            async for number, _ in found:
+                await asyncio.sleep(0)
+                seen.append(len(begun) - number - 1)
+        assert seen == [0, 3, 3, 2, 1, 0, 0, 0, 0, 0]
+
+    async def test_leaving_early_ends_what_is_under_way(self) -> None:
         """Nothing goes on behind a listing that nobody reads."""
 
-        async def story() -> None:
-            async def read(number: int) -> int:
-                if number:
-                    await asyncio.Event().wait()
-                return number
+        async def read(number: int) -> int:
+            if number:
+                await asyncio.Event().wait()
+            return number
 
-            before = asyncio.all_tasks()
-            async with aclosing(in_order(range(10), read, 5)) as found:
-                async for number, _ in found:
-                    assert number == 0
-                    break
-            assert asyncio.all_tasks() == before
+        before = asyncio.all_tasks()
+        async with aclosing(in_order(range(10), read, 5)) as found:
+            async for number, _ in found:
+                assert number == 0
+                break
+        assert asyncio.all_tasks() == before
 
-        asyncio.run(story())
-
-    def test_a_failure_ends_the_others(self) -> None:
+    async def test_a_failure_ends_the_others(self) -> None:
         """And is told as it is."""
 
-        async def story() -> None:
-            async def read(number: int) -> int:
-                if number == 2:
-                    raise TimedOut("no answer")
-                if number > 2:
-                    await asyncio.Event().wait()
-                return number
+        async def read(number: int) -> int:
+            if number == 2:
+                raise TimedOut("no answer")
+            if number > 2:
+                await asyncio.Event().wait()
+            return number
 
-            before = asyncio.all_tasks()
-            with pytest.raises(TimedOut):
-                await all_of(range(10), read, 5)
-            assert asyncio.all_tasks() == before
+        before = asyncio.all_tasks()
+        with pytest.raises(TimedOut):
+            await all_of(range(10), read, 5)
+        assert asyncio.all_tasks() == before
 
-        asyncio.run(story())
-
-    def test_cancelling_ends_all(self) -> None:
+    async def test_cancelling_ends_all(self) -> None:
         """Within one turn of the loop or few."""
 
-        async def story() -> None:
-            async def read(_: int) -> None:
-                await asyncio.Event().wait()
+        async def read(_: int) -> None:
+            await asyncio.Event().wait()
 
-            before = asyncio.all_tasks()
-            reading = asyncio.create_task(all_of(range(10), read, 5))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-            assert asyncio.all_tasks() == before
-
-        asyncio.run(story())
+        before = asyncio.all_tasks()
+        reading = asyncio.create_task(all_of(range(10), read, 5))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        assert asyncio.all_tasks() == before
 
 
 @given(

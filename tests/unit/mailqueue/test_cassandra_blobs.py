@@ -66,7 +66,7 @@ class TestLayout:
         assert rows(tables, OWN) == ([len(parts)], parts)
         assert asyncio.run(store.get(OWN)) == b"x" * size
 
-    def test_what_james_wrote_is_read(self) -> None:
+    async def test_what_james_wrote_is_read(self) -> None:
         """Every blob of a queue that James 3.8.1 filled, from its own rows."""
         tables, store = tables_and_store()
         older = BLOBS.with_columns(column for column in BLOBS.columns if column.name != "metadata")
@@ -74,15 +74,12 @@ class TestLayout:
             for row in james_queue_rows(table):
                 tables.write(Put(table, row))
 
-        async def story() -> None:
-            for blob_id, content in james_blobs().items():
-                assert await store.get(blob_id) == content
-                assert await store.exists(blob_id)
-            assert {blob.blob_id: blob.size_bytes async for blob in store.scan()} == {
-                blob_id: len(content) for blob_id, content in james_blobs().items()
-            }
-
-        asyncio.run(story())
+        for blob_id, content in james_blobs().items():
+            assert await store.get(blob_id) == content
+            assert await store.exists(blob_id)
+        assert {blob.blob_id: blob.size_bytes async for blob in store.scan()} == {
+            blob_id: len(content) for blob_id, content in james_blobs().items()
+        }
 
     @given(st.binary(max_size=60), st.integers(1, 20))
     def test_parts_put_together_are_the_content(self, content: bytes, size: int) -> None:
@@ -139,7 +136,7 @@ class TestBreakingOff:
         with pytest.raises(BlobMissing, match="part 1 of 3 is not there"):
             asyncio.run(store.get(OWN))
 
-    def test_a_blob_that_is_removed_while_it_is_listed_is_left_out(self) -> None:
+    async def test_a_blob_that_is_removed_while_it_is_listed_is_left_out(self) -> None:
         """Between the look at its key and the look at its parts."""
         tables, store = tables_and_store()
 
@@ -149,13 +146,10 @@ class TestBreakingOff:
             tables.write(Remove(BLOB_PARTS, (OWN,)))
             return answer
 
-        async def story() -> None:
-            await store.keep(OWN, b"x")
-            await store.keep(SHARED, b"yy")
-            tables.surround = remove_first
-            assert [blob.blob_id for blob in await _listed(store)] == [SHARED]
-
-        asyncio.run(story())
+        await store.keep(OWN, b"x")
+        await store.keep(SHARED, b"yy")
+        tables.surround = remove_first
+        assert [blob.blob_id for blob in await _listed(store)] == [SHARED]
 
 
 class TestParts:
@@ -204,18 +198,15 @@ class TestParts:
 class TestTelling:
     """What the tables' errors mean to whoever asks for blobs."""
 
-    def test_tables_that_do_not_answer_are_a_store_that_does_not(self) -> None:
+    async def test_tables_that_do_not_answer_are_a_store_that_does_not(self) -> None:
         """With what the tables said of it."""
         tables, store = tables_and_store()
         tables.surround = breaking_after(0)
 
-        async def story() -> None:
-            for asked in (store.get(OWN), store.exists(OWN), store.remove(OWN), store.keep(OWN, b""), _listed(store)):
-                with pytest.raises(BlobsUnreachable, match="blobs in Cassandra cannot be used: it broke off") as caught:
-                    await asked
-                assert caught.value.mend == "Wait."
-
-        asyncio.run(story())
+        for asked in (store.get(OWN), store.exists(OWN), store.remove(OWN), store.keep(OWN, b""), _listed(store)):
+            with pytest.raises(BlobsUnreachable, match="blobs in Cassandra cannot be used: it broke off") as caught:
+                await asked
+            assert caught.value.mend == "Wait."
 
     def test_other_errors_stay_what_they_are(self) -> None:
         """A keyspace without the tables is no store that may come back."""
@@ -236,23 +227,20 @@ class TestTelling:
             asyncio.run(store.get(OWN))
 
 
-def test_more_than_a_page_is_listed_with_times_and_sizes() -> None:
+async def test_more_than_a_page_is_listed_with_times_and_sizes() -> None:
     """Blobs of one part and of several, the last of them being the newest."""
     clock = VirtualLoopClock()
     blobs = open_cassandra(InTurn(MemoryTables(clock.micros)), clock, BlobNaming(BlobsMode.RANDOM))
 
-    async def story() -> None:
-        sizes = {}
-        for number in range(PAGE_BLOBS * 2 + 1):
-            size = number * PART_BYTES // 20
-            sizes[await blobs.put(b"x" * size, BODY)] = size
-            clock.advance(1)
-        found = await _listed(blobs.store)
-        assert {blob.blob_id: blob.size_bytes for blob in found} == sizes
-        in_time = sorted(found, key=lambda blob: blob.stored_at)
-        assert [blob.blob_id for blob in in_time] == list(sizes)
-
-    asyncio.run(story())
+    sizes = {}
+    for number in range(PAGE_BLOBS * 2 + 1):
+        size = number * PART_BYTES // 20
+        sizes[await blobs.put(b"x" * size, BODY)] = size
+        clock.advance(1)
+    found = await _listed(blobs.store)
+    assert {blob.blob_id: blob.size_bytes for blob in found} == sizes
+    in_time = sorted(found, key=lambda blob: blob.stored_at)
+    assert [blob.blob_id for blob in in_time] == list(sizes)
 
 
 def breaking_after(writes_and_reads: int) -> Callable[[Operation, Callable[[], Any]], Any]:

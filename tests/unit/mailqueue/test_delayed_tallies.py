@@ -101,130 +101,102 @@ def test_no_tally_expires_while_another_is_relied_on(written: list[int], asked: 
 QUEUE_WRITER = twin_queue().clock.random_uuid()
 
 
-def test_a_size_asks_for_no_delayed_mail() -> None:
+async def test_a_size_asks_for_no_delayed_mail() -> None:
     """One look at the list of slices, and the sums of twenty slices at once, however many mails they hold."""
-
-    async def story() -> None:
-        twin = twin_queue(buckets=3)
-        async with await twin.process() as queue:
-            await delay(queue, *[place * DUE_WINDOW / 7 for place in range(1, 200)])
-            await queue.parts.tallies.flush()
-            of_mails, of_sums = reading(twin, DUE_MAILS), []
-            assert told(await queue.size()) == (199, SizeKind.EXACT, CountedBy.TALLIES)
-            assert len(of_mails) == 1
-            of_sums = reading(twin, SLICE_TALLIES)
-            await queue.size()
-            assert 0 < len(of_sums) <= 4
-
-    asyncio.run(story())
+    twin = twin_queue(buckets=3)
+    async with await twin.process() as queue:
+        await delay(queue, *[place * DUE_WINDOW / 7 for place in range(1, 200)])
+        await queue.parts.tallies.flush()
+        of_mails, of_sums = reading(twin, DUE_MAILS), []
+        assert told(await queue.size()) == (199, SizeKind.EXACT, CountedBy.TALLIES)
+        assert len(of_mails) == 1
+        of_sums = reading(twin, SLICE_TALLIES)
+        await queue.size()
+        assert 0 < len(of_sums) <= 4
 
 
-def test_slices_without_sums_are_counted_by_their_rows() -> None:
+async def test_slices_without_sums_are_counted_by_their_rows() -> None:
     """As those are that a mail was put into by somebody who counts nothing."""
-
-    async def story() -> None:
-        twin = twin_queue(buckets=2)
-        async with await twin.process() as queue:
-            await delay(queue, HOUR, HOUR, DAY)
-            await queue.parts.tallies.flush()
-            for row in rows(twin, SLICE_TALLIES):
-                twin.memory.write(Remove(SLICE_TALLIES, SLICE_TALLIES.key_of(row)))
-            assert told(await queue.size()) == (3, SizeKind.EXACT, CountedBy.METADATA)
-
-    asyncio.run(story())
+    twin = twin_queue(buckets=2)
+    async with await twin.process() as queue:
+        await delay(queue, HOUR, HOUR, DAY)
+        await queue.parts.tallies.flush()
+        for row in rows(twin, SLICE_TALLIES):
+            twin.memory.write(Remove(SLICE_TALLIES, SLICE_TALLIES.key_of(row)))
+        assert told(await queue.size()) == (3, SizeKind.EXACT, CountedBy.METADATA)
 
 
-def test_sums_live_as_long_as_a_mail_may_be_delayed() -> None:
+async def test_sums_live_as_long_as_a_mail_may_be_delayed() -> None:
     """Fifteen days and longer, where rows of waiting mails expire."""
-
-    async def story() -> None:
-        twin = twin_queue(own=OwnTables(row_ttl_seconds=1_000_000, mark_ttl_seconds=1_260_000))
-        async with await twin.process() as queue:
-            await delay(queue, 360 * DAY, 360 * DAY)
-            await queue.parts.tallies.flush()
-            twin.clock.advance((359 * DAY).total_seconds())
-            assert told(await queue.size()) == (2, SizeKind.EXACT, CountedBy.TALLIES)
-            twin.clock.advance((DAY + DUE_TALLIED).total_seconds())
-            assert told(await queue.size()) == (2, SizeKind.EXACT, CountedBy.METADATA)
-
-    asyncio.run(story())
+    twin = twin_queue(own=OwnTables(row_ttl_seconds=1_000_000, mark_ttl_seconds=1_260_000))
+    async with await twin.process() as queue:
+        await delay(queue, 360 * DAY, 360 * DAY)
+        await queue.parts.tallies.flush()
+        twin.clock.advance((359 * DAY).total_seconds())
+        assert told(await queue.size()) == (2, SizeKind.EXACT, CountedBy.TALLIES)
+        twin.clock.advance((DAY + DUE_TALLIED).total_seconds())
+        assert told(await queue.size()) == (2, SizeKind.EXACT, CountedBy.METADATA)
 
 
-def test_what_was_moved_leaves_no_sums() -> None:
+async def test_what_was_moved_leaves_no_sums() -> None:
     """They go with the slice, once its last bucket is empty."""
-
-    async def story() -> None:
-        twin = twin_queue(buckets=3)
-        async with await twin.process() as queue:
-            await delay(queue, *[HOUR] * 9, DAY)
-            twin.clock.advance(HOUR.total_seconds())
-            assert await queue.move_due() == 9
-            assert told(await queue.size())[:2] == (1, SizeKind.EXACT)
-            twin.clock.advance((DUE_WINDOW + CLOSE_AFTER).total_seconds())
-            assert await queue.move_due() == 0
-            await queue.parts.tallies.flush()
-            assert told(await queue.size())[:2] == (1, SizeKind.EXACT)
-            kept = {row["timerangestart"] for row in rows(twin, SLICE_TALLIES) if is_of_due(row["timerangestart"])}
-            assert len(kept) == 1
-
-    asyncio.run(story())
+    twin = twin_queue(buckets=3)
+    async with await twin.process() as queue:
+        await delay(queue, *[HOUR] * 9, DAY)
+        twin.clock.advance(HOUR.total_seconds())
+        assert await queue.move_due() == 9
+        assert told(await queue.size())[:2] == (1, SizeKind.EXACT)
+        twin.clock.advance((DUE_WINDOW + CLOSE_AFTER).total_seconds())
+        assert await queue.move_due() == 0
+        await queue.parts.tallies.flush()
+        assert told(await queue.size())[:2] == (1, SizeKind.EXACT)
+        kept = {row["timerangestart"] for row in rows(twin, SLICE_TALLIES) if is_of_due(row["timerangestart"])}
+        assert len(kept) == 1
 
 
-def test_a_lease_that_ran_out_while_mails_were_moved_leaves_an_estimate() -> None:
+async def test_a_lease_that_ran_out_while_mails_were_moved_leaves_an_estimate() -> None:
     """Another mover may have taken the same mails off the sum."""
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await delay(queue, HOUR, DAY)
+        await queue.parts.tallies.flush()
 
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await delay(queue, HOUR, DAY)
-            await queue.parts.tallies.flush()
+        def late(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, Remove) and operation.table is DUE_MAILS:
+                twin.clock.advance(TTL_SECONDS)
+            return carry_out()
 
-            def late(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                if isinstance(operation, Remove) and operation.table is DUE_MAILS:
-                    twin.clock.advance(TTL_SECONDS)
-                return carry_out()
-
-            twin.memory.surround = late
-            with pytest.raises(LeaseHeld):
-                await queue.flush()
-            twin.memory.surround = lambda _, carry_out: carry_out()
-            assert (await queue.size()).kind is SizeKind.ESTIMATE
-
-    asyncio.run(story())
+        twin.memory.surround = late
+        with pytest.raises(LeaseHeld):
+            await queue.flush()
+        twin.memory.surround = lambda _, carry_out: carry_out()
+        assert (await queue.size()).kind is SizeKind.ESTIMATE
 
 
-def test_what_an_operator_removed_is_an_estimate_until_it_is_counted_again() -> None:
+async def test_what_an_operator_removed_is_an_estimate_until_it_is_counted_again() -> None:
     """A mover may have taken it at the same moment."""
-
-    async def story() -> None:
-        twin = twin_queue(buckets=2)
-        async with await twin.process() as queue:
-            await delay(queue, HOUR, HOUR, HOUR, DAY)
-            await queue.delete(Where(name="mail-1"))
-            assert told(await queue.size())[:2] == (3, SizeKind.ESTIMATE)
-            twin.clock.advance(SILENT_SECONDS + 1)
-            assert (await queue.parts.view.recount(QUEUE)).left == 0
-            assert told(await queue.size()) == (3, SizeKind.EXACT, CountedBy.TALLIES)
-
-    asyncio.run(story())
+    twin = twin_queue(buckets=2)
+    async with await twin.process() as queue:
+        await delay(queue, HOUR, HOUR, HOUR, DAY)
+        await queue.delete(Where(name="mail-1"))
+        assert told(await queue.size())[:2] == (3, SizeKind.ESTIMATE)
+        twin.clock.advance(SILENT_SECONDS + 1)
+        assert (await queue.parts.view.recount(QUEUE)).left == 0
+        assert told(await queue.size()) == (3, SizeKind.EXACT, CountedBy.TALLIES)
 
 
-def test_counting_again_sets_wrong_sums_right() -> None:
+async def test_counting_again_sets_wrong_sums_right() -> None:
     """Of a process that was killed, once it was silent for long enough."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await delay(queue, HOUR, DAY)
-            dying = await mortal_process(twin, Life(4))
-            assert await outlived(dying.enqueue(mail("late"), CONTENT, delay=HOUR)) is None
-            await queue.parts.tallies.flush()
-            assert (await queue.size()).kind is SizeKind.ESTIMATE
-            twin.clock.advance(SILENT_SECONDS + 1)
-            await queue.parts.view.recount(QUEUE)
-            assert told(await queue.size())[:2] == (delayed_rows(twin), SizeKind.EXACT)
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await delay(queue, HOUR, DAY)
+        dying = await mortal_process(twin, Life(4))
+        assert await outlived(dying.enqueue(mail("late"), CONTENT, delay=HOUR)) is None
+        await queue.parts.tallies.flush()
+        assert (await queue.size()).kind is SizeKind.ESTIMATE
+        twin.clock.advance(SILENT_SECONDS + 1)
+        await queue.parts.view.recount(QUEUE)
+        assert told(await queue.size())[:2] == (delayed_rows(twin), SizeKind.EXACT)
 
 
 @settings(max_examples=20, deadline=None)
@@ -299,48 +271,42 @@ ACTS = {"delay": _delay, "retry": _retry, "move": _move, "flush": _flush, "wait"
 
 
 @pytest.mark.parametrize("buckets", [1, 3])
-def test_a_slice_that_is_too_large_is_listed_in_order_and_not_held(
+async def test_a_slice_that_is_too_large_is_listed_in_order_and_not_held(
     buckets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its buckets are merged as they are read: a first page asks for a first page's marks, and no more."""
     monkeypatch.setattr(module, "PAGE_MAILS", 5)
 
-    async def story() -> None:
-        twin = twin_queue(buckets=buckets)
-        at = instant_of(twin.clock.micros()) + HOUR
-        async with await twin.process() as queue:
-            for number in range(40):
-                await queue.enqueue(mail(f"mail-{number}"), CONTENT, at=at + timedelta(seconds=number * 7 % 40 // 2))
-            whole = await listed(queue)
-            assert len(whole) == 40
-            assert whole == sorted(whole, key=lambda one: (one.due_at, one.queued.enqueue_id))
-            asked = reading(twin, DELETED_MAILS)
-            shown = queue.browse()
-            first = [(await anext(shown)).queued for _ in range(5)]
-            await shown.aclose()  # type: ignore[attr-defined]
-            assert first == [one.queued for one in whole[:5]]
-            assert len(asked) <= 1
-
-    asyncio.run(story())
+    twin = twin_queue(buckets=buckets)
+    at = instant_of(twin.clock.micros()) + HOUR
+    async with await twin.process() as queue:
+        for number in range(40):
+            await queue.enqueue(mail(f"mail-{number}"), CONTENT, at=at + timedelta(seconds=number * 7 % 40 // 2))
+        whole = await listed(queue)
+        assert len(whole) == 40
+        assert whole == sorted(whole, key=lambda one: (one.due_at, one.queued.enqueue_id))
+        asked = reading(twin, DELETED_MAILS)
+        shown = queue.browse()
+        first = [(await anext(shown)).queued for _ in range(5)]
+        await shown.aclose()  # type: ignore[attr-defined]
+        assert first == [one.queued for one in whole[:5]]
+        assert len(asked) <= 1
 
 
-def test_a_page_of_a_large_slice_begins_behind_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_of_a_large_slice_begins_behind_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where many are due at the very same time too."""
     monkeypatch.setattr(module, "PAGE_MAILS", 3)
 
-    async def story() -> None:
-        twin = twin_queue(buckets=2)
-        at = instant_of(twin.clock.micros()) + HOUR
-        async with await twin.process() as queue:
-            for number in range(12):
-                await queue.enqueue(mail(f"mail-{number}"), CONTENT, at=at)
-                twin.clock.advance(1)
-            whole, pages = await names(queue), list[str]()
-            position: Position | None = None
-            for _ in range(4):
-                page = [one async for one in queue.browse(after=position)][:5]
-                pages += [one.queued.mail.name for one in page]
-                position = Position.of(page[-1]) if page else position
-            assert pages == whole
-
-    asyncio.run(story())
+    twin = twin_queue(buckets=2)
+    at = instant_of(twin.clock.micros()) + HOUR
+    async with await twin.process() as queue:
+        for number in range(12):
+            await queue.enqueue(mail(f"mail-{number}"), CONTENT, at=at)
+            twin.clock.advance(1)
+        whole, pages = await names(queue), list[str]()
+        position: Position | None = None
+        for _ in range(4):
+            page = [one async for one in queue.browse(after=position)][:5]
+            pages += [one.queued.mail.name for one in page]
+            position = Position.of(page[-1]) if page else position
+        assert pages == whole

@@ -28,219 +28,175 @@ from tests.support.queues import CONTENT, QUEUE, all_delivered, enqueued, listed
 HOUR = timedelta(hours=1)
 
 
-def test_what_is_meant_goes_and_nothing_else() -> None:
+async def test_what_is_meant_goes_and_nothing_else() -> None:
     """Neither listed nor delivered, its bytes gone; the others stay whole."""
-
-    async def story() -> None:
-        twin = twin_queue(buckets=3)
-        async with await twin.process() as queue:
-            await enqueued(queue, "a", "b", "c")
-            await queue.enqueue(mail("d"), CONTENT, delay=HOUR)
-            await queue.enqueue(mail("e"), CONTENT, delay=HOUR)
-            removed = await queue.delete(Where(name="b"))
-            assert (removed.count, removed.failed) == (1, ())
-            removed = await queue.delete(Where(name="d"))
-            assert (removed.count, removed.failed) == (1, ())
-            assert await names(queue) == ["a", "c", "e"]
-            assert len(twin.blobs.ids) == 6
-            await queue.flush()
-            assert sorted(await all_delivered(queue)) == ["a", "c", "e"]
-            assert not twin.broker.dead(QUEUE)
-            assert twin.counted.of(Count.REMOVED) == 2
-
-    asyncio.run(story())
+    twin = twin_queue(buckets=3)
+    async with await twin.process() as queue:
+        await enqueued(queue, "a", "b", "c")
+        await queue.enqueue(mail("d"), CONTENT, delay=HOUR)
+        await queue.enqueue(mail("e"), CONTENT, delay=HOUR)
+        removed = await queue.delete(Where(name="b"))
+        assert (removed.count, removed.failed) == (1, ())
+        removed = await queue.delete(Where(name="d"))
+        assert (removed.count, removed.failed) == (1, ())
+        assert await names(queue) == ["a", "c", "e"]
+        assert len(twin.blobs.ids) == 6
+        await queue.flush()
+        assert sorted(await all_delivered(queue)) == ["a", "c", "e"]
+        assert not twin.broker.dead(QUEUE)
+        assert twin.counted.of(Count.REMOVED) == 2
 
 
 @pytest.mark.parametrize(
     ("whereabouts", "left"), [(Whereabouts.WAITING, ["later"]), (Whereabouts.DELAYED, ["now"]), (None, [])]
 )
-def test_waiting_and_delayed_mails_can_be_told_apart(whereabouts: Whereabouts | None, left: list[str]) -> None:
+async def test_waiting_and_delayed_mails_can_be_told_apart(whereabouts: Whereabouts | None, left: list[str]) -> None:
     """Or are removed together."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "now")
-            await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
-            assert (await queue.delete(Where(whereabouts=whereabouts))).count == 2 - len(left)
-            assert await names(queue) == left
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "now")
+        await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
+        assert (await queue.delete(Where(whereabouts=whereabouts))).count == 2 - len(left)
+        assert await names(queue) == left
 
 
-def test_a_purge_of_many_is_counted_exactly_and_holds_few() -> None:
+async def test_a_purge_of_many_is_counted_exactly_and_holds_few() -> None:
     """More than one batch, delayed ones among them; each marked once."""
-
-    async def story() -> None:
-        twin = twin_queue(buckets=2)
-        async with await twin.process() as queue:
-            async with asyncio.TaskGroup() as tasks:
-                for number in range(1200):
-                    delay = HOUR if number % 4 == 0 else None
-                    tasks.create_task(queue.enqueue(mail(f"{number}"), CONTENT, delay=delay))
-            assert (await queue.purge(dry_run=True)).count == 1200
-            assert (await queue.size()).mails == 900
-            assert (await queue.purge()).count == 1200
-            assert not await names(queue)
-            assert not twin.blobs.ids
-            assert not list(twin.memory.scan(Scan(DUE_MAILS, ("name",))))[2:], "only their places in the list are left"
-            assert (await queue.purge()).count == 0
-            async with queue.dequeue() as mails:
-                asking = asyncio.ensure_future(anext(mails))
-                await until(lambda: twin.counted.of(Count.FILTERED) == 900)
-                assert not asking.done()
-                asking.cancel()
-
-    asyncio.run(story())
+    twin = twin_queue(buckets=2)
+    async with await twin.process() as queue:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(1200):
+                delay = HOUR if number % 4 == 0 else None
+                tasks.create_task(queue.enqueue(mail(f"{number}"), CONTENT, delay=delay))
+        assert (await queue.purge(dry_run=True)).count == 1200
+        assert (await queue.size()).mails == 900
+        assert (await queue.purge()).count == 1200
+        assert not await names(queue)
+        assert not twin.blobs.ids
+        assert not list(twin.memory.scan(Scan(DUE_MAILS, ("name",))))[2:], "only their places in the list are left"
+        assert (await queue.purge()).count == 0
+        async with queue.dequeue() as mails:
+            asking = asyncio.ensure_future(anext(mails))
+            await until(lambda: twin.counted.of(Count.FILTERED) == 900)
+            assert not asking.done()
+            asking.cancel()
 
 
-def test_a_dry_run_changes_nothing() -> None:
+async def test_a_dry_run_changes_nothing() -> None:
     """It counts what would go, and tells nobody."""
+    twin = twin_queue()
+    told: list[Listed] = []
 
-    async def story() -> None:
-        twin = twin_queue()
-        told: list[Listed] = []
+    async def on_removed(one: Listed) -> None:
+        told.append(one)
+
+    async with await twin.process() as queue:
+        await enqueued(queue, "a", "b")
+        removed = await queue.delete(Where(name="a"), dry_run=True, on_removed=on_removed)
+        assert (removed.count, told) == (1, [])
+        assert await all_delivered(queue) == ["a", "b"]
+
+
+async def test_whoever_keeps_what_is_deleted_is_told_before() -> None:
+    """Each mail while it is still there, with its bytes."""
+    twin = twin_queue()
+    kept: dict[str, bytes] = {}
+
+    async with await twin.process() as queue:
 
         async def on_removed(one: Listed) -> None:
-            told.append(one)
+            assert not await queue.parts.view.marked(QUEUE, one.queued.enqueue_id)
+            kept[one.queued.mail.name] = await queue.content(one)
 
-        async with await twin.process() as queue:
-            await enqueued(queue, "a", "b")
-            removed = await queue.delete(Where(name="a"), dry_run=True, on_removed=on_removed)
-            assert (removed.count, told) == (1, [])
-            assert await all_delivered(queue) == ["a", "b"]
-
-    asyncio.run(story())
+        await enqueued(queue, "a")
+        await queue.enqueue(mail("b"), CONTENT, delay=HOUR)
+        assert (await queue.purge(on_removed=on_removed)).count == 2
+        assert kept == {"a": CONTENT, "b": CONTENT}
 
 
-def test_whoever_keeps_what_is_deleted_is_told_before() -> None:
-    """Each mail while it is still there, with its bytes."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        kept: dict[str, bytes] = {}
-
-        async with await twin.process() as queue:
-
-            async def on_removed(one: Listed) -> None:
-                assert not await queue.parts.view.marked(QUEUE, one.queued.enqueue_id)
-                kept[one.queued.mail.name] = await queue.content(one)
-
-            await enqueued(queue, "a")
-            await queue.enqueue(mail("b"), CONTENT, delay=HOUR)
-            assert (await queue.purge(on_removed=on_removed)).count == 2
-            assert kept == {"a": CONTENT, "b": CONTENT}
-
-    asyncio.run(story())
-
-
-def test_what_cannot_be_kept_is_not_deleted() -> None:
+async def test_what_cannot_be_kept_is_not_deleted() -> None:
     """The disk is full: the error is told, and every mail that was not kept is still there."""
+    twin = twin_queue()
 
-    async def story() -> None:
-        twin = twin_queue()
+    async def on_removed(_: Listed) -> None:
+        raise StateUnwritable("no room")
 
-        async def on_removed(_: Listed) -> None:
-            raise StateUnwritable("no room")
-
-        async with await twin.process() as queue:
-            await enqueued(queue, "a", "b")
-            with pytest.raises(StateUnwritable):
-                await queue.purge(on_removed=on_removed)
-            assert await all_delivered(queue) == ["a", "b"]
-
-    asyncio.run(story())
+    async with await twin.process() as queue:
+        await enqueued(queue, "a", "b")
+        with pytest.raises(StateUnwritable):
+            await queue.purge(on_removed=on_removed)
+        assert await all_delivered(queue) == ["a", "b"]
 
 
 @pytest.mark.parametrize("name", ["waiting", "delayed"])
-def test_a_mail_whose_mark_fails_is_named(name: str) -> None:
+async def test_a_mail_whose_mark_fails_is_named(name: str) -> None:
     """Counted as failed, with the reason; the others are removed."""
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "waiting")
+        await queue.enqueue(mail("delayed"), CONTENT, delay=HOUR)
+        (bad,) = await listed(queue, Where(name=name))
 
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "waiting")
-            await queue.enqueue(mail("delayed"), CONTENT, delay=HOUR)
-            (bad,) = await listed(queue, Where(name=name))
+        def refuse(operation: object) -> bool:
+            marks = isinstance(operation, Put) and operation.table == DELETED_MAILS
+            return marks and operation.row["enqueueid"] == bad.queued.enqueue_id  # type: ignore[attr-defined]
 
-            def refuse(operation: object) -> bool:
-                marks = isinstance(operation, Put) and operation.table == DELETED_MAILS
-                return marks and operation.row["enqueueid"] == bad.queued.enqueue_id  # type: ignore[attr-defined]
-
-            refusing = Refusing(twin, tables=refuse)
-            removed = await queue.purge()
-            assert removed.count == 1
-            assert [(one.enqueue_id, one.why) for one in removed.failed] == [
-                (bad.queued.enqueue_id, "no answer from the tables")
-            ]
-            refusing.mend()
-            assert await names(queue) == (["waiting"] if name == "waiting" else [])
-
-    asyncio.run(story())
+        refusing = Refusing(twin, tables=refuse)
+        removed = await queue.purge()
+        assert removed.count == 1
+        assert [(one.enqueue_id, one.why) for one in removed.failed] == [
+            (bad.queued.enqueue_id, "no answer from the tables")
+        ]
+        refusing.mend()
+        assert await names(queue) == (["waiting"] if name == "waiting" else [])
 
 
-def test_a_delayed_mail_whose_row_cannot_be_removed_is_whole() -> None:
+async def test_a_delayed_mail_whose_row_cannot_be_removed_is_whole() -> None:
     """It is neither marked nor without its bytes: a later purge takes it."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await queue.enqueue(mail("a"), CONTENT, delay=HOUR)
-            refusing = Refusing(twin, tables=writes_of(DUE_MAILS))
-            removed = await queue.purge()
-            assert (removed.count, len(removed.failed)) == (0, 1)
-            refusing.mend()
-            (shown,) = await listed(queue)
-            assert await queue.content(shown) == CONTENT
-            assert (await queue.purge()).count == 1
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await queue.enqueue(mail("a"), CONTENT, delay=HOUR)
+        refusing = Refusing(twin, tables=writes_of(DUE_MAILS))
+        removed = await queue.purge()
+        assert (removed.count, len(removed.failed)) == (0, 1)
+        refusing.mend()
+        (shown,) = await listed(queue)
+        assert await queue.content(shown) == CONTENT
+        assert (await queue.purge()).count == 1
 
 
-def test_bytes_that_cannot_be_deleted_do_not_keep_a_mail() -> None:
+async def test_bytes_that_cannot_be_deleted_do_not_keep_a_mail() -> None:
     """It is removed; its blobs are left to the sweep."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "a", "b")
-            refusing = Refusing(twin, blobs=verb(BlobVerb.DELETE))
-            assert (await queue.purge()).count == 2
-            refusing.mend()
-            assert not await all_delivered(queue)
-            assert not twin.blobs.ids, "the deliveries took them along"
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "a", "b")
+        refusing = Refusing(twin, blobs=verb(BlobVerb.DELETE))
+        assert (await queue.purge()).count == 2
+        refusing.mend()
+        assert not await all_delivered(queue)
+        assert not twin.blobs.ids, "the deliveries took them along"
 
 
-def test_a_listing_that_breaks_off_is_told() -> None:
+async def test_a_listing_that_breaks_off_is_told() -> None:
     """Nobody takes a part for the whole."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "a")
-            Refusing(twin, tables=reads_of(ENQUEUED_MAILS))
-            with pytest.raises(CannotReach):
-                await queue.purge()
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "a")
+        Refusing(twin, tables=reads_of(ENQUEUED_MAILS))
+        with pytest.raises(CannotReach):
+            await queue.purge()
 
 
-def test_too_many_failures_end_a_removal(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_failures_end_a_removal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody has to look first; what failed is named in full."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, *"abcdefgh")
-            Refusing(twin, tables=writes_of(DELETED_MAILS))
-            removed = await queue.purge()
-            assert (removed.count, len(removed.failed)) == (0, 4)
-
     monkeypatch.setattr(removing, "AT_ONCE", 2)
     monkeypatch.setattr(removing, "FAILURES_MAX", 4)
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, *"abcdefgh")
+        Refusing(twin, tables=writes_of(DELETED_MAILS))
+        removed = await queue.purge()
+        assert (removed.count, len(removed.failed)) == (0, 4)
 
 
 def test_a_purge_that_dies_anywhere_is_ended_by_the_next() -> None:
@@ -268,20 +224,16 @@ def test_a_purge_that_dies_anywhere_is_ended_by_the_next() -> None:
     assert survivals[-1]
 
 
-def test_a_purge_and_a_consumer_at_once_agree() -> None:
+async def test_a_purge_and_a_consumer_at_once_agree() -> None:
     """Each mail is either worked on or removed by the purge; none is a dead letter."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue, await twin.process() as operator:
-            await enqueued(queue, *(f"{number}" for number in range(60)))
-            async with asyncio.TaskGroup() as tasks:
-                working = tasks.create_task(all_delivered(queue))
-                purging = tasks.create_task(operator.purge())
-            assert len(set(working.result())) == len(working.result())
-            assert len(working.result()) + purging.result().count >= 60
-            assert not await names(queue)
-            assert not twin.broker.dead(QUEUE)
-            assert not twin.broker.ready(QUEUE)
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue, await twin.process() as operator:
+        await enqueued(queue, *(f"{number}" for number in range(60)))
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(all_delivered(queue))
+            purging = tasks.create_task(operator.purge())
+        assert len(set(working.result())) == len(working.result())
+        assert len(working.result()) + purging.result().count >= 60
+        assert not await names(queue)
+        assert not twin.broker.dead(QUEUE)
+        assert not twin.broker.ready(QUEUE)

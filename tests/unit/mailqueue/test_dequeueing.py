@@ -51,188 +51,151 @@ def republished(twin: TwinQueue, shown: Listed, **headers: int | str) -> Message
 # What the consumer gets
 
 
-def test_a_mail_is_delivered_whole_and_once() -> None:
+async def test_a_mail_is_delivered_whole_and_once() -> None:
     """Envelope, bytes, id; after the ack it is neither listed nor delivered, and its bytes are gone."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            (enqueue_id,) = await enqueued(queue, "whole")
-            (shown,) = await listed(queue)
-            async with queue.dequeue() as mails:
-                one = await anext(mails)
-                assert (one.enqueue_id, one.mail, one.content) == (enqueue_id, shown.queued.mail, CONTENT)
-                assert (one.attempts, one.redelivered, one.slice_start) == (0, False, shown.slice_start)
-                await one.ack()
-            assert not await all_delivered(queue)
-            assert not await names(queue)
-        assert not twin.blobs.ids
-        assert not twin.broker.unacked(QUEUE)
-        assert twin.counted.of(Count.DELIVERED) == twin.counted.of(Count.ACKED) == 1
-
-    asyncio.run(story())
-
-
-def test_what_was_not_settled_comes_again() -> None:
-    """Leaving the context gives back what the consumer had, and what was in hand besides."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "a", "b", "c")
-            async with queue.dequeue() as mails:
-                await anext(mails)
-            async with queue.dequeue() as mails:
-                one = await anext(mails)
-                assert one.redelivered
-                await one.ack()
-            assert len(await all_delivered(queue)) == 2
-
-    asyncio.run(story())
-
-
-def test_a_consumer_that_fails_hears_of_its_own_error() -> None:
-    """Not wrapped, not replaced; and its mail comes again."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "a")
-
-            async def consumer() -> None:
-                async with queue.dequeue() as mails:
-                    raise LookupError((await anext(mails)).mail.name)
-
-            with pytest.raises(LookupError, match="a"):
-                await consumer()
-            assert await all_delivered(queue) == ["a"]
-
-    asyncio.run(story())
-
-
-def test_no_more_is_in_hand_than_the_prefetch() -> None:
-    """The only pressure back: what waits stays with the broker."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, *"abcdefgh")
-            async with queue.dequeue(prefetch=3) as mails:
-                assert [await next_of(mails) is not None for _ in range(4)] == [True, True, True, False]
-                assert len(twin.broker.unacked(QUEUE)) == 3
-                assert len(twin.broker.ready(QUEUE)) == 5
-            with pytest.raises(WrongUse):
-                queue.dequeue(prefetch=0)
-
-    asyncio.run(story())
-
-
-def test_a_wait_for_the_next_mail_can_be_cancelled_and_begun_again() -> None:
-    """No mail is lost between two waits."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue, queue.dequeue() as mails:
-            assert await next_of(mails) is None
-            await enqueued(queue, "a")
-            one = await next_of(mails)
-            assert one is not None
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        (enqueue_id,) = await enqueued(queue, "whole")
+        (shown,) = await listed(queue)
+        async with queue.dequeue() as mails:
+            one = await anext(mails)
+            assert (one.enqueue_id, one.mail, one.content) == (enqueue_id, shown.queued.mail, CONTENT)
+            assert (one.attempts, one.redelivered, one.slice_start) == (0, False, shown.slice_start)
             await one.ack()
+        assert not await all_delivered(queue)
+        assert not await names(queue)
+    assert not twin.blobs.ids
+    assert not twin.broker.unacked(QUEUE)
+    assert twin.counted.of(Count.DELIVERED) == twin.counted.of(Count.ACKED) == 1
 
-    asyncio.run(story())
+
+async def test_what_was_not_settled_comes_again() -> None:
+    """Leaving the context gives back what the consumer had, and what was in hand besides."""
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "a", "b", "c")
+        async with queue.dequeue() as mails:
+            await anext(mails)
+        async with queue.dequeue() as mails:
+            one = await anext(mails)
+            assert one.redelivered
+            await one.ack()
+        assert len(await all_delivered(queue)) == 2
 
 
-def test_a_slow_blob_holds_up_no_other_mail() -> None:
+async def test_a_consumer_that_fails_hears_of_its_own_error() -> None:
+    """Not wrapped, not replaced; and its mail comes again."""
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "a")
+
+        async def consumer() -> None:
+            async with queue.dequeue() as mails:
+                raise LookupError((await anext(mails)).mail.name)
+
+        with pytest.raises(LookupError, match="a"):
+            await consumer()
+        assert await all_delivered(queue) == ["a"]
+
+
+async def test_no_more_is_in_hand_than_the_prefetch() -> None:
+    """The only pressure back: what waits stays with the broker."""
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, *"abcdefgh")
+        async with queue.dequeue(prefetch=3) as mails:
+            assert [await next_of(mails) is not None for _ in range(4)] == [True, True, True, False]
+            assert len(twin.broker.unacked(QUEUE)) == 3
+            assert len(twin.broker.ready(QUEUE)) == 5
+        with pytest.raises(WrongUse):
+            queue.dequeue(prefetch=0)
+
+
+async def test_a_wait_for_the_next_mail_can_be_cancelled_and_begun_again() -> None:
+    """No mail is lost between two waits."""
+    twin = twin_queue()
+    async with await twin.process() as queue, queue.dequeue() as mails:
+        assert await next_of(mails) is None
+        await enqueued(queue, "a")
+        one = await next_of(mails)
+        assert one is not None
+        await one.ack()
+
+
+async def test_a_slow_blob_holds_up_no_other_mail() -> None:
     """Mails are handed over as they are ready: the first one's bytes do not answer for a while."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "slow", "b", "c")
-            slow = (await listed(queue))[0].queued.blobs
-            refusing = Refusing(twin, blobs=lambda call: call.blob_id in (slow.header, slow.body))
-            async with queue.dequeue(prefetch=3) as mails:
-                taken = [await anext(mails), await anext(mails)]
-                assert {one.mail.name for one in taken} == {"b", "c"}
-                refusing.mend()
-                taken.append(await anext(mails))
-                assert taken[-1].mail.name == "slow"
-                for one in taken:
-                    await one.ack()
-            assert twin.counted.of(Count.RETURNED) == 0
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "slow", "b", "c")
+        slow = (await listed(queue))[0].queued.blobs
+        refusing = Refusing(twin, blobs=lambda call: call.blob_id in (slow.header, slow.body))
+        async with queue.dequeue(prefetch=3) as mails:
+            taken = [await anext(mails), await anext(mails)]
+            assert {one.mail.name for one in taken} == {"b", "c"}
+            refusing.mend()
+            taken.append(await anext(mails))
+            assert taken[-1].mail.name == "slow"
+            for one in taken:
+                await one.ack()
+        assert twin.counted.of(Count.RETURNED) == 0
 
 
 # What the consumer does not get
 
 
-def test_a_marked_mail_is_dropped_before_its_bytes_are_looked_for() -> None:
+async def test_a_marked_mail_is_dropped_before_its_bytes_are_looked_for() -> None:
     """Deleted with its bytes, it is filtered without an alarm, and no read of a blob."""
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "deleted", "kept")
+        await queue.delete(Where(name="deleted"))
+        gets: list[object] = []
 
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "deleted", "kept")
-            await queue.delete(Where(name="deleted"))
-            gets: list[object] = []
+        def watch(call: BlobCall) -> bool:
+            if call.verb is BlobVerb.GET:
+                gets.append(call)
+            return False
 
-            def watch(call: BlobCall) -> bool:
-                if call.verb is BlobVerb.GET:
-                    gets.append(call)
-                return False
-
-            Refusing(twin, blobs=watch)
-            assert await all_delivered(queue) == ["kept"]
-            assert len(gets) == 2, "header and body of the one that is kept"
-            assert not twin.broker.dead(QUEUE)
-            assert twin.counted.of(Count.FILTERED) == 1
-            assert twin.counted.of(Count.BLOB_MISSING) == 0
-
-    asyncio.run(story())
+        Refusing(twin, blobs=watch)
+        assert await all_delivered(queue) == ["kept"]
+        assert len(gets) == 2, "header and body of the one that is kept"
+        assert not twin.broker.dead(QUEUE)
+        assert twin.counted.of(Count.FILTERED) == 1
+        assert twin.counted.of(Count.BLOB_MISSING) == 0
 
 
-def test_a_mail_deleted_while_it_waits_in_hand_is_not_handed_over() -> None:
+async def test_a_mail_deleted_while_it_waits_in_hand_is_not_handed_over() -> None:
     """A consumer that takes its time is not given what was deleted meanwhile."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "first", "deleted", "last")
-            async with queue.dequeue(prefetch=3) as mails:
-                first = await anext(mails)
-                await queue.delete(Where(name="deleted"))
-                twin.clock.advance(5)
-                second = await anext(mails)
-                assert (first.mail.name, second.mail.name) == ("first", "last")
-                await first.ack()
-                await second.ack()
-            assert not twin.broker.ready(QUEUE)
-            assert twin.counted.of(Count.FILTERED) == 1
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "first", "deleted", "last")
+        async with queue.dequeue(prefetch=3) as mails:
+            first = await anext(mails)
+            await queue.delete(Where(name="deleted"))
+            twin.clock.advance(5)
+            second = await anext(mails)
+            assert (first.mail.name, second.mail.name) == ("first", "last")
+            await first.ack()
+            await second.ack()
+        assert not twin.broker.ready(QUEUE)
+        assert twin.counted.of(Count.FILTERED) == 1
 
 
-def test_bytes_left_by_a_crash_after_the_mark_go_with_the_delivery() -> None:
+async def test_bytes_left_by_a_crash_after_the_mark_go_with_the_delivery() -> None:
     """The mark stood, the process died: the redelivery heals what it left."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            (enqueue_id,) = await enqueued(queue, "a")
-            (shown,) = await listed(queue)
-            await queue.parts.view.mark(QUEUE, enqueue_id, shown.slice_start)
-            assert not await all_delivered(queue)
-        assert not twin.blobs.ids
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        (enqueue_id,) = await enqueued(queue, "a")
+        (shown,) = await listed(queue)
+        await queue.parts.view.mark(QUEUE, enqueue_id, shown.slice_start)
+        assert not await all_delivered(queue)
+    assert not twin.blobs.ids
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"{}", b"[1]"])
-def test_what_is_no_mail_is_a_dead_letter(body: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_no_mail_is_a_dead_letter(body: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """Counted and logged; the mails behind it are delivered."""
-
-    async def story() -> None:
+    with caplog.at_level(logging.WARNING, "mailmend.queue"):
         twin = twin_queue()
         async with await twin.process() as queue:
             await twin.broker.publish(QUEUE, Message(body))
@@ -240,9 +203,6 @@ def test_what_is_no_mail_is_a_dead_letter(body: bytes, caplog: pytest.LogCapture
             assert await all_delivered(queue) == ["a"]
             assert [message.body for message in twin.broker.dead(QUEUE)] == [body]
             assert twin.counted.of(Count.BAD) == 1
-
-    with caplog.at_level(logging.WARNING, "mailmend.queue"):
-        asyncio.run(story())
     assert "cannot be read; it is a dead letter now" in caplog.text
 
 
@@ -268,71 +228,59 @@ def test_a_mail_without_its_bytes_is_a_dead_letter(caplog: pytest.LogCaptureFixt
     assert "example.org" not in caplog.text
 
 
-def test_a_mail_deleted_while_its_bytes_were_loaded_is_no_dead_letter() -> None:
+async def test_a_mail_deleted_while_its_bytes_were_loaded_is_no_dead_letter() -> None:
     """The mark is looked up once more where the bytes are missing."""
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        (enqueue_id,) = await enqueued(queue, "deleted")
 
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            (enqueue_id,) = await enqueued(queue, "deleted")
+        def deleted_meanwhile(call: BlobCall) -> bool:
+            if call.verb is BlobVerb.GET:
+                twin.memory.write(Put(DELETED_MAILS, {"queuename": QUEUE, "enqueueid": enqueue_id}))
+                twin.blobs.store._kept.clear()
+            return False
 
-            def deleted_meanwhile(call: BlobCall) -> bool:
-                if call.verb is BlobVerb.GET:
-                    twin.memory.write(Put(DELETED_MAILS, {"queuename": QUEUE, "enqueueid": enqueue_id}))
-                    twin.blobs.store._kept.clear()
-                return False
-
-            Refusing(twin, blobs=deleted_meanwhile)
-            assert not await all_delivered(queue)
-            assert not twin.broker.dead(QUEUE)
-            assert twin.counted.of(Count.FILTERED) == 1
-
-    asyncio.run(story())
+        Refusing(twin, blobs=deleted_meanwhile)
+        assert not await all_delivered(queue)
+        assert not twin.broker.dead(QUEUE)
+        assert twin.counted.of(Count.FILTERED) == 1
 
 
 @pytest.mark.parametrize(
     "tables", [everything_of(DELETED_MAILS), everything_of(BROWSE_START, DELETED_MAILS)], ids=["marks", "both"]
 )
-def test_while_tables_do_not_answer_a_delivery_is_held(tables: Refuses) -> None:
+async def test_while_tables_do_not_answer_a_delivery_is_held(tables: Refuses) -> None:
     """It is looked up again and again, and delivered when they answer: the broker never counts a return."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "a")
-            refusing = Refusing(twin, tables=tables)
-            async with queue.dequeue() as mails:
-                asking = asyncio.ensure_future(anext(mails))
-                begun = twin.clock.now
-                await until(lambda: twin.clock.now > begun + HOLD / 2)
-                assert not asking.done()
-                refusing.mend()
-                one = await asking
-                assert not one.redelivered
-                await one.ack()
-            assert twin.counted.of(Count.RETURNED) == 0
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "a")
+        refusing = Refusing(twin, tables=tables)
+        async with queue.dequeue() as mails:
+            asking = asyncio.ensure_future(anext(mails))
+            begun = twin.clock.now
+            await until(lambda: twin.clock.now > begun + HOLD / 2)
+            assert not asking.done()
+            refusing.mend()
+            one = await asking
+            assert not one.redelivered
+            await one.ack()
+        assert twin.counted.of(Count.RETURNED) == 0
 
 
-def test_what_is_held_too_long_goes_back() -> None:
+async def test_what_is_held_too_long_goes_back() -> None:
     """Others may have their turn, here or elsewhere; nothing is lost or a dead letter."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "a")
-            refusing = Refusing(twin, tables=everything_of(DELETED_MAILS))
-            async with queue.dequeue() as mails:
-                asking = asyncio.ensure_future(anext(mails))
-                await until(lambda: twin.counted.of(Count.RETURNED) == 1)
-                refusing.mend()
-                one = await asking
-                assert one.redelivered
-                await one.ack()
-            assert not twin.broker.dead(QUEUE)
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "a")
+        refusing = Refusing(twin, tables=everything_of(DELETED_MAILS))
+        async with queue.dequeue() as mails:
+            asking = asyncio.ensure_future(anext(mails))
+            await until(lambda: twin.counted.of(Count.RETURNED) == 1)
+            refusing.mend()
+            one = await asking
+            assert one.redelivered
+            await one.ack()
+        assert not twin.broker.dead(QUEUE)
 
 
 # What was swept
@@ -368,76 +316,60 @@ def test_a_delivery_from_a_swept_slice_is_gone(caplog: pytest.LogCaptureFixture)
     assert f"mail {enqueue_id} has left the queue" in caplog.text
 
 
-def test_a_dead_letter_that_is_driven_back_is_not_gone() -> None:
+async def test_a_dead_letter_that_is_driven_back_is_not_gone() -> None:
     """Its row went with its rejection, its slice was swept: delivered all the same, with its bytes."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "rejected")
-            async with queue.dequeue() as mails:
-                await (await anext(mails)).reject()
-            assert not await names(queue)
-            twin.clock.advance(4 * 3600)
-            await queue.parts.sweeper.sweep(QUEUE)
-            async with twin.broker.dead_letters(QUEUE, 1) as dead:
-                driven_back, looking = await anext(dead), Looking(QUEUE, queue.parts)
-                assert driven_back.dead_lettered
-                read = looking.read(driven_back)
-                assert read.queued is not None
-                assert verdict_of(await looking.sight(read.queued, driven_back)) is Verdict.DELIVER
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "rejected")
+        async with queue.dequeue() as mails:
+            await (await anext(mails)).reject()
+        assert not await names(queue)
+        twin.clock.advance(4 * 3600)
+        await queue.parts.sweeper.sweep(QUEUE)
+        async with twin.broker.dead_letters(QUEUE, 1) as dead:
+            driven_back, looking = await anext(dead), Looking(QUEUE, queue.parts)
+            assert driven_back.dead_lettered
+            read = looking.read(driven_back)
+            assert read.queued is not None
+            assert verdict_of(await looking.sight(read.queued, driven_back)) is Verdict.DELIVER
 
 
-def test_a_mail_of_a_slice_that_is_over_is_delivered_while_it_has_its_row() -> None:
+async def test_a_mail_of_a_slice_that_is_over_is_delivered_while_it_has_its_row() -> None:
     """Only the browse start decides, and it waits for every mail."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "old")
-            twin.clock.advance(10 * 3600)
-            await enqueued(queue, "new")
-            await queue.parts.sweeper.sweep(QUEUE)
-            assert sorted(await all_delivered(queue)) == ["new", "old"]
-            assert twin.counted.of(Count.GONE) == 0
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "old")
+        twin.clock.advance(10 * 3600)
+        await enqueued(queue, "new")
+        await queue.parts.sweeper.sweep(QUEUE)
+        assert sorted(await all_delivered(queue)) == ["new", "old"]
+        assert twin.counted.of(Count.GONE) == 0
 
 
-def test_another_programs_mail_is_never_gone_and_makes_sizes_be_counted() -> None:
+async def test_another_programs_mail_is_never_gone_and_makes_sizes_be_counted() -> None:
     """James sends no slice: its mail is delivered, and what is alive is counted by its rows from then on."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "ours", "theirs")
-            (_, theirs) = await listed(queue)
-            twin.broker.wipe()
-            await twin.broker.publish(QUEUE, Message(payload_of(theirs.queued)))
-            async with queue.dequeue() as mails:
-                one = await anext(mails)
-                assert one.slice_start is None
-                await one.ack()
-        async with await twin.process() as queue:
-            size = await queue.size()
-            assert (size.mails, size.kind) == (1, SizeKind.EXACT)
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "ours", "theirs")
+        (_, theirs) = await listed(queue)
+        twin.broker.wipe()
+        await twin.broker.publish(QUEUE, Message(payload_of(theirs.queued)))
+        async with queue.dequeue() as mails:
+            one = await anext(mails)
+            assert one.slice_start is None
+            await one.ack()
+    async with await twin.process() as queue:
+        size = await queue.size()
+        assert (size.mails, size.kind) == (1, SizeKind.EXACT)
 
 
 @pytest.mark.parametrize("value", ["soon", 2**70, -(2**70)])
-def test_a_slice_that_cannot_be_read_is_no_slice(value: int | str) -> None:
+async def test_a_slice_that_cannot_be_read_is_no_slice(value: int | str) -> None:
     """Headers are anybody's: nonsense in ours is as if there was none."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "a")
-            (shown,) = await listed(queue)
-            twin.broker.wipe()
-            await twin.broker.publish(QUEUE, republished(twin, shown, **{SLICE_HEADER: value}))
-            assert await all_delivered(queue) == ["a"]
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "a")
+        (shown,) = await listed(queue)
+        twin.broker.wipe()
+        await twin.broker.publish(QUEUE, republished(twin, shown, **{SLICE_HEADER: value}))
+        assert await all_delivered(queue) == ["a"]

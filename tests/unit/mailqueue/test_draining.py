@@ -43,49 +43,37 @@ def test_the_lowest_level_waits_for_one_round_at_most() -> None:
     assert 0 in seen
 
 
-def test_within_a_level_the_first_is_first() -> None:
+async def test_within_a_level_the_first_is_first() -> None:
     """And a level that is dropped is empty."""
-
-    async def story() -> None:
-        drain: Drain[str] = Drain()
-        for priority, name in ((5, "a"), (5, "b"), (9, "x"), (9, "y")):
-            drain.put(priority, name)
-        drain.drop(9)
-        drain.drop(3)
-        assert (len(drain), list(drain)) == (2, ["a", "b"])
-        assert [await drain.take(), await drain.take()] == ["a", "b"]
-
-    asyncio.run(story())
+    drain: Drain[str] = Drain()
+    for priority, name in ((5, "a"), (5, "b"), (9, "x"), (9, "y")):
+        drain.put(priority, name)
+    drain.drop(9)
+    drain.drop(3)
+    assert (len(drain), list(drain)) == (2, ["a", "b"])
+    assert [await drain.take(), await drain.take()] == ["a", "b"]
 
 
-def test_whoever_waits_is_woken_and_whoever_gave_up_took_none() -> None:
+async def test_whoever_waits_is_woken_and_whoever_gave_up_took_none() -> None:
     """A wait that was cancelled loses nothing."""
-
-    async def story() -> None:
-        drain: Drain[str] = Drain()
-        gave_up, waits = asyncio.create_task(drain.take()), asyncio.create_task(drain.take())
-        await asyncio.sleep(0)
-        gave_up.cancel()
-        drain.put(5, "one")
-        assert await waits == "one"
-        assert len(drain) == 0
-
-    asyncio.run(story())
+    drain: Drain[str] = Drain()
+    gave_up, waits = asyncio.create_task(drain.take()), asyncio.create_task(drain.take())
+    await asyncio.sleep(0)
+    gave_up.cancel()
+    drain.put(5, "one")
+    assert await waits == "one"
+    assert len(drain) == 0
 
 
-def test_a_failure_comes_after_what_is_in_hand() -> None:
+async def test_a_failure_comes_after_what_is_in_hand() -> None:
     """And then to everybody who asks."""
-
-    async def story() -> None:
-        drain: Drain[str] = Drain()
-        drain.put(5, "last")
-        drain.fail(ValueError("gone"))
-        assert await drain.take() == "last"
-        for _ in range(2):
-            with pytest.raises(ValueError, match="gone"):
-                await drain.take()
-
-    asyncio.run(story())
+    drain: Drain[str] = Drain()
+    drain.put(5, "last")
+    drain.fail(ValueError("gone"))
+    assert await drain.take() == "last"
+    for _ in range(2):
+        with pytest.raises(ValueError, match="gone"):
+            await drain.take()
 
 
 def test_what_is_cleared_is_handed_back() -> None:

@@ -41,74 +41,56 @@ async def is_free_of_mails(twin: TwinQueue) -> bool:
         return not shown and not moved and not taken and not twin.blobs.ids
 
 
-def test_blobs_come_first_then_the_row_then_the_publish() -> None:
+async def test_blobs_come_first_then_the_row_then_the_publish() -> None:
     """In this order every crash leaves something that is found, and nothing that cannot be read."""
-
-    async def story() -> None:
-        twin, life = twin_queue(own=OwnTables(tallies=False)), Life()
-        async with await mortal_process(twin, life) as queue:
-            await queue.enqueue(mail("first"), CONTENT)
-            life.steps.clear()
-            await queue.enqueue(mail("second"), CONTENT)
-            assert life.steps == ["put blob", "put blob", "Put enqueuedMailsV4", "publish"]
-
-    asyncio.run(story())
+    twin, life = twin_queue(own=OwnTables(tallies=False)), Life()
+    async with await mortal_process(twin, life) as queue:
+        await queue.enqueue(mail("first"), CONTENT)
+        life.steps.clear()
+        await queue.enqueue(mail("second"), CONTENT)
+        assert life.steps == ["put blob", "put blob", "Put enqueuedMailsV4", "publish"]
 
 
-def test_the_message_carries_the_mail_and_its_slice() -> None:
+async def test_the_message_carries_the_mail_and_its_slice() -> None:
     """James reads the body, ours read the slice besides."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            enqueue_id = await queue.enqueue(mail("told"), CONTENT)
-            (shown,) = await listed(queue)
-            ((_, message, priority),) = twin.broker.published
-            assert queued_of(message.body) == shown.queued
-            assert shown.queued.enqueue_id == enqueue_id
-            assert message.headers == {
-                SLICE_HEADER: (slice_of(twin.clock.now, HOUR) - EPOCH) // timedelta(milliseconds=1)
-            }
-            assert priority == PRIORITY_NORMAL
-            header, body = split(CONTENT)
-            assert await twin.blobs.get(shown.queued.blobs.header) == header
-            assert await twin.blobs.get(shown.queued.blobs.body) == body
-            assert await queue.content(shown) == CONTENT
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        enqueue_id = await queue.enqueue(mail("told"), CONTENT)
+        (shown,) = await listed(queue)
+        ((_, message, priority),) = twin.broker.published
+        assert queued_of(message.body) == shown.queued
+        assert shown.queued.enqueue_id == enqueue_id
+        assert message.headers == {SLICE_HEADER: (slice_of(twin.clock.now, HOUR) - EPOCH) // timedelta(milliseconds=1)}
+        assert priority == PRIORITY_NORMAL
+        header, body = split(CONTENT)
+        assert await twin.blobs.get(shown.queued.blobs.header) == header
+        assert await twin.blobs.get(shown.queued.blobs.body) == body
+        assert await queue.content(shown) == CONTENT
 
 
-def test_a_message_says_how_often_its_mail_was_tried() -> None:
+async def test_a_message_says_how_often_its_mail_was_tried() -> None:
     """Only where it was: James knows no such header."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await queue.enqueue(mail(), CONTENT)
-            (shown,) = await listed(queue)
-            assert ATTEMPTS_HEADER not in message_of(shown.queued, shown.slice_start).headers
-            assert message_of(shown.queued, None, 3).headers == {ATTEMPTS_HEADER: 3}
-            assert message_of(shown.queued, None, 3).body == payload_of(shown.queued)
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await queue.enqueue(mail(), CONTENT)
+        (shown,) = await listed(queue)
+        assert ATTEMPTS_HEADER not in message_of(shown.queued, shown.slice_start).headers
+        assert message_of(shown.queued, None, 3).headers == {ATTEMPTS_HEADER: 3}
+        assert message_of(shown.queued, None, 3).body == payload_of(shown.queued)
 
 
-def test_two_hundred_at_once_are_all_there() -> None:
+async def test_two_hundred_at_once_are_all_there() -> None:
     """One queue object serves any number of enqueues at a time."""
-
-    async def story() -> None:
-        twin = twin_queue(buckets=3)
-        wanted = {f"mail-{number}" for number in range(200)}
-        async with await twin.process() as queue:
-            async with asyncio.TaskGroup() as tasks:
-                for name in wanted:
-                    tasks.create_task(queue.enqueue(mail(name), CONTENT))
-            assert set(await names(queue)) == wanted
-            assert (await queue.size()).mails == 200
-            assert set(await drained(queue, 200)) == wanted
-            assert twin.counted.of(Count.ENQUEUED) == 200
-
-    asyncio.run(story())
+    twin = twin_queue(buckets=3)
+    wanted = {f"mail-{number}" for number in range(200)}
+    async with await twin.process() as queue:
+        async with asyncio.TaskGroup() as tasks:
+            for name in wanted:
+                tasks.create_task(queue.enqueue(mail(name), CONTENT))
+        assert set(await names(queue)) == wanted
+        assert (await queue.size()).mails == 200
+        assert set(await drained(queue, 200)) == wanted
+        assert twin.counted.of(Count.ENQUEUED) == 200
 
 
 FAILURES: dict[str, Refuses] = {
@@ -119,48 +101,40 @@ FAILURES: dict[str, Refuses] = {
 
 @pytest.mark.parametrize("done_all_the_same", [False, True], ids=["undone", "done without an answer"])
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
-def test_tables_that_fail_leave_no_mail(failure: Refuses, done_all_the_same: bool) -> None:
+async def test_tables_that_fail_leave_no_mail(failure: Refuses, done_all_the_same: bool) -> None:
     """The caller is told of the failure, and nobody ever sees the mail, whether or not the write was done."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await queue.enqueue(mail("before"), CONTENT)
-            await drained(queue, 1)
-            refusing = Refusing(twin, tables=failure, done_all_the_same=done_all_the_same)
-            with pytest.raises(CannotReach, match="no answer from the tables"):
-                await queue.enqueue(mail("lost"), CONTENT)
-            refusing.mend()
-            assert twin.counted.of(Count.ENQUEUE_FAILED) == 1
-        assert await is_free_of_mails(twin)
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await queue.enqueue(mail("before"), CONTENT)
+        await drained(queue, 1)
+        refusing = Refusing(twin, tables=failure, done_all_the_same=done_all_the_same)
+        with pytest.raises(CannotReach, match="no answer from the tables"):
+            await queue.enqueue(mail("lost"), CONTENT)
+        refusing.mend()
+        assert twin.counted.of(Count.ENQUEUE_FAILED) == 1
+    assert await is_free_of_mails(twin)
 
 
 @pytest.mark.parametrize("done_all_the_same", [False, True], ids=["undone", "done without an answer"])
 @pytest.mark.parametrize("which", [1, 2])
-def test_a_store_that_fails_for_one_blob_keeps_neither(which: int, done_all_the_same: bool) -> None:
+async def test_a_store_that_fails_for_one_blob_keeps_neither(which: int, done_all_the_same: bool) -> None:
     """Of a mail whose header could be put and whose body could not, nothing stays (or the other way round)."""
+    twin = twin_queue()
+    puts = 0
 
-    async def story() -> None:
-        twin = twin_queue()
-        puts = 0
+    def nth(call: object) -> bool:
+        nonlocal puts
+        puts += verb(BlobVerb.PUT)(call)  # type: ignore[arg-type]
+        return verb(BlobVerb.PUT)(call) and puts == which  # type: ignore[arg-type]
 
-        def nth(call: object) -> bool:
-            nonlocal puts
-            puts += verb(BlobVerb.PUT)(call)  # type: ignore[arg-type]
-            return verb(BlobVerb.PUT)(call) and puts == which  # type: ignore[arg-type]
-
-        async with await twin.process() as queue:
-            refusing = Refusing(twin, blobs=nth, done_all_the_same=done_all_the_same)
-            with pytest.raises(BlobsUnreachable):
-                await queue.enqueue(mail("lost"), CONTENT)
-            refusing.mend()
-            assert not await names(queue)
-            assert len(twin.blobs.ids) == (1 if done_all_the_same else 0), "what the store denies having, it may have"
-            assert not twin.broker.published
-
-    asyncio.run(story())
+    async with await twin.process() as queue:
+        refusing = Refusing(twin, blobs=nth, done_all_the_same=done_all_the_same)
+        with pytest.raises(BlobsUnreachable):
+            await queue.enqueue(mail("lost"), CONTENT)
+        refusing.mend()
+        assert not await names(queue)
+        assert len(twin.blobs.ids) == (1 if done_all_the_same else 0), "what the store denies having, it may have"
+        assert not twin.broker.published
 
 
 @pytest.mark.parametrize(
@@ -174,80 +148,64 @@ def test_a_store_that_fails_for_one_blob_keeps_neither(which: int, done_all_the_
     ],
     ids=lambda one: getattr(one, "value", ""),
 )
-def test_a_publish_that_is_not_confirmed_leaves_no_mail(fate: Fate, error: type[MailmendError]) -> None:
+async def test_a_publish_that_is_not_confirmed_leaves_no_mail(fate: Fate, error: type[MailmendError]) -> None:
     """Refused or doubtful, at once or late: whatever the broker still delivers is hidden by the mark."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            twin.broker.will(fate)
-            with pytest.raises(error):
-                await queue.enqueue(mail("lost"), CONTENT)
-            assert (await queue.size()).mails == 0
-        twin.broker.let_arrive()
-        assert await is_free_of_mails(twin)
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        twin.broker.will(fate)
+        with pytest.raises(error):
+            await queue.enqueue(mail("lost"), CONTENT)
+        assert (await queue.size()).mails == 0
+    twin.broker.let_arrive()
+    assert await is_free_of_mails(twin)
 
 
-def test_a_publish_that_is_kept_twice_is_worked_on_once() -> None:
+async def test_a_publish_that_is_kept_twice_is_worked_on_once() -> None:
     """The second copy finds the mark of the first."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            twin.broker.will(Fate.TWICE)
-            await queue.enqueue(mail("once"), CONTENT)
-            assert await all_delivered(queue) == ["once"]
-            assert twin.counted.of(Count.FILTERED) == 1
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        twin.broker.will(Fate.TWICE)
+        await queue.enqueue(mail("once"), CONTENT)
+        assert await all_delivered(queue) == ["once"]
+        assert twin.counted.of(Count.FILTERED) == 1
 
 
-def test_what_cannot_be_undone_is_named() -> None:
+async def test_what_cannot_be_undone_is_named() -> None:
     """Tables that are gone altogether cannot hide the mail: the error says which, what is left, and where to look."""
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await queue.enqueue(mail("before"), CONTENT)
+        await drained(queue, 1)
+        published = 0
 
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await queue.enqueue(mail("before"), CONTENT)
-            await drained(queue, 1)
-            published = 0
+        def after_the_row(operation: object) -> bool:
+            return len(twin.broker.published) > published
 
-            def after_the_row(operation: object) -> bool:
-                return len(twin.broker.published) > published
-
-            twin.broker.will(Fate.UNCONFIRMED_KEPT)
-            published = len(twin.broker.published)
-            refusing = Refusing(twin, tables=after_the_row)
-            with pytest.raises(PublishFailed) as caught:
-                await queue.enqueue(mail("doubtful"), CONTENT)
-            refusing.mend()
-            (doubtful,) = await listed(queue)
-            assert str(doubtful.queued.enqueue_id) in caught.value.mend
-            assert "its row may still be listed" in caught.value.mend
-            assert "mailmend queue reconcile --queue spool" in caught.value.mend
-            assert await queue.content(doubtful) == CONTENT, "it may be delivered yet, so its bytes stay"
-            assert await all_delivered(queue) == ["doubtful"]
-
-    asyncio.run(story())
+        twin.broker.will(Fate.UNCONFIRMED_KEPT)
+        published = len(twin.broker.published)
+        refusing = Refusing(twin, tables=after_the_row)
+        with pytest.raises(PublishFailed) as caught:
+            await queue.enqueue(mail("doubtful"), CONTENT)
+        refusing.mend()
+        (doubtful,) = await listed(queue)
+        assert str(doubtful.queued.enqueue_id) in caught.value.mend
+        assert "its row may still be listed" in caught.value.mend
+        assert "mailmend queue reconcile --queue spool" in caught.value.mend
+        assert await queue.content(doubtful) == CONTENT, "it may be delivered yet, so its bytes stay"
+        assert await all_delivered(queue) == ["doubtful"]
 
 
-def test_blobs_that_cannot_be_undone_are_named() -> None:
+async def test_blobs_that_cannot_be_undone_are_named() -> None:
     """The mail is hidden, its bytes are not gone: the error says so."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            refusing = Refusing(twin, blobs=verb(BlobVerb.DELETE))
-            twin.broker.will(Fate.REFUSED)
-            with pytest.raises(PublishFailed) as caught:
-                await queue.enqueue(mail("lost"), CONTENT)
-            refusing.mend()
-            assert "its blobs are left" in caught.value.mend
-            assert not await names(queue)
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        refusing = Refusing(twin, blobs=verb(BlobVerb.DELETE))
+        twin.broker.will(Fate.REFUSED)
+        with pytest.raises(PublishFailed) as caught:
+            await queue.enqueue(mail("lost"), CONTENT)
+        refusing.mend()
+        assert "its blobs are left" in caught.value.mend
+        assert not await names(queue)
 
 
 @pytest.mark.parametrize("delay", [None, HOUR], ids=["now", "delayed"])
@@ -300,71 +258,55 @@ def test_killed_at_any_moment_what_was_confirmed_is_delivered() -> None:
 # When
 
 
-def test_a_delay_is_kept_until_it_is_over() -> None:
+async def test_a_delay_is_kept_until_it_is_over() -> None:
     """Listed as delayed with its time, not published; then delivered under the same id."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            enqueue_id = await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
-            (shown,) = await listed(queue)
-            assert shown.whereabouts is Whereabouts.DELAYED
-            assert shown.due_at == twin.clock.now + HOUR
-            assert not twin.broker.published
-            assert (await queue.size()).delayed == 1
-            twin.clock.advance(3601)
-            assert await queue.move_due() == 1
-            async with queue.dequeue() as mails:
-                one = await anext(mails)
-                assert (one.enqueue_id, one.content, one.attempts) == (enqueue_id, CONTENT, 0)
-                await one.ack()
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        enqueue_id = await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
+        (shown,) = await listed(queue)
+        assert shown.whereabouts is Whereabouts.DELAYED
+        assert shown.due_at == twin.clock.now + HOUR
+        assert not twin.broker.published
+        assert (await queue.size()).delayed == 1
+        twin.clock.advance(3601)
+        assert await queue.move_due() == 1
+        async with queue.dequeue() as mails:
+            one = await anext(mails)
+            assert (one.enqueue_id, one.content, one.attempts) == (enqueue_id, CONTENT, 0)
+            await one.ack()
 
 
 @pytest.mark.parametrize("refused", [writes_of(DUE_MAILS), reads_of(QUEUE_STATE)], ids=["row", "due start"])
 @pytest.mark.parametrize("done_all_the_same", [False, True])
-def test_a_delayed_mail_that_fails_leaves_nothing(refused: Refuses, done_all_the_same: bool) -> None:
+async def test_a_delayed_mail_that_fails_leaves_nothing(refused: Refuses, done_all_the_same: bool) -> None:
     """Neither listed nor ever moved, and no bytes."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            refusing = Refusing(twin, tables=refused, done_all_the_same=done_all_the_same)
-            with pytest.raises(CannotReach):
-                await queue.enqueue(mail("lost"), CONTENT, delay=HOUR)
-            refusing.mend()
-        assert await is_free_of_mails(twin)
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        refusing = Refusing(twin, tables=refused, done_all_the_same=done_all_the_same)
+        with pytest.raises(CannotReach):
+            await queue.enqueue(mail("lost"), CONTENT, delay=HOUR)
+        refusing.mend()
+    assert await is_free_of_mails(twin)
 
 
 @pytest.mark.parametrize("delay", [timedelta(0), -HOUR])
-def test_no_delay_is_now(delay: timedelta) -> None:
+async def test_no_delay_is_now(delay: timedelta) -> None:
     """A delay that is over is none; nor is an instant in the past."""
-
-    async def story() -> None:
-        twin = twin_queue(own=OwnTables(due=False))
-        async with await twin.process() as queue:
-            await queue.enqueue(mail("now"), CONTENT, delay=delay)
-            await queue.enqueue(mail("past"), CONTENT, at=twin.clock.now - HOUR)
-            assert await names(queue) == ["now", "past"]
-
-    asyncio.run(story())
+    twin = twin_queue(own=OwnTables(due=False))
+    async with await twin.process() as queue:
+        await queue.enqueue(mail("now"), CONTENT, delay=delay)
+        await queue.enqueue(mail("past"), CONTENT, at=twin.clock.now - HOUR)
+        assert await names(queue) == ["now", "past"]
 
 
-def test_a_keyspace_without_the_table_refuses_delays() -> None:
+async def test_a_keyspace_without_the_table_refuses_delays() -> None:
     """Before anything is put; the error names the command that makes the table."""
-
-    async def story() -> None:
-        twin = twin_queue(own=OwnTables(due=False))
-        async with await twin.process() as queue:
-            with pytest.raises(Delayed, match="mailmend schema apply"):
-                await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
-            assert not twin.blobs.ids
-            assert await queue.flush() == await queue.move_due() == 0
-
-    asyncio.run(story())
+    twin = twin_queue(own=OwnTables(due=False))
+    async with await twin.process() as queue:
+        with pytest.raises(Delayed, match="mailmend schema apply"):
+            await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
+        assert not twin.blobs.ids
+        assert await queue.flush() == await queue.move_due() == 0
 
 
 NOW = datetime.fromisoformat("2026-08-30T12:00:00+00:00")
@@ -389,43 +331,35 @@ def test_times_that_cannot_be_are_refused(delay: timedelta | None, at: datetime 
         due_time(NOW, delay, at)
 
 
-def test_a_priority_travels_in_the_mail() -> None:
+async def test_a_priority_travels_in_the_mail() -> None:
     """As James's attribute, so that whoever publishes it again knows it; one that is not 0 to 9 is refused."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await queue.enqueue(mail("urgent"), CONTENT, priority=9)
-            (shown,) = await listed(queue)
-            assert priority_of(shown.queued.mail) == 9
-            assert twin.broker.published[-1][2] == 9
-            with pytest.raises(WrongUse):
-                await queue.enqueue(mail(), CONTENT, priority=10)
-            assert len(await listed(queue)) == 1
-            told = replace(shown.queued.mail, name="told by its attribute")
-            await queue.enqueue(told, CONTENT)
-            assert twin.broker.published[-1][2] == 9
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await queue.enqueue(mail("urgent"), CONTENT, priority=9)
+        (shown,) = await listed(queue)
+        assert priority_of(shown.queued.mail) == 9
+        assert twin.broker.published[-1][2] == 9
+        with pytest.raises(WrongUse):
+            await queue.enqueue(mail(), CONTENT, priority=10)
+        assert len(await listed(queue)) == 1
+        told = replace(shown.queued.mail, name="told by its attribute")
+        await queue.enqueue(told, CONTENT)
+        assert twin.broker.published[-1][2] == 9
 
 
-def test_nothing_is_read_twice_on_the_way_in() -> None:
+async def test_nothing_is_read_twice_on_the_way_in() -> None:
     """Beyond blobs, row and publish an enqueue costs one look at the browse start, and no write of a tally."""
+    twin = twin_queue()
+    seen: list[str] = []
 
-    async def story() -> None:
-        twin = twin_queue()
-        seen: list[str] = []
+    def watch(operation: object) -> bool:
+        kind = "put" if isinstance(operation, Put) else "read" if isinstance(operation, Read | Scan) else "other"
+        seen.append(f"{kind} {operation.table.spelling}")  # type: ignore[attr-defined]
+        return False
 
-        def watch(operation: object) -> bool:
-            kind = "put" if isinstance(operation, Put) else "read" if isinstance(operation, Read | Scan) else "other"
-            seen.append(f"{kind} {operation.table.spelling}")  # type: ignore[attr-defined]
-            return False
-
-        async with await twin.process() as queue:
-            await queue.enqueue(mail(), CONTENT)
-            Refusing(twin, tables=watch)
-            await queue.enqueue(mail(), CONTENT)
-            assert seen == ["put enqueuedMailsV4", "read browseStart"]
-            assert not writes_of(DELETED_MAILS)(Read(DELETED_MAILS, ()))
-
-    asyncio.run(story())
+    async with await twin.process() as queue:
+        await queue.enqueue(mail(), CONTENT)
+        Refusing(twin, tables=watch)
+        await queue.enqueue(mail(), CONTENT)
+        assert seen == ["put enqueuedMailsV4", "read browseStart"]
+        assert not writes_of(DELETED_MAILS)(Read(DELETED_MAILS, ()))

@@ -167,71 +167,55 @@ def test_a_move_alone_is_foreseen_too(case: Case) -> None:
     asyncio.run(story())
 
 
-def test_each_kind_of_work_is_foreseen() -> None:
+async def test_each_kind_of_work_is_foreseen() -> None:
     """One that the law above could not tell from a dry run that foretells nothing."""
+    scene = await Case(marked=frozenset({1, 2, 3, 4}), browse_start=5).built()
+    found = await foreseen(scene)
+    start = NOON + 5 * HOUR
+    assert found.swept == Swept(slices=5, rows=5, blobs=8, rescued=1, browse_start=start, content_start=start)
+    assert (found.rescued, found.content_start) == ((queued(0).enqueue_id,), NOON)
 
-    async def story() -> None:
-        scene = await Case(marked=frozenset({1, 2, 3, 4}), browse_start=5).built()
-        found = await foreseen(scene)
-        start = NOON + 5 * HOUR
-        assert found.swept == Swept(slices=5, rows=5, blobs=8, rescued=1, browse_start=start, content_start=start)
-        assert (found.rescued, found.content_start) == ((queued(0).enqueue_id,), NOON)
+    old = timedelta(seconds=LIVES.ttl_seconds) - 30 * HOUR
+    assert (await foreseen(await Case(own=EXPIRING, passed=old).built())).swept.renewed == 8
 
-        old = timedelta(seconds=LIVES.ttl_seconds) - 30 * HOUR
-        assert (await foreseen(await Case(own=EXPIRING, passed=old).built())).swept.renewed == 8
-
-        back = await foreseen(await Case(marked=frozenset(range(8)), was_swept=True, browse_start=4).built())
-        assert back.swept.moved_back
-
-    asyncio.run(story())
+    back = await foreseen(await Case(marked=frozenset(range(8)), was_swept=True, browse_start=4).built())
+    assert back.swept.moved_back
 
 
 @pytest.mark.parametrize("own", [FOREVER, OF_JAMES], ids=["ours", "of James"])
-def test_a_queue_that_never_was_stays_so(own: OwnTables) -> None:
+async def test_a_queue_that_never_was_stays_so(own: OwnTables) -> None:
     """Neither a beginning nor a configuration is written for it."""
-
-    async def story() -> None:
-        scene = Scene(own)
-        scene.memory.surround = forbidding
-        looking = Foreseeing(scene.tables, scene.process().view)
-        assert await looking.sweep(SPOOL) == Foreseen()
-        assert await looking.move(SPOOL) == Moved(None, None)
-
-    asyncio.run(story())
+    scene = Scene(own)
+    scene.memory.surround = forbidding
+    looking = Foreseeing(scene.tables, scene.process().view)
+    assert await looking.sweep(SPOOL) == Foreseen()
+    assert await looking.move(SPOOL) == Moved(None, None)
 
 
-def test_what_is_finished_between_the_looks_is_not_foretold_as_put_back() -> None:
+async def test_what_is_finished_between_the_looks_is_not_foretold_as_put_back() -> None:
     """James, sweeping at the same time, removes marks some seconds before rows."""
+    scene = await Case(marked=frozenset(range(1, 8)), browse_start=5).built()
 
-    async def story() -> None:
-        scene = await Case(marked=frozenset(range(1, 8)), browse_start=5).built()
+    async def remove_row() -> None:
+        await scene.clock.pause(SECOND_LOOK_SECONDS / 2)
+        scene.memory.write(Remove(ENQUEUED_MAILS, (SPOOL, NOON, 0, queued(0).enqueue_id)))
 
-        async def remove_row() -> None:
-            await scene.clock.pause(SECOND_LOOK_SECONDS / 2)
-            scene.memory.write(Remove(ENQUEUED_MAILS, (SPOOL, NOON, 0, queued(0).enqueue_id)))
-
-        found, _ = await asyncio.gather(Foreseeing(scene.tables, scene.process().view).sweep(SPOOL), remove_row())
-        assert (found.swept.rows, found.swept.rescued, found.rescued) == (8, 0, ())
-
-    asyncio.run(story())
+    found, _ = await asyncio.gather(Foreseeing(scene.tables, scene.process().view).sweep(SPOOL), remove_row())
+    assert (found.swept.rows, found.swept.rescued, found.rescued) == (8, 0, ())
 
 
-def test_of_many_that_would_be_put_back_the_first_are_named() -> None:
+async def test_of_many_that_would_be_put_back_the_first_are_named() -> None:
     """All are counted; what is named stays in bounds."""
-
-    async def story() -> None:
-        scene = Scene()
-        await scene.cut(buckets=2)
-        process, count = scene.process(), 3 * NAMED_MAX
-        for number in range(count):
-            await process.view.place(SPOOL, queued(number))
-        scene.clock.advance(timedelta(hours=9).total_seconds())
-        scene.put_start(BROWSE_START, NOON + 2 * HOUR)
-        found = await foreseen(scene)
-        assert (found.swept.rescued, len(found.rescued)) == (count, NAMED_MAX)
-        assert set(found.rescued) <= {EnqueueId(queued(number).enqueue_id) for number in range(count)}
-
-    asyncio.run(story())
+    scene = Scene()
+    await scene.cut(buckets=2)
+    process, count = scene.process(), 3 * NAMED_MAX
+    for number in range(count):
+        await process.view.place(SPOOL, queued(number))
+    scene.clock.advance(timedelta(hours=9).total_seconds())
+    scene.put_start(BROWSE_START, NOON + 2 * HOUR)
+    found = await foreseen(scene)
+    assert (found.swept.rescued, len(found.rescued)) == (count, NAMED_MAX)
+    assert set(found.rescued) <= {EnqueueId(queued(number).enqueue_id) for number in range(count)}
 
 
 @settings(max_examples=30, deadline=None)

@@ -48,16 +48,12 @@ class Asked:
         return self.marked & set(enqueue_ids)
 
 
-def test_one_at_a_time_each_is_a_request() -> None:
+async def test_one_at_a_time_each_is_a_request() -> None:
     """Nothing waits for company."""
-
-    async def story() -> None:
-        marks = Asked(2)
-        lookups = marks.lookups()
-        assert [await lookups.marked(one) for one in ids(1, 2, 3)] == [False, True, False]
-        assert marks.requests == [1, 1, 1]
-
-    asyncio.run(story())
+    marks = Asked(2)
+    lookups = marks.lookups()
+    assert [await lookups.marked(one) for one in ids(1, 2, 3)] == [False, True, False]
+    assert marks.requests == [1, 1, 1]
 
 
 @given(st.sets(st.integers(0, 300)), st.integers(1, 300))
@@ -76,66 +72,51 @@ def test_many_at_once_share_requests(marked: set[int], most: int) -> None:
     asyncio.run(story())
 
 
-def test_an_answer_is_never_from_before_the_question() -> None:
+async def test_an_answer_is_never_from_before_the_question() -> None:
     """Who asks while a request for the same mail is under way is answered by the next."""
-
-    async def story() -> None:
-        marks = Asked()
-        lookups = marks.lookups()
-        early = asyncio.ensure_future(lookups.marked(ids(1)[0]))
-        await until(lambda: bool(marks.requests))
-        marks_seen = asyncio.ensure_future(lookups.marked(ids(1)[0]))
-        await early
-        marks.marked.update(ids(1))
-        assert await marks_seen
-        assert len(marks.requests) == 2
-
-    asyncio.run(story())
+    marks = Asked()
+    lookups = marks.lookups()
+    early = asyncio.ensure_future(lookups.marked(ids(1)[0]))
+    await until(lambda: bool(marks.requests))
+    marks_seen = asyncio.ensure_future(lookups.marked(ids(1)[0]))
+    await early
+    marks.marked.update(ids(1))
+    assert await marks_seen
+    assert len(marks.requests) == 2
 
 
-def test_one_without_an_answer_fails_alone() -> None:
+async def test_one_without_an_answer_fails_alone() -> None:
     """The others of its request are asked again, each for itself."""
-
-    async def story() -> None:
-        marks = Asked(3, silent=[5])
-        lookups = marks.lookups()
-        answers = await asyncio.gather(*map(lookups.marked, ids(*range(8))), return_exceptions=True)
-        assert [isinstance(answer, CannotReach) for answer in answers] == [number == 5 for number in range(8)]
-        assert answers[3] is True
-
-    asyncio.run(story())
+    marks = Asked(3, silent=[5])
+    lookups = marks.lookups()
+    answers = await asyncio.gather(*map(lookups.marked, ids(*range(8))), return_exceptions=True)
+    assert [isinstance(answer, CannotReach) for answer in answers] == [number == 5 for number in range(8)]
+    assert answers[3] is True
 
 
-def test_whoever_goes_away_takes_nobody_along() -> None:
+async def test_whoever_goes_away_takes_nobody_along() -> None:
     """A look-up that is cancelled leaves the others' answers alone; closing ends what is under way."""
-
-    async def story() -> None:
-        marks = Asked(1, 2)
-        lookups = marks.lookups()
-        going, staying = (asyncio.ensure_future(lookups.marked(one)) for one in ids(1, 2))
-        await asyncio.sleep(0)
-        going.cancel()
-        assert await staying
-        with pytest.raises(asyncio.CancelledError):
-            await going
-        left = asyncio.ensure_future(lookups.marked(ids(3)[0]))
-        await asyncio.sleep(0)
-        await lookups.close()
-        await asyncio.wait((left,))
-        assert left.cancelled()
-
-    asyncio.run(story())
+    marks = Asked(1, 2)
+    lookups = marks.lookups()
+    going, staying = (asyncio.ensure_future(lookups.marked(one)) for one in ids(1, 2))
+    await asyncio.sleep(0)
+    going.cancel()
+    assert await staying
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    left = asyncio.ensure_future(lookups.marked(ids(3)[0]))
+    await asyncio.sleep(0)
+    await lookups.close()
+    await asyncio.wait((left,))
+    assert left.cancelled()
 
 
-def test_what_nobody_foresaw_is_told_as_it_was() -> None:
+async def test_what_nobody_foresaw_is_told_as_it_was() -> None:
     """Not as a cancellation, which would look like the consumer's own."""
 
     async def flawed(_: object) -> bool:
         raise ZeroDivisionError("a flaw")
 
-    async def story() -> None:
-        lookups = MarkLookups(flawed, flawed)  # type: ignore[arg-type]
-        with pytest.raises(ZeroDivisionError, match="a flaw"):
-            await lookups.marked(ids(1)[0])
-
-    asyncio.run(story())
+    lookups = MarkLookups(flawed, flawed)  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError, match="a flaw"):
+        await lookups.marked(ids(1)[0])

@@ -1,6 +1,5 @@
 """Pages of marks that a pass remembers: looked up once, bounded, forgotten with the pass, none that is not whole."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -30,72 +29,57 @@ def remembered(scene: Scene) -> tuple[RememberedMarks, list[Any]]:
     return RememberedMarks(scene.tables, AwaitedRetries(scene.clock)), asked
 
 
-def test_a_page_that_was_marked_is_not_asked_for_again() -> None:
+async def test_a_page_that_was_marked_is_not_asked_for_again(scene: Scene) -> None:
     """A part of it, or the same with one more, is."""
-
-    async def story(scene: Scene) -> None:
-        marks, asked = remembered(scene)
-        await marks.put_all(SPOOL, IDS[:10])
-        assert await marks.among(SPOOL, IDS[:10]) == set(IDS[:10])
-        asked.clear()
-        assert await marks.among(SPOOL, IDS[:10]) == set(IDS[:10])
-        assert not asked
-        assert await marks.among(SPOOL, IDS[:11]) == set(IDS[:10])
-        assert asked == IDS[:11]
-        asked.clear()
-        assert await marks.among(SPOOL, IDS[1:10]) == set(IDS[1:10])
-        assert asked == IDS[1:10]
-
-    asyncio.run(story(Scene()))
+    marks, asked = remembered(scene)
+    await marks.put_all(SPOOL, IDS[:10])
+    assert await marks.among(SPOOL, IDS[:10]) == set(IDS[:10])
+    asked.clear()
+    assert await marks.among(SPOOL, IDS[:10]) == set(IDS[:10])
+    assert not asked
+    assert await marks.among(SPOOL, IDS[:11]) == set(IDS[:10])
+    assert asked == IDS[:11]
+    asked.clear()
+    assert await marks.among(SPOOL, IDS[1:10]) == set(IDS[1:10])
+    assert asked == IDS[1:10]
 
 
-def test_a_page_with_a_mail_that_waits_is_asked_for_again() -> None:
+async def test_a_page_with_a_mail_that_waits_is_asked_for_again(scene: Scene) -> None:
     """It may be marked by now."""
-
-    async def story(scene: Scene) -> None:
-        marks, asked = remembered(scene)
-        await marks.put_all(SPOOL, IDS[1:10])
-        assert await marks.among(SPOOL, IDS[:10]) == set(IDS[1:10])
-        await marks.put(SPOOL, IDS[0])
-        asked.clear()
-        assert await marks.among(SPOOL, IDS[:10]) == set(IDS[:10])
-        assert asked == IDS[:10]
-
-    asyncio.run(story(Scene()))
+    marks, asked = remembered(scene)
+    await marks.put_all(SPOOL, IDS[1:10])
+    assert await marks.among(SPOOL, IDS[:10]) == set(IDS[1:10])
+    await marks.put(SPOOL, IDS[0])
+    asked.clear()
+    assert await marks.among(SPOOL, IDS[:10]) == set(IDS[:10])
+    assert asked == IDS[:10]
 
 
-def test_a_pass_ends_and_all_is_forgotten() -> None:
+async def test_a_pass_ends_and_all_is_forgotten(scene: Scene) -> None:
     """Its queue's alone."""
-
-    async def story(scene: Scene) -> None:
-        marks, asked = remembered(scene)
-        other = QueueName("outgoing")
-        await marks.put(SPOOL, IDS[0])
-        await marks.put(other, IDS[1])
-        assert await marks.among(SPOOL, IDS[:1]) == {IDS[0]}
-        assert await marks.among(other, IDS[1:2]) == {IDS[1]}
-        marks.forget(SPOOL)
-        marks.forget(SPOOL)
-        asked.clear()
-        assert await marks.among(SPOOL, IDS[:1]) == {IDS[0]}
-        assert await marks.among(other, IDS[1:2]) == {IDS[1]}
-        assert asked == [IDS[0]]
-
-    asyncio.run(story(Scene()))
+    marks, asked = remembered(scene)
+    other = QueueName("outgoing")
+    await marks.put(SPOOL, IDS[0])
+    await marks.put(other, IDS[1])
+    assert await marks.among(SPOOL, IDS[:1]) == {IDS[0]}
+    assert await marks.among(other, IDS[1:2]) == {IDS[1]}
+    marks.forget(SPOOL)
+    marks.forget(SPOOL)
+    asked.clear()
+    assert await marks.among(SPOOL, IDS[:1]) == {IDS[0]}
+    assert await marks.among(other, IDS[1:2]) == {IDS[1]}
+    assert asked == [IDS[0]]
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
     """Past it marks are looked up each time, and answered the same."""
     monkeypatch.setattr(module, "REMEMBERED_MAX", 1)
 
-    async def story(scene: Scene) -> None:
-        marks, asked = remembered(scene)
-        await marks.put_all(SPOOL, IDS)
-        pages = [IDS[:10], IDS[10:20], IDS[20:]]
-        for _ in range(2):
-            asked.clear()
-            for page in pages:
-                assert await marks.among(SPOOL, page) == set(page)
-        assert asked == IDS[10:]
-
-    asyncio.run(story(Scene()))
+    marks, asked = remembered(scene)
+    await marks.put_all(SPOOL, IDS)
+    pages = [IDS[:10], IDS[10:20], IDS[20:]]
+    for _ in range(2):
+        asked.clear()
+        for page in pages:
+            assert await marks.among(SPOOL, page) == set(page)
+    assert asked == IDS[10:]

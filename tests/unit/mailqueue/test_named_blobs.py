@@ -31,64 +31,55 @@ class Held(MemoryStore):
         await super().keep(blob_id, content)
 
 
-def test_a_cancelled_put_is_undone_only_when_it_has_ended() -> None:
+async def test_a_cancelled_put_is_undone_only_when_it_has_ended() -> None:
     """A store may keep what was sent whether or not somebody waits for its answer."""
     clock = VirtualLoopClock()
 
-    async def story() -> None:
-        # Given a put that the store has begun with
-        store = Held(clock)
-        putting = asyncio.create_task(NamedBlobs(store, clock).put(b"x", BODY))
-        await store.begun.wait()
-        # When it is cancelled, twice
-        for _ in range(2):
-            putting.cancel()
-            for _ in range(5):
-                await asyncio.sleep(0)
-        assert not putting.done()
-        # Then it waits for the store's answer, and takes back what was kept
-        store.let.set()
-        with pytest.raises(asyncio.CancelledError):
-            await putting
-        assert store.ids == set()
-
-    asyncio.run(story())
+    # Given a put that the store has begun with
+    store = Held(clock)
+    putting = asyncio.create_task(NamedBlobs(store, clock).put(b"x", BODY))
+    await store.begun.wait()
+    # When it is cancelled, twice
+    for _ in range(2):
+        putting.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert not putting.done()
+    # Then it waits for the store's answer, and takes back what was kept
+    store.let.set()
+    with pytest.raises(asyncio.CancelledError):
+        await putting
+    assert store.ids == set()
 
 
-def test_a_cancelled_put_of_shared_bytes_leaves_them() -> None:
+async def test_a_cancelled_put_of_shared_bytes_leaves_them() -> None:
     """Another mail may refer to them since; the collector finds them where none does."""
     clock = VirtualLoopClock()
 
-    async def story() -> None:
-        store = Held(clock)
-        putting = asyncio.create_task(NamedBlobs(store, clock, BlobNaming(BlobsMode.DEDUPLICATED)).put(b"x", BODY))
-        await store.begun.wait()
-        putting.cancel()
-        store.let.set()
-        with pytest.raises(asyncio.CancelledError):
-            await putting
-        assert len(store.ids) == 1
-
-    asyncio.run(story())
+    store = Held(clock)
+    putting = asyncio.create_task(NamedBlobs(store, clock, BlobNaming(BlobsMode.DEDUPLICATED)).put(b"x", BODY))
+    await store.begun.wait()
+    putting.cancel()
+    store.let.set()
+    with pytest.raises(asyncio.CancelledError):
+        await putting
+    assert len(store.ids) == 1
 
 
 def _refuse(_: BlobCall, __: Callable[[], Any]) -> Any:
     raise BlobsUnreachable("it refuses")
 
 
-def test_a_cancelled_put_into_a_store_that_refuses_is_just_cancelled() -> None:
+async def test_a_cancelled_put_into_a_store_that_refuses_is_just_cancelled() -> None:
     """There is nothing to undo, and no other error in its place."""
     clock = VirtualLoopClock()
 
-    async def story() -> None:
-        blobs = MemoryBlobs(clock, surround=_refuse)
-        putting = asyncio.create_task(blobs.put(b"x", BODY))
-        await asyncio.sleep(0)
-        putting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await putting
-
-    asyncio.run(story())
+    blobs = MemoryBlobs(clock, surround=_refuse)
+    putting = asyncio.create_task(blobs.put(b"x", BODY))
+    await asyncio.sleep(0)
+    putting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await putting
 
 
 def test_a_put_that_fails_says_so() -> None:
@@ -100,7 +91,7 @@ def test_a_put_that_fails_says_so() -> None:
 class TestTwin:
     """What others' tests ask of the twin besides."""
 
-    def test_calls_are_seen_with_their_ids_and_may_fail_after_the_deed(self) -> None:
+    async def test_calls_are_seen_with_their_ids_and_may_fail_after_the_deed(self) -> None:
         """As a store does whose answer is lost."""
         clock, seen = VirtualLoopClock(), list[BlobCall]()
 
@@ -111,63 +102,51 @@ class TestTwin:
                 raise BlobsUnreachable("no answer")
             return answer
 
-        async def story() -> None:
-            blobs = MemoryBlobs(clock, surround=lose_the_answer)
-            with pytest.raises(BlobsUnreachable, match="no answer"):
-                await blobs.put(b"x", BODY)
-            [blob_id] = blobs.ids
-            assert await blobs.get(blob_id) == b"x"
-            assert await blobs.exists(blob_id)
-            await blobs.delete(blob_id)
-            assert [blob async for blob in blobs.scan()] == []
-            verbs = [BlobVerb.PUT, BlobVerb.GET, BlobVerb.EXISTS, BlobVerb.DELETE]
-            assert seen == [*(BlobCall(verb, blob_id) for verb in verbs), BlobCall(BlobVerb.SCAN, None)]
+        blobs = MemoryBlobs(clock, surround=lose_the_answer)
+        with pytest.raises(BlobsUnreachable, match="no answer"):
+            await blobs.put(b"x", BODY)
+        [blob_id] = blobs.ids
+        assert await blobs.get(blob_id) == b"x"
+        assert await blobs.exists(blob_id)
+        await blobs.delete(blob_id)
+        assert [blob async for blob in blobs.scan()] == []
+        verbs = [BlobVerb.PUT, BlobVerb.GET, BlobVerb.EXISTS, BlobVerb.DELETE]
+        assert seen == [*(BlobCall(verb, blob_id) for verb in verbs), BlobCall(BlobVerb.SCAN, None)]
 
-        asyncio.run(story())
-
-    def test_a_blob_may_be_lost_and_brought_from_elsewhere(self) -> None:
+    async def test_a_blob_may_be_lost_and_brought_from_elsewhere(self) -> None:
         """Whatever its id says of who may delete it."""
         clock = VirtualLoopClock()
 
-        async def story() -> None:
-            blobs, blob_id = MemoryBlobs(clock), BlobId("1_692_shared")
-            await blobs.keep(blob_id, b"x")
-            await blobs.delete(blob_id)
-            assert await blobs.get(blob_id) == b"x"
-            await blobs.lose(blob_id)
-            with pytest.raises(BlobMissing):
-                await blobs.get(blob_id)
+        blobs, blob_id = MemoryBlobs(clock), BlobId("1_692_shared")
+        await blobs.keep(blob_id, b"x")
+        await blobs.delete(blob_id)
+        assert await blobs.get(blob_id) == b"x"
+        await blobs.lose(blob_id)
+        with pytest.raises(BlobMissing):
+            await blobs.get(blob_id)
 
-        asyncio.run(story())
-
-    def test_others_have_their_turn_before_each_answer(self) -> None:
+    async def test_others_have_their_turn_before_each_answer(self) -> None:
         """Or a race that a real store shows would be hidden."""
         clock = VirtualLoopClock()
 
-        async def story() -> None:
-            blobs, turns = MemoryBlobs(clock), list[str]()
+        blobs, turns = MemoryBlobs(clock), list[str]()
 
-            async def one(name: str) -> None:
-                turns.append(f"{name} begins")
-                await blobs.exists(BlobId("1_692_x"))
-                turns.append(f"{name} ends")
+        async def one(name: str) -> None:
+            turns.append(f"{name} begins")
+            await blobs.exists(BlobId("1_692_x"))
+            turns.append(f"{name} ends")
 
-            await asyncio.gather(one("a"), one("b"))
-            assert turns == ["a begins", "b begins", "a ends", "b ends"]
+        await asyncio.gather(one("a"), one("b"))
+        assert turns == ["a begins", "b begins", "a ends", "b ends"]
 
-        asyncio.run(story())
-
-    def test_times_are_those_of_the_clock(self) -> None:
+    async def test_times_are_those_of_the_clock(self) -> None:
         """Which a test turns."""
         clock = VirtualLoopClock()
 
-        async def story() -> None:
-            blobs = MemoryBlobs(clock)
-            await blobs.put(b"x", BODY)
-            clock.advance(60)
-            await blobs.put(b"yy", BODY)
-            found = [blob async for blob in blobs.scan()]
-            assert [blob.size_bytes for blob in found] == [1, 2]
-            assert (found[1].stored_at - found[0].stored_at).total_seconds() == 60
-
-        asyncio.run(story())
+        blobs = MemoryBlobs(clock)
+        await blobs.put(b"x", BODY)
+        clock.advance(60)
+        await blobs.put(b"yy", BODY)
+        found = [blob async for blob in blobs.scan()]
+        assert [blob.size_bytes for blob in found] == [1, 2]
+        assert (found[1].stored_at - found[0].stored_at).total_seconds() == 60

@@ -17,7 +17,7 @@ from model.operations import Put, Read
 from model.queue.size import SizeKind
 from model.queue.slices import EPOCH
 from tests.support.queue_scene import HOUR, NOON, SPOOL, Scene, queued
-from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, twin_queue
+from tests.support.queues import CONTENT, QUEUE, all_delivered, enqueued, listed, mail, names, twin_queue
 
 
 def moving_the_start(tables: MemoryTables, to: datetime) -> None:
@@ -35,114 +35,96 @@ def moving_the_start(tables: MemoryTables, to: datetime) -> None:
     tables.surround = surround
 
 
-def test_what_follows_the_row_goes_on_beside_the_second_look() -> None:
+async def test_what_follows_the_row_goes_on_beside_the_second_look(scene: Scene) -> None:
     """Neither waits for the other: it ends only when the look was asked for."""
+    process, looked = scene.process(), asyncio.Event()
+    await process.view.place(SPOOL, queued(0))
 
-    async def story(scene: Scene) -> None:
-        process, looked = scene.process(), asyncio.Event()
-        await process.view.place(SPOOL, queued(0))
+    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Read) and operation.table is BROWSE_START:
+            looked.set()
+        return carry_out()
+
+    async def publish(_: datetime) -> None:
+        await asyncio.wait_for(looked.wait(), 10)
+
+    scene.memory.surround = surround
+    assert await process.view.placement(SPOOL, queued(1)).settle(publish) == NOON
+
+
+async def test_it_is_done_again_for_a_later_slice(scene: Scene) -> None:
+    """The browse start moved past the first one: the row lies in the second alone, and is counted there."""
+    process, published = scene.process(), list[datetime]()
+    await process.view.place(SPOOL, queued(0))
+
+    async def publish(slice_start: datetime) -> None:
+        published.append(slice_start)
+
+    moving_the_start(scene.memory, NOON + HOUR)
+    placement = process.view.placement(SPOOL, queued(1))
+    assert await placement.settle(publish) == NOON + HOUR
+    assert published == [NOON, NOON + HOUR]
+    assert placement.slice_start == NOON + HOUR
+    assert sorted(row["timerangestart"] for row in scene.rows(ENQUEUED_MAILS)) == [NOON, NOON + HOUR]
+    size = await process.view.size(SPOOL)
+    assert (size.mails, size.kind) == (1, SizeKind.EXACT)
+
+
+async def test_what_fails_beside_the_look_leaves_the_row_where_it_says(scene: Scene) -> None:
+    """Whoever asked knows what to hide, and the sum stays exact."""
+    process = scene.process()
+
+    async def publish(_: datetime) -> None:
+        raise BrokerUnreachable("the broker is away")
+
+    placement = process.view.placement(SPOOL, queued(1))
+    assert placement.slice_start is None
+    with pytest.raises(BrokerUnreachable):
+        await placement.settle(publish)
+    assert placement.slice_start == NOON
+    await process.view.mark(SPOOL, queued(1).enqueue_id, placement.slice_start)
+    size = await process.view.size(SPOOL)
+    assert (size.mails, size.kind) == (0, SizeKind.EXACT)
+
+
+async def test_a_mail_that_was_published_twice_is_delivered_once() -> None:
+    """Its first message names a slice that was passed meanwhile: gone; the second names where its row lies."""
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "before")
+        assert await all_delivered(queue) == ["before"]
+        twin.clock.advance(3 * 3600)
+        moving_the_start(twin.memory, twin.clock.now + HOUR)
+        await enqueued(queue, "mail")
+        (shown,) = await listed(queue)
+        headers = [message.headers[SLICE_HEADER] for message in twin.broker.ready(QUEUE)]
+        assert shown.slice_start is not None
+        assert len(headers) == 2
+        assert headers[1] == (shown.slice_start - EPOCH).total_seconds() * 1000
+        twin.clock.advance(3 * 3600)
+        assert await all_delivered(queue) == ["mail"]
+        assert twin.counted.of(Count.GONE) == 1
+        assert not await names(queue)
+
+
+async def test_a_look_without_an_answer_hides_what_was_published() -> None:
+    """The caller is told of an error, and the message beside it is dropped by its mark."""
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "before")
+        put = False
 
         def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            if isinstance(operation, Read) and operation.table is BROWSE_START:
-                looked.set()
+            nonlocal put
+            put = put or (isinstance(operation, Put) and operation.table is ENQUEUED_MAILS)
+            if put and isinstance(operation, Read) and operation.table is BROWSE_START:
+                raise TimedOut("no answer")
             return carry_out()
 
-        async def publish(_: datetime) -> None:
-            await asyncio.wait_for(looked.wait(), 10)
-
-        scene.memory.surround = surround
-        assert await process.view.placement(SPOOL, queued(1)).settle(publish) == NOON
-
-    asyncio.run(story(Scene()))
-
-
-def test_it_is_done_again_for_a_later_slice() -> None:
-    """The browse start moved past the first one: the row lies in the second alone, and is counted there."""
-
-    async def story(scene: Scene) -> None:
-        process, published = scene.process(), list[datetime]()
-        await process.view.place(SPOOL, queued(0))
-
-        async def publish(slice_start: datetime) -> None:
-            published.append(slice_start)
-
-        moving_the_start(scene.memory, NOON + HOUR)
-        placement = process.view.placement(SPOOL, queued(1))
-        assert await placement.settle(publish) == NOON + HOUR
-        assert published == [NOON, NOON + HOUR]
-        assert placement.slice_start == NOON + HOUR
-        assert sorted(row["timerangestart"] for row in scene.rows(ENQUEUED_MAILS)) == [NOON, NOON + HOUR]
-        size = await process.view.size(SPOOL)
-        assert (size.mails, size.kind) == (1, SizeKind.EXACT)
-
-    asyncio.run(story(Scene()))
-
-
-def test_what_fails_beside_the_look_leaves_the_row_where_it_says() -> None:
-    """Whoever asked knows what to hide, and the sum stays exact."""
-
-    async def story(scene: Scene) -> None:
-        process = scene.process()
-
-        async def publish(_: datetime) -> None:
-            raise BrokerUnreachable("the broker is away")
-
-        placement = process.view.placement(SPOOL, queued(1))
-        assert placement.slice_start is None
-        with pytest.raises(BrokerUnreachable):
-            await placement.settle(publish)
-        assert placement.slice_start == NOON
-        await process.view.mark(SPOOL, queued(1).enqueue_id, placement.slice_start)
-        size = await process.view.size(SPOOL)
-        assert (size.mails, size.kind) == (0, SizeKind.EXACT)
-
-    asyncio.run(story(Scene()))
-
-
-def test_a_mail_that_was_published_twice_is_delivered_once() -> None:
-    """Its first message names a slice that was passed meanwhile: gone; the second names where its row lies."""
-
-    async def story(twin: TwinQueue) -> None:
-        async with await twin.process() as queue:
-            await enqueued(queue, "before")
-            assert await all_delivered(queue) == ["before"]
-            twin.clock.advance(3 * 3600)
-            moving_the_start(twin.memory, twin.clock.now + HOUR)
-            await enqueued(queue, "mail")
-            (shown,) = await listed(queue)
-            headers = [message.headers[SLICE_HEADER] for message in twin.broker.ready(QUEUE)]
-            assert shown.slice_start is not None
-            assert len(headers) == 2
-            assert headers[1] == (shown.slice_start - EPOCH).total_seconds() * 1000
-            twin.clock.advance(3 * 3600)
-            assert await all_delivered(queue) == ["mail"]
-            assert twin.counted.of(Count.GONE) == 1
-            assert not await names(queue)
-
-    asyncio.run(story(twin_queue()))
-
-
-def test_a_look_without_an_answer_hides_what_was_published() -> None:
-    """The caller is told of an error, and the message beside it is dropped by its mark."""
-
-    async def story(twin: TwinQueue) -> None:
-        async with await twin.process() as queue:
-            await enqueued(queue, "before")
-            put = False
-
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                nonlocal put
-                put = put or (isinstance(operation, Put) and operation.table is ENQUEUED_MAILS)
-                if put and isinstance(operation, Read) and operation.table is BROWSE_START:
-                    raise TimedOut("no answer")
-                return carry_out()
-
-            twin.memory.surround = surround
-            with pytest.raises(CannotReach):
-                await queue.enqueue(mail("refused"), CONTENT)
-            twin.memory.surround = lambda _, carry_out: carry_out()
-            assert len(twin.broker.ready(QUEUE)) == 2
-            assert await all_delivered(queue) == ["before"]
-            assert twin.counted.of(Count.FILTERED) == 1
-
-    asyncio.run(story(twin_queue()))
+        twin.memory.surround = surround
+        with pytest.raises(CannotReach):
+            await queue.enqueue(mail("refused"), CONTENT)
+        twin.memory.surround = lambda _, carry_out: carry_out()
+        assert len(twin.broker.ready(QUEUE)) == 2
+        assert await all_delivered(queue) == ["before"]
+        assert twin.counted.of(Count.FILTERED) == 1

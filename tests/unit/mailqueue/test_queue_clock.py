@@ -8,7 +8,7 @@ import pytest
 from tests.support.queue_clock import VirtualLoopClock
 
 
-def test_pauses_end_in_the_order_of_their_ends() -> None:
+async def test_pauses_end_in_the_order_of_their_ends() -> None:
     """A long pause does not let a short one oversleep, whichever began first."""
     clock, woken = VirtualLoopClock(), []
 
@@ -17,16 +17,13 @@ def test_pauses_end_in_the_order_of_their_ends() -> None:
         await clock.pause(seconds)
         woken.append((seconds, clock.micros() - begun))
 
-    async def story() -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for seconds in (60.0, 1.0, 5.0):
-                tasks.create_task(sleeper(seconds))
-
-    asyncio.run(story())
+    async with asyncio.TaskGroup() as tasks:
+        for seconds in (60.0, 1.0, 5.0):
+            tasks.create_task(sleeper(seconds))
     assert woken == [(1.0, 1_000_000), (5.0, 5_000_000), (60.0, 60_000_000)]
 
 
-def test_whoever_woke_may_pause_again_before_a_longer_pause_ends() -> None:
+async def test_whoever_woke_may_pause_again_before_a_longer_pause_ends() -> None:
     """Time does not jump past the next pause of somebody who has only just woken."""
     clock = VirtualLoopClock()
     begun, woken = clock.micros(), list[int]()
@@ -36,32 +33,26 @@ def test_whoever_woke_may_pause_again_before_a_longer_pause_ends() -> None:
             await clock.pause(1)
             woken.append(clock.micros() - begun)
 
-    async def story() -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(clock.pause(60))
-            tasks.create_task(clock.pause(300))
-            tasks.create_task(often())
-
-    asyncio.run(story())
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(clock.pause(60))
+        tasks.create_task(clock.pause(300))
+        tasks.create_task(often())
     assert woken == [seconds * 1_000_000 for seconds in range(1, 11)]
     assert clock.micros() - begun == 300_000_000
 
 
-def test_a_cancelled_pause_holds_nobody_up() -> None:
+async def test_a_cancelled_pause_holds_nobody_up() -> None:
     """What was cancelled is forgotten: the next pause moves the hand all by itself."""
     clock = VirtualLoopClock()
 
-    async def story() -> None:
-        begun = clock.micros()
-        short = asyncio.create_task(clock.pause(1))
-        await asyncio.sleep(0)
-        short.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await short
-        await clock.pause(10)
-        assert clock.micros() - begun == 10_000_000
-
-    asyncio.run(story())
+    begun = clock.micros()
+    short = asyncio.create_task(clock.pause(1))
+    await asyncio.sleep(0)
+    short.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await short
+    await clock.pause(10)
+    assert clock.micros() - begun == 10_000_000
 
 
 def test_one_seed_gives_one_run() -> None:

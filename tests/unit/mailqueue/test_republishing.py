@@ -15,100 +15,80 @@ from tests.support.queues import CONTENT, QUEUE, all_delivered, drained, enqueue
 MINUTE = timedelta(minutes=1)
 
 
-def test_a_broker_that_lost_everything_is_filled_again() -> None:
+async def test_a_broker_that_lost_everything_is_filled_again() -> None:
     """Every mail that waits, with the slice of its row, and none that is done or delayed."""
-
-    async def story() -> None:
-        twin = twin_queue(buckets=2)
-        async with await twin.process() as queue:
-            await enqueued(queue, *(f"{number}" for number in range(150)))
-            done = await drained(queue, 20)
-            await queue.enqueue(mail("later"), CONTENT, delay=60 * MINUTE)
-            headers = {message.body: message.headers for _, message, _ in twin.broker.published}
-            twin.broker.wipe()
-            twin.clock.advance(120)
-            assert await queue.republish(MINUTE, dry_run=True) == 130
-            assert not twin.broker.ready(QUEUE)
-            assert await queue.republish(MINUTE) == 130
-            assert all(message.headers == headers[message.body] for message in twin.broker.ready(QUEUE))
-            assert all(SLICE_HEADER in message.headers for message in twin.broker.ready(QUEUE))
-            taken = await all_delivered(queue)
-            assert len(taken) == 130
-            assert not {*taken} & {*done, "later"}
-            assert twin.counted.of(Count.REPUBLISHED) == 130
-
-    asyncio.run(story())
+    twin = twin_queue(buckets=2)
+    async with await twin.process() as queue:
+        await enqueued(queue, *(f"{number}" for number in range(150)))
+        done = await drained(queue, 20)
+        await queue.enqueue(mail("later"), CONTENT, delay=60 * MINUTE)
+        headers = {message.body: message.headers for _, message, _ in twin.broker.published}
+        twin.broker.wipe()
+        twin.clock.advance(120)
+        assert await queue.republish(MINUTE, dry_run=True) == 130
+        assert not twin.broker.ready(QUEUE)
+        assert await queue.republish(MINUTE) == 130
+        assert all(message.headers == headers[message.body] for message in twin.broker.ready(QUEUE))
+        assert all(SLICE_HEADER in message.headers for message in twin.broker.ready(QUEUE))
+        taken = await all_delivered(queue)
+        assert len(taken) == 130
+        assert not {*taken} & {*done, "later"}
+        assert twin.counted.of(Count.REPUBLISHED) == 130
 
 
-def test_only_what_waits_for_long_and_is_meant() -> None:
+async def test_only_what_waits_for_long_and_is_meant() -> None:
     """Older than asked, and fitting the condition."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "old", "other")
-            twin.clock.advance(120)
-            await enqueued(queue, "young")
-            assert await queue.republish(MINUTE, Where(name="o*d")) == 1
-            assert await queue.republish(MINUTE) == 2
-            assert await queue.republish(5 * MINUTE) == 0
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "old", "other")
+        twin.clock.advance(120)
+        await enqueued(queue, "young")
+        assert await queue.republish(MINUTE, Where(name="o*d")) == 1
+        assert await queue.republish(MINUTE) == 2
+        assert await queue.republish(5 * MINUTE) == 0
 
 
-def test_what_the_broker_still_had_is_worked_on_once() -> None:
+async def test_what_the_broker_still_had_is_worked_on_once() -> None:
     """The second message of each mail finds the first one's mark, in whatever order they come."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, *"abcdef")
-            twin.clock.advance(120)
-            assert await queue.republish(MINUTE) == 6
-            twin.broker.out_of_order = True
-            assert sorted(await all_delivered(queue)) == list("abcdef")
-            assert twin.counted.of(Count.FILTERED) == 6
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, *"abcdef")
+        twin.clock.advance(120)
+        assert await queue.republish(MINUTE) == 6
+        twin.broker.out_of_order = True
+        assert sorted(await all_delivered(queue)) == list("abcdef")
+        assert twin.counted.of(Count.FILTERED) == 6
 
 
-def test_a_mail_in_a_consumers_hand_is_not_worked_on_beside_it() -> None:
+async def test_a_mail_in_a_consumers_hand_is_not_worked_on_beside_it() -> None:
     """Its copy waits in the same process until the first is settled."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "slow")
-            async with queue.dequeue() as mails:
-                one = await anext(mails)
-                twin.clock.advance(120)
-                await queue.republish(MINUTE)
-                asking = asyncio.ensure_future(anext(mails))
-                await asyncio.sleep(0.01)
-                assert not asking.done()
-                await one.ack()
-                asking.cancel()
-                await asyncio.gather(asking, return_exceptions=True)
-            assert not await all_delivered(queue)
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "slow")
+        async with queue.dequeue() as mails:
+            one = await anext(mails)
+            twin.clock.advance(120)
+            await queue.republish(MINUTE)
+            asking = asyncio.ensure_future(anext(mails))
+            await asyncio.sleep(0.01)
+            assert not asking.done()
+            await one.ack()
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        assert not await all_delivered(queue)
 
 
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.UNREACHABLE], ids=lambda fate: fate.name)
-def test_a_broker_that_takes_no_more_is_told(fate: Fate) -> None:
+async def test_a_broker_that_takes_no_more_is_told(fate: Fate) -> None:
     """Nobody takes a part for the whole; what is published again afterwards is no harm."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, *"abc")
-            twin.broker.wipe()
-            twin.clock.advance(120)
-            twin.broker.will(Fate.KEPT, fate)
-            with pytest.raises((PublishFailed, BrokerUnreachable)):
-                await queue.republish(MINUTE)
-            assert await queue.republish(MINUTE) == 3
-            assert sorted(await all_delivered(queue)) == list("abc")
-            assert not await names(queue)
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, *"abc")
+        twin.broker.wipe()
+        twin.clock.advance(120)
+        twin.broker.will(Fate.KEPT, fate)
+        with pytest.raises((PublishFailed, BrokerUnreachable)):
+            await queue.republish(MINUTE)
+        assert await queue.republish(MINUTE) == 3
+        assert sorted(await all_delivered(queue)) == list("abc")
+        assert not await names(queue)

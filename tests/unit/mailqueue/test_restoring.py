@@ -1,7 +1,6 @@
 """Mails that were taken out come back once each: what is there of them is seen, what failed is gone on with."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -61,15 +60,17 @@ def test_the_new_id_follows_from_the_old_one(was: EnqueueId, other: EnqueueId) -
     assert len({was, restored_id(was, QUEUE), restored_id(was, outgoing), again}) == 4
 
 
-def told(story: Callable[[TwinQueue, MailQueue], Awaitable[None]], own: OwnTables | None = None) -> None:
-    """Tell a story of one process."""
+@pytest.fixture
+def twin() -> TwinQueue:
+    """A queue in memory, empty."""
+    return twin_queue()
 
-    async def all_of_it() -> None:
-        twin = twin_queue(own=own)
-        async with await twin.process() as queue:
-            await story(twin, queue)
 
-    asyncio.run(all_of_it())
+@pytest.fixture
+async def queue(twin: TwinQueue) -> AsyncIterator[MailQueue]:
+    """Its only process."""
+    async with await twin.process() as queue:
+        yield queue
 
 
 async def restored(queue: MailQueue, due_at: datetime | None = None) -> Return:
@@ -77,124 +78,96 @@ async def restored(queue: MailQueue, due_at: datetime | None = None) -> Return:
     return await (await restoring(queue, [WAS])).restore(Leaver(WAS, mail("one"), CONTENT, due_at))
 
 
-def test_it_comes_back_whole() -> None:
+async def test_it_comes_back_whole(queue: MailQueue) -> None:
     """Under the id that follows from its old one, with its bytes, counted as any other."""
-
-    async def story(twin: TwinQueue, queue: MailQueue) -> None:
-        assert await restored(queue) is Return.PUT
-        (one,) = await listed(queue)
-        assert one.queued.enqueue_id == restored_id(WAS, QUEUE)
-        assert await queue.content(one) == CONTENT
-        assert (await queue.size()).mails == 1
-        assert await all_delivered(queue) == ["one"]
-
-    told(story)
+    assert await restored(queue) is Return.PUT
+    (one,) = await listed(queue)
+    assert one.queued.enqueue_id == restored_id(WAS, QUEUE)
+    assert await queue.content(one) == CONTENT
+    assert (await queue.size()).mails == 1
+    assert await all_delivered(queue) == ["one"]
 
 
-def test_a_delayed_one_waits_for_its_time() -> None:
+async def test_a_delayed_one_waits_for_its_time(twin: TwinQueue, queue: MailQueue) -> None:
     """And is not put twice."""
-
-    async def story(twin: TwinQueue, queue: MailQueue) -> None:
-        due_at = twin.clock.now + HOUR
-        assert await restored(queue, due_at) is Return.PUT
-        assert await restored(queue, due_at) is Return.NOTHING
-        assert [(one.whereabouts, one.due_at) for one in await listed(queue)] == [(Whereabouts.DELAYED, due_at)]
-        assert twin.broker.ready(QUEUE) == []
-
-    told(story)
+    due_at = twin.clock.now + HOUR
+    assert await restored(queue, due_at) is Return.PUT
+    assert await restored(queue, due_at) is Return.NOTHING
+    assert [(one.whereabouts, one.due_at) for one in await listed(queue)] == [(Whereabouts.DELAYED, due_at)]
+    assert twin.broker.ready(QUEUE) == []
 
 
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.UNCONFIRMED_KEPT, Fate.UNCONFIRMED_LOST, Fate.UNCONFIRMED_LATE])
-def test_a_publish_that_failed_is_gone_on_with(fate: Fate) -> None:
+async def test_a_publish_that_failed_is_gone_on_with(fate: Fate, twin: TwinQueue, queue: MailQueue) -> None:
     """No mark hides the mail from the next try; whatever the broker kept, it comes once."""
+    twin.broker.will(fate)
+    with pytest.raises(PublishFailed):
+        await restored(queue)
 
-    async def story(twin: TwinQueue, queue: MailQueue) -> None:
-        twin.broker.will(fate)
-        with pytest.raises(PublishFailed):
-            await restored(queue)
+    assert await restored(queue) is Return.PUBLISH
+    twin.broker.let_arrive()
 
-        assert await restored(queue) is Return.PUBLISH
-        twin.broker.let_arrive()
-
-        assert await names(queue) == ["one"]
-        assert await all_delivered(queue) == ["one"]
-        assert await restored(queue) is Return.NOTHING
-        assert await names(queue) == []
-
-    told(story)
+    assert await names(queue) == ["one"]
+    assert await all_delivered(queue) == ["one"]
+    assert await restored(queue) is Return.NOTHING
+    assert await names(queue) == []
 
 
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize("due", [None, HOUR])
-def test_a_row_in_doubt_is_gone_on_with(due: timedelta | None, *, done: bool) -> None:
+async def test_a_row_in_doubt_is_gone_on_with(
+    twin: TwinQueue, queue: MailQueue, due: timedelta | None, *, done: bool
+) -> None:
     """Whether or not the tables took it."""
-
-    async def story(twin: TwinQueue, queue: MailQueue) -> None:
-        due_at = twin.clock.now + due if due else None
-        table = DUE_MAILS if due else ENQUEUED_MAILS
-        refusing = Refusing(twin, tables=writes_of(table), done_all_the_same=done)
-        with pytest.raises(CannotReach):
-            await restored(queue, due_at)
-        refusing.mend()
-
+    due_at = twin.clock.now + due if due else None
+    table = DUE_MAILS if due else ENQUEUED_MAILS
+    refusing = Refusing(twin, tables=writes_of(table), done_all_the_same=done)
+    with pytest.raises(CannotReach):
         await restored(queue, due_at)
+    refusing.mend()
 
-        await queue.flush()
-        assert await all_delivered(queue) == ["one"]
-        assert await names(queue) == []
+    await restored(queue, due_at)
 
-    told(story)
+    await queue.flush()
+    assert await all_delivered(queue) == ["one"]
+    assert await names(queue) == []
 
 
 @pytest.mark.parametrize("table", [DELETED_MAILS, ENQUEUED_MAILS])
-def test_without_a_look_nothing_is_put(table: object) -> None:
+async def test_without_a_look_nothing_is_put(table: object, twin: TwinQueue, queue: MailQueue) -> None:
     """Tables that do not answer may hold it."""
-
-    async def story(twin: TwinQueue, queue: MailQueue) -> None:
-        await enqueued(queue, "other")
-        before = set(twin.blobs.ids)
-        Refusing(twin, tables=reads_of(table))  # type: ignore[arg-type]
-        with pytest.raises(CannotReach):
-            await restored(queue)
-        assert set(twin.blobs.ids) == before
-
-    told(story)
+    await enqueued(queue, "other")
+    before = set(twin.blobs.ids)
+    Refusing(twin, tables=reads_of(table))  # type: ignore[arg-type]
+    with pytest.raises(CannotReach):
+        await restored(queue)
+    assert set(twin.blobs.ids) == before
 
 
-def test_one_that_never_left_stays_as_it_is() -> None:
+async def test_one_that_never_left_stays_as_it_is(twin: TwinQueue, queue: MailQueue) -> None:
     """Its removal was killed before its mark."""
-
-    async def story(twin: TwinQueue, queue: MailQueue) -> None:
-        (was,) = await enqueued(queue, "one")
-        found = await restoring(queue, [was])
-        assert await found.restore(Leaver(was, mail("one"), CONTENT)) is Return.STAYS
-        assert await all_delivered(queue) == ["one"]
-        assert not twin.broker.published[1:]
-
-    told(story)
+    (was,) = await enqueued(queue, "one")
+    found = await restoring(queue, [was])
+    assert await found.restore(Leaver(was, mail("one"), CONTENT)) is Return.STAYS
+    assert await all_delivered(queue) == ["one"]
+    assert not twin.broker.published[1:]
 
 
 @pytest.mark.parametrize(
     ("wrong", "error"), [(mail("one", recipients=("no address",)), WrongUse), (mail("one"), Delayed)]
 )
-def test_what_cannot_come_back_leaves_nothing_behind(wrong: object, error: type[MailmendError]) -> None:
+async def test_what_cannot_come_back_leaves_nothing_behind(wrong: object, error: type[MailmendError]) -> None:
     """A mail that James could not read; a delay in a keyspace that knows none."""
-
-    async def story(twin: TwinQueue, queue: MailQueue) -> None:
-        due_at = twin.clock.now + HOUR if error is Delayed else None
+    twin = twin_queue(own=OwnTables(due=False))
+    due_at = twin.clock.now + HOUR if error is Delayed else None
+    async with await twin.process() as queue:
         with pytest.raises(error):
             await (await restoring(queue, [WAS])).restore(Leaver(WAS, wrong, CONTENT, due_at))  # type: ignore[arg-type]
         assert not twin.blobs.ids
         assert not list(twin.memory.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names)))
 
-    told(story, OwnTables(due=False))
 
-
-def test_nobody_to_bring_back_asks_nothing() -> None:
+async def test_nobody_to_bring_back_asks_nothing(twin: TwinQueue, queue: MailQueue) -> None:
     """No listing of a queue for no mail."""
-
-    async def story(twin: TwinQueue, queue: MailQueue) -> None:
-        Refusing(twin, tables=lambda _: True)
-        assert (await restoring(queue, [])).listed == {}
-
-    told(story)
+    Refusing(twin, tables=lambda _: True)
+    assert (await restoring(queue, [])).listed == {}

@@ -70,47 +70,39 @@ def looks(twin: TwinQueue) -> list[Operation]:
 # What left the queue
 
 
-def test_a_purged_mail_outlives_its_mark_in_the_broker_and_does_not_come_back() -> None:
+async def test_a_purged_mail_outlives_its_mark_in_the_broker_and_does_not_come_back() -> None:
     """Even where an older mail that nobody takes keeps its slice from being swept: its row is gone, and that tells."""
-
-    async def story() -> None:
-        twin = expiring_queue()
-        async with await twin.process() as queue:
-            # Given a mail that stays, and a later one that is purged while its message is in the broker
-            await enqueued(queue, "stays")
-            twin.clock.advance(HOUR.total_seconds())
-            await enqueued(queue, "purged")
-            await queue.delete(Where(name="purged"))
-            # When the queue is swept for longer than marks live
-            await swept_for(twin, queue, MARK_TTL + DAY)
-            assert [one.slice_start for one in await listed(queue)] == [await queue.parts.view.browse_start(QUEUE)]
-            assert len(twin.broker.ready(QUEUE)) == 2
-            # Then only the mail that waits is delivered
-            assert await all_delivered(queue) == ["stays"]
-            assert twin.counted.of(Count.GONE) == 1
-            assert not twin.broker.dead(QUEUE)
-
-    asyncio.run(story())
+    twin = expiring_queue()
+    async with await twin.process() as queue:
+        # Given a mail that stays, and a later one that is purged while its message is in the broker
+        await enqueued(queue, "stays")
+        twin.clock.advance(HOUR.total_seconds())
+        await enqueued(queue, "purged")
+        await queue.delete(Where(name="purged"))
+        # When the queue is swept for longer than marks live
+        await swept_for(twin, queue, MARK_TTL + DAY)
+        assert [one.slice_start for one in await listed(queue)] == [await queue.parts.view.browse_start(QUEUE)]
+        assert len(twin.broker.ready(QUEUE)) == 2
+        # Then only the mail that waits is delivered
+        assert await all_delivered(queue) == ["stays"]
+        assert twin.counted.of(Count.GONE) == 1
+        assert not twin.broker.dead(QUEUE)
 
 
 @pytest.mark.parametrize("last_updated", [None, "when it was enqueued"])
-def test_a_purged_mail_of_james_does_not_come_back_either(last_updated: str | None) -> None:
+async def test_a_purged_mail_of_james_does_not_come_back_either(last_updated: str | None) -> None:
     """Its message names no slice: where its mark may have expired, every slice that browsing sees is asked for it."""
-
-    async def story() -> None:
-        twin = expiring_queue()
-        async with await twin.process() as queue:
-            # Given a mail that James has published, purged before it was delivered
-            shown = await published_by_james(twin, queue, twin.clock.now if last_updated else None)
-            await queue.purge()
-            # When it is delivered after its mark has expired
-            await swept_for(twin, queue, MARK_TTL + DAY)
-            assert not await queue.parts.view.marked(QUEUE, shown.queued.enqueue_id)
-            # Then it is gone
-            assert await all_delivered(queue) == []
-            assert twin.counted.of(Count.GONE) == 1
-
-    asyncio.run(story())
+    twin = expiring_queue()
+    async with await twin.process() as queue:
+        # Given a mail that James has published, purged before it was delivered
+        shown = await published_by_james(twin, queue, twin.clock.now if last_updated else None)
+        await queue.purge()
+        # When it is delivered after its mark has expired
+        await swept_for(twin, queue, MARK_TTL + DAY)
+        assert not await queue.parts.view.marked(QUEUE, shown.queued.enqueue_id)
+        # Then it is gone
+        assert await all_delivered(queue) == []
+        assert twin.counted.of(Count.GONE) == 1
 
 
 async def published_by_james(twin: TwinQueue, queue: MailQueue, last_updated: datetime | None) -> Listed:
@@ -125,102 +117,81 @@ async def published_by_james(twin: TwinQueue, queue: MailQueue, last_updated: da
 # What waits
 
 
-def test_an_old_mail_that_waits_is_delivered() -> None:
+async def test_an_old_mail_that_waits_is_delivered() -> None:
     """Its row was renewed all the while: one look at it suffices."""
-
-    async def story() -> None:
-        twin = expiring_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "old")
-            await swept_for(twin, queue, 3 * MARK_TTL)
-            found = looks(twin)
-            assert await all_delivered(queue) == ["old"]
-            assert len(found) == 1
-            assert twin.counted.of(Count.GONE) == 0
-
-    asyncio.run(story())
+    twin = expiring_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "old")
+        await swept_for(twin, queue, 3 * MARK_TTL)
+        found = looks(twin)
+        assert await all_delivered(queue) == ["old"]
+        assert len(found) == 1
+        assert twin.counted.of(Count.GONE) == 0
 
 
-def test_an_old_mail_of_james_that_waits_is_delivered() -> None:
+async def test_an_old_mail_of_james_that_waits_is_delivered() -> None:
     """Wherever its row lies, it is found at the first look."""
-
-    async def story() -> None:
-        twin = expiring_queue()
-        async with await twin.process() as queue:
-            await published_by_james(twin, queue, twin.clock.now)
-            await swept_for(twin, queue, MARK_TTL + DAY)
-            twin.clock.slept.clear()
-            assert await all_delivered(queue) == ["theirs"]
-            assert SECOND_LOOK_SECONDS not in twin.clock.slept
-
-    asyncio.run(story())
+    twin = expiring_queue()
+    async with await twin.process() as queue:
+        await published_by_james(twin, queue, twin.clock.now)
+        await swept_for(twin, queue, MARK_TTL + DAY)
+        twin.clock.slept.clear()
+        assert await all_delivered(queue) == ["theirs"]
+        assert SECOND_LOOK_SECONDS not in twin.clock.slept
 
 
-def test_a_young_mail_needs_no_row() -> None:
+async def test_a_young_mail_needs_no_row() -> None:
     """While no mark can have expired its absence tells enough, whoever has published the mail."""
-
-    async def story() -> None:
-        twin = expiring_queue()
-        async with await twin.process() as queue:
-            await published_by_james(twin, queue, twin.clock.now)
-            await enqueued(queue, "ours")
-            found = looks(twin)
-            assert sorted(await all_delivered(queue)) == ["ours", "theirs"]
-            assert not found
-
-    asyncio.run(story())
+    twin = expiring_queue()
+    async with await twin.process() as queue:
+        await published_by_james(twin, queue, twin.clock.now)
+        await enqueued(queue, "ours")
+        found = looks(twin)
+        assert sorted(await all_delivered(queue)) == ["ours", "theirs"]
+        assert not found
 
 
-def test_james_may_put_the_row_after_the_message() -> None:
+async def test_james_may_put_the_row_after_the_message() -> None:
     """It does both at once; a mail that is old otherwise and has no row yet is looked at again before it is dropped."""
+    twin = expiring_queue()
+    async with await twin.process() as queue:
+        # Given a message whose row is still on its way
+        shown = await published_by_james(twin, queue, None)
+        await queue.parts.view.take_back(QUEUE, shown.slice_start or twin.clock.now, shown.queued)
+        late = row_of(QUEUE, slice_of(twin.clock.now, HOUR), 0, twin.clock.now, shown.queued)
+        looked = list[Operation]()
 
-    async def story() -> None:
-        twin = expiring_queue()
-        async with await twin.process() as queue:
-            # Given a message whose row is still on its way
-            shown = await published_by_james(twin, queue, None)
-            await queue.parts.view.take_back(QUEUE, shown.slice_start or twin.clock.now, shown.queued)
-            late = row_of(QUEUE, slice_of(twin.clock.now, HOUR), 0, twin.clock.now, shown.queued)
-            looked = list[Operation]()
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            answer = carry_out()
+            if isinstance(operation, Read) and operation.table is ENQUEUED_MAILS:
+                looked.append(operation)
+                if len(looked) == 1:
+                    twin.memory.write(Put(ENQUEUED_MAILS, late, at=twin.clock.micros() + 1_000_000))
+            return answer
 
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                answer = carry_out()
-                if isinstance(operation, Read) and operation.table is ENQUEUED_MAILS:
-                    looked.append(operation)
-                    if len(looked) == 1:
-                        twin.memory.write(Put(ENQUEUED_MAILS, late, at=twin.clock.micros() + 1_000_000))
-                return answer
-
-            # When the row comes after the first look
-            twin.memory.surround = surround
-            # Then the mail is delivered
-            assert await all_delivered(queue) == ["theirs"]
-            assert twin.counted.of(Count.GONE) == 0
-
-    asyncio.run(story())
+        # When the row comes after the first look
+        twin.memory.surround = surround
+        # Then the mail is delivered
+        assert await all_delivered(queue) == ["theirs"]
+        assert twin.counted.of(Count.GONE) == 0
 
 
-def test_where_marks_live_for_ever_no_row_is_asked_for() -> None:
+async def test_where_marks_live_for_ever_no_row_is_asked_for() -> None:
     """As in the tables of James: a mail without a mark waits."""
-
-    async def story() -> None:
-        twin = twin_queue(naming=BlobNaming(BlobsMode.DEDUPLICATED))
-        async with await twin.process() as queue:
-            await published_by_james(twin, queue, None)
-            found = looks(twin)
-            assert await all_delivered(queue) == ["theirs"]
-            assert not found
-
-    asyncio.run(story())
+    twin = twin_queue(naming=BlobNaming(BlobsMode.DEDUPLICATED))
+    async with await twin.process() as queue:
+        await published_by_james(twin, queue, None)
+        found = looks(twin)
+        assert await all_delivered(queue) == ["theirs"]
+        assert not found
 
 
 # What nobody renewed
 
 
-def test_a_mail_whose_row_expired_while_nobody_swept_is_a_dead_letter(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_mail_whose_row_expired_while_nobody_swept_is_a_dead_letter(caplog: pytest.LogCaptureFixture) -> None:
     """It may wait, it may have been purged: it is neither dropped nor delivered, and a person can drive it back."""
-
-    async def story() -> None:
+    with caplog.at_level(logging.WARNING, "mailmend.queue"):
         twin = expiring_queue()
         async with await twin.process() as queue:
             # Given a mail whose row nobody renewed until it expired
@@ -236,31 +207,24 @@ def test_a_mail_whose_row_expired_while_nobody_swept_is_a_dead_letter(caplog: py
             # And driven back it is delivered
             assert (await redrive(queue)).redriven == 1
             assert await all_delivered(queue) == ["forgotten"]
-
-    with caplog.at_level(logging.WARNING, "mailmend.queue"):
-        asyncio.run(story())
     assert "nobody swept the queue spool" in caplog.text
     assert "nobody knows whether it waits" in caplog.text
 
 
-def test_after_a_lapse_what_is_younger_is_told_apart_again() -> None:
+async def test_after_a_lapse_what_is_younger_is_told_apart_again() -> None:
     """Only slices in which rows may have expired are in doubt, and no later sweep adds to them."""
-
-    async def story() -> None:
-        twin = expiring_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "forgotten")
-            twin.clock.advance((ROW_TTL + DAY).total_seconds())
-            await queue.parts.sweeper.sweep(QUEUE)
-            lapsed = (await queue.parts.view.state(QUEUE)).lapsed_before
-            await enqueued(queue, "purged", "waits")
-            await queue.delete(Where(name="purged"))
-            await swept_for(twin, queue, MARK_TTL + DAY)
-            assert await all_delivered(queue) == ["waits"]
-            assert (twin.counted.of(Count.UNSURE), twin.counted.of(Count.GONE)) == (1, 1)
-            assert (await queue.parts.view.state(QUEUE)).lapsed_before == lapsed
-
-    asyncio.run(story())
+    twin = expiring_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "forgotten")
+        twin.clock.advance((ROW_TTL + DAY).total_seconds())
+        await queue.parts.sweeper.sweep(QUEUE)
+        lapsed = (await queue.parts.view.state(QUEUE)).lapsed_before
+        await enqueued(queue, "purged", "waits")
+        await queue.delete(Where(name="purged"))
+        await swept_for(twin, queue, MARK_TTL + DAY)
+        assert await all_delivered(queue) == ["waits"]
+        assert (twin.counted.of(Count.UNSURE), twin.counted.of(Count.GONE)) == (1, 1)
+        assert (await queue.parts.view.state(QUEUE)).lapsed_before == lapsed
 
 
 def test_a_queue_that_is_swept_never_lapses() -> None:
@@ -282,31 +246,27 @@ def test_a_queue_that_is_swept_never_lapses() -> None:
     asyncio.run(story(OwnTables(), 30 * DAY))
 
 
-def test_the_lapse_is_known_before_the_browse_start_passes_it() -> None:
+async def test_the_lapse_is_known_before_the_browse_start_passes_it() -> None:
     """A sweep that is killed between the two leaves what it knows, not what it does not."""
+    twin = expiring_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, "forgotten")
+        twin.clock.advance((ROW_TTL + DAY).total_seconds())
+        written: list[str] = []
 
-    async def story() -> None:
-        twin = expiring_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, "forgotten")
-            twin.clock.advance((ROW_TTL + DAY).total_seconds())
-            written: list[str] = []
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            match operation:
+                case Read():
+                    pass
+                case _ if getattr(operation, "table", None) is BROWSE_START:
+                    written.append("start")
+                case _ if "lapsedbefore" in getattr(operation, "assign", {}):
+                    written.append("lapse")
+            return carry_out()
 
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                match operation:
-                    case Read():
-                        pass
-                    case _ if getattr(operation, "table", None) is BROWSE_START:
-                        written.append("start")
-                    case _ if "lapsedbefore" in getattr(operation, "assign", {}):
-                        written.append("lapse")
-                return carry_out()
-
-            twin.memory.surround = surround
-            await queue.parts.sweeper.sweep(QUEUE)
-            assert written == ["lapse", "start"]
-
-    asyncio.run(story())
+        twin.memory.surround = surround
+        await queue.parts.sweeper.sweep(QUEUE)
+        assert written == ["lapse", "start"]
 
 
 # The rules

@@ -27,108 +27,84 @@ class Counter:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_an_answer_is_never_older_than_its_question(seed: int) -> None:
+async def test_an_answer_is_never_older_than_its_question(seed: int) -> None:
     """Whatever was so before the call is seen."""
+    chance, counter = random.Random(seed), Counter()
+    reads = SharedReads(counter.read)
 
-    async def story() -> None:
-        chance, counter = random.Random(seed), Counter()
-        reads = SharedReads(counter.read)
-
-        async def ask() -> None:
-            for _ in range(chance.randrange(30)):
-                await asyncio.sleep(0)
-            counter.value += 1
-            mine = counter.value
-            assert await reads.get("k") >= mine
-
-        await asyncio.gather(*(ask() for _ in range(50)))
-        assert counter.reads < 25
-
-    asyncio.run(story())
-
-
-def test_many_at_once_share_one_read() -> None:
-    """And those who come while it is under way share the next."""
-
-    async def story() -> None:
-        counter = Counter()
-        reads = SharedReads(counter.read)
-        first = [asyncio.ensure_future(reads.get("k")) for _ in range(10)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        later = [asyncio.ensure_future(reads.get("k")) for _ in range(10)]
-        await asyncio.gather(*first, *later)
-        assert counter.reads == 2
-        await reads.get("k")
-        assert counter.reads == 3
-
-    asyncio.run(story())
-
-
-def test_keys_are_read_by_themselves() -> None:
-    """One does not wait for another."""
-
-    async def story() -> None:
-        counter = Counter()
-        reads = SharedReads(counter.read)
-        await asyncio.gather(*(reads.get(key) for key in "abc"))
-        assert counter.reads == 3
-
-    asyncio.run(story())
-
-
-def test_a_failure_is_told_to_all_who_wait_and_to_nobody_later() -> None:
-    """The next read is asked anew."""
-
-    async def story() -> None:
-        counter = Counter()
-        reads = SharedReads(counter.read)
-        counter.failing = True
-        answers = await asyncio.gather(*(reads.get("k") for _ in range(3)), return_exceptions=True)
-        assert [type(one) for one in answers] == [TimedOut] * 3
-        counter.failing = False
-        assert await reads.get("k") == 0
-
-    asyncio.run(story())
-
-
-def test_a_read_that_waits_for_one_that_fails_is_made_all_the_same() -> None:
-    """It only waits for its turn."""
-
-    async def story() -> None:
-        counter = Counter()
-        reads = SharedReads(counter.read)
-        counter.failing = True
-        first = asyncio.ensure_future(reads.get("k"))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        second = asyncio.ensure_future(reads.get("k"))
-        with pytest.raises(TimedOut):
-            await first
-        counter.failing = False
-        assert await second == 0
-
-    asyncio.run(story())
-
-
-def test_whoever_is_cancelled_leaves_the_read_to_the_others() -> None:
-    """And a failure that nobody waits for is not complained of."""
-
-    async def story() -> None:
-        counter = Counter()
-        reads = SharedReads(counter.read)
-        asking = [asyncio.ensure_future(reads.get("k")) for _ in range(2)]
-        await asyncio.sleep(0)
-        asking[0].cancel()
-        assert await asking[1] == 0
-        counter.failing = True
-        alone = asyncio.ensure_future(reads.get("k"))
-        await asyncio.sleep(0)
-        alone.cancel()
-        await asyncio.gather(alone, return_exceptions=True)
-        for _ in range(10):
+    async def ask() -> None:
+        for _ in range(chance.randrange(30)):
             await asyncio.sleep(0)
-        counter.failing = False
-        assert await reads.get("k") == 0
+        counter.value += 1
+        mine = counter.value
+        assert await reads.get("k") >= mine
 
-    asyncio.run(story())
+    await asyncio.gather(*(ask() for _ in range(50)))
+    assert counter.reads < 25
+
+
+async def test_many_at_once_share_one_read() -> None:
+    """And those who come while it is under way share the next."""
+    counter = Counter()
+    reads = SharedReads(counter.read)
+    first = [asyncio.ensure_future(reads.get("k")) for _ in range(10)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    later = [asyncio.ensure_future(reads.get("k")) for _ in range(10)]
+    await asyncio.gather(*first, *later)
+    assert counter.reads == 2
+    await reads.get("k")
+    assert counter.reads == 3
+
+
+async def test_keys_are_read_by_themselves() -> None:
+    """One does not wait for another."""
+    counter = Counter()
+    reads = SharedReads(counter.read)
+    await asyncio.gather(*(reads.get(key) for key in "abc"))
+    assert counter.reads == 3
+
+
+async def test_a_failure_is_told_to_all_who_wait_and_to_nobody_later() -> None:
+    """The next read is asked anew."""
+    counter = Counter()
+    reads = SharedReads(counter.read)
+    counter.failing = True
+    answers = await asyncio.gather(*(reads.get("k") for _ in range(3)), return_exceptions=True)
+    assert [type(one) for one in answers] == [TimedOut] * 3
+    counter.failing = False
+    assert await reads.get("k") == 0
+
+
+async def test_a_read_that_waits_for_one_that_fails_is_made_all_the_same() -> None:
+    """It only waits for its turn."""
+    counter = Counter()
+    reads = SharedReads(counter.read)
+    counter.failing = True
+    first = asyncio.ensure_future(reads.get("k"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(reads.get("k"))
+    with pytest.raises(TimedOut):
+        await first
+    counter.failing = False
+    assert await second == 0
+
+
+async def test_whoever_is_cancelled_leaves_the_read_to_the_others() -> None:
+    """And a failure that nobody waits for is not complained of."""
+    counter = Counter()
+    reads = SharedReads(counter.read)
+    asking = [asyncio.ensure_future(reads.get("k")) for _ in range(2)]
+    await asyncio.sleep(0)
+    asking[0].cancel()
+    assert await asking[1] == 0
+    counter.failing = True
+    alone = asyncio.ensure_future(reads.get("k"))
+    await asyncio.sleep(0)
+    alone.cancel()
+    await asyncio.gather(alone, return_exceptions=True)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    counter.failing = False
+    assert await reads.get("k") == 0

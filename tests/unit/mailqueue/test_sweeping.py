@@ -77,438 +77,339 @@ async def finish(process: Process, numbers: range, step: timedelta = HOUR) -> No
 class TestMove:
     """The browse start goes as far as it may, and no further."""
 
-    def test_it_stops_at_the_first_mail(self) -> None:
+    async def test_it_stops_at_the_first_mail(self, scene: Scene) -> None:
         """Whatever comes after it."""
-
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(8))
-            await finish(process, range(3))
-            await finish(process, range(5, 8))
-            assert await process.sweeper.move(SPOOL) == Moved(NOON, NOON + 3 * HOUR)
-            assert (scene.browse_start, scene.content_start) == (NOON + 3 * HOUR, NOON)
-            assert await names(process.view.browse(SPOOL)) == ["mail-3", "mail-4"]
-
-        asyncio.run(story(Scene()))
+        process = scene.process()
+        await fill(scene, process, range(8))
+        await finish(process, range(3))
+        await finish(process, range(5, 8))
+        assert await process.sweeper.move(SPOOL) == Moved(NOON, NOON + 3 * HOUR)
+        assert (scene.browse_start, scene.content_start) == (NOON + 3 * HOUR, NOON)
+        assert await names(process.view.browse(SPOOL)) == ["mail-3", "mail-4"]
 
     @pytest.mark.parametrize("window", [MINUTE, 10 * MINUTE, HOUR, 4 * HOUR])
-    def test_on_an_empty_queue_it_stops_at_the_grace(self, window: timedelta) -> None:
+    async def test_on_an_empty_queue_it_stops_at_the_grace(self, window: timedelta, scene: Scene) -> None:
         """So that an idle queue costs nothing, and slow clocks nothing either."""
+        await scene.cut(window)
+        process = scene.process()
+        await process.view.place(SPOOL, queued(0))
+        await process.view.mark(SPOOL, queued(0).enqueue_id, NOON)
+        scene.clock.turn_to(NOON + 20 * HOUR + 10 * MINUTE)
+        moved = await process.sweeper.move(SPOOL)
+        assert moved.after is not None
+        behind = scene.clock.now - moved.after
+        assert max(window, 15 * MINUTE) <= behind < max(window, 15 * MINUTE) + window
 
-        async def story(scene: Scene) -> None:
-            await scene.cut(window)
-            process = scene.process()
-            await process.view.place(SPOOL, queued(0))
-            await process.view.mark(SPOOL, queued(0).enqueue_id, NOON)
-            scene.clock.turn_to(NOON + 20 * HOUR + 10 * MINUTE)
-            moved = await process.sweeper.move(SPOOL)
-            assert moved.after is not None
-            behind = scene.clock.now - moved.after
-            assert max(window, 15 * MINUTE) <= behind < max(window, 15 * MINUTE) + window
-
-        asyncio.run(story(Scene()))
-
-    def test_a_queue_that_never_was_is_left_alone(self) -> None:
+    async def test_a_queue_that_never_was_is_left_alone(self, scene: Scene) -> None:
         """Nothing is written for it."""
+        process = scene.process()
+        assert await process.sweeper.move(SPOOL) == Moved(None, None)
+        assert await process.sweeper.sweep(SPOOL) == Swept()
+        assert scene.browse_start is None
+        assert await process.view.queues() == []
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            assert await process.sweeper.move(SPOOL) == Moved(None, None)
-            assert await process.sweeper.sweep(SPOOL) == Swept()
-            assert scene.browse_start is None
-            assert await process.view.queues() == []
-
-        asyncio.run(story(Scene()))
-
-    def test_a_clock_that_goes_back_moves_nothing_back(self) -> None:
+    async def test_a_clock_that_goes_back_moves_nothing_back(self, scene: Scene) -> None:
         """Nor does a process with an old idea."""
+        process = scene.process()
+        await fill(scene, process, range(5))
+        await finish(process, range(5))
+        await process.sweeper.sweep(SPOOL)
+        start = scene.browse_start
+        behind = scene.process(VirtualLoopClock(micros_at(NOON - 50 * HOUR)))
+        swept = await behind.sweeper.sweep(SPOOL)
+        assert (scene.browse_start, swept.browse_start, swept.slices) == (start, start, 0)
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(5))
-            await finish(process, range(5))
-            await process.sweeper.sweep(SPOOL)
-            start = scene.browse_start
-            behind = scene.process(VirtualLoopClock(micros_at(NOON - 50 * HOUR)))
-            swept = await behind.sweeper.sweep(SPOOL)
-            assert (scene.browse_start, swept.browse_start, swept.slices) == (start, start, 0)
-
-        asyncio.run(story(Scene()))
-
-    def test_many_movers_at_once_do_no_harm(self) -> None:
+    async def test_many_movers_at_once_do_no_harm(self, scene: Scene) -> None:
         """Each of another process: the start is where the last mail begins."""
+        processes = [scene.process() for _ in range(6)]
+        await fill(scene, processes[0], range(8))
+        await finish(processes[0], range(6))
+        moved = await asyncio.gather(*(one.sweeper.move(SPOOL) for one in processes))
+        assert {one.after for one in moved} == {NOON + 6 * HOUR}
+        assert scene.browse_start == NOON + 6 * HOUR
 
-        async def story(scene: Scene) -> None:
-            processes = [scene.process() for _ in range(6)]
-            await fill(scene, processes[0], range(8))
-            await finish(processes[0], range(6))
-            moved = await asyncio.gather(*(one.sweeper.move(SPOOL) for one in processes))
-            assert {one.after for one in moved} == {NOON + 6 * HOUR}
-            assert scene.browse_start == NOON + 6 * HOUR
-
-        asyncio.run(story(Scene()))
-
-    def test_one_that_is_overtaken_leaves_the_start_further_on(self) -> None:
+    async def test_one_that_is_overtaken_leaves_the_start_further_on(self, scene: Scene) -> None:
         """It goes on with what stands there."""
+        process = scene.process()
+        await fill(scene, process, range(8))
+        await finish(process, range(3))
+        scene.memory.surround = before_attempt(scene, lambda: scene.put_start(BROWSE_START, NOON + 5 * HOUR))
+        assert (await process.sweeper.move(SPOOL)).after == NOON + 5 * HOUR
+        assert scene.browse_start == NOON + 5 * HOUR
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(8))
-            await finish(process, range(3))
-            scene.memory.surround = before_attempt(scene, lambda: scene.put_start(BROWSE_START, NOON + 5 * HOUR))
-            assert (await process.sweeper.move(SPOOL)).after == NOON + 5 * HOUR
-            assert scene.browse_start == NOON + 5 * HOUR
-
-        asyncio.run(story(Scene()))
-
-    def test_one_that_is_overtaken_half_way_goes_the_rest(self) -> None:
+    async def test_one_that_is_overtaken_half_way_goes_the_rest(self, scene: Scene) -> None:
         """What it has read is still true."""
-
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(8))
-            await finish(process, range(5))
-            scene.memory.surround = before_attempt(scene, lambda: scene.put_start(BROWSE_START, NOON + 2 * HOUR))
-            assert (await process.sweeper.move(SPOOL)).after == NOON + 5 * HOUR
-
-        asyncio.run(story(Scene()))
+        process = scene.process()
+        await fill(scene, process, range(8))
+        await finish(process, range(5))
+        scene.memory.surround = before_attempt(scene, lambda: scene.put_start(BROWSE_START, NOON + 2 * HOUR))
+        assert (await process.sweeper.move(SPOOL)).after == NOON + 5 * HOUR
 
     @pytest.mark.parametrize("done", [False, True])
-    def test_a_doubtful_move_is_settled(self, done: bool) -> None:
+    async def test_a_doubtful_move_is_settled(self, done: bool, scene: Scene) -> None:
         """Whether or not it was done, it is in the end."""
+        process, doubts = scene.process(), 1
+        await fill(scene, process, range(5))
+        await finish(process, range(3))
 
-        async def story(scene: Scene) -> None:
-            process, doubts = scene.process(), 1
-            await fill(scene, process, range(5))
-            await finish(process, range(3))
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            nonlocal doubts
+            if isinstance(operation, ChangeIf) and doubts:
+                doubts -= 1
+                if done:
+                    carry_out()
+                raise DoubtfulWrite("no answer")
+            return carry_out()
 
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                nonlocal doubts
-                if isinstance(operation, ChangeIf) and doubts:
-                    doubts -= 1
-                    if done:
-                        carry_out()
-                    raise DoubtfulWrite("no answer")
-                return carry_out()
+        scene.memory.surround = surround
+        assert (await process.sweeper.move(SPOOL)).after == NOON + 3 * HOUR
+        assert scene.browse_start == NOON + 3 * HOUR
 
-            scene.memory.surround = surround
-            assert (await process.sweeper.move(SPOOL)).after == NOON + 3 * HOUR
-            assert scene.browse_start == NOON + 3 * HOUR
-
-        asyncio.run(story(Scene()))
-
-    def test_a_backward_move_is_told_of(self) -> None:
+    async def test_a_backward_move_is_told_of(self, scene: Scene) -> None:
         """James writes it without looking; how far it ever was stays known, and it moves forward again."""
+        process = scene.process()
+        await fill(scene, process, range(6))
+        await finish(process, range(5))
+        await process.sweeper.sweep(SPOOL)
+        scene.put_start(BROWSE_START, NOON + HOUR)
+        assert (await scene.process().sweeper.sweep(SPOOL)).moved_back
+        assert (await process.view.state(SPOOL)).furthest_start == NOON + 5 * HOUR
+        assert scene.browse_start == NOON + 5 * HOUR
+        assert not (await process.sweeper.sweep(SPOOL)).moved_back
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(6))
-            await finish(process, range(5))
-            await process.sweeper.sweep(SPOOL)
-            scene.put_start(BROWSE_START, NOON + HOUR)
-            assert (await scene.process().sweeper.sweep(SPOOL)).moved_back
-            assert (await process.view.state(SPOOL)).furthest_start == NOON + 5 * HOUR
-            assert scene.browse_start == NOON + 5 * HOUR
-            assert not (await process.sweeper.sweep(SPOOL)).moved_back
-
-        asyncio.run(story(Scene()))
-
-    def test_a_mail_that_stays_costs_one_look(self) -> None:
+    async def test_a_mail_that_stays_costs_one_look(self, scene: Scene) -> None:
         """Each sweep asks for it first, not for the thousands before it in its slice."""
+        process = scene.process()
+        await fill(scene, process, range(60), timedelta(0))
+        by_id = sorted(range(60), key=lambda number: queued(number).enqueue_id)
+        for number in by_id[:-1]:
+            await process.view.mark(SPOOL, queued(number).enqueue_id, NOON)
+        scene.clock.advance(5 * 3600)
+        await process.sweeper.move(SPOOL)
+        reads = list[Operation]()
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(60), timedelta(0))
-            by_id = sorted(range(60), key=lambda number: queued(number).enqueue_id)
-            for number in by_id[:-1]:
-                await process.view.mark(SPOOL, queued(number).enqueue_id, NOON)
-            scene.clock.advance(5 * 3600)
-            await process.sweeper.move(SPOOL)
-            reads = list[Operation]()
+        def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, Read | Scan):
+                reads.append(operation)
+            return carry_out()
 
-            def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                if isinstance(operation, Read | Scan):
-                    reads.append(operation)
-                return carry_out()
+        scene.memory.surround = watch
+        assert (await process.sweeper.move(SPOOL)).after == NOON
+        assert len(reads) < 10
+        scene.memory.surround = passing
+        await process.view.mark(SPOOL, queued(by_id[-1]).enqueue_id, NOON)
+        assert (await process.sweeper.move(SPOOL)).after == NOON + 4 * HOUR
 
-            scene.memory.surround = watch
-            assert (await process.sweeper.move(SPOOL)).after == NOON
-            assert len(reads) < 10
-            scene.memory.surround = passing
-            await process.view.mark(SPOOL, queued(by_id[-1]).enqueue_id, NOON)
-            assert (await process.sweeper.move(SPOOL)).after == NOON + 4 * HOUR
-
-        asyncio.run(story(Scene()))
-
-    def test_a_row_that_was_taken_back_does_not_hold_it(self) -> None:
+    async def test_a_row_that_was_taken_back_does_not_hold_it(self, scene: Scene) -> None:
         """Although it never gets a mark."""
+        process = scene.process()
+        await fill(scene, process, range(3))
+        scene.clock.advance(5 * 3600)
+        await process.sweeper.move(SPOOL)
+        await process.view.take_back(SPOOL, NOON, queued(0))
+        assert (await process.sweeper.move(SPOOL)).after == NOON + HOUR
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(3))
-            scene.clock.advance(5 * 3600)
-            await process.sweeper.move(SPOOL)
-            await process.view.take_back(SPOOL, NOON, queued(0))
-            assert (await process.sweeper.move(SPOOL)).after == NOON + HOUR
-
-        asyncio.run(story(Scene()))
-
-    def test_slices_of_a_shorter_window_are_not_passed_unseen(self) -> None:
+    async def test_slices_of_a_shorter_window_are_not_passed_unseen(self, scene: Scene) -> None:
         """Another process has cut the queue anew: whoever sweeps asks how it is cut now."""
+        await scene.cut(HOUR)
+        old = scene.process()
+        await fill(scene, old, range(2))
+        await scene.cut(30 * MINUTE)
+        scene.clock.turn_to(NOON + 2 * HOUR + 40 * MINUTE)
+        new = scene.process()
+        assert await new.view.place(SPOOL, queued(7)) == NOON + 2 * HOUR + 30 * MINUTE
+        await finish(old, range(2))
+        scene.clock.turn_to(NOON + 20 * HOUR)
+        assert (await old.sweeper.sweep(SPOOL)).browse_start == NOON + 2 * HOUR + 30 * MINUTE
+        assert await names(old.view.browse(SPOOL)) == ["mail-7"]
 
-        async def story(scene: Scene) -> None:
-            await scene.cut(HOUR)
-            old = scene.process()
-            await fill(scene, old, range(2))
-            await scene.cut(30 * MINUTE)
-            scene.clock.turn_to(NOON + 2 * HOUR + 40 * MINUTE)
-            new = scene.process()
-            assert await new.view.place(SPOOL, queued(7)) == NOON + 2 * HOUR + 30 * MINUTE
-            await finish(old, range(2))
-            scene.clock.turn_to(NOON + 20 * HOUR)
-            assert (await old.sweeper.sweep(SPOOL)).browse_start == NOON + 2 * HOUR + 30 * MINUTE
-            assert await names(old.view.browse(SPOOL)) == ["mail-7"]
-
-        asyncio.run(story(Scene()))
-
-    def test_a_queue_that_is_cut_anew_meanwhile_is_left_to_the_next(self) -> None:
+    async def test_a_queue_that_is_cut_anew_meanwhile_is_left_to_the_next(self, scene: Scene) -> None:
         """There may be slices between those that were read."""
+        await scene.cut(HOUR)
+        process = scene.process()
+        await fill(scene, process, range(4))
+        await finish(process, range(4))
 
-        async def story(scene: Scene) -> None:
-            await scene.cut(HOUR)
-            process = scene.process()
-            await fill(scene, process, range(4))
-            await finish(process, range(4))
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, Scan) and operation.table is ENQUEUED_MAILS:
+                scene.memory.surround = passing
+                cutting.append(asyncio.ensure_future(scene.cut(30 * MINUTE)))
+            return carry_out()
 
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                if isinstance(operation, Scan) and operation.table is ENQUEUED_MAILS:
-                    scene.memory.surround = passing
-                    cutting.append(asyncio.ensure_future(scene.cut(30 * MINUTE)))
-                return carry_out()
-
-            cutting: list[asyncio.Future[None]] = []
-            scene.memory.surround = surround
-            assert await process.sweeper.move(SPOOL) == Moved(NOON, NOON)
-            await cutting[0]
-            assert (await process.sweeper.move(SPOOL)).after == NOON + 3 * HOUR + 30 * MINUTE
-
-        asyncio.run(story(Scene()))
+        cutting: list[asyncio.Future[None]] = []
+        scene.memory.surround = surround
+        assert await process.sweeper.move(SPOOL) == Moved(NOON, NOON)
+        await cutting[0]
+        assert (await process.sweeper.move(SPOOL)).after == NOON + 3 * HOUR + 30 * MINUTE
 
 
 class TestClean:
     """What the browse start has passed goes; what is not marked is put back first."""
 
-    def test_rows_blobs_and_tallies_of_passed_slices_go(self) -> None:
+    async def test_rows_blobs_and_tallies_of_passed_slices_go(self, scene: Scene) -> None:
         """Marks stay, so that nothing comes back; what is in sight stays as it is."""
+        await scene.cut(buckets=3)
+        process = scene.process()
+        await fill(scene, process, range(8))
+        await finish(process, range(5))
+        await process.tallies.flush()
+        swept = await process.sweeper.sweep(SPOOL)
+        at = NOON + 5 * HOUR
+        assert swept == Swept(slices=5, rows=5, blobs=10, browse_start=at, content_start=at)
+        assert (scene.browse_start, scene.content_start) == (at, at)
+        assert [row["name"] for row in ordered(scene)] == ["mail-5", "mail-6", "mail-7"]
+        assert scene.marked == {queued(number).enqueue_id for number in range(5)}
+        assert len(scene.blobs.ids) == 6
+        assert {row["timerangestart"] for row in scene.rows(SLICE_TALLIES)} == {at, at + HOUR, at + 2 * HOUR}
+        assert (await process.view.state(SPOOL)).swept_at == scene.clock.now
 
-        async def story(scene: Scene) -> None:
-            await scene.cut(buckets=3)
-            process = scene.process()
-            await fill(scene, process, range(8))
-            await finish(process, range(5))
-            await process.tallies.flush()
-            swept = await process.sweeper.sweep(SPOOL)
-            at = NOON + 5 * HOUR
-            assert swept == Swept(slices=5, rows=5, blobs=10, browse_start=at, content_start=at)
-            assert (scene.browse_start, scene.content_start) == (at, at)
-            assert [row["name"] for row in ordered(scene)] == ["mail-5", "mail-6", "mail-7"]
-            assert scene.marked == {queued(number).enqueue_id for number in range(5)}
-            assert len(scene.blobs.ids) == 6
-            assert {row["timerangestart"] for row in scene.rows(SLICE_TALLIES)} == {at, at + HOUR, at + 2 * HOUR}
-            assert (await process.view.state(SPOOL)).swept_at == scene.clock.now
-
-        asyncio.run(story(Scene()))
-
-    def test_a_second_sweep_has_nothing_to_do(self) -> None:
+    async def test_a_second_sweep_has_nothing_to_do(self, scene: Scene) -> None:
         """It only looks."""
+        process = scene.process()
+        await fill(scene, process, range(8))
+        await finish(process, range(5))
+        await process.sweeper.sweep(SPOOL)
+        again = await process.sweeper.sweep(SPOOL)
+        at = NOON + 5 * HOUR
+        assert again == Swept(browse_start=at, content_start=at)
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(8))
-            await finish(process, range(5))
-            await process.sweeper.sweep(SPOOL)
-            again = await process.sweeper.sweep(SPOOL)
-            at = NOON + 5 * HOUR
-            assert again == Swept(browse_start=at, content_start=at)
-
-        asyncio.run(story(Scene()))
-
-    def test_a_mail_that_lies_before_the_browse_start_is_put_back(self) -> None:
+    async def test_a_mail_that_lies_before_the_browse_start_is_put_back(self, scene: Scene) -> None:
         """Into the first slice in sight, once; and published with it, since its own message may be found gone."""
+        process = scene.process()
+        await fill(scene, process, range(8))
+        await finish(process, range(1, 5))
+        scene.put_start(BROWSE_START, NOON + 5 * HOUR)
+        swept = await process.sweeper.sweep(SPOOL)
+        assert (swept.rescued, swept.rows, swept.blobs, swept.slices) == (1, 5, 8, 5)
+        assert await names(process.view.browse(SPOOL)) == ["mail-0", "mail-5", "mail-6", "mail-7"]
+        start = NOON + 5 * HOUR
+        assert scene.published == [(queued(0).enqueue_id, micros_at(start) // 1000)]
+        assert await process.view.row(SPOOL, start, queued(0)) is not None
+        assert queued(0).blobs.header in scene.blobs.ids
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(8))
-            await finish(process, range(1, 5))
-            scene.put_start(BROWSE_START, NOON + 5 * HOUR)
-            swept = await process.sweeper.sweep(SPOOL)
-            assert (swept.rescued, swept.rows, swept.blobs, swept.slices) == (1, 5, 8, 5)
-            assert await names(process.view.browse(SPOOL)) == ["mail-0", "mail-5", "mail-6", "mail-7"]
-            start = NOON + 5 * HOUR
-            assert scene.published == [(queued(0).enqueue_id, micros_at(start) // 1000)]
-            assert await process.view.row(SPOOL, start, queued(0)) is not None
-            assert queued(0).blobs.header in scene.blobs.ids
-
-        asyncio.run(story(Scene()))
-
-    def test_what_james_sweeps_at_the_same_time_is_not_put_back(self) -> None:
+    async def test_what_james_sweeps_at_the_same_time_is_not_put_back(self, scene: Scene) -> None:
         """It removes the marks of a slice before the rows: in between mails that are done with look like lost ones."""
+        process = scene.process()
+        await fill(scene, process, range(8))
+        await finish(process, range(5))
+        scene.put_start(BROWSE_START, NOON + 5 * HOUR)
+        for number in range(1, 5):
+            scene.memory.write(Remove(DELETED_MAILS, (SPOOL, queued(number).enqueue_id)))
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(8))
-            await finish(process, range(5))
-            scene.put_start(BROWSE_START, NOON + 5 * HOUR)
-            for number in range(1, 5):
-                scene.memory.write(Remove(DELETED_MAILS, (SPOOL, queued(number).enqueue_id)))
+        async def sweep_as_james() -> None:
+            await scene.clock.pause(SECOND_LOOK_SECONDS / 2)
+            for number in range(5):
+                scene.memory.write(Remove(ENQUEUED_MAILS, (SPOOL, NOON + number * HOUR, 0)))
 
-            async def sweep_as_james() -> None:
-                await scene.clock.pause(SECOND_LOOK_SECONDS / 2)
-                for number in range(5):
-                    scene.memory.write(Remove(ENQUEUED_MAILS, (SPOOL, NOON + number * HOUR, 0)))
+        swept, _ = await asyncio.gather(process.sweeper.sweep(SPOOL), sweep_as_james())
+        assert (swept.rescued, scene.published) == (0, [])
+        assert await names(process.view.browse(SPOOL)) == ["mail-5", "mail-6", "mail-7"]
 
-            swept, _ = await asyncio.gather(process.sweeper.sweep(SPOOL), sweep_as_james())
-            assert (swept.rescued, scene.published) == (0, [])
-            assert await names(process.view.browse(SPOOL)) == ["mail-5", "mail-6", "mail-7"]
-
-        asyncio.run(story(Scene()))
-
-    def test_a_rescued_mail_keeps_its_priority(self) -> None:
+    async def test_a_rescued_mail_keeps_its_priority(self, scene: Scene) -> None:
         """It travels with its attributes."""
+        process = scene.process()
+        urgent = queued(0, attributes={"MAIL_PRIORITY": '{"serializer":"IntSerializer","value":8}'})
+        await process.view.place(SPOOL, urgent)
+        scene.put_start(BROWSE_START, NOON + HOUR)
+        scene.clock.advance(9 * 3600)
+        await process.sweeper.sweep(SPOOL)
+        assert [priority for _, _, priority in scene.broker.published] == [8]
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            urgent = queued(0, attributes={"MAIL_PRIORITY": '{"serializer":"IntSerializer","value":8}'})
-            await process.view.place(SPOOL, urgent)
-            scene.put_start(BROWSE_START, NOON + HOUR)
-            scene.clock.advance(9 * 3600)
-            await process.sweeper.sweep(SPOOL)
-            assert [priority for _, _, priority in scene.broker.published] == [8]
-
-        asyncio.run(story(Scene()))
-
-    def test_a_row_that_cannot_be_read_is_moved_as_it_is(self) -> None:
+    async def test_a_row_that_cannot_be_read_is_moved_as_it_is(self, scene: Scene) -> None:
         """Nobody deletes what nobody has seen."""
+        process = scene.process()
+        await fill(scene, process, range(3))
+        row = {**row_of(SPOOL, NOON, 0, NOON, queued(9)), "headerblobid": None}
+        scene.put_row(row)
+        await finish(process, range(3))
+        scene.put_start(BROWSE_START, NOON + HOUR)
+        swept = await process.sweeper.sweep(SPOOL)
+        assert swept.rescued == 1
+        broken = list[Broken]()
+        assert await names(process.view.browse(SPOOL, on_broken=broken.append)) == []
+        assert [(one.enqueue_id, one.slice_start) for one in broken] == [(queued(9).enqueue_id, NOON + 2 * HOUR)]
+        scene.clock.advance(9 * 3600)
+        assert (await process.sweeper.sweep(SPOOL)).browse_start == NOON + 2 * HOUR
+        await process.view.mark(SPOOL, queued(9).enqueue_id, NOON + 2 * HOUR)
+        assert (await process.sweeper.sweep(SPOOL)).rows == 2
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(3))
-            row = {**row_of(SPOOL, NOON, 0, NOON, queued(9)), "headerblobid": None}
-            scene.put_row(row)
-            await finish(process, range(3))
-            scene.put_start(BROWSE_START, NOON + HOUR)
-            swept = await process.sweeper.sweep(SPOOL)
-            assert swept.rescued == 1
-            broken = list[Broken]()
-            assert await names(process.view.browse(SPOOL, on_broken=broken.append)) == []
-            assert [(one.enqueue_id, one.slice_start) for one in broken] == [(queued(9).enqueue_id, NOON + 2 * HOUR)]
-            scene.clock.advance(9 * 3600)
-            assert (await process.sweeper.sweep(SPOOL)).browse_start == NOON + 2 * HOUR
-            await process.view.mark(SPOOL, queued(9).enqueue_id, NOON + 2 * HOUR)
-            assert (await process.sweeper.sweep(SPOOL)).rows == 2
-
-        asyncio.run(story(Scene()))
-
-    def test_a_blob_that_cannot_be_does_not_stop_it(self) -> None:
+    async def test_a_blob_that_cannot_be_does_not_stop_it(self, scene: Scene) -> None:
         """A row names what no store ever made."""
+        process = scene.process()
+        scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(1)), "bodyblobid": "../../etc/passwd"})
+        await process.view.place(SPOOL, queued(2))
+        for number in (1, 2):
+            await process.view.mark(SPOOL, queued(number).enqueue_id, None)
+        scene.clock.advance(9 * 3600)
+        assert (await process.sweeper.sweep(SPOOL)).rows == 2
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(1)), "bodyblobid": "../../etc/passwd"})
-            await process.view.place(SPOOL, queued(2))
-            for number in (1, 2):
-                await process.view.mark(SPOOL, queued(number).enqueue_id, None)
-            scene.clock.advance(9 * 3600)
-            assert (await process.sweeper.sweep(SPOOL)).rows == 2
-
-        asyncio.run(story(Scene()))
-
-    def test_a_missing_content_start_begins_with_the_browse_start(self) -> None:
+    async def test_a_missing_content_start_begins_with_the_browse_start(self, scene: Scene) -> None:
         """As James leaves it in keyspaces of before there was one."""
+        process = scene.process()
+        await fill(scene, process, range(8))
+        await finish(process, range(5))
+        scene.memory.write(Remove(CONTENT_START, (SPOOL,)))
+        swept = await process.sweeper.sweep(SPOOL)
+        assert (swept.slices, swept.content_start) == (5, NOON + 5 * HOUR)
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(8))
-            await finish(process, range(5))
-            scene.memory.write(Remove(CONTENT_START, (SPOOL,)))
-            swept = await process.sweeper.sweep(SPOOL)
-            assert (swept.slices, swept.content_start) == (5, NOON + 5 * HOUR)
-
-        asyncio.run(story(Scene()))
-
-    def test_in_a_keyspace_of_james_it_works_the_same(self) -> None:
+    async def test_in_a_keyspace_of_james_it_works_the_same(self) -> None:
         """Only nothing is remembered beside the starts."""
+        scene = Scene(OF_JAMES)
+        process = scene.process()
+        await fill(scene, process, range(8))
+        await finish(process, range(5))
+        swept = await process.sweeper.sweep(SPOOL)
+        assert (swept.slices, swept.rows, swept.content_start) == (5, 5, NOON + 5 * HOUR)
+        assert (await process.view.state(SPOOL)).swept_at is None
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(8))
-            await finish(process, range(5))
-            swept = await process.sweeper.sweep(SPOOL)
-            assert (swept.slices, swept.rows, swept.content_start) == (5, 5, NOON + 5 * HOUR)
-            assert (await process.view.state(SPOOL)).swept_at is None
-
-        asyncio.run(story(Scene(OF_JAMES)))
-
-    def test_queues_are_swept_by_themselves(self) -> None:
+    async def test_queues_are_swept_by_themselves(self, scene: Scene) -> None:
         """The other's rows stay."""
-
-        async def story(scene: Scene) -> None:
-            process, other = scene.process(), QueueName("outgoing")
-            await process.view.place(other, queued(1))
-            await process.view.mark(other, queued(1).enqueue_id, NOON)
-            await fill(scene, process, range(5))
-            await process.sweeper.sweep(SPOOL)
-            assert await process.view.row(other, NOON, queued(1)) is not None
-            await process.sweeper.sweep(other)
-            assert await process.view.row(other, NOON, queued(1)) is None
-
-        asyncio.run(story(Scene()))
+        process, other = scene.process(), QueueName("outgoing")
+        await process.view.place(other, queued(1))
+        await process.view.mark(other, queued(1).enqueue_id, NOON)
+        await fill(scene, process, range(5))
+        await process.sweeper.sweep(SPOOL)
+        assert await process.view.row(other, NOON, queued(1)) is not None
+        await process.sweeper.sweep(other)
+        assert await process.view.row(other, NOON, queued(1)) is None
 
     @pytest.mark.parametrize(
         "error",
         [PublishFailed("no", doubtful=True), BlobsUnreachable("no"), TimedOut("no")],
         ids=lambda one: type(one).__name__,
     )
-    def test_what_does_not_answer_leaves_the_rest_to_the_next(self, error: MailmendError) -> None:
+    async def test_what_does_not_answer_leaves_the_rest_to_the_next(self, error: MailmendError, scene: Scene) -> None:
         """The content start stays until all before it is clean."""
-
-        async def story(scene: Scene) -> None:
-            world = World(scene)
-            process = await world.built()
-            world.error = error
-            with pytest.raises(type(error)):
-                await process.sweeper.sweep(SPOOL)
-            assert scene.content_start == NOON
-            world.error = None
-            await world.settles(process)
-
-        asyncio.run(story(Scene()))
+        world = World(scene)
+        process = await world.built()
+        world.error = error
+        with pytest.raises(type(error)):
+            await process.sweeper.sweep(SPOOL)
+        assert scene.content_start == NOON
+        world.error = None
+        await world.settles(process)
 
 
 class TestOthers:
     """What another program does in a queue shows in what is swept, and its sizes are counted by rows from then on."""
 
     @pytest.mark.parametrize("deed", ["enqueues", "finishes", "nothing"])
-    def test_a_size_is_by_the_rows_once_a_sweep_has_seen_others(self, deed: str) -> None:
+    async def test_a_size_is_by_the_rows_once_a_sweep_has_seen_others(self, deed: str, scene: Scene) -> None:
         """James counts nothing: its rows and its marks are more than all tallies tell of."""
-
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(4))
-            if deed == "enqueues":
-                scene.memory.write(Put(ENQUEUED_MAILS, row_of(SPOOL, NOON, 0, NOON, queued(77))))
-                scene.memory.write(Put(DELETED_MAILS, {"queuename": SPOOL, "enqueueid": queued(77).enqueue_id}))
-            if deed == "finishes":
-                scene.memory.write(Put(DELETED_MAILS, {"queuename": SPOOL, "enqueueid": queued(0).enqueue_id}))
-            await finish(process, range(1 if deed == "finishes" else 0, 3))
-            await process.tallies.flush()
-            assert (await process.view.size(SPOOL)).counted_by is CountedBy.TALLIES
-            await process.sweeper.sweep(SPOOL)
-            size = await scene.process().view.size(SPOOL)
-            assert (size.mails, size.kind) == (1, SizeKind.EXACT)
-            assert size.counted_by is (CountedBy.TALLIES if deed == "nothing" else CountedBy.METADATA)
-
-        asyncio.run(story(Scene()))
+        process = scene.process()
+        await fill(scene, process, range(4))
+        if deed == "enqueues":
+            scene.memory.write(Put(ENQUEUED_MAILS, row_of(SPOOL, NOON, 0, NOON, queued(77))))
+            scene.memory.write(Put(DELETED_MAILS, {"queuename": SPOOL, "enqueueid": queued(77).enqueue_id}))
+        if deed == "finishes":
+            scene.memory.write(Put(DELETED_MAILS, {"queuename": SPOOL, "enqueueid": queued(0).enqueue_id}))
+        await finish(process, range(1 if deed == "finishes" else 0, 3))
+        await process.tallies.flush()
+        assert (await process.view.size(SPOOL)).counted_by is CountedBy.TALLIES
+        await process.sweeper.sweep(SPOOL)
+        size = await scene.process().view.size(SPOOL)
+        assert (size.mails, size.kind) == (1, SizeKind.EXACT)
+        assert size.counted_by is (CountedBy.TALLIES if deed == "nothing" else CountedBy.METADATA)
 
     @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
     def test_a_sweep_that_was_killed_is_not_taken_for_others(self, after: bool) -> None:
@@ -580,255 +481,206 @@ class TestCrashes:
             number += 1
         assert number >= (24 if own.tallies else 18)
 
-    def test_killed_again_and_again_it_gets_there(self) -> None:
+    async def test_killed_again_and_again_it_gets_there(self, scene: Scene) -> None:
         """Each time one step further: nothing is listed twice, however often it is put back."""
+        world, number = World(scene), 0
+        await world.built()
+        while await world.is_killed(scene.process(), number, after=True):
+            number += 1
+        assert number > 5
+        await world.settles(scene.process())
 
-        async def story(scene: Scene) -> None:
-            world, number = World(scene), 0
-            await world.built()
-            while await world.is_killed(scene.process(), number, after=True):
-                number += 1
-            assert number > 5
-            await world.settles(scene.process())
-
-        asyncio.run(story(Scene()))
-
-    def test_cut_short_by_its_own_process_it_is_completed_too(self) -> None:
+    async def test_cut_short_by_its_own_process_it_is_completed_too(self, scene: Scene) -> None:
         """A service that ends does not wait for a sweep."""
-
-        async def story(scene: Scene) -> None:
-            world = World(scene)
-            process = await world.built()
-            for turns in range(0, 200, 20):
-                sweeping = asyncio.create_task(process.sweeper.sweep(SPOOL))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                sweeping.cancel()
-                await asyncio.gather(sweeping, return_exceptions=True)
-            await world.settles(process)
-
-        asyncio.run(story(Scene()))
+        world = World(scene)
+        process = await world.built()
+        for turns in range(0, 200, 20):
+            sweeping = asyncio.create_task(process.sweeper.sweep(SPOOL))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            sweeping.cancel()
+            await asyncio.gather(sweeping, return_exceptions=True)
+        await world.settles(process)
 
 
 class TestMaybe:
     """Once in so many calls, for which nobody waits."""
 
-    def test_chance_decides(self) -> None:
+    async def test_chance_decides(self, scene: Scene) -> None:
         """One of `pace` calls sweeps."""
-
-        async def story(scene: Scene) -> None:
-            await scene.cut(pace=10)
-            process = scene.process()
-            await fill(scene, process, range(5))
-            await finish(process, range(5))
-            scene.clock.chances += [0.1, 0.99, 0.5]
-            for _ in range(3):
-                await process.sweeper.maybe(SPOOL)
-            await turns()
-            assert scene.browse_start == NOON
-            scene.clock.chances += [0.0999]
+        await scene.cut(pace=10)
+        process = scene.process()
+        await fill(scene, process, range(5))
+        await finish(process, range(5))
+        scene.clock.chances += [0.1, 0.99, 0.5]
+        for _ in range(3):
             await process.sweeper.maybe(SPOOL)
-            await turns()
-            assert scene.browse_start == NOON + 4 * HOUR
+        await turns()
+        assert scene.browse_start == NOON
+        scene.clock.chances += [0.0999]
+        await process.sweeper.maybe(SPOOL)
+        await turns()
+        assert scene.browse_start == NOON + 4 * HOUR
 
-        asyncio.run(story(Scene()))
-
-    def test_one_at_a_time(self) -> None:
+    async def test_one_at_a_time(self, scene: Scene) -> None:
         """While one is under way no other is begun."""
-
-        async def story(scene: Scene) -> None:
-            await scene.cut(pace=1)
-            process = scene.process()
-            await fill(scene, process, range(5))
-            await finish(process, range(5))
-            before = asyncio.all_tasks()
-            for _ in range(9):
-                await process.sweeper.maybe(SPOOL)
-            assert len(asyncio.all_tasks() - before) <= 2
-            await turns()
-            assert scene.browse_start == NOON + 4 * HOUR
-
-        asyncio.run(story(Scene()))
-
-    def test_its_failure_is_nobodys(self, caplog: pytest.LogCaptureFixture) -> None:
-        """Only the log's: whoever dequeues goes on."""
-
-        async def story(scene: Scene) -> None:
-            await scene.cut(pace=1)
-            process = scene.process()
-            await fill(scene, process, range(5))
-            await finish(process, range(5))
-            scene.memory.surround = refusing(ENQUEUED_MAILS.name)
+        await scene.cut(pace=1)
+        process = scene.process()
+        await fill(scene, process, range(5))
+        await finish(process, range(5))
+        before = asyncio.all_tasks()
+        for _ in range(9):
             await process.sweeper.maybe(SPOOL)
-            await turns(2000)
-            assert scene.content_start == NOON
+        assert len(asyncio.all_tasks() - before) <= 2
+        await turns()
+        assert scene.browse_start == NOON + 4 * HOUR
 
-        asyncio.run(story(Scene()))
+    async def test_its_failure_is_nobodys(self, caplog: pytest.LogCaptureFixture, scene: Scene) -> None:
+        """Only the log's: whoever dequeues goes on."""
+        await scene.cut(pace=1)
+        process = scene.process()
+        await fill(scene, process, range(5))
+        await finish(process, range(5))
+        scene.memory.surround = refusing(ENQUEUED_MAILS.name)
+        await process.sweeper.maybe(SPOOL)
+        await turns(2000)
+        assert scene.content_start == NOON
         assert "cut short, the next completes it" in caplog.text
 
-    def test_closing_ends_what_is_under_way(self) -> None:
+    async def test_closing_ends_what_is_under_way(self, scene: Scene) -> None:
         """And nothing of it goes on."""
-
-        async def story(scene: Scene) -> None:
-            await scene.cut(pace=1)
-            process = scene.process()
-            await fill(scene, process, range(5))
-            await finish(process, range(5))
-            before = asyncio.all_tasks()
-            await process.sweeper.maybe(SPOOL)
-            await turns(5)
-            await process.sweeper.close()
-            await turns(1)
-            assert asyncio.all_tasks() == before
-            await process.sweeper.close()
-
-        asyncio.run(story(Scene()))
+        await scene.cut(pace=1)
+        process = scene.process()
+        await fill(scene, process, range(5))
+        await finish(process, range(5))
+        before = asyncio.all_tasks()
+        await process.sweeper.maybe(SPOOL)
+        await turns(5)
+        await process.sweeper.close()
+        await turns(1)
+        assert asyncio.all_tasks() == before
+        await process.sweeper.close()
 
 
 class TestRenew:
     """No mail expires out of sight."""
 
-    def test_a_mail_outlives_its_row(self) -> None:
+    async def test_a_mail_outlives_its_row(self) -> None:
         """For as long as anybody sweeps; its row is what it was."""
+        scene = Scene(EXPIRING)
+        process = scene.process()
+        await fill(scene, process, range(2))
+        await finish(process, range(1, 2))
+        rows, day = scene.rows(ENQUEUED_MAILS), timedelta(days=1)
+        renewed = 0
+        while scene.clock.now < NOON + 3 * timedelta(seconds=LIVES.ttl_seconds):
+            scene.clock.advance(day.total_seconds())
+            renewed += (await process.sweeper.sweep(SPOOL)).renewed
+        assert await names(process.view.browse(SPOOL)) == ["mail-0"]
+        assert [row for row in scene.rows(ENQUEUED_MAILS) if row["name"] == "mail-0"] == [
+            row for row in rows if row["name"] == "mail-0"
+        ]
+        assert 3 <= renewed <= 5
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(2))
-            await finish(process, range(1, 2))
-            rows, day = scene.rows(ENQUEUED_MAILS), timedelta(days=1)
-            renewed = 0
-            while scene.clock.now < NOON + 3 * timedelta(seconds=LIVES.ttl_seconds):
-                scene.clock.advance(day.total_seconds())
-                renewed += (await process.sweeper.sweep(SPOOL)).renewed
-            assert await names(process.view.browse(SPOOL)) == ["mail-0"]
-            assert [row for row in scene.rows(ENQUEUED_MAILS) if row["name"] == "mail-0"] == [
-                row for row in rows if row["name"] == "mail-0"
-            ]
-            assert 3 <= renewed <= 5
-
-        asyncio.run(story(Scene(EXPIRING)))
-
-    def test_without_a_sweep_it_is_gone(self) -> None:
+    async def test_without_a_sweep_it_is_gone(self) -> None:
         """What the test above would show if nothing were renewed."""
+        scene = Scene(EXPIRING)
+        await fill(scene, scene.process(), range(1))
+        scene.clock.advance(LIVES.ttl_seconds)
+        assert scene.rows(ENQUEUED_MAILS) == []
 
-        async def story(scene: Scene) -> None:
-            await fill(scene, scene.process(), range(1))
-            scene.clock.advance(LIVES.ttl_seconds)
-            assert scene.rows(ENQUEUED_MAILS) == []
-
-        asyncio.run(story(Scene(EXPIRING)))
-
-    def test_what_is_young_is_left_alone(self) -> None:
+    async def test_what_is_young_is_left_alone(self) -> None:
         """No row is even read for it."""
+        scene = Scene(EXPIRING)
+        process = scene.process()
+        await fill(scene, process, range(3))
+        scene.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - SLACK_SECONDS / 2 - 60))
+        assert (await process.sweeper.sweep(SPOOL)).renewed == 0
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(3))
-            scene.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - SLACK_SECONDS / 2 - 60))
-            assert (await process.sweeper.sweep(SPOOL)).renewed == 0
-
-        asyncio.run(story(Scene(EXPIRING)))
-
-    def test_it_is_looked_for_some_times_while_the_slack_goes_by(self) -> None:
+    async def test_it_is_looked_for_some_times_while_the_slack_goes_by(self) -> None:
         """Not with every sweep: each look reads every mail that old."""
+        scene = Scene(EXPIRING)
+        process = scene.process()
+        await fill(scene, process, range(1))
+        scene.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - SLACK_SECONDS / 2 + 60))
+        assert (await process.sweeper.sweep(SPOOL)).renewed == 1
+        late = {**row_of(SPOOL, NOON, 0, NOON, queued(5))}
+        scene.memory.write(Put(ENQUEUED_MAILS, late, at=micros_at(NOON)))
+        assert (await process.sweeper.sweep(SPOOL)).renewed == 0
+        scene.clock.advance(SLACK_SECONDS / ROUNDS_PER_SLACK)
+        assert (await process.sweeper.sweep(SPOOL)).renewed == 1
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(1))
-            scene.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - SLACK_SECONDS / 2 + 60))
-            assert (await process.sweeper.sweep(SPOOL)).renewed == 1
-            late = {**row_of(SPOOL, NOON, 0, NOON, queued(5))}
-            scene.memory.write(Put(ENQUEUED_MAILS, late, at=micros_at(NOON)))
-            assert (await process.sweeper.sweep(SPOOL)).renewed == 0
-            scene.clock.advance(SLACK_SECONDS / ROUNDS_PER_SLACK)
-            assert (await process.sweeper.sweep(SPOOL)).renewed == 1
-
-        asyncio.run(story(Scene(EXPIRING)))
-
-    def test_one_that_is_marked_meanwhile_is_not_kept_alive(self) -> None:
+    async def test_one_that_is_marked_meanwhile_is_not_kept_alive(self) -> None:
         """Its row would outlive its mark."""
+        scene = Scene(EXPIRING)
+        process = scene.process()
+        await fill(scene, process, range(1))
+        scene.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - 3600))
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(1))
-            scene.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - 3600))
+        def mark(operation: Operation) -> None:
+            if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
+                scene.memory.surround = passing
+                scene.mark(queued(0).enqueue_id)
 
-            def mark(operation: Operation) -> None:
-                if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
-                    scene.memory.surround = passing
-                    scene.mark(queued(0).enqueue_id)
+        scene.memory.surround = first(mark)
+        await process.sweeper.sweep(SPOOL)
+        assert scene.rows(ENQUEUED_MAILS) == []
 
-            scene.memory.surround = first(mark)
-            await process.sweeper.sweep(SPOOL)
-            assert scene.rows(ENQUEUED_MAILS) == []
-
-        asyncio.run(story(Scene(EXPIRING)))
-
-    def test_one_that_is_taken_back_meanwhile_stays_away(self) -> None:
+    async def test_one_that_is_taken_back_meanwhile_stays_away(self) -> None:
         """It was read before, and is put after: the removal is the later one all the same."""
+        scene = Scene(EXPIRING)
+        process = scene.process()
+        await fill(scene, process, range(1))
+        scene.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - 3600))
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(1))
-            scene.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - 3600))
+        def take_back(operation: Operation) -> None:
+            if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
+                scene.memory.surround = passing
+                scene.memory.write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(operation.row)))
 
-            def take_back(operation: Operation) -> None:
-                if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
-                    scene.memory.surround = passing
-                    scene.memory.write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(operation.row)))
+        scene.memory.surround = first(take_back)
+        assert (await process.sweeper.sweep(SPOOL)).renewed == 1
+        assert await names(process.view.browse(SPOOL)) == []
 
-            scene.memory.surround = first(take_back)
-            assert (await process.sweeper.sweep(SPOOL)).renewed == 1
-            assert await names(process.view.browse(SPOOL)) == []
-
-        asyncio.run(story(Scene(EXPIRING)))
-
-    def test_tallies_live_as_long_as_their_mails(self) -> None:
+    async def test_tallies_live_as_long_as_their_mails(self) -> None:
         """A size stays exact, by tallies."""
-
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await fill(scene, process, range(1))
-            await process.tallies.flush()
-            for _ in range(2 * LIVES.mark_ttl_seconds // 86_400):
-                scene.clock.advance(86_400)
-                await process.sweeper.sweep(SPOOL)
-            assert (await scene.process().view.size(SPOOL)).mails == 1
-            assert len(scene.rows(SLICE_TALLIES)) == 1
-
-        asyncio.run(story(Scene(EXPIRING)))
+        scene = Scene(EXPIRING)
+        process = scene.process()
+        await fill(scene, process, range(1))
+        await process.tallies.flush()
+        for _ in range(2 * LIVES.mark_ttl_seconds // 86_400):
+            scene.clock.advance(86_400)
+            await process.sweeper.sweep(SPOOL)
+        assert (await scene.process().view.size(SPOOL)).mails == 1
+        assert len(scene.rows(SLICE_TALLIES)) == 1
 
 
 class TestCounts:
     """What a sweep has done is counted for whoever watches."""
 
-    def test_what_was_done_is_added(self) -> None:
+    async def test_what_was_done_is_added(self, scene: Scene) -> None:
         """And nothing else."""
+        process, added = scene.process(), dict[Count, int]()
 
-        async def story(scene: Scene) -> None:
-            process, added = scene.process(), dict[Count, int]()
+        class Adding:
+            def add(self, name: Count, queue: QueueName, n: int = 1) -> None:
+                """Add."""
+                assert queue == SPOOL
+                added[name] = added.get(name, 0) + n
 
-            class Adding:
-                def add(self, name: Count, queue: QueueName, n: int = 1) -> None:
-                    """Add."""
-                    assert queue == SPOOL
-                    added[name] = added.get(name, 0) + n
-
-            process.view.counts = Adding()
-            await fill(scene, process, range(8))
-            await finish(process, range(1, 5))
-            scene.put_start(BROWSE_START, NOON + 5 * HOUR)
-            await process.sweeper.sweep(SPOOL)
-            assert added == {Count.SWEPT_SLICES: 5, Count.SWEPT_ROWS: 5, Count.SWEPT_BLOBS: 8, Count.RESCUED: 1}
-            await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
-            assert added[Count.ORPHAN_MARKS] == 1
-            assert (await process.sweeper.sweep(SPOOL)).orphan_marks == 1
-            scene.put_start(BROWSE_START, NOON)
-            await process.sweeper.sweep(SPOOL)
-            assert added[Count.MOVED_BACK] == 1
-            assert added[Count.BROWSE_START_MOVED] == 1
-
-        asyncio.run(story(Scene()))
+        process.view.counts = Adding()
+        await fill(scene, process, range(8))
+        await finish(process, range(1, 5))
+        scene.put_start(BROWSE_START, NOON + 5 * HOUR)
+        await process.sweeper.sweep(SPOOL)
+        assert added == {Count.SWEPT_SLICES: 5, Count.SWEPT_ROWS: 5, Count.SWEPT_BLOBS: 8, Count.RESCUED: 1}
+        await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
+        assert added[Count.ORPHAN_MARKS] == 1
+        assert (await process.sweeper.sweep(SPOOL)).orphan_marks == 1
+        scene.put_start(BROWSE_START, NOON)
+        await process.sweeper.sweep(SPOOL)
+        assert added[Count.MOVED_BACK] == 1
+        assert added[Count.BROWSE_START_MOVED] == 1
 
 
 class Struck(MemoryBroker):

@@ -31,313 +31,247 @@ async def count(tallies: Tallies, enqueued: int = 0, marked: int = 0, slice_star
         changes.enqueued, changes.marked = enqueued, marked
 
 
-def test_a_row_says_that_it_is_not_settled_before_anything_is_changed() -> None:
+async def test_a_row_says_that_it_is_not_settled_before_anything_is_changed(scene: Scene) -> None:
     """Whoever is killed from here on has not lied."""
-
-    async def story(scene: Scene) -> None:
-        tallies = scene.process().tallies
-        async with tallies.counting(SPOOL, NOON) as changes:
-            assert told(scene) == [(0, 0, False)]
-            changes.enqueued = 1
+    tallies = scene.process().tallies
+    async with tallies.counting(SPOOL, NOON) as changes:
         assert told(scene) == [(0, 0, False)]
-        await tallies.flush()
-        assert told(scene) == [(1, 0, True)]
+        changes.enqueued = 1
+    assert told(scene) == [(0, 0, False)]
+    await tallies.flush()
+    assert told(scene) == [(1, 0, True)]
 
-    asyncio.run(story(Scene()))
 
-
-def test_it_says_so_again_after_it_was_settled() -> None:
+async def test_it_says_so_again_after_it_was_settled(scene: Scene) -> None:
     """Each time that something is begun."""
-
-    async def story(scene: Scene) -> None:
-        tallies = scene.process().tallies
-        await count(tallies, enqueued=2)
-        await tallies.flush()
-        async with tallies.counting(SPOOL, NOON) as changes:
-            assert told(scene) == [(2, 0, False)]
-            changes.marked = 1
-        await tallies.close()
-        assert told(scene) == [(2, 1, True)]
-
-    asyncio.run(story(Scene()))
+    tallies = scene.process().tallies
+    await count(tallies, enqueued=2)
+    await tallies.flush()
+    async with tallies.counting(SPOOL, NOON) as changes:
+        assert told(scene) == [(2, 0, False)]
+        changes.marked = 1
+    await tallies.close()
+    assert told(scene) == [(2, 1, True)]
 
 
-def test_nothing_is_settled_while_anything_is_under_way() -> None:
+async def test_nothing_is_settled_while_anything_is_under_way(scene: Scene) -> None:
     """A flush in between tells the sums, and that there is more to come."""
-
-    async def story(scene: Scene) -> None:
-        tallies = scene.process().tallies
-        await count(tallies, enqueued=3)
-        async with tallies.counting(SPOOL, NOON):
-            await tallies.flush()
-            assert told(scene) == [(3, 0, False)]
+    tallies = scene.process().tallies
+    await count(tallies, enqueued=3)
+    async with tallies.counting(SPOOL, NOON):
         await tallies.flush()
-        assert told(scene) == [(3, 0, True)]
+        assert told(scene) == [(3, 0, False)]
+    await tallies.flush()
+    assert told(scene) == [(3, 0, True)]
 
-    asyncio.run(story(Scene()))
 
-
-def test_what_failed_half_way_is_never_settled() -> None:
+async def test_what_failed_half_way_is_never_settled(scene: Scene) -> None:
     """It may have been done: its sums stay an estimate, and nobody writes that row again."""
-
-    async def story(scene: Scene) -> None:
-        tallies = scene.process().tallies
-        await count(tallies, enqueued=1)
-        with pytest.raises(TimedOut):
-            async with tallies.counting(SPOOL, NOON):
-                raise TimedOut("no answer")
-        await tallies.flush()
-        assert told(scene) == [(1, 0, False)]
-        await count(tallies, enqueued=5)
-        await tallies.flush()
-        assert told(scene) == [(1, 0, False), (5, 0, True)]
-
-    asyncio.run(story(Scene()))
+    tallies = scene.process().tallies
+    await count(tallies, enqueued=1)
+    with pytest.raises(TimedOut):
+        async with tallies.counting(SPOOL, NOON):
+            raise TimedOut("no answer")
+    await tallies.flush()
+    assert told(scene) == [(1, 0, False)]
+    await count(tallies, enqueued=5)
+    await tallies.flush()
+    assert told(scene) == [(1, 0, False), (5, 0, True)]
 
 
-def test_cancelling_is_failing_half_way() -> None:
+async def test_cancelling_is_failing_half_way(scene: Scene) -> None:
     """Nobody knows what was done."""
+    tallies = scene.process().tallies
 
-    async def story(scene: Scene) -> None:
-        tallies = scene.process().tallies
+    async def hang() -> None:
+        async with tallies.counting(SPOOL, NOON):
+            await asyncio.Event().wait()
 
-        async def hang() -> None:
-            async with tallies.counting(SPOOL, NOON):
-                await asyncio.Event().wait()
-
-        hanging = asyncio.create_task(hang())
-        for _ in range(20):
-            await asyncio.sleep(0)
-        hanging.cancel()
-        await asyncio.gather(hanging, return_exceptions=True)
-        await tallies.flush()
-        assert told(scene) == [(0, 0, False)]
-
-    asyncio.run(story(Scene()))
+    hanging = asyncio.create_task(hang())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    hanging.cancel()
+    await asyncio.gather(hanging, return_exceptions=True)
+    await tallies.flush()
+    assert told(scene) == [(0, 0, False)]
 
 
-def test_a_row_that_cannot_be_opened_stops_what_would_be_counted() -> None:
+async def test_a_row_that_cannot_be_opened_stops_what_would_be_counted(scene: Scene) -> None:
     """Otherwise a settled row would not know of it."""
-
-    async def story(scene: Scene) -> None:
-        tallies = scene.process().tallies
-        scene.memory.surround = refusing(SLICE_TALLIES.name)
-        begun = False
-        with pytest.raises(TimedOut):
-            async with tallies.counting(SPOOL, NOON):
-                begun = True
-        assert not begun
-        scene.memory.surround = passing
-        await count(tallies, enqueued=1)
-        await tallies.flush()
-        assert told(scene) == [(1, 0, True)]
-
-    asyncio.run(story(Scene()))
+    tallies = scene.process().tallies
+    scene.memory.surround = refusing(SLICE_TALLIES.name)
+    begun = False
+    with pytest.raises(TimedOut):
+        async with tallies.counting(SPOOL, NOON):
+            begun = True
+    assert not begun
+    scene.memory.surround = passing
+    await count(tallies, enqueued=1)
+    await tallies.flush()
+    assert told(scene) == [(1, 0, True)]
 
 
-def test_a_flush_that_fails_is_made_up_for_by_the_next() -> None:
+async def test_a_flush_that_fails_is_made_up_for_by_the_next(scene: Scene) -> None:
     """Sums may be written twice; and until it is known what the row says, it is opened again first."""
-
-    async def story(scene: Scene) -> None:
-        tallies = scene.process().tallies
-        await count(tallies, enqueued=4)
-        scene.memory.surround = refusing(SLICE_TALLIES.name, after=True)
-        await tallies.flush()
-        assert told(scene) == [(4, 0, True)]
-        scene.memory.surround = passing
-        async with tallies.counting(SPOOL, NOON) as changes:
-            assert told(scene) == [(4, 0, False)]
-            changes.marked = 1
-        await tallies.flush()
-        assert told(scene) == [(4, 1, True)]
-
-    asyncio.run(story(Scene()))
+    tallies = scene.process().tallies
+    await count(tallies, enqueued=4)
+    scene.memory.surround = refusing(SLICE_TALLIES.name, after=True)
+    await tallies.flush()
+    assert told(scene) == [(4, 0, True)]
+    scene.memory.surround = passing
+    async with tallies.counting(SPOOL, NOON) as changes:
+        assert told(scene) == [(4, 0, False)]
+        changes.marked = 1
+    await tallies.flush()
+    assert told(scene) == [(4, 1, True)]
 
 
-def test_each_process_has_rows_of_its_own() -> None:
+async def test_each_process_has_rows_of_its_own(scene: Scene) -> None:
     """Their sums add up, whoever marks what another has enqueued."""
-
-    async def story(scene: Scene) -> None:
-        one, other = scene.process().tallies, scene.process().tallies
-        await count(one, enqueued=3)
-        await count(other, marked=2)
-        await one.flush()
-        await other.flush()
-        assert told(scene) == [(0, 2, True), (3, 0, True)]
-        assert tallied((await one.of(SPOOL, [NOON]))[0]) == SliceCount(1, exact=True, counted_by=CountedBy.TALLIES)
-
-    asyncio.run(story(Scene()))
+    one, other = scene.process().tallies, scene.process().tallies
+    await count(one, enqueued=3)
+    await count(other, marked=2)
+    await one.flush()
+    await other.flush()
+    assert told(scene) == [(0, 2, True), (3, 0, True)]
+    assert tallied((await one.of(SPOOL, [NOON]))[0]) == SliceCount(1, exact=True, counted_by=CountedBy.TALLIES)
 
 
-def test_sums_are_written_in_time_without_any_flush() -> None:
+async def test_sums_are_written_in_time_without_any_flush(scene: Scene) -> None:
     """After so many changes, or with the first change after so long."""
-
-    async def story(scene: Scene) -> None:
-        tallies = scene.process().tallies
-        await count(tallies, enqueued=module.FLUSH_CHANGES)
-        assert told(scene) == [(500, 0, True)]
-        await count(tallies, enqueued=1)
-        assert told(scene) == [(500, 0, False)]
-        scene.clock.advance(module.FLUSH_SECONDS)
-        await count(tallies, enqueued=1)
-        assert told(scene) == [(502, 0, True)]
-
-    asyncio.run(story(Scene()))
+    tallies = scene.process().tallies
+    await count(tallies, enqueued=module.FLUSH_CHANGES)
+    assert told(scene) == [(500, 0, True)]
+    await count(tallies, enqueued=1)
+    assert told(scene) == [(500, 0, False)]
+    scene.clock.advance(module.FLUSH_SECONDS)
+    await count(tallies, enqueued=1)
+    assert told(scene) == [(502, 0, True)]
 
 
-def test_many_changes_at_once_cost_few_writes() -> None:
+async def test_many_changes_at_once_cost_few_writes(scene: Scene) -> None:
     """They share the row's opening."""
+    tallies, writes = scene.process().tallies, list[Write]()
 
-    async def story(scene: Scene) -> None:
-        tallies, writes = scene.process().tallies, list[Write]()
+    def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Put):
+            writes.append(operation)
+        return carry_out()
 
-        def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            if isinstance(operation, Put):
-                writes.append(operation)
-            return carry_out()
-
-        scene.memory.surround = watch
-        await asyncio.gather(*(count(tallies, enqueued=1) for _ in range(100)))
-        await tallies.flush()
-        assert told(scene) == [(100, 0, True)]
-        assert len(writes) == 2
-
-    asyncio.run(story(Scene()))
+    scene.memory.surround = watch
+    await asyncio.gather(*(count(tallies, enqueued=1) for _ in range(100)))
+    await tallies.flush()
+    assert told(scene) == [(100, 0, True)]
+    assert len(writes) == 2
 
 
-def test_without_a_table_nothing_is_counted() -> None:
+async def test_without_a_table_nothing_is_counted() -> None:
     """As in a keyspace of James."""
-
-    async def story(scene: Scene) -> None:
-        tallies = scene.process().tallies
-        await count(tallies, enqueued=1)
-        await tallies.foreign(SPOOL, NOON)
-        await tallies.forget(SPOOL, NOON)
-        await tallies.correct(SPOOL, NOON, 1)
-        await tallies.close()
-        assert (told(scene), await tallies.of(SPOOL, [NOON]), await tallies.told(SPOOL, NOON)) == ([], [[]], [])
-
-    asyncio.run(story(Scene(OF_JAMES)))
+    scene = Scene(OF_JAMES)
+    tallies = scene.process().tallies
+    await count(tallies, enqueued=1)
+    await tallies.foreign(SPOOL, NOON)
+    await tallies.forget(SPOOL, NOON)
+    await tallies.correct(SPOOL, NOON, 1)
+    await tallies.close()
+    assert (told(scene), await tallies.of(SPOOL, [NOON]), await tallies.told(SPOOL, NOON)) == ([], [[]], [])
 
 
-def test_what_has_no_slice_is_not_counted() -> None:
+async def test_what_has_no_slice_is_not_counted(scene: Scene) -> None:
     """A mark of a mail that somebody else enqueued, who counts nothing either."""
-
-    async def story(scene: Scene) -> None:
-        tallies = scene.process().tallies
-        async with tallies.counting(SPOOL, None) as changes:
-            assert changes == Changes()
-            changes.marked = 1
-        await tallies.flush()
-        assert scene.rows(SLICE_TALLIES) == []
-
-    asyncio.run(story(Scene()))
+    tallies = scene.process().tallies
+    async with tallies.counting(SPOOL, None) as changes:
+        assert changes == Changes()
+        changes.marked = 1
+    await tallies.flush()
+    assert scene.rows(SLICE_TALLIES) == []
 
 
-def test_a_slice_is_forgotten_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slice_is_forgotten_as_a_whole(monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
     """By whoever sweeps it, here and in the table."""
-
-    async def story(scene: Scene) -> None:
-        one, other = scene.process().tallies, scene.process().tallies
-        await count(one, enqueued=3)
-        await count(other, enqueued=2)
-        await other.flush()
-        await one.forget(SPOOL, NOON)
-        await one.flush()
-        assert told(scene) == []
-
-    asyncio.run(story(Scene()))
+    one, other = scene.process().tallies, scene.process().tallies
+    await count(one, enqueued=3)
+    await count(other, enqueued=2)
+    await other.flush()
+    await one.forget(SPOOL, NOON)
+    await one.flush()
+    assert told(scene) == []
 
 
-def test_sums_that_were_forgotten_go_on_in_another_row(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sums_that_were_forgotten_go_on_in_another_row(monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
     """Memory is bounded, and no sum is overwritten by a smaller one."""
     monkeypatch.setattr(module, "REMEMBERED_MAX", 3)
 
-    async def story(scene: Scene) -> None:
-        tallies = scene.process().tallies
-        for hour in range(5):
-            await count(tallies, enqueued=1, slice_start=NOON + hour * HOUR)
-            await tallies.flush()
-        await count(tallies, enqueued=7)
+    tallies = scene.process().tallies
+    for hour in range(5):
+        await count(tallies, enqueued=1, slice_start=NOON + hour * HOUR)
         await tallies.flush()
-        assert told(scene) == [(1, 0, True), (7, 0, True)]
+    await count(tallies, enqueued=7)
+    await tallies.flush()
+    assert told(scene) == [(1, 0, True), (7, 0, True)]
 
-    asyncio.run(story(Scene()))
 
-
-def test_rows_live_as_long_as_the_mails_that_they_count() -> None:
+async def test_rows_live_as_long_as_the_mails_that_they_count(scene: Scene) -> None:
     """Put again with what they say, but never over what their writer has said since."""
-
-    async def story(scene: Scene) -> None:
-        tallies = scene.process().tallies
-        await count(tallies, enqueued=1)
-        await tallies.flush()
-        life = int(SLICE_TALLIES.options["default_time_to_live"])
-        scene.clock.advance(life - 100)
-        await tallies.renew(SPOOL, NOON)
-        scene.clock.advance(200)
-        assert told(scene) == [(1, 0, True)]
-        await count(tallies, marked=1)
-        await tallies.flush()
-        assert told(scene) == [(1, 1, True)]
-
-    asyncio.run(story(Scene()))
+    tallies = scene.process().tallies
+    await count(tallies, enqueued=1)
+    await tallies.flush()
+    life = int(SLICE_TALLIES.options["default_time_to_live"])
+    scene.clock.advance(life - 100)
+    await tallies.renew(SPOOL, NOON)
+    scene.clock.advance(200)
+    assert told(scene) == [(1, 0, True)]
+    await count(tallies, marked=1)
+    await tallies.flush()
+    assert told(scene) == [(1, 1, True)]
 
 
-def test_the_rows_of_many_slices_come_in_few_answers() -> None:
+async def test_the_rows_of_many_slices_come_in_few_answers(scene: Scene) -> None:
     """Twenty slices in each, in the order in which they were asked for, those that nobody counted in too."""
+    one, other = scene.process().tallies, scene.process().tallies
+    starts = [NOON + number * HOUR for number in range(90)]
+    for number in range(0, 90, 2):
+        await count(one, enqueued=number + 1, slice_start=starts[number])
+        await count(other, enqueued=1, slice_start=starts[number])
+    await asyncio.gather(one.flush(), other.flush())
+    asked = list[Operation]()
 
-    async def story(scene: Scene) -> None:
-        one, other = scene.process().tallies, scene.process().tallies
-        starts = [NOON + number * HOUR for number in range(90)]
-        for number in range(0, 90, 2):
-            await count(one, enqueued=number + 1, slice_start=starts[number])
-            await count(other, enqueued=1, slice_start=starts[number])
-        await asyncio.gather(one.flush(), other.flush())
-        asked = list[Operation]()
+    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        asked.append(operation)
+        return carry_out()
 
-        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            asked.append(operation)
-            return carry_out()
-
-        scene.memory.surround = surround
-        found = await one.of(SPOOL, starts)
-        assert [sum(tally.enqueued for tally in told) for told in found] == [
-            0 if number % 2 else number + 2 for number in range(90)
-        ]
-        assert len(asked) == 5
-
-    asyncio.run(story(Scene()))
+    scene.memory.surround = surround
+    found = await one.of(SPOOL, starts)
+    assert [sum(tally.enqueued for tally in told) for told in found] == [
+        0 if number % 2 else number + 2 for number in range(90)
+    ]
+    assert len(asked) == 5
 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("number", range(8))
-def test_a_crash_at_any_write_leaves_an_estimate_or_the_truth(number: int, after: bool) -> None:
+async def test_a_crash_at_any_write_leaves_an_estimate_or_the_truth(number: int, after: bool, scene: Scene) -> None:
     """Two processes enqueue, mark and flush; one is killed: what is called exact is."""
+    one, other = scene.process(), scene.process()
+    placed = [await one.view.place(SPOOL, queued(mail)) for mail in range(2)]
+    await one.tallies.flush()
+    await other.view.mark(SPOOL, queued(0).enqueue_id, placed[0])
+    await other.tallies.flush()
 
-    async def story(scene: Scene) -> None:
-        one, other = scene.process(), scene.process()
-        placed = [await one.view.place(SPOOL, queued(mail)) for mail in range(2)]
-        await one.tallies.flush()
-        await other.view.mark(SPOOL, queued(0).enqueue_id, placed[0])
-        await other.tallies.flush()
+    async def work() -> None:
+        for mail in range(2, 6):
+            start = await one.view.place(SPOOL, queued(mail))
+            await one.view.mark(SPOOL, queued(mail - 1).enqueue_id, start)
+            await one.tallies.flush()
 
-        async def work() -> None:
-            for mail in range(2, 6):
-                start = await one.view.place(SPOOL, queued(mail))
-                await one.view.mark(SPOOL, queued(mail - 1).enqueue_id, start)
-                await one.tallies.flush()
-
-        scene.memory.surround = killing(number, after=after)
-        with pytest.raises(Killed):
-            await work()
-        scene.memory.surround = passing
-        size = await scene.process().view.size(SPOOL)
-        truth = [mail async for mail in other.view.browse(SPOOL)]
-        assert size.kind is SizeKind.ESTIMATE or size.mails == len(truth)
-        assert size.mails >= 0
-
-    asyncio.run(story(Scene()))
+    scene.memory.surround = killing(number, after=after)
+    with pytest.raises(Killed):
+        await work()
+    scene.memory.surround = passing
+    size = await scene.process().view.size(SPOOL)
+    truth = [mail async for mail in other.view.browse(SPOOL)]
+    assert size.kind is SizeKind.ESTIMATE or size.mails == len(truth)
+    assert size.mails >= 0
 
 
 TALLIES = st.builds(

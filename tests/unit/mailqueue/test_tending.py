@@ -17,45 +17,37 @@ from tests.support.queues import CONTENT, QUEUE, enqueued, mail, names, next_of,
 SECOND = timedelta(seconds=1)
 
 
-def test_a_tended_queue_moves_what_is_due_and_tells_its_size() -> None:
+async def test_a_tended_queue_moves_what_is_due_and_tells_its_size() -> None:
     """Without anybody asking; other processes see the exact size."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        stop = asyncio.Event()
-        async with await twin.process() as queue, await twin.process() as other:
-            tending = asyncio.ensure_future(queue.tend(stop))
-            await enqueued(queue, "now")
-            await queue.enqueue(mail("later"), CONTENT, delay=timedelta(minutes=1))
-            begun = twin.clock.now
-            await until(lambda: len(twin.broker.published) == 2)
-            assert timedelta(minutes=1) <= twin.clock.now - begun <= timedelta(minutes=1, seconds=3)
-            stop.set()
-            await tending
-            size = await other.size()
-            assert (size.mails, size.kind) == (2, SizeKind.EXACT)
-            assert await names(other) == ["now", "later"]
-
-    asyncio.run(story())
+    twin = twin_queue()
+    stop = asyncio.Event()
+    async with await twin.process() as queue, await twin.process() as other:
+        tending = asyncio.ensure_future(queue.tend(stop))
+        await enqueued(queue, "now")
+        await queue.enqueue(mail("later"), CONTENT, delay=timedelta(minutes=1))
+        begun = twin.clock.now
+        await until(lambda: len(twin.broker.published) == 2)
+        assert timedelta(minutes=1) <= twin.clock.now - begun <= timedelta(minutes=1, seconds=3)
+        stop.set()
+        await tending
+        size = await other.size()
+        assert (size.mails, size.kind) == (2, SizeKind.EXACT)
+        assert await names(other) == ["now", "later"]
 
 
-def test_a_tended_queue_survives_a_broker_that_is_away() -> None:
+async def test_a_tended_queue_survives_a_broker_that_is_away() -> None:
     """The delayed mail comes when the broker does."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        stop = asyncio.Event()
-        async with await twin.process() as queue:
-            await queue.enqueue(mail("later"), CONTENT, delay=SECOND)
-            twin.broker.will(*[Fate.UNREACHABLE] * 5)
-            async with queue.dequeue() as mails, asyncio.TaskGroup() as tasks:
-                tasks.create_task(queue.tend(stop))
-                one = await anext(mails)
-                await one.ack()
-                stop.set()
-            assert not await names(queue)
-
-    asyncio.run(story())
+    twin = twin_queue()
+    stop = asyncio.Event()
+    async with await twin.process() as queue:
+        await queue.enqueue(mail("later"), CONTENT, delay=SECOND)
+        twin.broker.will(*[Fate.UNREACHABLE] * 5)
+        async with queue.dequeue() as mails, asyncio.TaskGroup() as tasks:
+            tasks.create_task(queue.tend(stop))
+            one = await anext(mails)
+            await one.ack()
+            stop.set()
+        assert not await names(queue)
 
 
 def test_a_failing_chore_ends_no_other_and_is_tried_seldom(caplog: pytest.LogCaptureFixture) -> None:
@@ -90,51 +82,42 @@ def test_a_failing_chore_ends_no_other_and_is_tried_seldom(caplog: pytest.LogCap
     assert "a flaw" in caplog.text
 
 
-def test_told_to_stop_it_stops_at_once() -> None:
+async def test_told_to_stop_it_stops_at_once() -> None:
     """What is under way is finished; a pause is cut short."""
+    clock, stop, ended = VirtualLoopClock(), asyncio.Event(), []
 
-    async def story() -> None:
-        clock, stop, ended = VirtualLoopClock(), asyncio.Event(), []
+    async def slow() -> None:
+        stop.set()
+        await asyncio.sleep(0)
+        ended.append(clock.now)
 
-        async def slow() -> None:
-            stop.set()
-            await asyncio.sleep(0)
-            ended.append(clock.now)
-
-        begun = clock.now
-        await tend(QUEUE, clock, stop, (Chore("slow", slow, timedelta(hours=1)),))
-        assert ended == [begun]
-        assert clock.now - begun < timedelta(hours=1)
-
-    asyncio.run(story())
+    begun = clock.now
+    await tend(QUEUE, clock, stop, (Chore("slow", slow, timedelta(hours=1)),))
+    assert ended == [begun]
+    assert clock.now - begun < timedelta(hours=1)
 
 
-def test_closing_waits_for_what_nobody_waited_for() -> None:
+async def test_closing_waits_for_what_nobody_waited_for() -> None:
     """And no more of it is under way at once than there is room for."""
+    afterwards, done, most, now = Afterwards(under_way=3), [], 0, 0
 
-    async def story() -> None:
-        afterwards, done, most, now = Afterwards(under_way=3), [], 0, 0
+    async def work() -> None:
+        nonlocal most, now
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0)
+        now -= 1
+        done.append(1)
 
-        async def work() -> None:
-            nonlocal most, now
-            now += 1
-            most = max(most, now)
-            await asyncio.sleep(0)
-            now -= 1
-            done.append(1)
-
-        for _ in range(10):
-            await afterwards.add(work)
-        await afterwards.close()
-        assert (len(done), most) == (10, 3)
-
-    asyncio.run(story())
+    for _ in range(10):
+        await afterwards.add(work)
+    await afterwards.close()
+    assert (len(done), most) == (10, 3)
 
 
-def test_what_fails_afterwards_is_logged_and_fails_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_fails_afterwards_is_logged_and_fails_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """An error of ours in one line, a flaw with its trace."""
-
-    async def story() -> None:
+    with caplog.at_level(logging.WARNING, "mailmend.queue"):
         afterwards = Afterwards()
 
         async def fail() -> None:
@@ -146,40 +129,33 @@ def test_what_fails_afterwards_is_logged_and_fails_nobody(caplog: pytest.LogCapt
         await afterwards.add(fail)
         await afterwards.add(flawed)
         await afterwards.close()
-
-    with caplog.at_level(logging.WARNING, "mailmend.queue"):
-        asyncio.run(story())
     assert "left undone: the blobs do not answer" in caplog.text
     assert "LookupError" in caplog.text
 
 
-def test_what_must_be_finished_is_finished_however_often_it_is_cancelled() -> None:
+async def test_what_must_be_finished_is_finished_however_often_it_is_cancelled() -> None:
     """The caller goes when the work has come to its end, with its cancellation."""
+    done = False
 
-    async def story() -> None:
-        done = False
-
-        async def work() -> None:
-            nonlocal done
-            for _ in range(5):
-                await asyncio.sleep(0)
-            done = True
-
-        working = asyncio.ensure_future(finished(work()))
-        for _ in range(3):
+    async def work() -> None:
+        nonlocal done
+        for _ in range(5):
             await asyncio.sleep(0)
-            working.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await working
-        assert done
+        done = True
 
-    asyncio.run(story())
+    working = asyncio.ensure_future(finished(work()))
+    for _ in range(3):
+        await asyncio.sleep(0)
+        working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert done
 
 
-def test_an_error_after_the_callers_cancellation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_after_the_callers_cancellation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Nobody is there to be told."""
+    with caplog.at_level(logging.WARNING, "mailmend.queue"):
 
-    async def story() -> None:
         async def work() -> None:
             await asyncio.sleep(0)
             raise CannotReach("too late")
@@ -189,27 +165,20 @@ def test_an_error_after_the_callers_cancellation_is_logged(caplog: pytest.LogCap
         working.cancel()
         with pytest.raises(asyncio.CancelledError):
             await working
-
-    with caplog.at_level(logging.WARNING, "mailmend.queue"):
-        asyncio.run(story())
     assert "too late" in caplog.text
 
 
-def test_a_consumer_may_tend_and_dequeue_in_one_process() -> None:
+async def test_a_consumer_may_tend_and_dequeue_in_one_process() -> None:
     """A service is one task for each: retried mails come back to it by themselves."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        stop = asyncio.Event()
-        async with await twin.process() as queue, queue.dequeue() as mails:
-            await enqueued(queue, "a")
-            await (await anext(mails)).retry()
-            assert await next_of(mails) is None
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(queue.tend(stop))
-                one = await anext(mails)
-                assert one.attempts == 1
-                await one.ack()
-                stop.set()
-
-    asyncio.run(story())
+    twin = twin_queue()
+    stop = asyncio.Event()
+    async with await twin.process() as queue, queue.dequeue() as mails:
+        await enqueued(queue, "a")
+        await (await anext(mails)).retry()
+        assert await next_of(mails) is None
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(queue.tend(stop))
+            one = await anext(mails)
+            assert one.attempts == 1
+            await one.ack()
+            stop.set()

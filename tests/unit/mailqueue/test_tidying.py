@@ -52,94 +52,74 @@ def tidying_over(blobs: Any, sweeps: list[int], afterwards: Afterwards) -> Tidyi
     return Tidying(blobs, maybe_sweep, afterwards, VirtualLoopClock())
 
 
-def test_what_comes_meanwhile_goes_together() -> None:
+async def test_what_comes_meanwhile_goes_together() -> None:
     """One request for the first, one for all that came while it was under way; a chance of a sweep for each mail."""
-
-    async def story() -> None:
-        blobs, sweeps, afterwards = Deleting(), list[int](), Afterwards()
-        tidier = tidying_over(blobs, sweeps, afterwards)
-        await tidier.add(kept(0), dequeued=True)
-        await until(lambda: len(blobs.requests) == 1)
-        for number in range(1, 10):
-            await tidier.add(kept(number), dequeued=number % 2 == 0)
-        blobs.gate.set()
-        await afterwards.close()
-        assert blobs.requests == [2, 18]
-        assert len(set(blobs.deleted)) == 20
-        assert len(sweeps) == 5
-
-    asyncio.run(story())
+    blobs, sweeps, afterwards = Deleting(), list[int](), Afterwards()
+    tidier = tidying_over(blobs, sweeps, afterwards)
+    await tidier.add(kept(0), dequeued=True)
+    await until(lambda: len(blobs.requests) == 1)
+    for number in range(1, 10):
+        await tidier.add(kept(number), dequeued=number % 2 == 0)
+    blobs.gate.set()
+    await afterwards.close()
+    assert blobs.requests == [2, 18]
+    assert len(set(blobs.deleted)) == 20
+    assert len(sweeps) == 5
 
 
-def test_the_first_waits_a_moment_for_others() -> None:
+async def test_the_first_waits_a_moment_for_others() -> None:
     """A consumer that acks one mail after the other has many of them forgotten by one request."""
-
-    async def story() -> None:
-        blobs, afterwards = Deleting(), Afterwards()
-        tidier = tidying_over(blobs, [], afterwards)
-        blobs.gate.set()
-        for number in range(5):
-            await tidier.add(kept(number), dequeued=False)
-            await asyncio.sleep(0)
-        await afterwards.close()
-        assert blobs.requests == [10]
-
-    asyncio.run(story())
+    blobs, afterwards = Deleting(), Afterwards()
+    tidier = tidying_over(blobs, [], afterwards)
+    blobs.gate.set()
+    for number in range(5):
+        await tidier.add(kept(number), dequeued=False)
+        await asyncio.sleep(0)
+    await afterwards.close()
+    assert blobs.requests == [10]
 
 
-def test_consumers_wait_for_a_store_that_is_far_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_consumers_wait_for_a_store_that_is_far_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more waits than there is room for."""
-
-    async def story() -> None:
-        blobs, afterwards = Deleting(), Afterwards()
-        tidier = tidying_over(blobs, [], afterwards)
-        await tidier.add(kept(0), dequeued=False)
-        await until(lambda: len(blobs.requests) == 1)
-        adding = [asyncio.ensure_future(tidier.add(kept(number), dequeued=False)) for number in range(1, 9)]
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert sum(one.done() for one in adding) == 3
-        blobs.gate.set()
-        await asyncio.gather(*adding)
-        await afterwards.close()
-        assert len(set(blobs.deleted)) == 18
-        assert max(blobs.requests) <= 4
-
     monkeypatch.setattr(tidying, "WAITING_MAX", 3)
     monkeypatch.setattr(tidying, "TOGETHER_MAX", 2)
-    asyncio.run(story())
+    blobs, afterwards = Deleting(), Afterwards()
+    tidier = tidying_over(blobs, [], afterwards)
+    await tidier.add(kept(0), dequeued=False)
+    await until(lambda: len(blobs.requests) == 1)
+    adding = [asyncio.ensure_future(tidier.add(kept(number), dequeued=False)) for number in range(1, 9)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert sum(one.done() for one in adding) == 3
+    blobs.gate.set()
+    await asyncio.gather(*adding)
+    await afterwards.close()
+    assert len(set(blobs.deleted)) == 18
+    assert max(blobs.requests) <= 4
 
 
-def test_a_store_that_does_not_answer_fails_nobody() -> None:
+async def test_a_store_that_does_not_answer_fails_nobody() -> None:
     """What it keeps is left to the sweep; the next mails are tried again."""
-
-    async def story() -> None:
-        blobs, sweeps, afterwards = Deleting(), list[int](), Afterwards()
-        tidier = tidying_over(blobs, sweeps, afterwards)
-        blobs.gate.set()
-        blobs.silent = True
-        await tidier.add(kept(0), dequeued=True)
-        await afterwards.close()
-        assert len(sweeps) == 1
-        blobs.silent = False
-        await tidier.add(kept(1), dequeued=True)
-        await afterwards.close()
-        assert blobs.deleted == ["h1", "b1"]
-
-    asyncio.run(story())
+    blobs, sweeps, afterwards = Deleting(), list[int](), Afterwards()
+    tidier = tidying_over(blobs, sweeps, afterwards)
+    blobs.gate.set()
+    blobs.silent = True
+    await tidier.add(kept(0), dequeued=True)
+    await afterwards.close()
+    assert len(sweeps) == 1
+    blobs.silent = False
+    await tidier.add(kept(1), dequeued=True)
+    await afterwards.close()
+    assert blobs.deleted == ["h1", "b1"]
 
 
-def test_a_busy_queue_leaves_no_bytes() -> None:
+async def test_a_busy_queue_leaves_no_bytes() -> None:
     """Closed, it has forgotten those of every mail that was acked."""
-
-    async def story() -> None:
-        twin = twin_queue()
-        async with await twin.process() as queue:
-            await enqueued(queue, *(f"{number}" for number in range(50)))
-            await queue.enqueue(mail("kept"), CONTENT, priority=0)
-            async with queue.dequeue(prefetch=20, priorities=[5]) as mails, asyncio.TaskGroup() as tasks:
-                for _ in range(50):
-                    tasks.create_task((await anext(mails)).ack())
-        assert len(twin.blobs.ids) == 2
-
-    asyncio.run(story())
+    twin = twin_queue()
+    async with await twin.process() as queue:
+        await enqueued(queue, *(f"{number}" for number in range(50)))
+        await queue.enqueue(mail("kept"), CONTENT, priority=0)
+        async with queue.dequeue(prefetch=20, priorities=[5]) as mails, asyncio.TaskGroup() as tasks:
+            for _ in range(50):
+                tasks.create_task((await anext(mails)).ack())
+    assert len(twin.blobs.ids) == 2

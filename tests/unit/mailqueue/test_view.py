@@ -56,482 +56,366 @@ async def listed(process: Process) -> list[str]:
 class TestPlace:
     """A row is put where browsing sees it."""
 
-    def test_the_first_mail_begins_the_queue(self) -> None:
+    async def test_the_first_mail_begins_the_queue(self, scene: Scene) -> None:
         """Both starts are there from then on, at the slice of now."""
+        process = scene.process()
+        assert await process.view.browse_start(SPOOL) is None
+        scene.clock.turn_to(NOON + 20 * MINUTE)
+        assert await process.view.place(SPOOL, queued(1)) == NOON
+        assert (scene.browse_start, scene.content_start) == (NOON, NOON)
+        assert await listed(process) == ["mail-1"]
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            assert await process.view.browse_start(SPOOL) is None
-            scene.clock.turn_to(NOON + 20 * MINUTE)
-            assert await process.view.place(SPOOL, queued(1)) == NOON
-            assert (scene.browse_start, scene.content_start) == (NOON, NOON)
-            assert await listed(process) == ["mail-1"]
-
-        asyncio.run(story(Scene()))
-
-    def test_many_processes_may_begin_it_at_once(self) -> None:
+    async def test_many_processes_may_begin_it_at_once(self, scene: Scene) -> None:
         """One of them is first, and the others see what it has put."""
-
-        async def story(scene: Scene) -> None:
-            processes = [scene.process(VirtualLoopClock(micros_at(NOON + n * HOUR))) for n in (2, 0, 1)]
-            await asyncio.gather(*(one.view.place(SPOOL, queued(n)) for n, one in enumerate(processes)))
-            assert scene.browse_start == min(slices(scene))
-            assert len(await listed(processes[1])) == 3
-
-        asyncio.run(story(Scene()))
+        processes = [scene.process(VirtualLoopClock(micros_at(NOON + n * HOUR))) for n in (2, 0, 1)]
+        await asyncio.gather(*(one.view.place(SPOOL, queued(n)) for n, one in enumerate(processes)))
+        assert scene.browse_start == min(slices(scene))
+        assert len(await listed(processes[1])) == 3
 
     @pytest.mark.parametrize("number", range(4))
-    def test_a_doubtful_beginning_is_settled(self, number: int) -> None:
+    async def test_a_doubtful_beginning_is_settled(self, number: int, scene: Scene) -> None:
         """A conditional write without an answer was done, or was not: it is read."""
+        process, attempts = scene.process(), 0
 
-        async def story(scene: Scene) -> None:
-            process, attempts = scene.process(), 0
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            nonlocal attempts
+            if isinstance(operation, Conditional):
+                attempts += 1
+                if attempts == number // 2 + 1:
+                    if number % 2:
+                        carry_out()
+                    raise DoubtfulWrite("no answer")
+            return carry_out()
 
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                nonlocal attempts
-                if isinstance(operation, Conditional):
-                    attempts += 1
-                    if attempts == number // 2 + 1:
-                        if number % 2:
-                            carry_out()
-                        raise DoubtfulWrite("no answer")
-                return carry_out()
+        scene.memory.surround = surround
+        assert await process.view.place(SPOOL, queued(1)) == NOON
+        assert (scene.browse_start, scene.content_start) == (NOON, NOON)
 
-            scene.memory.surround = surround
-            assert await process.view.place(SPOOL, queued(1)) == NOON
-            assert (scene.browse_start, scene.content_start) == (NOON, NOON)
-
-        asyncio.run(story(Scene()))
-
-    def test_a_slow_clock_enqueues_at_the_browse_start(self) -> None:
+    async def test_a_slow_clock_enqueues_at_the_browse_start(self, scene: Scene) -> None:
         """Its own slice is out of sight."""
+        await scene.process().view.place(SPOOL, queued(1))
+        slow = scene.process(VirtualLoopClock(micros_at(NOON - 5 * HOUR)))
+        assert await slow.view.place(SPOOL, queued(2)) == NOON
+        assert await listed(scene.process()) == ["mail-2", "mail-1"]
 
-        async def story(scene: Scene) -> None:
-            await scene.process().view.place(SPOOL, queued(1))
-            slow = scene.process(VirtualLoopClock(micros_at(NOON - 5 * HOUR)))
-            assert await slow.view.place(SPOOL, queued(2)) == NOON
-            assert await listed(scene.process()) == ["mail-2", "mail-1"]
-
-        asyncio.run(story(Scene()))
-
-    def test_a_fast_clock_is_listed_by_everybody(self) -> None:
+    async def test_a_fast_clock_is_listed_by_everybody(self, scene: Scene) -> None:
         """Within the grace."""
+        await scene.process().view.place(SPOOL, queued(1))
+        fast = scene.process(VirtualLoopClock(micros_at(NOON + 74 * MINUTE)))
+        scene.clock.turn_to(NOON + 59 * MINUTE)
+        assert await fast.view.place(SPOOL, queued(2)) == NOON + HOUR
+        assert await listed(scene.process()) == ["mail-1", "mail-2"]
 
-        async def story(scene: Scene) -> None:
-            await scene.process().view.place(SPOOL, queued(1))
-            fast = scene.process(VirtualLoopClock(micros_at(NOON + 74 * MINUTE)))
-            scene.clock.turn_to(NOON + 59 * MINUTE)
-            assert await fast.view.place(SPOOL, queued(2)) == NOON + HOUR
-            assert await listed(scene.process()) == ["mail-1", "mail-2"]
-
-        asyncio.run(story(Scene()))
-
-    def test_a_browse_start_that_moves_meanwhile_pulls_the_row_along(self) -> None:
+    async def test_a_browse_start_that_moves_meanwhile_pulls_the_row_along(self, scene: Scene) -> None:
         """It is read again after the row was put; the row that is out of sight goes."""
+        process = scene.process()
+        await process.view.place(SPOOL, queued(1))
+        scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.put_start(BROWSE_START, NOON + HOUR))
+        assert await process.view.place(SPOOL, queued(2)) == NOON + HOUR
+        assert slices(scene) == [NOON, NOON + HOUR]
+        await process.tallies.flush()
+        size = await process.view.size(SPOOL)
+        assert (size.mails, size.kind) == (1, SizeKind.EXACT)
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await process.view.place(SPOOL, queued(1))
-            scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.put_start(BROWSE_START, NOON + HOUR))
-            assert await process.view.place(SPOOL, queued(2)) == NOON + HOUR
-            assert slices(scene) == [NOON, NOON + HOUR]
-            await process.tallies.flush()
-            size = await process.view.size(SPOOL)
-            assert (size.mails, size.kind) == (1, SizeKind.EXACT)
-
-        asyncio.run(story(Scene()))
-
-    def test_a_clock_that_jumps_is_asked_again(self) -> None:
+    async def test_a_clock_that_jumps_is_asked_again(self, scene: Scene) -> None:
         """A machine that slept, or was set right, between the reckoning and the row."""
+        process = scene.process()
+        await process.view.place(SPOOL, queued(1))
+        scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.clock.advance(3 * 3600))
+        assert await process.view.place(SPOOL, queued(2)) == NOON + 3 * HOUR
+        scene.clock.turn_to(NOON + 300 * HOUR)
+        scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.clock.turn_to(NOON + 4 * HOUR))
+        assert await process.view.place(SPOOL, queued(3)) == NOON + 4 * HOUR
+        scene.memory.surround = passing
+        assert slices(scene) == [NOON, NOON + 3 * HOUR, NOON + 4 * HOUR]
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await process.view.place(SPOOL, queued(1))
-            scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.clock.advance(3 * 3600))
-            assert await process.view.place(SPOOL, queued(2)) == NOON + 3 * HOUR
-            scene.clock.turn_to(NOON + 300 * HOUR)
-            scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.clock.turn_to(NOON + 4 * HOUR))
-            assert await process.view.place(SPOOL, queued(3)) == NOON + 4 * HOUR
-            scene.memory.surround = passing
-            assert slices(scene) == [NOON, NOON + 3 * HOUR, NOON + 4 * HOUR]
-
-        asyncio.run(story(Scene()))
-
-    def test_a_clock_that_never_stands_still_is_told_of(self) -> None:
+    async def test_a_clock_that_never_stands_still_is_told_of(self, scene: Scene) -> None:
         """Instead of writing for ever."""
+        process, puts = scene.process(), list[Operation]()
 
-        async def story(scene: Scene) -> None:
-            process, puts = scene.process(), list[Operation]()
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
+                puts.append(operation)
+                scene.clock.advance(2 * 86_400)
+            return carry_out()
 
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
-                    puts.append(operation)
-                    scene.clock.advance(2 * 86_400)
-                return carry_out()
+        scene.memory.surround = surround
+        with pytest.raises(Contended, match="no slice could be found"):
+            await process.view.place(SPOOL, queued(1))
+        assert len(puts) == PLACES_MAX
 
-            scene.memory.surround = surround
-            with pytest.raises(Contended, match="no slice could be found"):
-                await process.view.place(SPOOL, queued(1))
-            assert len(puts) == PLACES_MAX
-
-        asyncio.run(story(Scene()))
-
-    def test_the_time_of_a_mail_that_comes_back_is_kept(self) -> None:
+    async def test_the_time_of_a_mail_that_comes_back_is_kept(self, scene: Scene) -> None:
         """A mail whose wait is over lies in the slice of now, with the time when it was first enqueued."""
+        process, long_ago = scene.process(), NOON - 30 * HOUR
+        await process.view.place(SPOOL, queued(1))
+        assert await process.view.place(SPOOL, queued(2), long_ago) == NOON
+        mails = [one async for one in process.view.browse(SPOOL)]
+        assert [(one.queued, one.enqueued_at) for one in mails] == [(queued(2), long_ago), (queued(1), NOON)]
 
-        async def story(scene: Scene) -> None:
-            process, long_ago = scene.process(), NOON - 30 * HOUR
-            await process.view.place(SPOOL, queued(1))
-            assert await process.view.place(SPOOL, queued(2), long_ago) == NOON
-            mails = [one async for one in process.view.browse(SPOOL)]
-            assert [(one.queued, one.enqueued_at) for one in mails] == [(queued(2), long_ago), (queued(1), NOON)]
-
-        asyncio.run(story(Scene()))
-
-    def test_a_row_is_put_into_the_bucket_of_its_name(self) -> None:
+    async def test_a_row_is_put_into_the_bucket_of_its_name(self, scene: Scene) -> None:
         """Where James looks for it."""
+        await scene.cut(buckets=7)
+        process = scene.process()
+        for number in range(20):
+            await process.view.place(SPOOL, queued(number))
+        rows = scene.rows(ENQUEUED_MAILS)
+        assert all(row["bucketid"] == bucket_of(row["name"], 7) for row in rows)
+        assert len({row["bucketid"] for row in rows}) > 3
+        assert sorted(await listed(process)) == sorted(f"mail-{number}" for number in range(20))
 
-        async def story(scene: Scene) -> None:
-            await scene.cut(buckets=7)
-            process = scene.process()
-            for number in range(20):
-                await process.view.place(SPOOL, queued(number))
-            rows = scene.rows(ENQUEUED_MAILS)
-            assert all(row["bucketid"] == bucket_of(row["name"], 7) for row in rows)
-            assert len({row["bucketid"] for row in rows}) > 3
-            assert sorted(await listed(process)) == sorted(f"mail-{number}" for number in range(20))
-
-        asyncio.run(story(Scene()))
-
-    def test_a_queue_whose_start_was_lost_begins_again(self) -> None:
+    async def test_a_queue_whose_start_was_lost_begins_again(self, scene: Scene) -> None:
         """A row that nothing leads to would never be listed."""
+        process = scene.process()
+        await process.view.place(SPOOL, queued(1))
+        scene.memory.write(Remove(BROWSE_START, (SPOOL,)))
+        await process.view.place(SPOOL, queued(2))
+        assert sorted(await listed(process)) == ["mail-1", "mail-2"]
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await process.view.place(SPOOL, queued(1))
-            scene.memory.write(Remove(BROWSE_START, (SPOOL,)))
-            await process.view.place(SPOOL, queued(2))
-            assert sorted(await listed(process)) == ["mail-1", "mail-2"]
-
-        asyncio.run(story(Scene()))
-
-    def test_what_may_pass_is_tried_again(self) -> None:
+    async def test_what_may_pass_is_tried_again(self, scene: Scene) -> None:
         """A mail is not refused because one node stumbles."""
+        process, left = scene.process(), 3
 
-        async def story(scene: Scene) -> None:
-            process, left = scene.process(), 3
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            nonlocal left
+            if operation.table in QUEUE_TABLES and left:
+                left -= 1
+                raise NotEnoughReplicas("too few")
+            return carry_out()
 
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                nonlocal left
-                if operation.table in QUEUE_TABLES and left:
-                    left -= 1
-                    raise NotEnoughReplicas("too few")
-                return carry_out()
+        scene.memory.surround = surround
+        assert await process.view.place(SPOOL, queued(1)) == NOON
+        assert await listed(process) == ["mail-1"]
 
-            scene.memory.surround = surround
-            assert await process.view.place(SPOOL, queued(1)) == NOON
-            assert await listed(process) == ["mail-1"]
-
-        asyncio.run(story(Scene()))
-
-    def test_what_does_not_pass_is_told(self) -> None:
+    async def test_what_does_not_pass_is_told(self, scene: Scene) -> None:
         """Whoever enqueues undoes it."""
-
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            scene.memory.surround = refusing(ENQUEUED_MAILS.name)
-            with pytest.raises(TimedOut):
-                await process.view.place(SPOOL, queued(1))
-
-        asyncio.run(story(Scene()))
+        process = scene.process()
+        scene.memory.surround = refusing(ENQUEUED_MAILS.name)
+        with pytest.raises(TimedOut):
+            await process.view.place(SPOOL, queued(1))
 
     @pytest.mark.parametrize("seed", range(60))
-    def test_no_order_of_requests_loses_a_mail(self, seed: int) -> None:
+    async def test_no_order_of_requests_loses_a_mail(self, seed: int, scene: Scene) -> None:
         """Two clocks that are hours behind enqueue while others sweep: afterwards every mail is listed, and those that
         were put back are published with a slice in sight.
         """  # noqa: D205 - one sentence
+        chance = random.Random(seed)
+        await scene.process().view.place(SPOOL, queued(0))
+        await scene.process().view.mark(SPOOL, queued(0).enqueue_id, NOON)
+        scene.clock.advance(9 * 3600)
 
-        async def story(scene: Scene) -> None:
-            chance = random.Random(seed)
-            await scene.process().view.place(SPOOL, queued(0))
-            await scene.process().view.mark(SPOOL, queued(0).enqueue_id, NOON)
-            scene.clock.advance(9 * 3600)
+        def process(behind: int) -> Process:
+            clock = VirtualLoopClock(scene.clock.micros() - behind * 3_600_000_000)
+            return scene.process(clock, Shuffled(scene.tables, chance))
 
-            def process(behind: int) -> Process:
-                clock = VirtualLoopClock(scene.clock.micros() - behind * 3_600_000_000)
-                return scene.process(clock, Shuffled(scene.tables, chance))
+        async def place(one: Process, number: int) -> datetime:
+            for _ in range(chance.randrange(500)):
+                await asyncio.sleep(0)
+            return await one.view.place(SPOOL, queued(number))
 
-            async def place(one: Process, number: int) -> datetime:
-                for _ in range(chance.randrange(500)):
-                    await asyncio.sleep(0)
-                return await one.view.place(SPOOL, queued(number))
-
-            slow, slower, sweeping = process(4), process(9), [process(0), process(1)]
-            placing = [place(one, number) for number, one in enumerate([slow, slower, slow], 1)]
-            placed, _ = await asyncio.gather(
-                asyncio.gather(*placing), asyncio.gather(*(one.sweeper.sweep(SPOOL) for one in sweeping))
-            )
-            swept = await scene.process().sweeper.sweep(SPOOL)
-            mails = {one.queued.enqueue_id: one async for one in scene.process().view.browse(SPOOL)}
-            assert set(mails) == {queued(n).enqueue_id for n in (1, 2, 3)}
-            assert scene.content_start == swept.content_start == scene.browse_start
-            assert scene.browse_start is not None
-            assert min(slices(scene)) >= scene.browse_start
-            told = {queued(n).enqueue_id: start for n, start in enumerate(placed, 1)}
-            again = {one: micros_at(NOON) // 1000 for one, _ in scene.published}
-            assert all(start >= scene.browse_start or one in again for one, start in told.items())
-
-        asyncio.run(story(Scene()))
+        slow, slower, sweeping = process(4), process(9), [process(0), process(1)]
+        placing = [place(one, number) for number, one in enumerate([slow, slower, slow], 1)]
+        placed, _ = await asyncio.gather(
+            asyncio.gather(*placing), asyncio.gather(*(one.sweeper.sweep(SPOOL) for one in sweeping))
+        )
+        swept = await scene.process().sweeper.sweep(SPOOL)
+        mails = {one.queued.enqueue_id: one async for one in scene.process().view.browse(SPOOL)}
+        assert set(mails) == {queued(n).enqueue_id for n in (1, 2, 3)}
+        assert scene.content_start == swept.content_start == scene.browse_start
+        assert scene.browse_start is not None
+        assert min(slices(scene)) >= scene.browse_start
+        told = {queued(n).enqueue_id: start for n, start in enumerate(placed, 1)}
+        again = {one: micros_at(NOON) // 1000 for one, _ in scene.published}
+        assert all(start >= scene.browse_start or one in again for one, start in told.items())
 
 
 class TestTakeBack:
     """A row goes without a mark: the mail is somewhere else now."""
 
-    def test_the_row_goes_and_no_mark_comes(self) -> None:
+    async def test_the_row_goes_and_no_mark_comes(self, scene: Scene) -> None:
         """What is taken back may be put again under the same id."""
+        process = scene.process()
+        start = await process.view.place(SPOOL, queued(1))
+        await process.view.take_back(SPOOL, start, queued(1))
+        assert (await listed(process), scene.marked) == ([], set())
+        await process.tallies.flush()
+        assert (await process.view.size(SPOOL)).mails == 0
+        scene.clock.advance(1)
+        await process.view.place(SPOOL, queued(1))
+        assert await listed(process) == ["mail-1"]
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            start = await process.view.place(SPOOL, queued(1))
-            await process.view.take_back(SPOOL, start, queued(1))
-            assert (await listed(process), scene.marked) == ([], set())
-            await process.tallies.flush()
-            assert (await process.view.size(SPOOL)).mails == 0
-            scene.clock.advance(1)
-            await process.view.place(SPOOL, queued(1))
-            assert await listed(process) == ["mail-1"]
-
-        asyncio.run(story(Scene()))
-
-    def test_a_row_of_a_clock_ahead_goes_too(self) -> None:
+    async def test_a_row_of_a_clock_ahead_goes_too(self, scene: Scene) -> None:
         """The removal is stamped later than what it removes."""
+        process = scene.process()
+        start = await process.view.place(SPOOL, queued(1))
+        ahead = scene.clock.micros() + 600_000_000
+        scene.memory.write(Put(ENQUEUED_MAILS, row_of(SPOOL, start, 0, NOON, queued(1)), at=ahead))
+        await process.view.take_back(SPOOL, start, queued(1))
+        assert await listed(process) == []
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            start = await process.view.place(SPOOL, queued(1))
-            ahead = scene.clock.micros() + 600_000_000
-            scene.memory.write(Put(ENQUEUED_MAILS, row_of(SPOOL, start, 0, NOON, queued(1)), at=ahead))
-            await process.view.take_back(SPOOL, start, queued(1))
-            assert await listed(process) == []
-
-        asyncio.run(story(Scene()))
-
-    def test_what_comes_back_is_seen_whatever_clock_took_it_back(self) -> None:
+    async def test_what_comes_back_is_seen_whatever_clock_took_it_back(self, scene: Scene) -> None:
         """The removal was stamped by a clock ten minutes ahead: the row is put above it, and can be taken back too."""
+        process = scene.process()
+        start = await process.view.place(SPOOL, queued(1))
+        ahead = scene.process(VirtualLoopClock(scene.clock.micros() + 600_000_000))
+        await ahead.view.take_back(SPOOL, start, queued(1))
+        assert await process.view.place(SPOOL, queued(1), NOON) == start
+        assert await listed(process) == ["mail-1"]
+        await process.view.take_back(SPOOL, start, queued(1))
+        assert await listed(process) == []
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            start = await process.view.place(SPOOL, queued(1))
-            ahead = scene.process(VirtualLoopClock(scene.clock.micros() + 600_000_000))
-            await ahead.view.take_back(SPOOL, start, queued(1))
-            assert await process.view.place(SPOOL, queued(1), NOON) == start
-            assert await listed(process) == ["mail-1"]
-            await process.view.take_back(SPOOL, start, queued(1))
-            assert await listed(process) == []
-
-        asyncio.run(story(Scene()))
-
-    def test_none_there_is_fine(self) -> None:
+    async def test_none_there_is_fine(self, scene: Scene) -> None:
         """And counts for nothing."""
-
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            start = await process.view.place(SPOOL, queued(1))
-            await process.view.take_back(SPOOL, start, queued(2))
-            await process.tallies.flush()
-            assert (await process.view.size(SPOOL)).mails == 1
-
-        asyncio.run(story(Scene()))
+        process = scene.process()
+        start = await process.view.place(SPOOL, queued(1))
+        await process.view.take_back(SPOOL, start, queued(2))
+        await process.tallies.flush()
+        assert (await process.view.size(SPOOL)).mails == 1
 
 
 class TestRow:
     """One row, by the slice that its message tells."""
 
-    def test_a_row_is_found_whether_or_not_it_is_marked(self) -> None:
+    async def test_a_row_is_found_whether_or_not_it_is_marked(self, scene: Scene) -> None:
         """The mark is another question."""
+        process = scene.process()
+        start = await process.view.place(SPOOL, queued(1))
+        await process.view.mark(SPOOL, queued(1).enqueue_id, start)
+        found = await process.view.row(SPOOL, start, queued(1))
+        assert found is not None
+        assert (found.queued, found.slice_start) == (queued(1), start)
+        assert await process.view.row(SPOOL, start + HOUR, queued(1)) is None
+        assert await process.view.row(SPOOL, start, queued(2)) is None
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            start = await process.view.place(SPOOL, queued(1))
-            await process.view.mark(SPOOL, queued(1).enqueue_id, start)
-            found = await process.view.row(SPOOL, start, queued(1))
-            assert found is not None
-            assert (found.queued, found.slice_start) == (queued(1), start)
-            assert await process.view.row(SPOOL, start + HOUR, queued(1)) is None
-            assert await process.view.row(SPOOL, start, queued(2)) is None
-
-        asyncio.run(story(Scene()))
-
-    def test_a_row_of_before_there_were_so_many_buckets_is_found(self) -> None:
+    async def test_a_row_of_before_there_were_so_many_buckets_is_found(self, scene: Scene) -> None:
         """And taken back."""
-
-        async def story(scene: Scene) -> None:
-            start = await scene.process().view.place(SPOOL, queued(1))
-            await scene.cut(buckets=1)
-            await scene.cut(buckets=8)
-            process = scene.process()
-            assert bucket_of("mail-1", 8) != 0
-            assert await process.view.row(SPOOL, start, queued(1)) is not None
-            await process.view.take_back(SPOOL, start, queued(1))
-            assert await process.view.row(SPOOL, start, queued(1)) is None
-
-        asyncio.run(story(Scene()))
+        start = await scene.process().view.place(SPOOL, queued(1))
+        await scene.cut(buckets=1)
+        await scene.cut(buckets=8)
+        process = scene.process()
+        assert bucket_of("mail-1", 8) != 0
+        assert await process.view.row(SPOOL, start, queued(1)) is not None
+        await process.view.take_back(SPOOL, start, queued(1))
+        assert await process.view.row(SPOOL, start, queued(1)) is None
 
 
 class TestMarks:
     """Marks are put at will, and looked up in bulk."""
 
-    def test_a_marked_mail_is_listed_no_more(self) -> None:
+    async def test_a_marked_mail_is_listed_no_more(self, scene: Scene) -> None:
         """Its row stays until the sweep."""
+        process = scene.process()
+        start = await process.view.place(SPOOL, queued(1))
+        assert not await process.view.marked(SPOOL, queued(1).enqueue_id)
+        await process.view.mark(SPOOL, queued(1).enqueue_id, start)
+        assert await process.view.marked(SPOOL, queued(1).enqueue_id)
+        assert await listed(process) == []
+        assert slices(scene) == [NOON]
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            start = await process.view.place(SPOOL, queued(1))
-            assert not await process.view.marked(SPOOL, queued(1).enqueue_id)
-            await process.view.mark(SPOOL, queued(1).enqueue_id, start)
-            assert await process.view.marked(SPOOL, queued(1).enqueue_id)
-            assert await listed(process) == []
-            assert slices(scene) == [NOON]
-
-        asyncio.run(story(Scene()))
-
-    def test_a_mark_of_one_queue_is_none_of_another(self) -> None:
+    async def test_a_mark_of_one_queue_is_none_of_another(self, scene: Scene) -> None:
         """A mail may pass through both."""
+        process = scene.process()
+        await process.view.mark(QueueName("outgoing"), queued(1).enqueue_id, None)
+        assert not await process.view.marked(SPOOL, queued(1).enqueue_id)
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await process.view.mark(QueueName("outgoing"), queued(1).enqueue_id, None)
-            assert not await process.view.marked(SPOOL, queued(1).enqueue_id)
-
-        asyncio.run(story(Scene()))
-
-    def test_many_marks_are_looked_up_at_once(self) -> None:
+    async def test_many_marks_are_looked_up_at_once(self, scene: Scene) -> None:
         """More than one request of many asks for."""
+        process = scene.process()
+        ids = [queued(number).enqueue_id for number in range(2500)]
+        assert await process.view.mark_all(SPOOL, [(one, None) for one in ids[::2]]) == [None] * 1250
+        assert await process.view.marked_among(SPOOL, ids) == set(ids[::2])
+        assert await process.view.marked_among(SPOOL, []) == set()
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            ids = [queued(number).enqueue_id for number in range(2500)]
-            assert await process.view.mark_all(SPOOL, [(one, None) for one in ids[::2]]) == [None] * 1250
-            assert await process.view.marked_among(SPOOL, ids) == set(ids[::2])
-            assert await process.view.marked_among(SPOOL, []) == set()
-
-        asyncio.run(story(Scene()))
-
-    def test_a_look_up_that_fails_is_made_again(self) -> None:
+    async def test_a_look_up_that_fails_is_made_again(self, scene: Scene) -> None:
         """Only the requests that failed; in the end it is told."""
+        process, asked = scene.process(), list[object]()
+        ids = [queued(number).enqueue_id for number in range(3 * LOOKED_UP_TOGETHER)]
+        first, second, third = ids[::LOOKED_UP_TOGETHER]
+        await process.view.mark(SPOOL, ids[-2], None)
 
-        async def story(scene: Scene) -> None:
-            process, asked = scene.process(), list[object]()
-            ids = [queued(number).enqueue_id for number in range(3 * LOOKED_UP_TOGETHER)]
-            first, second, third = ids[::LOOKED_UP_TOGETHER]
-            await process.view.mark(SPOOL, ids[-2], None)
-
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                if isinstance(operation, Read):
-                    asked.append(operation.among[0])
-                    if operation.among[0] in {second, third} and asked.count(operation.among[0]) < 3:
-                        raise TimedOut("no answer")
-                return carry_out()
-
-            scene.memory.surround = surround
-            assert await process.view.marked_among(SPOOL, ids) == {ids[-2]}
-            assert [asked.count(one) for one in (first, second, third)] == [1, 3, 3]
-            asked.clear()
-            scene.memory.surround = deaf
-            with pytest.raises(TimedOut):
-                await process.view.marked_among(SPOOL, ids)
-
-        asyncio.run(story(Scene()))
-
-    def test_each_mark_that_fails_is_told_of(self) -> None:
-        """Those beside it stand."""
-
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            ids = [queued(number).enqueue_id for number in range(3)]
-
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                if isinstance(operation, Put) and operation.row.get("enqueueid") == ids[1]:
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, Read):
+                asked.append(operation.among[0])
+                if operation.among[0] in {second, third} and asked.count(operation.among[0]) < 3:
                     raise TimedOut("no answer")
-                return carry_out()
+            return carry_out()
 
-            scene.memory.surround = surround
-            errors = await process.view.mark_all(SPOOL, [(one, NOON) for one in ids])
-            assert [type(error) for error in errors] == [type(None), TimedOut, type(None)]
-            assert scene.marked == {ids[0], ids[2]}
+        scene.memory.surround = surround
+        assert await process.view.marked_among(SPOOL, ids) == {ids[-2]}
+        assert [asked.count(one) for one in (first, second, third)] == [1, 3, 3]
+        asked.clear()
+        scene.memory.surround = deaf
+        with pytest.raises(TimedOut):
+            await process.view.marked_among(SPOOL, ids)
 
-        asyncio.run(story(Scene()))
+    async def test_each_mark_that_fails_is_told_of(self, scene: Scene) -> None:
+        """Those beside it stand."""
+        process = scene.process()
+        ids = [queued(number).enqueue_id for number in range(3)]
 
-    def test_marks_of_mails_out_of_sight_are_counted_as_orphans(self) -> None:
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            if isinstance(operation, Put) and operation.row.get("enqueueid") == ids[1]:
+                raise TimedOut("no answer")
+            return carry_out()
+
+        scene.memory.surround = surround
+        errors = await process.view.mark_all(SPOOL, [(one, NOON) for one in ids])
+        assert [type(error) for error in errors] == [type(None), TimedOut, type(None)]
+        assert scene.marked == {ids[0], ids[2]}
+
+    async def test_marks_of_mails_out_of_sight_are_counted_as_orphans(self, scene: Scene) -> None:
         """As far as this process knows; told once."""
-
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await process.view.place(SPOOL, queued(1))
-            await process.view.mark(SPOOL, queued(2).enqueue_id, NOON - HOUR)
-            await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
-            assert (process.view.orphan_marks(SPOOL), process.view.orphan_marks(SPOOL)) == (1, 0)
-            await process.tallies.flush()
-            assert {row["timerangestart"] for row in scene.rows(SLICE_TALLIES)} == {NOON}
-
-        asyncio.run(story(Scene()))
+        process = scene.process()
+        await process.view.place(SPOOL, queued(1))
+        await process.view.mark(SPOOL, queued(2).enqueue_id, NOON - HOUR)
+        await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
+        assert (process.view.orphan_marks(SPOOL), process.view.orphan_marks(SPOOL)) == (1, 0)
+        await process.tallies.flush()
+        assert {row["timerangestart"] for row in scene.rows(SLICE_TALLIES)} == {NOON}
 
 
 class TestSize:
     """How many mails wait, and how sure that is."""
 
-    def test_a_size_is_exact_once_all_is_told(self) -> None:
+    async def test_a_size_is_exact_once_all_is_told(self, scene: Scene) -> None:
         """By tallies alone: no row of a mail is read."""
+        process = scene.process()
+        for number in range(9):
+            await process.view.place(SPOOL, queued(number))
+            scene.clock.advance(1800)
+        await process.view.mark(SPOOL, queued(3).enqueue_id, NOON + HOUR)
+        await process.tallies.flush()
+        read: set[str] = set()
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            for number in range(9):
-                await process.view.place(SPOOL, queued(number))
-                scene.clock.advance(1800)
-            await process.view.mark(SPOOL, queued(3).enqueue_id, NOON + HOUR)
-            await process.tallies.flush()
-            read: set[str] = set()
+        def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            read.add(operation.table.name)
+            return carry_out()
 
-            def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                read.add(operation.table.name)
-                return carry_out()
+        scene.clock.turn_to(NOON + 4 * HOUR)
+        scene.memory.surround = watch
+        size = await scene.process().view.size(SPOOL)
+        assert (size.mails, size.delayed, size.kind, size.counted_by) == (8, 0, SizeKind.EXACT, CountedBy.TALLIES)
+        assert size.slices_read == 5
+        assert not read & {ENQUEUED_MAILS.name, DELETED_MAILS.name}
 
-            scene.clock.turn_to(NOON + 4 * HOUR)
-            scene.memory.surround = watch
-            size = await scene.process().view.size(SPOOL)
-            assert (size.mails, size.delayed, size.kind, size.counted_by) == (8, 0, SizeKind.EXACT, CountedBy.TALLIES)
-            assert size.slices_read == 5
-            assert not read & {ENQUEUED_MAILS.name, DELETED_MAILS.name}
-
-        asyncio.run(story(Scene()))
-
-    def test_a_queue_that_never_was_is_empty(self) -> None:
+    async def test_a_queue_that_never_was_is_empty(self, scene: Scene) -> None:
         """Surely."""
+        size = await scene.process().view.size(SPOOL)
+        assert (size.mails, size.kind, size.slices_read) == (0, SizeKind.EXACT, 0)
 
-        async def story(scene: Scene) -> None:
-            size = await scene.process().view.size(SPOOL)
-            assert (size.mails, size.kind, size.slices_read) == (0, SizeKind.EXACT, 0)
-
-        asyncio.run(story(Scene()))
-
-    def test_a_process_that_was_killed_leaves_an_estimate(self) -> None:
+    async def test_a_process_that_was_killed_leaves_an_estimate(self, scene: Scene) -> None:
         """Until its slice is gone."""
-
-        async def story(scene: Scene) -> None:
-            killed, other = scene.process(), scene.process()
-            start = await killed.view.place(SPOOL, queued(1))
-            await other.view.place(SPOOL, queued(2))
-            await other.tallies.flush()
-            size = await scene.process().view.size(SPOOL)
-            assert (size.mails, size.kind) == (1, SizeKind.ESTIMATE)
-            for number in (1, 2):
-                await other.view.mark(SPOOL, queued(number).enqueue_id, start)
-            scene.clock.advance(3 * 3600)
-            await other.sweeper.sweep(SPOOL)
-            size = await scene.process().view.size(SPOOL)
-            assert (size.mails, size.kind) == (0, SizeKind.EXACT)
-
-        asyncio.run(story(Scene()))
+        killed, other = scene.process(), scene.process()
+        start = await killed.view.place(SPOOL, queued(1))
+        await other.view.place(SPOOL, queued(2))
+        await other.tallies.flush()
+        size = await scene.process().view.size(SPOOL)
+        assert (size.mails, size.kind) == (1, SizeKind.ESTIMATE)
+        for number in (1, 2):
+            await other.view.mark(SPOOL, queued(number).enqueue_id, start)
+        scene.clock.advance(3 * 3600)
+        await other.sweeper.sweep(SPOOL)
+        size = await scene.process().view.size(SPOOL)
+        assert (size.mails, size.kind) == (0, SizeKind.EXACT)
 
     def test_without_tallies_rows_are_counted(self) -> None:
         """In a keyspace of James, and where James alone has enqueued into a slice."""
@@ -549,97 +433,77 @@ class TestSize:
         asyncio.run(story(Scene(OF_JAMES)))
         asyncio.run(story(Scene()))
 
-    def test_where_a_foreign_mail_was_seen_rows_are_counted(self) -> None:
+    async def test_where_a_foreign_mail_was_seen_rows_are_counted(self, scene: Scene) -> None:
         """In every live slice: nobody knows into which others enqueue."""
+        process = scene.process()
+        await process.view.place(SPOOL, queued(1))
+        scene.put_row(row_of(SPOOL, NOON, 0, NOON, queued(2)))
+        await process.tallies.flush()
+        assert (await process.view.size(SPOOL)).mails == 1
+        await process.view.foreign(SPOOL)
+        await process.view.foreign(SPOOL)
+        size = await scene.process().view.size(SPOOL)
+        assert (size.mails, size.kind, size.counted_by) == (2, SizeKind.EXACT, CountedBy.METADATA)
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            await process.view.place(SPOOL, queued(1))
-            scene.put_row(row_of(SPOOL, NOON, 0, NOON, queued(2)))
-            await process.tallies.flush()
-            assert (await process.view.size(SPOOL)).mails == 1
-            await process.view.foreign(SPOOL)
-            await process.view.foreign(SPOOL)
-            size = await scene.process().view.size(SPOOL)
-            assert (size.mails, size.kind, size.counted_by) == (2, SizeKind.EXACT, CountedBy.METADATA)
-
-        asyncio.run(story(Scene()))
-
-    def test_a_mail_that_is_marked_twice_counts_once(self) -> None:
+    async def test_a_mail_that_is_marked_twice_counts_once(self, scene: Scene) -> None:
         """By the same process, and by another that was told of the redelivery."""
+        one, other = scene.process(), scene.process()
+        for number in range(3):
+            await one.view.place(SPOOL, queued(number))
+        for _ in range(2):
+            await one.view.mark(SPOOL, queued(1).enqueue_id, NOON)
+        await other.view.mark(SPOOL, queued(1).enqueue_id, NOON, redelivered=True)
+        await other.view.mark_all(SPOOL, [(queued(1).enqueue_id, NOON)])
+        await one.tallies.flush()
+        size = await other.view.size(SPOOL)
+        assert (size.mails, size.kind) == (2, SizeKind.EXACT)
 
-        async def story(scene: Scene) -> None:
-            one, other = scene.process(), scene.process()
-            for number in range(3):
-                await one.view.place(SPOOL, queued(number))
-            for _ in range(2):
-                await one.view.mark(SPOOL, queued(1).enqueue_id, NOON)
-            await other.view.mark(SPOOL, queued(1).enqueue_id, NOON, redelivered=True)
-            await other.view.mark_all(SPOOL, [(queued(1).enqueue_id, NOON)])
-            await one.tallies.flush()
-            size = await other.view.size(SPOOL)
-            assert (size.mails, size.kind) == (2, SizeKind.EXACT)
-
-        asyncio.run(story(Scene()))
-
-    def test_after_a_deletion_a_size_is_an_estimate(self) -> None:
+    async def test_after_a_deletion_a_size_is_an_estimate(self, scene: Scene) -> None:
         """A consumer may have finished with one of the mails at the same moment, and counted it too."""
+        process = scene.process()
+        for number in range(3):
+            await process.view.place(SPOOL, queued(number))
+        await process.view.mark_all(SPOOL, [(queued(1).enqueue_id, NOON), (queued(2).enqueue_id, NOON)])
+        size = await process.view.size(SPOOL)
+        assert (size.mails, size.kind) == (1, SizeKind.ESTIMATE)
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
-            for number in range(3):
-                await process.view.place(SPOOL, queued(number))
-            await process.view.mark_all(SPOOL, [(queued(1).enqueue_id, NOON), (queued(2).enqueue_id, NOON)])
-            size = await process.view.size(SPOOL)
-            assert (size.mails, size.kind) == (1, SizeKind.ESTIMATE)
-
-        asyncio.run(story(Scene()))
-
-    def test_counting_again_sets_right_what_was_lost(self) -> None:
+    async def test_counting_again_sets_right_what_was_lost(self, scene: Scene) -> None:
         """A process that was killed with uncounted mails; then the size is exact, and stays so."""
+        killed, other = scene.process(), scene.process()
+        for number in range(5):
+            await killed.view.place(SPOOL, queued(number))
+        await other.view.mark(SPOOL, queued(4).enqueue_id, NOON)
+        recounted = await other.view.recount(SPOOL)
+        assert (recounted.corrected, recounted.left) == (0, 1)
+        await other.tallies.flush()
+        scene.clock.advance(601)
+        recounted = await other.view.recount(SPOOL)
+        assert (recounted.corrected, recounted.left) == (1, 0)
+        size = await scene.process().view.size(SPOOL)
+        assert (size.mails, size.kind, size.counted_by) == (4, SizeKind.EXACT, CountedBy.TALLIES)
+        await other.view.mark(SPOOL, queued(0).enqueue_id, NOON)
+        size = await other.view.size(SPOOL)
+        assert (size.mails, size.kind) == (3, SizeKind.EXACT)
+        assert (await other.view.recount(SPOOL)).corrected == 0
 
-        async def story(scene: Scene) -> None:
-            killed, other = scene.process(), scene.process()
-            for number in range(5):
-                await killed.view.place(SPOOL, queued(number))
-            await other.view.mark(SPOOL, queued(4).enqueue_id, NOON)
-            recounted = await other.view.recount(SPOOL)
-            assert (recounted.corrected, recounted.left) == (0, 1)
-            await other.tallies.flush()
-            scene.clock.advance(601)
-            recounted = await other.view.recount(SPOOL)
-            assert (recounted.corrected, recounted.left) == (1, 0)
-            size = await scene.process().view.size(SPOOL)
-            assert (size.mails, size.kind, size.counted_by) == (4, SizeKind.EXACT, CountedBy.TALLIES)
-            await other.view.mark(SPOOL, queued(0).enqueue_id, NOON)
-            size = await other.view.size(SPOOL)
-            assert (size.mails, size.kind) == (3, SizeKind.EXACT)
-            assert (await other.view.recount(SPOOL)).corrected == 0
-
-        asyncio.run(story(Scene()))
-
-    def test_counting_again_leaves_a_slice_in_which_something_happens(self) -> None:
+    async def test_counting_again_leaves_a_slice_in_which_something_happens(self, scene: Scene) -> None:
         """It cannot know whether the rows that it has read were counted."""
+        process, busy = scene.process(), scene.process()
+        await process.view.place(SPOOL, queued(1))
+        await process.tallies.flush()
+        scene.clock.advance(601)
 
-        async def story(scene: Scene) -> None:
-            process, busy = scene.process(), scene.process()
-            await process.view.place(SPOOL, queued(1))
-            await process.tallies.flush()
-            scene.clock.advance(601)
+        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+            found = carry_out()
+            if operation.table is ENQUEUED_MAILS:
+                scene.memory.surround = passing
+                tally = replace_tally(scene)
+                scene.memory.write(tally)
+            return found
 
-            def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-                found = carry_out()
-                if operation.table is ENQUEUED_MAILS:
-                    scene.memory.surround = passing
-                    tally = replace_tally(scene)
-                    scene.memory.write(tally)
-                return found
-
-            scene.memory.surround = surround
-            recounted = await busy.view.recount(SPOOL)
-            assert (recounted.corrected, recounted.left) == (0, 1)
-
-        asyncio.run(story(Scene()))
+        scene.memory.surround = surround
+        recounted = await busy.view.recount(SPOOL)
+        assert (recounted.corrected, recounted.left) == (0, 1)
 
 
 class TestQueues:

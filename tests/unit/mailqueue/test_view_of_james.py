@@ -1,8 +1,8 @@
 """The view over what James 3.8.1 itself has written: listed, counted, marked and swept, without a table of ours."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+
+import pytest
 
 from mailqueue.view.browsing import Broken
 from model.catalog.james_tables import EVENT_STORE
@@ -17,94 +17,77 @@ PENDING = 14
 """Of 24 mails six were acked and four deleted."""
 
 
-def run(story: Callable[[Scene, datetime], Awaitable[None]]) -> None:
+@pytest.fixture
+def last() -> datetime:
+    """When James enqueued the last of its mails."""
+    found: datetime = max(row["enqueuedtime"] for row in james_queue_rows(ENQUEUED_MAILS))
+    return found
+
+
+@pytest.fixture
+def scene(last: datetime) -> Scene:
     """Right after James has written the last of it."""
-
-    async def told() -> None:
-        scene = Scene(OF_JAMES)
-        last = max(row["enqueuedtime"] for row in james_queue_rows(ENQUEUED_MAILS))
-        scene.clock.turn_to(last + timedelta(seconds=30))
-        put_james_queue(scene.memory)
-        await story(scene, last)
-
-    asyncio.run(told())
+    scene = Scene(OF_JAMES)
+    scene.clock.turn_to(last + timedelta(seconds=30))
+    put_james_queue(scene.memory)
+    return scene
 
 
-def test_what_is_pending_is_listed_and_counted() -> None:
+async def test_what_is_pending_is_listed_and_counted(scene: Scene) -> None:
     """In the order in which it was enqueued; every row can be read."""
-
-    async def story(scene: Scene, _: datetime) -> None:
-        view, broken = scene.process().view, list[Broken]()
-        marked = {row["enqueueid"] for row in scene.rows(DELETED_MAILS)}
-        rows = [row for row in scene.rows(ENQUEUED_MAILS) if row["enqueueid"] not in marked]
-        listed = [one async for one in view.browse(SPOOL, on_broken=broken.append)]
-        assert len(listed) == PENDING
-        assert [one.enqueued_at for one in listed] == sorted(row["enqueuedtime"] for row in rows)
-        assert broken == []
-        size = await view.size(SPOOL)
-        assert (size.mails, size.kind, size.counted_by) == (PENDING, SizeKind.EXACT, CountedBy.METADATA)
-        assert await view.queues() == [SPOOL]
-
-    run(story)
+    view, broken = scene.process().view, list[Broken]()
+    marked = {row["enqueueid"] for row in scene.rows(DELETED_MAILS)}
+    rows = [row for row in scene.rows(ENQUEUED_MAILS) if row["enqueueid"] not in marked]
+    listed = [one async for one in view.browse(SPOOL, on_broken=broken.append)]
+    assert len(listed) == PENDING
+    assert [one.enqueued_at for one in listed] == sorted(row["enqueuedtime"] for row in rows)
+    assert broken == []
+    size = await view.size(SPOOL)
+    assert (size.mails, size.kind, size.counted_by) == (PENDING, SizeKind.EXACT, CountedBy.METADATA)
+    assert await view.queues() == [SPOOL]
 
 
-def test_each_mail_is_found_by_its_row() -> None:
+async def test_each_mail_is_found_by_its_row(scene: Scene) -> None:
     """The bucket is reckoned as James reckons it."""
-
-    async def story(scene: Scene, _: datetime) -> None:
-        view = scene.process().view
-        async for one in view.browse(SPOOL):
-            assert one.slice_start is not None
-            assert await view.row(SPOOL, one.slice_start, one.queued) == one
-            assert not await view.marked(SPOOL, one.queued.enqueue_id)
-
-    run(story)
+    view = scene.process().view
+    async for one in view.browse(SPOOL):
+        assert one.slice_start is not None
+        assert await view.row(SPOOL, one.slice_start, one.queued) == one
+        assert not await view.marked(SPOOL, one.queued.enqueue_id)
 
 
-def test_conditions_choose_among_them() -> None:
+async def test_conditions_choose_among_them(scene: Scene) -> None:
     """By what was handed to James; those that were deleted are not among them."""
-
-    async def story(scene: Scene, _: datetime) -> None:
-        view = scene.process().view
-        everything = await names(view.browse(SPOOL))
-        wanted = [mail["name"] for mail in james_enqueued() if mail["name"] in everything]
-        assert sorted(wanted) == sorted(everything)
-        assert await names(view.browse(SPOOL, Where(name=wanted[0]))) == wanted[:1]
-
-    run(story)
+    view = scene.process().view
+    everything = await names(view.browse(SPOOL))
+    wanted = [mail["name"] for mail in james_enqueued() if mail["name"] in everything]
+    assert sorted(wanted) == sorted(everything)
+    assert await names(view.browse(SPOOL, Where(name=wanted[0]))) == wanted[:1]
 
 
-def test_a_sweep_keeps_what_is_pending_and_cleans_up_behind_the_last() -> None:
+async def test_a_sweep_keeps_what_is_pending_and_cleans_up_behind_the_last(scene: Scene, last: datetime) -> None:
     """James's rows go with their slices, its marks stay, its tables are all there are."""
-
-    async def story(scene: Scene, last: datetime) -> None:
-        process = scene.process()
-        scene.clock.turn_to(last + 30 * HOUR)
-        swept = await process.sweeper.sweep(SPOOL)
-        assert swept.rescued == 0
-        assert len(await names(process.view.browse(SPOOL))) == PENDING
-        async for one in process.view.browse(SPOOL):
-            await process.view.mark(SPOOL, one.queued.enqueue_id, one.slice_start)
-        swept = await process.sweeper.sweep(SPOOL)
-        assert (swept.rows, scene.rows(ENQUEUED_MAILS)) == (24, [])
-        assert len(scene.rows(DELETED_MAILS)) == 24
-        assert swept.content_start == swept.browse_start == scene.browse_start
-        assert (await process.view.size(SPOOL)).mails == 0
-        written = {name for name in scene.memory._tables if scene.memory._tables[name]}
-        assert written <= {table.name for table in (*JAMES_QUEUE_TABLES, EVENT_STORE)}
-
-    run(story)
+    process = scene.process()
+    scene.clock.turn_to(last + 30 * HOUR)
+    swept = await process.sweeper.sweep(SPOOL)
+    assert swept.rescued == 0
+    assert len(await names(process.view.browse(SPOOL))) == PENDING
+    async for one in process.view.browse(SPOOL):
+        await process.view.mark(SPOOL, one.queued.enqueue_id, one.slice_start)
+    swept = await process.sweeper.sweep(SPOOL)
+    assert (swept.rows, scene.rows(ENQUEUED_MAILS)) == (24, [])
+    assert len(scene.rows(DELETED_MAILS)) == 24
+    assert swept.content_start == swept.browse_start == scene.browse_start
+    assert (await process.view.size(SPOOL)).mails == 0
+    written = {name for name in scene.memory._tables if scene.memory._tables[name]}
+    assert written <= {table.name for table in (*JAMES_QUEUE_TABLES, EVENT_STORE)}
 
 
-def test_mails_of_both_are_one_queue() -> None:
+async def test_mails_of_both_are_one_queue(scene: Scene) -> None:
     """Ours come after James's, in the same slices."""
-
-    async def story(scene: Scene, _: datetime) -> None:
-        process = scene.process()
-        async for one in process.view.browse(SPOOL):
-            await process.view.place(QueueName("outgoing"), one.queued)
-        outgoing = [one.queued async for one in process.view.browse(QueueName("outgoing"))]
-        spool = [one.queued async for one in process.view.browse(SPOOL)]
-        assert sorted(outgoing, key=lambda one: one.enqueue_id) == sorted(spool, key=lambda one: one.enqueue_id)
-
-    run(story)
+    process = scene.process()
+    async for one in process.view.browse(SPOOL):
+        await process.view.place(QueueName("outgoing"), one.queued)
+    outgoing = [one.queued async for one in process.view.browse(QueueName("outgoing"))]
+    spool = [one.queued async for one in process.view.browse(SPOOL)]
+    assert sorted(outgoing, key=lambda one: one.enqueue_id) == sorted(spool, key=lambda one: one.enqueue_id)
