@@ -179,7 +179,13 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
             "no Java was found, and Spark needs one",
             mend="Install Java 17 or mailmend[java], or set JAVA_HOME; or use --engine local.",
         )
-    wanted = {"JAVA_HOME": settings.java_home, "PYSPARK_PYTHON": executors_python(settings), "SPARK_HOME": None}
+    ours_first = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+    wanted = {
+        "JAVA_HOME": settings.java_home,
+        "PYSPARK_PYTHON": executors_python(settings),
+        "PYTHONPATH": ours_first,  # a foreign `model` or `repair` on the path would be imported by Python workers
+        "SPARK_HOME": None,
+    }
     before = {name: os.environ.get(name) for name in wanted}
     _set_environment({name: value or before[name] for name, value in wanted.items() if name != "SPARK_HOME"})
     os.environ.pop("SPARK_HOME", None)  # another Spark's scripts do not fit this PySpark

@@ -55,7 +55,7 @@ def started(host: str, nodes: ThreeNodes, home: Path, shop: Path, names: Mapping
         [
             sys.executable,
             "-m",
-            "admin.cli",
+            "mailmend",
             "schema",
             "apply",
             "--migrations",

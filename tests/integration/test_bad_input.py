@@ -220,7 +220,7 @@ def test_a_full_disk_for_the_findings(mailmend: CommandLine, mail: MailKeyspace)
 def _shell(mailmend: CommandLine, command: str) -> "subprocess.Popen[str]":
     """The command in a process of its own, behind a real shell."""
     environment = {**os.environ, **mailmend.environment, "HOME": str(mailmend.home), "PYTHONPATH": str(CHECKOUT)}
-    line = command.replace("mailmend", f"{sys.executable} -m admin.cli", 1)
+    line = command.replace("mailmend", f"{sys.executable} -m mailmend", 1)
     return subprocess.Popen(
         ["bash", "-o", "pipefail", "-c", line],
         env=environment,

@@ -178,7 +178,7 @@ def test_a_service_ends_in_good_order(queue: RealQueue) -> None:
     queue.put("later", options=("--delay", "1s"))
     environment = {**queue.line.environment, "HOME": str(queue.line.home), "PATH": "/usr/bin:/bin"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "admin.cli", "queue", "tend"],
+        [sys.executable, "-m", "mailmend", "queue", "tend"],
         env=environment,
         stderr=subprocess.PIPE,
         text=True,

@@ -104,7 +104,7 @@ def test_a_cluster_mends_what_one_process_does(
 
     def mailmend(*arguments: str) -> dict[str, Any]:
         where = ("--master", standalone.master, *settings("--spark-conf", SMALL), *place(cassandra, keyspace))
-        command = [sys.executable, "-m", "admin.cli", *arguments, *QUICK, *where]
+        command = [sys.executable, "-m", "mailmend", *arguments, *QUICK, *where]
         found: dict[str, Any] = json.loads(said(command, tmp_path, standalone.python, code=1))
         return found
 
@@ -135,7 +135,7 @@ def test_spark_submit_runs_the_zip(cassandra: CassandraServer, keyspace: str, zi
 def test_runbooks_are_read_out_of_the_zip(zipped: Path, tmp_path: Path) -> None:
     """The very page of the checkout."""
     python = bare_python(tmp_path)
-    script = f"import sys; sys.path.insert(0, {str(zipped)!r}); from admin.cli import main; main()"
+    script = f"import sys; sys.path.insert(0, {str(zipped)!r}); from mailmend.__main__ import main; main()"
 
     page = said([python, "-c", script, "runbook", "show", "flags-differ"], tmp_path, python)
 

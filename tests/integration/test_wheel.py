@@ -33,7 +33,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mailmend(installed: Path, *arguments: str) -> str:
     """What the installed command says, run far from the checkout."""
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    command = [sys.executable, "-c", "from admin.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from mailmend.__main__ import main; main()", *arguments]
     ended = subprocess.run(command, cwd=installed, env=environment, capture_output=True, text=True, check=True)
     return ended.stdout
 

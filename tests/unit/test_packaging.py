@@ -4,7 +4,7 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-OURS = ["admin", "cql", "mailqueue", "model", "repair", "spark_repair"]
+OURS = ["admin", "cql", "mailmend", "mailqueue", "model", "repair", "spark_repair"]
 
 
 def test_no_other_distribution_owns_a_package_of_ours() -> None:

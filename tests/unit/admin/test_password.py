@@ -73,7 +73,7 @@ def test_on_a_terminal_it_is_typed_unseen(tmp_path: Path) -> None:
     """A real one: the question is there, what was typed is not; the command goes on (nobody answers: exit 4)."""
     ours, theirs = pty.openpty()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAILMEND_")}
-    command = [sys.executable, "-m", "admin.cli", "check", *UNREACHABLE, "--username", "mender"]
+    command = [sys.executable, "-m", "mailmend", "check", *UNREACHABLE, "--username", "mender"]
     with subprocess.Popen(
         command,
         stdin=theirs,

@@ -1,0 +1,73 @@
+"""The public face of mailmend: what a Python program may rely on.
+
+A service that writes mail takes `MessageStore`; one that works on the mail queue takes `open_queue`; whoever has
+tables of their own declares them (`Table`, `Column`, `Mirror`, `Filter`, `Union`, `Counts`, `Content`, `Family`).
+
+Names are loaded when they are first used, so that `import mailmend` needs no driver and costs nothing. If another
+package of the process has the name of one of ours (`model`, `admin`, `cql`, `repair`, ...), the first use says which
+one, where it lies, and how to get out (`mailmend.own_packages`).
+"""
+
+from importlib import import_module
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any, Final
+
+from mailmend.own_packages import claim
+
+if TYPE_CHECKING:
+    from mailqueue.mail_queue import MailQueue, open_queue
+    from model.errors import ExitCode, MailmendError
+    from model.messages.flags import FlagsChange
+    from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Union
+    from model.schema.table import Column, Table
+    from repair.writing.message_store import MessageStore, WriterSettings
+
+__version__ = _version("mailmend")
+
+_HOMES: Final = {
+    "Column": "model.schema.table",
+    "Content": "model.projections.declarations",
+    "Counts": "model.projections.declarations",
+    "ExitCode": "model.errors",
+    "Family": "model.projections.declarations",
+    "Filter": "model.projections.declarations",
+    "FlagsChange": "model.messages.flags",
+    "MailQueue": "mailqueue.mail_queue",
+    "MailmendError": "model.errors",
+    "MessageStore": "repair.writing.message_store",
+    "Mirror": "model.projections.declarations",
+    "Table": "model.schema.table",
+    "Union": "model.projections.declarations",
+    "WriterSettings": "repair.writing.message_store",
+    "open_queue": "mailqueue.mail_queue",
+}
+"""Where each public name stands."""
+
+__all__ = [
+    "Column",
+    "Content",
+    "Counts",
+    "ExitCode",
+    "Family",
+    "Filter",
+    "FlagsChange",
+    "MailQueue",
+    "MailmendError",
+    "MessageStore",
+    "Mirror",
+    "Table",
+    "Union",
+    "WriterSettings",
+    "open_queue",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    claim(warn=True)
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
