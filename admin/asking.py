@@ -17,7 +17,7 @@ from admin.output import MEANINGS, rows_grid, stderr_console
 from admin.progress import Terminal
 from admin.samples import key_text
 from model.errors import BadSettings
-from repair.decisions.findings import Progress
+from model.ports import Progress
 from repair.decisions.verdicts import Verdict
 from repair.mending.request import Excess, GoOn
 

@@ -78,7 +78,7 @@ def means_to_migrate(place: Place, patience: Patience, replication: Replication 
     Raises:
         LeaseHeld: by the body; the message then names what ends the lease when its holder is known to be gone.
     """
-    from cql.migrate.nodes import SchemaNodes  # noqa: PLC0415 - brings the driver
+    from cql.driver.nodes import CassandraNodes  # noqa: PLC0415 - brings the driver
 
     connection = place.connection
 
@@ -94,7 +94,7 @@ def means_to_migrate(place: Place, patience: Patience, replication: Replication 
             round(patience.lease.total_seconds()),
         )
 
-    nodes, waited = SchemaNodes(place.cluster), patience.agreement.total_seconds()
+    nodes, waited = CassandraNodes(place.cluster), patience.agreement.total_seconds()
     agreement = Agreement(nodes, place.clock, waited, patience.require_all)
     with progress_on(stderr_console(), place.clock) as progress, _named_way_out(connection.keyspace):
         yield Means(

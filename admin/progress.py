@@ -21,8 +21,8 @@ from rich.progress import (
 )
 
 from model.instants import MICROS
-from repair.decisions.findings import Progress as ProgressPort
-from repair.ports import Clock
+from model.ports import Clock
+from model.ports import Progress as ProgressPort
 
 LINE_EVERY_SECONDS = 10
 """How often a plain line is written at most, stages apart: a log file is no terminal."""

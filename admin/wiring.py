@@ -27,10 +27,11 @@ from model.catalog.ledger import KEEP
 from model.catalog.mail import FAMILIES, MESSAGES
 from model.errors import BadSettings, UnknownRun, WrongUse
 from model.ids import MailboxId, MessageId
+from model.ports import Progress
 from model.projections.binding import bind
 from model.projections.declarations import Family
 from repair.clock import SystemClock, Timing
-from repair.decisions.findings import Engine, Progress
+from repair.decisions.findings import Engine
 from repair.ledger.lags import LagJournal, Spool
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger

@@ -43,7 +43,7 @@ def token_of(partition_key: Key) -> int:
 
 
 class MemoryTables:
-    """The tables of one keyspace, and its one node's clock. Implements `repair.ports.Tables` and `NodeClocks`.
+    """The tables of one keyspace, and its one node's clock. Implements `model.ports.Tables` and `NodeClocks`.
 
     Args:
         micros: the clock: stamps what has no stamp of its own, numbers the ballots, lets what has a TTL expire.

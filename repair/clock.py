@@ -16,7 +16,7 @@ from uuid import UUID
 
 from model.errors import ClocksDiffer, UnsafeRequest
 from model.instants import MICROS
-from repair.ports import Clock, NodeClocks
+from model.ports import Clock, NodeClocks
 
 MARGIN_SECONDS = 30.0
 """What T lies before the scan, unless `--margin` says otherwise."""

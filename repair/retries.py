@@ -24,7 +24,7 @@ from tenacity.stop import stop_base
 
 from model.errors import AccessDenied, CannotReach, MailmendError
 from model.operations import Count, Write
-from repair.ports import Clock, Tables
+from model.ports import Clock, Tables
 
 T = TypeVar("T")
 

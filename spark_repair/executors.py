@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyspark import SparkContext
 
 from model.errors import CannotReach
-from repair.ports import Clock
+from model.ports import Clock
 from spark_repair.shipping import runs_here
 
 LOOK_SECONDS: Final = 0.5

@@ -18,8 +18,9 @@ from pyspark.sql import functions as sf
 
 from cql.driver.contact import Contact
 from model.catalog.ledger import KEEP
+from model.ports import Progress
 from model.projections.declarations import Counts, Family, Filter, Mirror, Projection
-from repair.decisions.findings import Errand, Outcome, Progress, Scanned, Survey, Suspect
+from repair.decisions.findings import Errand, Outcome, Scanned, Survey, Suspect
 from repair.decisions.verdicts import Verdict
 from spark_repair import fixing
 from spark_repair import suspects as native

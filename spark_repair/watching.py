@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from repair.decisions.findings import Progress
+from model.ports import Progress
 
 EVERY_SECONDS = 0.5
 

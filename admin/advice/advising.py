@@ -22,8 +22,8 @@ from model.advice.compaction import CompactionAdvice, TrialResult, choose
 from model.advice.queue_settings import DAY, QueueAdvice, QueueSettings, Traffic, advise_queue, history_window_days
 from model.catalog.mail import MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
 from model.errors import MailmendError
+from model.ports import Progress
 from model.schema.keyspace import Schema
-from repair.decisions.findings import Progress
 
 SHORT_HISTORY_SECONDS: Final = 60 * DAY
 """Two windows of the message tables: below it compaction by time has nothing to keep apart."""

@@ -20,8 +20,8 @@ from cql.traffic import (
 from model.advice.queue_settings import QueueSettings, Traffic
 from model.catalog.mail import MESSAGE_ID
 from model.errors import SchemaMismatch
+from model.ports import Progress
 from model.schema.keyspace import Schema
-from repair.decisions.findings import Progress
 
 WATCHED: Final = ("imapuidtable", "messageidtable", "messagev3", ENQUEUED, "deletedmailsv2")
 """The tables whose statistics are read, as far as they exist."""

@@ -15,9 +15,9 @@ from cql.traffic import ENQUEUED
 from model.advice.queue_settings import Traffic
 from model.advice.queue_slices import ConfigurationAdvice, advise_configuration
 from model.errors import ExitCode
+from model.ports import Progress
 from model.queue.configuration import QueueConfiguration, window_text
 from model.queue.slices import SECOND
-from repair.decisions.findings import Progress
 
 ASKED_OF: Final = ("mails_per_second", "peak_per_second", "longest_stay_seconds", "row_bytes", "nodes")
 """The figures that the configuration follows from."""

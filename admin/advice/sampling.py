@@ -14,10 +14,9 @@ from model.errors import MailmendError
 from model.ids import micros_of
 from model.instants import MICROS
 from model.operations import Level, Read, Scan, Seen
+from model.ports import Progress, Tables
 from model.schema.keyspace import Schema
 from model.schema.table import Table
-from repair.decisions.findings import Progress
-from repair.ports import Tables
 
 SCANNED_PER_ROW: Final = 20
 """How many keys are looked at for each row wanted, before the search for mailboxes that fit is given up."""

@@ -19,8 +19,7 @@ from model.advice.compaction import ReadCost, TrialResult
 from model.catalog.mail import CompactionChoice
 from model.instants import MICROS
 from model.operations import Read
-from repair.decisions.findings import Progress
-from repair.ports import Clock
+from model.ports import Clock, Progress
 
 if TYPE_CHECKING:
     from cql.driver.session import CassandraCluster, Keyspace

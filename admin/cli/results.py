@@ -12,8 +12,8 @@ from admin.findings_file import findings_file
 from admin.output import show_summary, stdout_console, summary_json, write_json
 from admin.report import refuse_unwritable, render_report, write_report
 from admin.samples import Samples
+from model.ports import Clock
 from repair.decisions.findings import Outcome, Summary
-from repair.ports import Clock
 
 C = TypeVar("C", bound=Callable[..., Any])
 

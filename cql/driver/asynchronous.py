@@ -99,7 +99,7 @@ def _wake(landed: asyncio.Future[None]) -> None:
 
 
 class Answering(Protocol):
-    """Tables that answer at once: `repair.ports.Tables`, told again here because it lies above."""
+    """Tables that answer at once: `model.ports.Tables`, told again here because it lies above."""
 
     def read(self, read: Read) -> Sequence[Seen]:
         """The rows under the key."""

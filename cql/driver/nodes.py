@@ -5,7 +5,8 @@ says; a node that does not answer, or refuses, is told by name instead of being 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +34,22 @@ def ask_every_node(cluster: CassandraCluster, text: str, values: Sequence[Any] =
         return [NodeAnswer(str(host.address), error=error) for host in nodes]
     asked = [(host, cluster.session.execute_async(bound, execution_profile=EVERY_NODE, host=host)) for host in nodes]
     return [_answered(str(host.address), future) for host, future in asked]
+
+
+@dataclass(frozen=True, slots=True)
+class CassandraNodes:
+    """The nodes of a cluster, each asked for itself: gossip lags. Implements `model.ports.SchemaNodes`."""
+
+    cluster: CassandraCluster
+
+    def schema_versions(self) -> Mapping[str, UUID | None]:
+        """The schema's version on every node that is up, by address; None where the node does not answer."""
+        answers = ask_every_node(self.cluster, "SELECT schema_version FROM system.local")
+        return {one.node: one.rows[0]["schema_version"] if one.rows else None for one in answers}
+
+    def nodes_down(self) -> Sequence[str]:
+        """The addresses of the nodes that are known and not up."""
+        return sorted(str(host.address) for host in self.cluster.session.cluster.metadata.all_hosts() if not host.is_up)
 
 
 def _answered(node: str, future: Any) -> NodeAnswer:

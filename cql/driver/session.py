@@ -1,4 +1,4 @@
-"""The one door to the driver: a cluster, its keyspaces as `repair.ports.Tables`, and its failures as our own errors.
+"""The one door to the driver: a cluster, its keyspaces as `model.ports.Tables`, and its failures as our own errors.
 
 Fast by preparing each shape of an operation once; safe by never repeating what is not idempotent: conditional writes
 and counts are sent once, and when their answer is lost they raise `DoubtfulWrite`. Works with either driver that owns
@@ -108,7 +108,7 @@ class _AskAgain(RetryPolicy):  # type: ignore[misc] # the driver has no types
 
 
 class CassandraCluster:
-    """A cluster that answers. Implements `repair.ports.NodeClocks`."""
+    """A cluster that answers. Implements `model.ports.NodeClocks`."""
 
     def __init__(self, contact: Contact, cluster: Any, session: Any) -> None:
         self.contact = contact
@@ -217,7 +217,7 @@ class _Ready:
 
 
 class Keyspace:
-    """The tables of one keyspace on a cluster. Implements `repair.ports.Tables`."""
+    """The tables of one keyspace on a cluster. Implements `model.ports.Tables`."""
 
     def __init__(self, cluster: CassandraCluster, name: str) -> None:
         self.cluster = cluster

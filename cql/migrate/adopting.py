@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from cql.introspect import SchemaServer, live_schema
 from cql.migrate.baselines import Baselines
 from cql.migrate.history import History
-from cql.migrate.ports import Leasing
 from cql.migrate.rollout import lease_name
 from model.catalog.schema_history import SCHEMA_MIGRATION
 from model.errors import UnsafeRequest
@@ -19,6 +18,7 @@ from model.migrations.baselines import Baseline, digests
 from model.migrations.history import State
 from model.migrations.migration import Migration
 from model.operations import RemoveIf
+from model.ports import LeaseSource
 
 _ADOPTED = "adopted as "
 """How the note begins by which the entries of an adoption are told from those of a keyspace that we made ourselves."""
@@ -46,7 +46,7 @@ def look_at(server: SchemaServer, keyspace: str, history: History | None) -> tup
     return decide_adoption(live_schema(server, keyspace), baseline, entries), baseline
 
 
-def adopt(server: SchemaServer, history: History, leasing: Leasing, migrations: Sequence[Migration]) -> Baseline:
+def adopt(server: SchemaServer, history: History, leasing: LeaseSource, migrations: Sequence[Migration]) -> Baseline:
     """Take the keyspace over: its migrations count as done, and its schema is remembered by its fingerprint.
 
     Args:
@@ -85,7 +85,7 @@ def adopt(server: SchemaServer, history: History, leasing: Leasing, migrations: 
         return baseline
 
 
-def forget(history: History, leasing: Leasing) -> Baseline | None:
+def forget(history: History, leasing: LeaseSource) -> Baseline | None:
     """Undo an adoption; what it was, or None when there was none.
 
     Raises:

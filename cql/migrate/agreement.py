@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from cql.migrate.ports import Clock, Nodes
 from model.errors import SchemaDisagreement
 from model.instants import MICROS
+from model.ports import Clock, SchemaNodes
 
 POLL_SECONDS = 0.2
 WAIT_SECONDS = 90.0
@@ -52,7 +52,7 @@ class Agreement:
         require_all: whether a node that is down counts as one that disagrees.
     """
 
-    nodes: Nodes
+    nodes: SchemaNodes
     clock: Clock
     seconds: float = WAIT_SECONDS
     require_all: bool = False

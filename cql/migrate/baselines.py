@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from cql.migrate.ports import Rows
 from model.catalog.schema_history import SCHEMA_BASELINE
 from model.errors import DoubtfulWrite, LeaseLost
 from model.migrations.baselines import Baseline
 from model.operations import Conditional, Level, PutIfAbsent, Read, RemoveIf
+from model.ports import Tables
 from model.schema.table import Row
 
 
@@ -20,7 +20,7 @@ class Baselines:
         keyspace: the one that was adopted, or may be.
     """
 
-    rows: Rows
+    rows: Tables
     keyspace: str
 
     def get(self) -> Baseline | None:

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from cql.migrate.ports import Clock, Rows
 from model.catalog.schema_history import SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK
 from model.errors import DoubtfulWrite, LeaseLost
 from model.ids import micros_of
@@ -18,6 +17,7 @@ from model.instants import instant_of
 from model.migrations.history import Entry, State, StatementEntry, Step, Unlock
 from model.migrations.migration import FileName, Migration, Phase, checksum_of
 from model.operations import Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read
+from model.ports import Clock, Tables
 from model.schema.table import Row
 
 
@@ -32,7 +32,7 @@ class History:
         version: of mailmend.
     """
 
-    rows: Rows
+    rows: Tables
     clock: Clock
     keyspace: str
     owner: str

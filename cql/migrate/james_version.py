@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from cql.migrate.ports import Clock
 from model.catalog.generations import Generation
 from model.catalog.james_tables import SCHEMA_VERSION
 from model.errors import SchemaMismatch
 from model.migrations.james_version import VersionStep, decide_version
 from model.operations import Level, Put, Scan, Write
+from model.ports import Clock
 from model.schema.keyspace import Schema
 from model.schema.table import Row
 

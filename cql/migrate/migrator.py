@@ -8,33 +8,20 @@ is written down; it is sent; the nodes agree again; it is written down as done.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 from uuid import UUID
 
 from cql.introspect import SchemaServer
 from cql.migrate.agreement import Agreement
 from cql.migrate.history import History
-from cql.migrate.ports import Clock, Held
 from cql.migrate.scripts import Script
 from model.errors import CannotReach, MigrationFailed, WrongUse
 from model.migrations.history import Entry, StatementEntry
 from model.migrations.migration import Migration
 from model.migrations.plan import MigrationPlan, Past, PlannedStatement, Way, created_by
+from model.ports import Clock, HeldLease, Progress
 
 STATEMENT_SECONDS = 30.0
 """How long one statement may take."""
-
-
-class Telling(Protocol):
-    """Where it is told how far one is. Adapter: `admin.progress`."""
-
-    def stage(self, name: str, total: int | None = None) -> None:
-        """Begin a stage."""
-        ...
-
-    def advance(self, steps: int, suspects: int = 0) -> None:
-        """Count."""
-        ...
 
 
 @dataclass(slots=True)
@@ -63,11 +50,11 @@ class Applier:
 
     server: SchemaServer
     history: History
-    held: Held
+    held: HeldLease
     agreement: Agreement
     clock: Clock
     script: Script
-    telling: Telling
+    progress: Progress
     statement_seconds: float = STATEMENT_SECONDS
     done: Done = field(default_factory=Done)
 
@@ -98,7 +85,7 @@ class Applier:
     def _migrate(
         self, migration: Migration, statements: Sequence[PlannedStatement], claim: UUID, standing: Entry | None
     ) -> None:
-        self.telling.stage(str(migration.file), len(statements))
+        self.progress.stage(str(migration.file), len(statements))
         self._stands()
         entry = self.history.begin(migration, claim, standing)
         for planned in statements:
@@ -106,7 +93,7 @@ class Applier:
             self._stands()
             entry = self.history.advanced(entry, planned.position)
             self._settle(planned)
-            self.telling.advance(1)
+            self.progress.advance(1)
         self.history.ended(entry)
         self.done.applied.append(str(migration.file))
 

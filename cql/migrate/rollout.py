@@ -12,8 +12,7 @@ from cql.applying import ONE_COPY, Step, creations, keyspace_step, plan_apply
 from cql.introspect import SchemaServer, keyspace_exists, live_schema
 from cql.migrate.agreement import Agreement, NodeVersions
 from cql.migrate.history import History
-from cql.migrate.migrator import STATEMENT_SECONDS, Applier, Done, Telling
-from cql.migrate.ports import Clock, Held, Leasing
+from cql.migrate.migrator import STATEMENT_SECONDS, Applier, Done
 from cql.migrate.scripts import Script
 from cql.render import parse_version
 from cql.replication import Replication
@@ -22,6 +21,7 @@ from model.catalog.mail import SCHEMA, CompactionChoice, compacted
 from model.errors import BadMigration, WrongUse
 from model.migrations.migration import Migration, Phase
 from model.migrations.plan import MigrationPlan, Past, PlannedStatement, Way, Wish, decide, declared_by
+from model.ports import Clock, HeldLease, LeaseSource, Progress
 from model.schema.keyspace import Schema
 from model.schema.lint.options import refused_options
 from model.schema.lint.servers import Release, exact_release
@@ -88,16 +88,16 @@ class Means:
     server: SchemaServer
     clock: Clock
     agreement: Agreement
-    telling: Telling
+    progress: Progress
     history: History | None
     open_history: Callable[[], History]
-    leasing: Callable[[], Leasing]
+    leasing: Callable[[], LeaseSource]
     statement_seconds: float = STATEMENT_SECONDS
 
-    def applier(self, history: History, held: Held, script: Script) -> Applier:
+    def applier(self, history: History, held: HeldLease, script: Script) -> Applier:
         """Who carries out what is due, for as long as the lease is held."""
         return Applier(
-            self.server, history, held, self.agreement, self.clock, script, self.telling, self.statement_seconds
+            self.server, history, held, self.agreement, self.clock, script, self.progress, self.statement_seconds
         )
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from model.ids import RunId
 from model.operations import Level, Seen
+from model.ports import Progress
 from model.projections.declarations import Family
 from model.schema.table import Key, Table
 from repair.decisions.verdicts import Verdict
@@ -128,18 +129,6 @@ class Errand:
     accept_torn: bool = False
     serial: bool = True
     rows_per_second: int | None = None
-
-
-class Progress(Protocol):
-    """Where long work tells how far it is. Adapters: a terminal, plain lines, nothing."""
-
-    def stage(self, name: str, total: int | None = None) -> None:
-        """A new stage begins, of `total` steps if that is known."""
-        ...
-
-    def advance(self, steps: int, suspects: int = 0) -> None:
-        """So many more rows (or keys) are done, so many more suspects found."""
-        ...
 
 
 def told(

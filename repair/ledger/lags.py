@@ -21,10 +21,10 @@ from model.catalog.ledger import LAG_BUCKETS, REPAIR_LAG, bucket_of, day_of, day
 from model.errors import MailmendError, Unjournalled
 from model.ids import micros_of
 from model.operations import Put, Read, Remove
+from model.ports import Clock, Tables
 from model.schema.table import Key, Row
 from repair.decisions.findings import Suspect
 from repair.ledger.before_images import key_text, suspect_from, suspect_text
-from repair.ports import Clock, Tables
 
 _LOG = logging.getLogger("mailmend.lags")
 

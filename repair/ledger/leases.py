@@ -17,9 +17,9 @@ from model.catalog.ledger import REPAIR_LEASE
 from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, MailmendError
 from model.instants import instant_of
 from model.operations import Applied, ChangeIf, Level, PutIfAbsent, Read, RemoveIf
+from model.ports import Clock, Tables
 from model.schema.table import Row
 from repair.clock import SKEW_SECONDS
-from repair.ports import Clock, Tables
 
 TTL_SECONDS = 60
 """How long a lease outlives its last heartbeat."""

@@ -26,11 +26,11 @@ from model.errors import MailmendError, UnknownRun
 from model.ids import RunId
 from model.instants import instant_of
 from model.operations import Put, Read, Seen
+from model.ports import Clock, Tables
 from model.schema.table import Key, Row
 from repair.decisions.findings import Outcome, Suspect
 from repair.decisions.verdicts import Verdict
 from repair.ledger.before_images import image_from, image_text, key_text
-from repair.ports import Clock, Tables
 
 _BUCKETS_AT_ONCE = 16
 _SECRET = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from model.errors import CannotReach, MailmendError
 from model.ids import RunId
 from model.operations import Conditional, Level, Read, Seen, Write
+from model.ports import Tables
 from repair.decisions.findings import Outcome
 from repair.decisions.fixes import Fix, shows, written_key
 from repair.decisions.verdicts import Verdict
 from repair.ledger.journal import Journal
-from repair.ports import Tables
 
 _UNRECORDED = "nothing was written, because its before-image could not be recorded: "
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from model.errors import MailmendError
 from model.operations import Level, Read, Scan, Seen
+from model.ports import Tables
 from model.projections.declarations import Counts, Family
 from model.schema.table import Key, Row
 from repair.decisions.findings import Errand
 from repair.ledger.before_images import key_text
 from repair.mending.pace import Pace
-from repair.ports import Tables
 from repair.scanners.records import Forms, Packed, packing, projection_columns, unpacked_key
 from repair.scanners.spill import Record, Spill, Workshop
 

@@ -12,6 +12,7 @@ from itertools import islice
 
 from model.errors import CannotReach, DoubtfulWrite, MailmendError, Unjournalled
 from model.operations import Count, Read
+from model.ports import Clock, Tables
 from model.projections.declarations import Counts, Family
 from model.schema.table import Key
 from repair.clock import Timing
@@ -23,7 +24,6 @@ from repair.ledger.leases import Held, Lease, Leases
 from repair.mending.breaker import COUNTERS_UNREACHED_MAX, Breaker
 from repair.mending.counter_reads import Tallies, Tally
 from repair.mending.pace import Pace, share
-from repair.ports import Clock, Tables
 from repair.writing.projector import Lags
 
 GROUPS_AT_ONCE = 200

@@ -11,6 +11,7 @@ from itertools import islice
 
 from model.errors import CannotReach, MailmendError
 from model.instants import MICROS
+from model.ports import Clock, Tables
 from model.projections.declarations import Family
 from repair.decisions.findings import Errand, Outcome, Suspect
 from repair.decisions.fixes import Fix, Sight, rule
@@ -21,7 +22,6 @@ from repair.mending.breaker import Breaker
 from repair.mending.carry_out import Mending
 from repair.mending.pace import Pace
 from repair.mending.second_look import SecondLook
-from repair.ports import Clock, Tables
 
 BATCH_SUSPECTS = 200
 """Suspects that are looked at together: enough to keep many reads in flight, few enough to hold."""

@@ -9,12 +9,12 @@ from dataclasses import replace
 from itertools import islice
 
 from model.instants import MICROS
+from model.ports import Clock, Progress, Tables
 from model.schema.table import Key
 from repair.decisions.findings import (
     Detection,
     Errand,
     Outcome,
-    Progress,
     Summary,
     Survey,
     Suspect,
@@ -29,7 +29,6 @@ from repair.mending.fixer import Fixer
 from repair.mending.pace import Pace
 from repair.mending.request import Means, Order, Sink
 from repair.mending.runner import repair
-from repair.ports import Clock, Tables
 
 LAGS_MAX = 100_000
 """Lags that are mended in one run, the oldest first; the rest waits for the next."""

@@ -7,7 +7,7 @@ pure; `Pace` holds the number and does the waiting.
 from dataclasses import dataclass, field
 
 from model.instants import MICROS
-from repair.ports import Clock
+from model.ports import Clock
 
 BURST_SECONDS = 0.25
 """What may be taken at once after a pause: this many seconds' worth of rows."""

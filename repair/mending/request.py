@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 from model.errors import UnsafeRequest
 from model.operations import Level
+from model.ports import Clock, NodeClocks, Progress
 from model.projections.declarations import Family
 from repair.clock import Timing
-from repair.decisions.findings import Engine, Errand, Outcome, Progress, Survey, Suspect
+from repair.decisions.findings import Engine, Errand, Outcome, Survey, Suspect
 from repair.decisions.verdicts import MENDABLE, Verdict
 from repair.ledger.leases import Held, Leases
 from repair.ledger.runs import Ledger, Run
-from repair.ports import Clock, NodeClocks
 
 DELAY_SECONDS = 60.0
 """How long suspects are given to settle, unless `--delay` says otherwise."""

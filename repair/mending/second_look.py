@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from model.errors import MailmendError, WrongUse
 from model.operations import Level, Read, Seen
+from model.ports import Tables
 from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Projection, Union
 from model.schema.table import Key, Row, Table
 from repair.decisions.findings import Errand, Suspect
 from repair.decisions.fixes import Sight, restored
 from repair.decisions.recheck import Look, verdict_of
 from repair.decisions.verdicts import Verdict
-from repair.ports import Tables
 
 Answers = list[Sequence[Seen]]
 One = TypeVar("One")

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 from model.errors import CannotReach, ExitCode, MailmendError, WrongUse
 from model.ids import RunId
 from model.instants import MICROS
+from model.ports import Clock, Progress, Tables
 from model.projections.declarations import Counts, Family
 from repair.clock import SKEW_SECONDS
-from repair.decisions.findings import Errand, Outcome, Progress, Summary
+from repair.decisions.findings import Errand, Outcome, Summary
 from repair.decisions.fixes import Fix, Sight
 from repair.decisions.undo_decision import known_again, take_back
 from repair.decisions.verdicts import MENDABLE, Verdict
@@ -27,7 +28,6 @@ from repair.mending.fixer import BATCH_SUSPECTS
 from repair.mending.runner import lease_name, recorded
 from repair.mending.second_look import SecondLook, places
 from repair.mending.sums_of_run import count, exit_of
-from repair.ports import Clock, Tables
 
 
 class CountersBack(Protocol):

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from model.operations import Scan
+from model.ports import Clock, Progress, Tables
 from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Projection, Union
 from model.schema.table import Row, Table
-from repair.decisions.findings import Detection, Errand, Outcome, Progress, Scanned, Survey, Suspect, told
+from repair.decisions.findings import Detection, Errand, Outcome, Scanned, Survey, Suspect, told
 from repair.ledger.journal import Journal
 from repair.mending.fixer import Fixer
 from repair.mending.pace import Pace, share
-from repair.ports import Clock, Tables
 from repair.scanners.group_sums import GroupSums, group_records, group_row, group_suspects
 from repair.scanners.joins import (
     Tag,

@@ -16,9 +16,10 @@ from model.catalog.mail import MAILBOX_PATH
 from model.errors import MailmendError, WrongUse
 from model.ids import MailboxId, MessageId
 from model.operations import Read, Scan
+from model.ports import Clock, Progress, Tables
 from model.projections.declarations import Family, Filter, Mirror, Union
 from model.schema.table import Key, Row, Table
-from repair.decisions.findings import Detection, Errand, Outcome, Progress, Scanned, Survey, Suspect, counts_of, told
+from repair.decisions.findings import Detection, Errand, Outcome, Scanned, Survey, Suspect, counts_of, told
 from repair.decisions.fixes import Sight, restored
 from repair.decisions.recheck import verdict_of
 from repair.decisions.verdicts import Verdict
@@ -28,7 +29,6 @@ from repair.mending.counters import truths_beside
 from repair.mending.fixer import BATCH_SUSPECTS, Fixer
 from repair.mending.pace import Pace
 from repair.mending.second_look import SecondLook
-from repair.ports import Clock, Tables
 from repair.scanners.records import truth_columns
 
 ROWS_AT_ONCE = 1000

@@ -13,8 +13,7 @@ from model.errors import UnsafeRequest
 from model.ids import MailboxId
 from model.instants import MICROS
 from model.messages.message import Mail
-from repair.decisions.findings import Progress
-from repair.ports import Clock
+from model.ports import Clock, Progress
 from repair.writing.load_journal import Folder, LoadJournal, message_id_of
 from repair.writing.mail_files import OCTETS_MAX, FolderKind, Found, Refused, mail_in
 from repair.writing.mail_headers import mail_of

@@ -13,8 +13,8 @@ from model.errors import DoubtfulWrite, MailmendError
 from model.ids import MailboxId
 from model.instants import MICROS
 from model.operations import Level, Put, PutIfAbsent, Read, Seen
+from model.ports import Clock, Tables
 from model.schema.table import Row
-from repair.ports import Clock, Tables
 from repair.retries import Retries
 
 PRIVATE = "#private"

@@ -18,10 +18,10 @@ from model.instants import MICROS
 from model.messages.flags import FlagsChange
 from model.messages.message import Mail, Place, Stored
 from model.operations import Level, Put, Read, Seen
+from model.ports import Blobs, Clock, Tables
 from model.projections.declarations import Content, Family
 from model.schema.table import Row
 from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
-from repair.ports import Blobs, Clock, Tables
 from repair.retries import JAMES, Retries, RetryPolicy
 from repair.writing.projector import Lags, Projector, Trail
 from repair.writing.sequences import Sequence as Numbers

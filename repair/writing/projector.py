@@ -11,10 +11,10 @@ from typing import Protocol
 
 from model.errors import MailmendError, Unjournalled
 from model.operations import Seen
+from model.ports import Clock, Tables
 from model.projections.declarations import Family
 from model.schema.table import Row
 from repair.decisions.findings import Suspect, merged
-from repair.ports import Clock, Tables
 from repair.retries import Retries
 from repair.writing.plans import (
     Consequence,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from model.errors import Contended, DoubtfulWrite
 from model.ids import MailboxId
 from model.operations import ChangeIf, Level, PutIfAbsent, Read
+from model.ports import Tables
 from model.schema.table import Table
-from repair.ports import Tables
 from repair.retries import Retries
 
 MAILBOXES_REMEMBERED = 10_000

@@ -15,9 +15,9 @@ from model.errors import CannotReach, DoubtfulWrite
 from model.instants import MICROS
 from model.messages.message import Place
 from model.operations import Change, Conditional, Level, Put, Read, Remove, Seen
+from model.ports import Clock, Tables
 from model.schema.table import Row, Table
 from repair.clock import SKEW_SECONDS
-from repair.ports import Clock, Tables
 from repair.retries import FOREVER, Retries
 from repair.writing.truth_rows import (
     change_between,

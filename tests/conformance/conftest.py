@@ -12,9 +12,9 @@ from mailqueue.ports import Tables as AwaitedTables
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.operations import Remove
+from model.ports import Tables
 from model.queue.configuration import AGGREGATE
 from model.schema.keyspace import Schema
-from repair.ports import Tables
 from tests.support.keyspaces import created, dropped
 from tests.support.servers import CassandraServer
 from tests.support.tables import ALL, micros

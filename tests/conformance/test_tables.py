@@ -22,8 +22,8 @@ from model.operations import (
     Scan,
     Seen,
 )
+from model.ports import Tables
 from model.schema.table import Key, Row, Table
-from repair.ports import Tables
 from tests.support.tables import CELLS, COUNTERS, MARKS
 
 D, E = UUID("71158c60-e509-11f1-b512-b9fb9d6f173b"), UUID("7133c2c0-e509-11f1-b512-b9fb9d6f173b")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from cql.driver.session import Keyspace
 from cql.memory import MemoryTables
 from model.operations import Change, ChangeIf, Conditional, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
+from model.ports import Tables
 from model.schema.table import Key
-from repair.ports import Tables
 from tests.support.tables import CELLS, MARKS, micros
 
 D, E = UUID("71158c60-e509-11f1-b512-b9fb9d6f173b"), UUID("7133c2c0-e509-11f1-b512-b9fb9d6f173b")

@@ -13,12 +13,12 @@ import pytest
 from cql.driver.session import CassandraCluster, Contact, connect
 from cql.memory import MemoryTables
 from model.operations import Change, Count, Put, Remove, Write
+from model.ports import Tables
 from model.projections.declarations import Family
 from repair.clock import SystemClock
 from repair.decisions.findings import Engine, Survey, Suspect
 from repair.decisions.verdicts import DETECTED
 from repair.ledger.runs import Ledger
-from repair.ports import Tables
 from repair.scanners.local import LocalEngine
 from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import dropped

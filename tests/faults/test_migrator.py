@@ -13,12 +13,11 @@ import pytest
 
 from cql.applying import ensure_ledger
 from cql.driver.contact import Contact
-from cql.driver.nodes import ask_every_node
+from cql.driver.nodes import CassandraNodes, ask_every_node
 from cql.driver.session import CassandraCluster, connect
 from cql.introspect import live_schema
 from cql.migrate.agreement import Agreement
 from cql.migrate.history import History
-from cql.migrate.nodes import SchemaNodes
 from model.catalog.ledger import LEDGER_TABLES
 from model.migrations.history import State, Step
 from model.migrations.plan import declared_by
@@ -181,7 +180,7 @@ def test_a_node_that_is_down_or_paused(three_nodes: ThreeNodes, tmp_path: Path) 
     assert (told.code, told.json["nodes_down"]) == (0, [three_nodes.hosts[2]]), told.err
     three_nodes.start(3)
     with opened(three_nodes) as cluster:
-        returned = Agreement(SchemaNodes(cluster), SystemClock(), 90, require_all=True).wait("after it returned")
+        returned = Agreement(CassandraNodes(cluster), SystemClock(), 90, require_all=True).wait("after it returned")
         assert len(returned.up) == 3
         with three_nodes.paused(3), patch("admin.wiring.Contact", partial(Contact, request_seconds=3)):
             paused = mailmend(*apply)  # within seconds: taken for down by the others, it would not count any more

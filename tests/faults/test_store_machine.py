@@ -37,6 +37,7 @@ from model.instants import MICROS
 from model.messages.flags import FlagsMode
 from model.messages.message import Place, Stored
 from model.operations import Conditional, RemoveIf, Scan
+from model.ports import Clock, NodeClocks, Tables
 from model.schema.table import Row
 from repair.clock import SystemClock, Timing
 from repair.decisions.findings import Summary, Suspect
@@ -45,7 +46,6 @@ from repair.ledger.lags import LagJournal, Spool
 from repair.mending.lag_repair import mend_lags
 from repair.mending.request import Means, Order
 from repair.mending.runner import repair
-from repair.ports import Clock, NodeClocks, Tables
 from repair.retries import RetryPolicy
 from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import MessageStore, WriterSettings

@@ -8,6 +8,7 @@ import pytest
 from cql.driver.session import CassandraCluster, Contact, connect
 from cql.memory import MemoryTables
 from model.operations import Count, Read
+from model.ports import Tables
 from model.projections.declarations import Counts
 from repair.clock import SystemClock, Timing, take_as_of
 from repair.decisions.findings import Errand, Survey, Suspect
@@ -15,7 +16,6 @@ from repair.decisions.verdicts import MENDABLE, Verdict
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
-from repair.ports import Tables
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START, VirtualClock
 from tests.support.james import damages, james_families, load_james, put_james

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from cql.applying import ensure_ledger
+from cql.driver.nodes import CassandraNodes
 from cql.driver.session import CassandraCluster, Keyspace, connect
 from cql.introspect import keyspace_exists, live_schema
 from cql.migrate.agreement import Agreement
 from cql.migrate.files import shipped
 from cql.migrate.history import History
-from cql.migrate.nodes import SchemaNodes
 from cql.migrate.rollout import Means, Order, roll_out
 from model.catalog.mail import SCHEMA
 from model.migrations.history import State, Step
@@ -181,9 +181,9 @@ class KilledRows:
 def means(server: KilledServer, ledger: Keyspace, keyspace: str) -> Means:
     """What an applier works with who may be killed."""
     clock, rows = SystemClock(), KilledRows(ledger, server)
-    history = History(rows, clock, keyspace, "a test", "0.1.0")
+    history = History(rows, clock, keyspace, "a test", "0.1.0")  # type: ignore[arg-type] # nor does a history
     leases = Leases(rows, clock, "a test")  # type: ignore[arg-type] # leases need no more of a ledger
-    agreement = Agreement(SchemaNodes(server.cluster), clock)
+    agreement = Agreement(CassandraNodes(server.cluster), clock)
     return Means(server, clock, agreement, SilentProgress(), history, lambda: history, lambda: leases)
 
 

@@ -14,9 +14,9 @@ from cql.driver.session import IN_FLIGHT, CassandraCluster, Contact, Keyspace, c
 from model.catalog.mail import MAIL_TYPES, MAILBOX, MESSAGE_V3, PATHS
 from model.errors import BadIdentifier, CannotReach, MailmendError, SchemaMismatch, UnknownKeyspace, WrongUse
 from model.operations import Applied, Level, Put, PutIfAbsent, Read, Scan, Seen
+from model.ports import NodeClocks
 from model.schema.keyspace import Schema
 from model.schema.table import Column
-from repair.ports import NodeClocks
 from tests.support.clock import uuid_at
 from tests.support.keyspaces import created, dropped
 from tests.support.servers import CassandraServer

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from cql.driver.contact import Contact
 from cql.driver.session import CassandraCluster, connect
 from model.errors import CannotReach, MailmendError, UnknownKeyspace
+from model.ports import Tables
 from repair.clock import SystemClock, Timing, take_as_of
 from repair.decisions.findings import Errand, Survey, Suspect
 from repair.decisions.verdicts import MENDABLE, Verdict
 from repair.ledger.runs import Ledger
-from repair.ports import Tables
 from repair.scanners.local import LocalEngine
 from spark_repair.message_inconsistencies import SparkEngine
 from tests.support.james import james_families, james_rows, load_james

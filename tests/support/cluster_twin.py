@@ -8,9 +8,9 @@ from typing import Self
 import pytest
 
 from admin import wiring
+from cql.driver import nodes as driver_nodes
 from cql.driver import session
 from cql.memory import MemoryTables
-from cql.migrate import nodes as schema_nodes
 from model.catalog.generations import AUGUST_2026
 from model.errors import UnknownKeyspace
 from model.schema.keyspace import Schema
@@ -58,6 +58,6 @@ def cluster_in_memory(monkeypatch: pytest.MonkeyPatch, keyspace: str = "mail") -
     clock = VirtualClock()
     twin = ClusterTwin(clock, **{keyspace: served(AUGUST_2026.schema)})
     monkeypatch.setattr(session, "connect", lambda _contact: twin)
-    monkeypatch.setattr(schema_nodes, "SchemaNodes", lambda _cluster: twin)
+    monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda _cluster: twin)
     monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
     return twin

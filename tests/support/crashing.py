@@ -22,10 +22,10 @@ from model.ids import MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
 from model.messages.message import Mail, Stored
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from model.ports import Tables
 from model.schema.table import Row
 from repair.clock import SystemClock
 from repair.ledger.lags import LagJournal
-from repair.ports import Tables
 from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import MessageStore, WriterSettings
 

@@ -22,11 +22,11 @@ from model.catalog.generations import JAMES_3_8
 from model.catalog.james_tables import SCHEMA_VERSION
 from model.catalog.mail import MAIL_TABLES
 from model.operations import Count, Put, Write
+from model.ports import Tables
 from model.projections.binding import bind
 from model.projections.declarations import Family
 from model.schema.keyspace import Schema
 from model.schema.table import Row, Table
-from repair.ports import Tables
 from tests.support.schemas import served_table
 
 ROWS = Path(__file__).parents[1] / "data" / "james-keyspace"

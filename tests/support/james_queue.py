@@ -16,8 +16,8 @@ from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import JAMES_QUEUE_TABLES
 from model.ids import BlobId, QueueName
 from model.operations import Put
+from model.ports import Tables
 from model.schema.table import Row, Table
-from repair.ports import Tables
 
 FOLDER: Final = Path(__file__).parents[1] / "data" / "james-queue"
 SPOOL: Final = QueueName("spool")

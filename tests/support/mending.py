@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from model.catalog.mail import MESSAGES
+from model.ports import Clock, NodeClocks, Tables
 from repair.clock import Timing
 from repair.decisions.findings import Outcome, Summary
 from repair.decisions.verdicts import Verdict
@@ -11,7 +12,6 @@ from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
 from repair.mending.request import Means, Order
 from repair.mending.runner import check, repair
-from repair.ports import Clock, NodeClocks, Tables
 from repair.scanners.local import LocalEngine
 from tests.support.progress import SilentProgress
 

@@ -11,9 +11,9 @@ import pytest
 
 from admin import wiring
 from cql import estimates
+from cql.driver import nodes as driver_nodes
 from cql.driver import session
 from cql.driver.contact import Contact
-from cql.migrate import nodes as schema_nodes
 from cql.statements import Operation
 from model.errors import AccessDenied, UnknownKeyspace
 from model.operations import Read, Scan
@@ -116,7 +116,7 @@ def migration_cluster(monkeypatch: pytest.MonkeyPatch, **keyspaces: Schema) -> M
     clock = VirtualClock()
     twin = MigrationCluster(clock, **keyspaces)
     monkeypatch.setattr(session, "connect", twin.connected)
-    monkeypatch.setattr(schema_nodes, "SchemaNodes", lambda _cluster: twin)
+    monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda _cluster: twin)
     monkeypatch.setattr(estimates, "sizes_in", twin.sizes)
     monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
     return twin

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cql.driver.nodes import CassandraNodes
 from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.migrate.agreement import Agreement
 from cql.migrate.files import read_folder
 from cql.migrate.history import History
-from cql.migrate.nodes import SchemaNodes
 from cql.migrate.rollout import Means, Order, roll_out
 from model.operations import Applied, Conditional, Read, Seen, Write
 from model.schema.table import Row
@@ -94,9 +94,9 @@ def act(arguments: Sequence[str], steps: int) -> None:
     clock, counted = SystemClock(), Steps(steps)
     with connect(Contact((host,), int(port))) as cluster:
         rows = Rows(cluster.keyspace(ledger), counted)
-        history = History(rows, clock, keyspace, f"pid {os.getpid()}", "0.1.0")
+        history = History(rows, clock, keyspace, f"pid {os.getpid()}", "0.1.0")  # type: ignore[arg-type] # needs no more
         leases = Leases(cluster.keyspace(ledger), clock, f"pid {os.getpid()}", int(ttl))
-        agreement = Agreement(SchemaNodes(cluster), clock)
+        agreement = Agreement(CassandraNodes(cluster), clock)
         server = Server(cluster, counted)
         means = Means(
             server, clock, agreement, SilentProgress(), history, lambda: history, lambda: leases, STATEMENT_SECONDS

@@ -32,7 +32,7 @@ _MAILBOX_IDS = [uuid_at(START, number) for number in range(MAILBOXES)]
 
 
 class VanishingTables:
-    """The scan of `repair.ports.Tables` over rows that are made up as they are read."""
+    """The scan of `model.ports.Tables` over rows that are made up as they are read."""
 
     def __init__(self, messages: int) -> None:
         self._messages = messages

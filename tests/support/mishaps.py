@@ -14,8 +14,8 @@ from cql.statements import Operation
 from model.errors import DoubtfulWrite, MailmendError, NotEnoughReplicas, TimedOut
 from model.instants import MICROS
 from model.operations import Applied, Conditional, Count, Level, Put, PutIfAbsent, Read, Scan, Seen, Write
+from model.ports import Clock, Tables
 from model.schema.table import Key, Row
-from repair.ports import Clock, Tables
 
 Sent = TypeVar("Sent", bound=Write | Conditional)
 Answer = TypeVar("Answer")
@@ -141,7 +141,7 @@ class Actor:
 
 @dataclass(slots=True)
 class Wire:
-    """Tables as one actor reaches them. Implements `repair.ports.Tables`."""
+    """Tables as one actor reaches them. Implements `model.ports.Tables`."""
 
     tables: Tables
     actor: Actor
@@ -207,7 +207,7 @@ class Wire:
 class Alongside:
     """Tables whose writes are repeated on a twin: what would have become of it without those who write elsewhere.
 
-    Implements `repair.ports.Tables`.
+    Implements `model.ports.Tables`.
     """
 
     tables: Tables

@@ -15,7 +15,7 @@ _TURNS = 40
 
 
 class VirtualLoopClock(VirtualClock):
-    """`mailqueue.ports.Clock` over a number; `repair.ports.Clock` too, through `VirtualClock`.
+    """`mailqueue.ports.Clock` over a number; `model.ports.Clock` too, through `VirtualClock`.
 
     Args:
         micros: where it begins, in microseconds since 1970.

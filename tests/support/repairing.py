@@ -13,6 +13,7 @@ from model.errors import TimedOut
 from model.ids import RunId
 from model.instants import MICROS
 from model.operations import Change, Put, Read, Remove, Scan, Seen
+from model.ports import Tables
 from model.projections.declarations import Family
 from model.schema.table import Key, Row, Table
 from repair.decisions.findings import Errand, Outcome, Suspect
@@ -20,7 +21,6 @@ from repair.decisions.verdicts import MENDABLE, Verdict
 from repair.ledger.runs import Ledger
 from repair.mending.fixer import Fixer
 from repair.mending.pace import Pace
-from repair.ports import Tables
 from tests.support.clock import START, VirtualClock, uuid_at
 
 DAY_SECONDS = 24 * 3600

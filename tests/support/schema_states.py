@@ -9,9 +9,9 @@ from model.catalog.mail import FIRST_UNSEEN, IMAP_UID
 from model.catalog.schema_history import SCHEMA_MIGRATION, SCHEMA_STATEMENT
 from model.migrations.plan import declared_by
 from model.operations import Remove
+from model.ports import Tables
 from repair.clock import SystemClock
 from repair.ledger.leases import Leases
-from repair.ports import Tables
 from tests.support.commands import CommandLine
 
 _LAST = shipped()[-1]

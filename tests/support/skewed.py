@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from repair.ports import Clock
+from model.ports import Clock
 from tests.support.clock import uuid_at
 
 

@@ -11,7 +11,7 @@ from admin.cli import run
 from admin.cli.schema.recognised import mend_of, recognition_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place
-from cql.migrate import nodes as schema_nodes
+from cql.driver import nodes as driver_nodes
 from model.catalog.generations import AUGUST_2026, recognise
 from model.schema.difference import Aspect, Difference
 from model.schema.table import Column
@@ -37,7 +37,7 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
     def opened(connection: ConnectionSettings) -> Iterator[Place]:
         yield Place(connection, held, clock)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(schema_nodes, "SchemaNodes", lambda cluster: cluster)
+    monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda cluster: cluster)
     for command in ("apply", "verify"):
         monkeypatch.setattr(f"admin.cli.schema.{command}.open_place", opened)
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")

@@ -6,10 +6,9 @@ from uuid import UUID
 import pytest
 from cassandra import OperationTimedOut, Unauthorized
 
-from cql.driver.nodes import ask_every_node
+from cql.driver.nodes import CassandraNodes, ask_every_node
 from cql.driver.session import CassandraCluster
 from cql.estimates import sizes_in
-from cql.migrate.nodes import SchemaNodes
 from model.errors import AccessDenied, BadIdentifier, SchemaMismatch, TimedOut, WrongUse
 from model.schema.keyspace import Schema
 from model.schema.sizes import TableSize
@@ -100,7 +99,7 @@ class TestSchemaVersions:
             Node("10.0.0.5", is_up=False),
             Node("10.0.0.4", is_up=False),
         )
-        nodes = SchemaNodes(asked(twin))
+        nodes = CassandraNodes(asked(twin))
 
         assert nodes.schema_versions() == {"10.0.0.1": ONE, "10.0.0.2": OTHER, "10.0.0.3": None}
         assert nodes.nodes_down() == ["10.0.0.4", "10.0.0.5"]

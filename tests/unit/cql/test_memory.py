@@ -14,7 +14,7 @@ from cql.statements import Operation
 from model.catalog.mail import MAILBOX, MESSAGE_V3, PATHS
 from model.errors import DoubtfulWrite, MailmendError, TimedOut
 from model.operations import Applied, Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, Scan, Seen, Write
-from repair.ports import NodeClocks, Tables
+from model.ports import NodeClocks, Tables
 from tests.support.clock import START, VirtualClock
 from tests.support.tables import CELLS, COUNTERS, MARKS
 

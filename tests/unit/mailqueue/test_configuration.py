@@ -15,9 +15,9 @@ from mailqueue.configuration import EVENTS, ROUNDS_MAX, Configurations
 from model.catalog.james_tables import EVENT_STORE
 from model.errors import ConfigurationRefused, Contended, NotEnoughReplicas, TimedOut
 from model.operations import Level, PutIfAbsent, Read
+from model.ports import Tables
 from model.queue.configuration import AGGREGATE, DEFAULT, ConfigurationEvent, QueueConfiguration, event_json
 from model.queue.slices import Slicing
-from repair.ports import Tables
 from tests.support.clock import VirtualClock
 from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, Wire
 

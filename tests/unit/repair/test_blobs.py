@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from model.errors import MailmendError
-from repair.ports import Blobs
+from model.ports import Blobs
 from repair.writing.blob_files import FileBlobs, MemoryBlobs, blob_id_of
 from tests.support.disk import full_after
 

@@ -10,7 +10,8 @@ from model.catalog.mail import FAMILIES, MESSAGES, PATHS
 from model.errors import ExitCode, FixLimit
 from model.ids import RunId
 from model.instants import MICROS
-from repair.decisions.findings import Detection, Errand, Outcome, Progress, Suspect, counts_of
+from model.ports import Progress
+from repair.decisions.findings import Detection, Errand, Outcome, Suspect, counts_of
 from repair.decisions.verdicts import Verdict
 from repair.mending.limits import due_beyond, stop_at_limit
 from repair.mending.request import Excess, Order

@@ -21,10 +21,10 @@ from model.catalog.mail import (
 from model.errors import MailmendError, TimedOut, WrongUse
 from model.ids import MailboxId, MessageId
 from model.operations import Count, Read, Scan, Seen
+from model.ports import Tables
 from model.schema.table import Row
 from repair.decisions.findings import Survey
 from repair.decisions.verdicts import Verdict
-from repair.ports import Tables
 from repair.scanners import lookup as online
 from repair.scanners.lookup import Found, Mailboxes, Messages, Target, Targeted, mailboxes_of
 from tests.support.clock import uuid_at

@@ -1,6 +1,7 @@
-"""What repairing needs of the world: three small ports, each with a memory twin behind the same conformance suite."""
+"""Every port of mailmend, declared once: what its parts need of the world; adapters and test twins stand elsewhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 from uuid import UUID
 
@@ -78,4 +79,52 @@ class Blobs(Protocol):
         Raises:
             KeyError: there are none.
         """
+        ...
+
+
+class Progress(Protocol):
+    """Where long work tells how far it is. Adapters: a terminal, plain lines, nothing."""
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """A new stage begins, of `total` steps if that is known."""
+        ...
+
+    def advance(self, steps: int, suspects: int = 0) -> None:
+        """So many more rows (or keys) are done, so many more suspects found."""
+        ...
+
+
+class HeldLease(Protocol):
+    """A lease in hand. Adapter: `repair.ledger.leases.Held`."""
+
+    def check(self, seconds: float = 0.0) -> None:
+        """Make sure that it is still ours, and will be for so long.
+
+        Raises:
+            LeaseLost: it is not, or that cannot be known.
+        """
+        ...
+
+
+class LeaseSource(Protocol):
+    """Where leases are taken. Adapter: `repair.ledger.leases.Leases`."""
+
+    def held(self, name: str, purpose: str) -> AbstractContextManager[HeldLease]:
+        """The lease for as long as the body runs.
+
+        Raises:
+            LeaseHeld: another holds it.
+        """
+        ...
+
+
+class SchemaNodes(Protocol):
+    """The nodes of a cluster, as far as their schemas go. Adapter: `cql.driver.nodes.CassandraNodes`."""
+
+    def schema_versions(self) -> Mapping[str, UUID | None]:
+        """The schema's version on every node that is up, by address; None where the node does not answer."""
+        ...
+
+    def nodes_down(self) -> Sequence[str]:
+        """The addresses of the nodes that are known and not up."""
         ...
