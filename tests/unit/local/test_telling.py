@@ -109,9 +109,10 @@ def test_live_progress_may_end_without_having_begun() -> None:
     assert "runs already" in stream.getvalue()
 
 
-def test_silence_tells_nothing() -> None:
+def test_silence_tells_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     """Tests and libraries have no one to tell."""
     _work(Silent())
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_file_gets_plain_lines() -> None:

@@ -2,10 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from mailqueue.health import QueueFigures
-from mailqueue.metrics import Count, NoCounts, Pace, PrometheusCounts, gauges_text
+from mailqueue.metrics import Count, Pace, PrometheusCounts, gauges_text
 from mailqueue.ports import Depth
 from model.ids import QueueName
 
@@ -36,12 +34,6 @@ def test_every_kind_has_its_own_word_and_says_what_it_means() -> None:
     assert all(
         f"# HELP mailmend_queue_{count.word}_total {count.meaning}" in PrometheusCounts().text() for count in Count
     )
-
-
-@pytest.mark.parametrize("count", list(Count))
-def test_nobody_watching_costs_nothing(count: Count) -> None:
-    """Counting into nothing takes every kind."""
-    NoCounts().add(count, SPOOL, 5)
 
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

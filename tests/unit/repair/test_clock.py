@@ -109,9 +109,14 @@ def test_the_system_clock_tells_one_time_in_both_of_its_forms() -> None:
     assert before - MICROS <= micros_of(named) <= after + MICROS
 
 
-def test_the_system_clock_sleeps_no_negative_time() -> None:
+def test_the_system_clock_sleeps_no_negative_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pace that is behind asks for nothing."""
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+
     SystemClock().sleep(-1)
+
+    assert slept == [0]
 
 
 @given(st.integers(0, 2**52), st.integers(0, 2**20))
