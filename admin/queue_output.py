@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from admin.output import rows_grid, stdout_console
-from mailqueue.codec import priority_of
 from mailqueue.health import QueueFigures, Reason, days
+from mailqueue.maintenance.comparison import MEANINGS, Finding, Reconciled
 from mailqueue.ports import Depth
-from mailqueue.reconciling.comparing import MEANINGS, Finding, Reconciled
+from mailqueue.rabbitmq.codec import priority_of
 from model.ids import BlobId
 from model.queue.filters import NULL_SENDER
 from model.queue.mails import Listed

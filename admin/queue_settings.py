@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from admin.settings import parse_hosts, parse_port
 from mailqueue.blobs.s3_settings import S3Settings
-from mailqueue.brokers.settings import AMQP_PORT, BrokerSettings, Host, Tls
+from mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, Host, Tls
 from model.errors import WrongUse
 from model.queue.blob_ids import BlobNaming, BlobsMode
 

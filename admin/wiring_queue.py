@@ -17,13 +17,13 @@ from admin.queue_settings import BlobsSettings, Store
 from admin.wiring import Place, open_place
 from cql.driver.asynchronous import AwaitedKeyspace
 from cql.introspect import live_schema
-from mailqueue.brokers.settings import BrokerSettings
-from mailqueue.configuration import Configurations
-from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.metrics import Counts, NoCounts
 from mailqueue.ports import Blobs, Broker, Clock, Tables
-from mailqueue.view.queue_view import QueueView
-from mailqueue.view.tallies import Tallies
+from mailqueue.rabbitmq.broker.settings import BrokerSettings
+from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
+from mailqueue.rabbitmq.view.configuration import Configurations
+from mailqueue.rabbitmq.view.queue_view import QueueView
+from mailqueue.rabbitmq.view.tallies import Tallies
 from model.catalog.queue_tables import OwnTables, queue_tables_of
 from model.errors import WrongUse
 from model.ids import QueueName
@@ -133,7 +133,7 @@ def tables_of(keyspace: "Keyspace") -> Tables:
 
 def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
     """The broker; nothing is asked of it yet."""
-    rabbitmq = import_or_name_extra("mailqueue.brokers.rabbitmq")
+    rabbitmq = import_or_name_extra("mailqueue.rabbitmq.broker.adapter")
     broker: Broker = rabbitmq.RabbitBroker(settings, clock)
     return broker
 

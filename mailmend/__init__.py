@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mailmend.own_packages import claim
 
 if TYPE_CHECKING:
-    from mailqueue.mail_queue import MailQueue, open_queue
+    from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
     from model.errors import ExitCode, MailmendError
     from model.messages.flags import FlagsChange
     from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Union
@@ -32,14 +32,14 @@ _HOMES: Final = {
     "Family": "model.projections.declarations",
     "Filter": "model.projections.declarations",
     "FlagsChange": "model.messages.flags",
-    "MailQueue": "mailqueue.mail_queue",
+    "MailQueue": "mailqueue.rabbitmq.mail_queue",
     "MailmendError": "model.errors",
     "MessageStore": "repair.writing.message_store",
     "Mirror": "model.projections.declarations",
     "Table": "model.schema.table",
     "Union": "model.projections.declarations",
     "WriterSettings": "repair.writing.message_store",
-    "open_queue": "mailqueue.mail_queue",
+    "open_queue": "mailqueue.rabbitmq.mail_queue",
 }
 """Where each public name stands."""
 

@@ -152,7 +152,7 @@ def unheard() -> None:
 
 
 class Broker(Protocol):
-    """The message broker. Adapters: `mailqueue.brokers.rabbitmq.RabbitBroker`, `mailqueue.brokers.memory.MemoryBroker`.
+    """The message broker. Adapters: `RabbitBroker`, `MemoryBroker` (`mailqueue.rabbitmq.broker`).
 
     A queue is James's own topology (facts on James's queue); the priorities beside the normal one are side queues of
     ours, whose names James does not list. Whatever is missing is declared at first use; what is there is looked at

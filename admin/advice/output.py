@@ -176,8 +176,8 @@ def next_lines(advised: Advised) -> Iterator[str]:
 def _queue_lines(advised: Advised) -> Iterator[str]:
     queue = advised.queue
     if advised.live.table(ENQUEUED):
-        yield f"rabbitmq.properties: mailqueue.view.queue_view.sliceWindow={queue.slice_seconds}s"
-        yield f"rabbitmq.properties: mailqueue.view.queue_view.bucketCount={queue.buckets}"
+        yield f"rabbitmq.properties: mailqueue.view.sliceWindow={queue.slice_seconds}s"
+        yield f"rabbitmq.properties: mailqueue.view.bucketCount={queue.buckets}"
         options = {"default_time_to_live": queue.ttl_seconds, "gc_grace_seconds": queue.gc_grace_seconds}
         yield _alter(advised.keyspace, ENQUEUED, window_compaction(queue.window_seconds), **options)
     if advised.live.table(MARKS):

@@ -30,8 +30,8 @@ from admin.queue_settings import (
 )
 from admin.settings import ConnectionSettings
 from mailqueue.blobs.s3_settings import S3Settings
-from mailqueue.brokers.settings import BrokerSettings, ManagementSettings, Tls
-from mailqueue.brokers.topology import Form, QueueForm
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, ManagementSettings, Tls
+from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BadSettings, WrongUse
 from model.ids import QueueName
 from model.queue.mails import queue_name

@@ -5,7 +5,7 @@ import socket
 import ssl
 from typing import Final
 
-from mailqueue.brokers.management import basic
+from mailqueue.rabbitmq.broker.management import basic
 
 GUEST: Final = ("guest", "guest")
 """The user that RabbitMQ makes at its first start, and lets in from this machine only."""

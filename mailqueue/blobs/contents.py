@@ -4,9 +4,9 @@ import asyncio
 import logging
 from typing import Final
 
-from mailqueue.codec import split
+from mailqueue.background import ended, finished
 from mailqueue.ports import BlobKind, Blobs
-from mailqueue.serving.afterwards import ended, finished
+from mailqueue.rabbitmq.codec import split
 from model.errors import MailmendError
 from model.ids import BlobId
 from model.queue.mails import MailBlobs

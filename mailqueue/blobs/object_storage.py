@@ -21,8 +21,8 @@ from mailqueue.blobs.files import FileStore
 from mailqueue.blobs.s3_failures import NO_BUCKET, NO_BULK, code_in, failure
 from mailqueue.blobs.s3_settings import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
+from mailqueue.concurrency import all_of
 from mailqueue.ports import Clock, StoredBlob
-from mailqueue.view.ahead import all_of
 from model.errors import BadSettings, BlobMissing, BucketMissing
 from model.ids import BlobId
 from model.queue.blob_ids import BlobNaming

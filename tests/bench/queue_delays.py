@@ -15,10 +15,10 @@ from uuid import UUID
 from cql.driver.asynchronous import AwaitedKeyspace
 from cql.driver.session import Keyspace
 from mailqueue.blobs.memory import MemoryBlobs
-from mailqueue.brokers.memory import MemoryBroker
-from mailqueue.codec import due_row_of
-from mailqueue.due.mails import DUE_WINDOW
-from mailqueue.mail_queue import MailQueue, open_queue
+from mailqueue.rabbitmq.broker.memory import MemoryBroker
+from mailqueue.rabbitmq.codec import due_row_of
+from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
+from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
 from model.catalog.mail_queue import DUE_MAILS, SLICE_TALLIES
 from model.catalog.queue_tables import OwnTables
 from model.ids import BlobId, EnqueueId, QueueName

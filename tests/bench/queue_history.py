@@ -24,10 +24,10 @@ from typing import Any, TypeVar
 from cql.driver.asynchronous import AwaitedKeyspace
 from cql.driver.session import Keyspace
 from mailqueue.blobs.memory import MemoryBlobs
-from mailqueue.brokers.memory import MemoryBroker
-from mailqueue.mail_queue import MailQueue, open_queue
-from mailqueue.sweeping.cleaning import PARTITIONS_AT_ONCE
-from mailqueue.view.ahead import all_of
+from mailqueue.concurrency import all_of
+from mailqueue.maintenance.clean_slices import PARTITIONS_AT_ONCE
+from mailqueue.rabbitmq.broker.memory import MemoryBroker
+from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, QueueName
 from model.instants import instant_of

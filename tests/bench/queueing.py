@@ -23,12 +23,12 @@ from aio_pika.abc import AbstractIncomingMessage as Incoming
 from cql.driver.asynchronous import AwaitedKeyspace
 from cql.driver.session import Keyspace
 from mailqueue.blobs.object_storage import S3Settings, open_s3
-from mailqueue.brokers.rabbitmq import RabbitBroker
-from mailqueue.brokers.settings import BrokerSettings, Host
-from mailqueue.brokers.topology import headers_to_publish, topology_of
-from mailqueue.codec import payload_of, queued_of, row_of, split
-from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.ports import BlobKind, Blobs
+from mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailqueue.rabbitmq.broker.topology import headers_to_publish, topology_of
+from mailqueue.rabbitmq.codec import payload_of, queued_of, row_of, split
+from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of

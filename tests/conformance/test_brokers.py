@@ -9,8 +9,8 @@ from operator import methodcaller
 
 import pytest
 
-from mailqueue.brokers.topology import Form, QueueForm
 from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Depth, Message
+from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BrokerUnreachable, WrongUse
 from model.ids import QueueName
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL

@@ -22,12 +22,12 @@ from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.blobs.stores import BlobStore
-from mailqueue.brokers.memory import MemoryBroker
-from mailqueue.brokers.rabbitmq import RabbitBroker
-from mailqueue.brokers.settings import BrokerSettings, Host
-from mailqueue.codec import payload_of
-from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.ports import SLICE_HEADER, Blobs, Broker, Clock, Message, Tables
+from mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailqueue.rabbitmq.broker.memory import MemoryBroker
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailqueue.rabbitmq.codec import payload_of
+from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.operations import Scan

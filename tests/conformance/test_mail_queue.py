@@ -15,13 +15,13 @@ from cql.driver.session import CassandraCluster, Keyspace
 from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.blobs.object_storage import S3Settings, open_s3
-from mailqueue.brokers.memory import MemoryBroker
-from mailqueue.brokers.rabbitmq import RabbitBroker
-from mailqueue.brokers.settings import BrokerSettings, Host
-from mailqueue.codec import payload_of, priority_of
-from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
 from mailqueue.ports import Blobs, Clock, Message, Tables
 from mailqueue.ports import Broker as BrokerPort
+from mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailqueue.rabbitmq.broker.memory import MemoryBroker
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailqueue.rabbitmq.codec import payload_of, priority_of
+from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue, open_queue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import BlobMissing

@@ -12,16 +12,16 @@ from uuid import uuid4
 import pytest
 
 from mailqueue.blobs.memory import MemoryBlobs
-from mailqueue.brokers.memory import MemoryBroker
-from mailqueue.codec import listed_of, row_of
-from mailqueue.configuration import Configurations
-from mailqueue.due.mails import DueMails
+from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.ports import Tables
-from mailqueue.sweeping.sweeper import Sweeper
-from mailqueue.view import browsing
-from mailqueue.view.browsing import Broken
-from mailqueue.view.queue_view import QueueView
-from mailqueue.view.tallies import Tallies
+from mailqueue.rabbitmq.broker.memory import MemoryBroker
+from mailqueue.rabbitmq.codec import listed_of, row_of
+from mailqueue.rabbitmq.view import slices as browsing
+from mailqueue.rabbitmq.view.configuration import Configurations
+from mailqueue.rabbitmq.view.due_mails import DueMails
+from mailqueue.rabbitmq.view.queue_view import QueueView
+from mailqueue.rabbitmq.view.slices import Broken
+from mailqueue.rabbitmq.view.tallies import Tallies
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.ids import QueueName

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from admin.local.rabbitmq import Tls as ServerTls
-from mailqueue.brokers.management import Management
-from mailqueue.brokers.rabbitmq import RabbitBroker
-from mailqueue.brokers.settings import BrokerSettings, Host, ManagementSettings, Tls
-from mailqueue.brokers.topology import Form, QueueForm
 from mailqueue.ports import Message
+from mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailqueue.rabbitmq.broker.management import Management
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, ManagementSettings, Tls
+from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BrokerUnreachable, MailmendError, PublishFailed
 from model.ids import QueueName
 from repair.clock import LoopClock

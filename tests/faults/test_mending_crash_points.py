@@ -11,7 +11,7 @@ import pytest
 
 from admin.kept_mails import read_kept
 from mailqueue.blobs.files import blob_id_of
-from mailqueue.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
 from model.operations import Change, Remove, Scan

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from admin.kept_mails import read_kept
-from mailqueue.brokers.topology import topology_of
-from mailqueue.mail_queue import MailQueue
+from mailqueue.rabbitmq.broker.topology import topology_of
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.ids import EnqueueId, QueueName, restored_id
 from tests.support.brokers import Broker
 from tests.support.queue_ground import Ground, dead_letters, delivered, until

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.operations import Change, Scan
 from model.queue.slices import slice_of

@@ -21,9 +21,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from mailqueue.brokers.memory import Fate
-from mailqueue.mail_queue import Dequeued
-from mailqueue.serving.removing import OnRemoved
+from mailqueue.rabbitmq.broker.memory import Fate
+from mailqueue.rabbitmq.mail_queue import Dequeued
+from mailqueue.rabbitmq.remove import OnRemoved
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError

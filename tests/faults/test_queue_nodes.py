@@ -7,7 +7,7 @@ import pytest
 from cql.driver.session import connect
 from cql.render import keyspace_cql, schema_cql
 from cql.replication import in_every_data_centre
-from mailqueue.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import CannotReach, MailmendError

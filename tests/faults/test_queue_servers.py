@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.errors import BlobsUnreachable, MailmendError
 from tests.support.brokers import OwnBroker, eventually, throwaway_rabbitmq
 from tests.support.object_stores import OwnS3, throwaway_s3

@@ -9,11 +9,11 @@ from typing import Any
 import aio_pika
 import pytest
 
-from mailqueue.brokers.management import DELIVERY_LIMIT_DEFAULT, Management
-from mailqueue.brokers.rabbitmq import RabbitBroker
-from mailqueue.brokers.settings import Host, ManagementSettings
-from mailqueue.brokers.topology import Form, QueueForm, topology_of
 from mailqueue.ports import Message
+from mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailqueue.rabbitmq.broker.management import DELIVERY_LIMIT_DEFAULT, Management
+from mailqueue.rabbitmq.broker.settings import Host, ManagementSettings
+from mailqueue.rabbitmq.broker.topology import Form, QueueForm, topology_of
 from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed, TopologyMismatch
 from model.ids import QueueName
 from repair.clock import LoopClock

@@ -6,11 +6,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from mailqueue.brokers.memory import MemoryBroker
-from mailqueue.brokers.rabbitmq import RabbitBroker
-from mailqueue.brokers.settings import BrokerSettings, Host
-from mailqueue.brokers.topology import QueueForm
 from mailqueue.ports import Broker, Delivery
+from mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailqueue.rabbitmq.broker.memory import MemoryBroker
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailqueue.rabbitmq.broker.topology import QueueForm
 from repair.clock import LoopClock
 from tests.support.brokers import Broker as Server
 from tests.support.wires import Wire, wire_to

@@ -25,7 +25,7 @@ from admin.local.rabbitmq_parts import installation_in
 from admin.local.rabbitmq_probe import GUEST, api_answers, speaks_amqp
 from admin.local.service_runs import ServiceRun
 from admin.local.services import HOST, Machine
-from mailqueue.brokers.management import basic
+from mailqueue.rabbitmq.broker.management import basic
 from model.errors import LocalServerError
 from tests.support.servers import docker_answers, throwaway_folder, unavailable
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from mailqueue.codec import payload_of, queued_of, row_of
 from mailqueue.ports import BlobKind, Delivery, Message
+from mailqueue.rabbitmq.codec import payload_of, queued_of, row_of
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId
 from model.instants import instant_of

@@ -13,9 +13,9 @@ from admin import wiring, wiring_queue
 from cql.driver import session
 from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.memory import MemoryBlobs
-from mailqueue.brokers.memory import MemoryBroker
-from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.ports import Broker
+from mailqueue.rabbitmq.broker.memory import MemoryBroker
+from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
 from model.catalog.generations import AUGUST_2026
 from model.catalog.mail import SCHEMA
 from model.catalog.queue_tables import OwnTables, queue_tables_of

@@ -27,10 +27,10 @@ from cql.driver.asynchronous import AwaitedKeyspace
 from cql.driver.contact import Contact
 from cql.driver.session import Keyspace, connect
 from mailqueue.blobs.object_storage import S3Settings, open_s3
-from mailqueue.brokers.rabbitmq import RabbitBroker
-from mailqueue.brokers.settings import BrokerSettings, Host
-from mailqueue.due.leases import DueLeases
-from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
+from mailqueue.maintenance.due_leases import DueLeases
+from mailqueue.rabbitmq.broker.adapter import RabbitBroker
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue, open_queue
 from model.errors import MailmendError
 from model.ids import QueueName
 from model.queue.configuration import QueueConfiguration

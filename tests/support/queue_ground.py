@@ -15,9 +15,9 @@ import pytest
 
 from admin import wiring_queue
 from cql.driver.session import Keyspace, connect
-from mailqueue.codec import queued_of
-from mailqueue.mail_queue import Dequeued, MailQueue
 from mailqueue.ports import Depth
+from mailqueue.rabbitmq.codec import queued_of
+from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.ids import BlobId, EnqueueId

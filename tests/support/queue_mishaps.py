@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from cql.driver.asynchronous import InTurn
 from cql.statements import Operation
 from mailqueue.blobs.memory import BlobCall, BlobVerb
-from mailqueue.mail_queue import MailQueue, open_queue
 from mailqueue.ports import BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, Tables, unheard
+from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
 from model.errors import BlobsUnreachable, MailmendError, TimedOut
 from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write

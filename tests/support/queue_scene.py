@@ -12,13 +12,13 @@ from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables, Surround
 from cql.statements import Operation
 from mailqueue.blobs.memory import MemoryBlobs
-from mailqueue.brokers.memory import MemoryBroker
-from mailqueue.codec import queued_of
-from mailqueue.configuration import Configurations
+from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.ports import SLICE_HEADER, Tables
-from mailqueue.sweeping.sweeper import Sweeper
-from mailqueue.view.queue_view import QueueView
-from mailqueue.view.tallies import Tallies
+from mailqueue.rabbitmq.broker.memory import MemoryBroker
+from mailqueue.rabbitmq.codec import queued_of
+from mailqueue.rabbitmq.view.configuration import Configurations
+from mailqueue.rabbitmq.view.queue_view import QueueView
+from mailqueue.rabbitmq.view.tallies import Tallies
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError, TimedOut

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from cql.driver.asynchronous import InTurn
-from mailqueue.codec import queued_of
-from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
 from mailqueue.ports import BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, Tables, unheard
+from mailqueue.rabbitmq.codec import queued_of
+from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue, open_queue
 from model.errors import (
     BlobsUnreachable,
     BrokerUnreachable,

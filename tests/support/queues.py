@@ -8,9 +8,9 @@ from datetime import timedelta
 from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
-from mailqueue.brokers.memory import MemoryBroker
-from mailqueue.mail_queue import Dequeued, MailQueue, open_queue
 from mailqueue.metrics import Count
+from mailqueue.rabbitmq.broker.memory import MemoryBroker
+from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue, open_queue
 from model.catalog.queue_tables import OwnTables
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.blob_ids import BlobNaming

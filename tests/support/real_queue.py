@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from cql.driver.session import CassandraCluster, Keyspace, connect
-from mailqueue.brokers.topology import topology_of
+from mailqueue.rabbitmq.broker.topology import topology_of
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import ENQUEUED_MAILS, QUEUE_TABLES
 from model.ids import QueueName

@@ -15,8 +15,8 @@ from admin.output import write_json
 from admin.queue_output import Content, mail_cells, mail_json, printable, show_mails
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.blobs.contents import content_of
-from mailqueue.view.ahead import in_batches, in_order
-from mailqueue.view.browsing import Broken
+from mailqueue.concurrency import in_batches, in_order
+from mailqueue.rabbitmq.view.slices import Broken
 from model.errors import BadPayload, BlobMissing, ExitCode
 from model.ids import BlobId
 from model.queue.blob_ids import is_blob_id

@@ -14,7 +14,7 @@ from admin.output import rows_grid, stderr_console, stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
 from cql.driver.asynchronous import AwaitedKeyspace
-from mailqueue.configuration import Configurations
+from mailqueue.rabbitmq.view.configuration import Configurations
 from model.errors import ExitCode
 from model.queue.configuration import DEFAULT, ConfigurationEvent, QueueConfiguration, change, window_text
 from model.queue.slices import SECOND, Slicing
@@ -146,9 +146,9 @@ def configuration_json(configuration: QueueConfiguration | None) -> dict[str, in
 def properties_of(configuration: QueueConfiguration) -> dict[str, str]:
     """The same as James's rabbitmq.properties has it."""
     return {
-        "mailqueue.view.queue_view.sliceWindow": window_text(configuration.slicing.window),
-        "mailqueue.view.queue_view.bucketCount": str(configuration.slicing.buckets),
-        "mailqueue.view.queue_view.updateBrowseStartPace": str(configuration.pace),
+        "mailqueue.view.sliceWindow": window_text(configuration.slicing.window),
+        "mailqueue.view.bucketCount": str(configuration.slicing.buckets),
+        "mailqueue.view.updateBrowseStartPace": str(configuration.pace),
     }
 
 

@@ -16,7 +16,7 @@ from admin.progress import progress_on
 from admin.queue_output import mail_cells, mail_json, show_mails
 from admin.wiring import state_folders
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.mail_queue import Removed
+from mailqueue.rabbitmq.mail_queue import Removed
 from model.errors import ExitCode
 from model.queue.mails import Listed
 from repair.clock import SystemClock

@@ -14,10 +14,10 @@ from admin.cli.queue_options import QueueSettings, always, queue_options
 from admin.letters import Letter, letters_in
 from admin.queue_output import instant_text, shown
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.codec import attribute
-from mailqueue.mail_queue import MailQueue
-from mailqueue.serving.enqueueing import DELAY_MAX, admitted, due_time, no_due_mails
-from mailqueue.view.ahead import all_of
+from mailqueue.concurrency import all_of
+from mailqueue.rabbitmq.codec import attribute
+from mailqueue.rabbitmq.enqueue import DELAY_MAX, admitted, due_time, no_due_mails
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.errors import BadMail, CannotReach, ExitCode, MailmendError, WrongUse
 from model.ids import EnqueueId
 from model.queue.mails import PRIORITIES, Mail

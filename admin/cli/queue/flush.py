@@ -8,7 +8,7 @@ from admin.cli.queue.shared import answer_json, dry_run_option, json_option, say
 from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.queue_output import instant_text, shown
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.serving.foreseeing import Delays, delays
+from mailqueue.rabbitmq.view.delays import Delays, delays
 
 
 @click.command(

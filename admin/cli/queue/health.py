@@ -9,8 +9,8 @@ from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.output import write_json
 from admin.queue_output import figures_json
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.figures import figures_of
 from mailqueue.health import QueueFigures, Reason, judged
+from mailqueue.rabbitmq.figures import figures_of
 from model.errors import ExitCode
 
 Judged = tuple[QueueFigures, Sequence[Reason]]

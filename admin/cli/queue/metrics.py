@@ -11,9 +11,9 @@ from admin.cli.queue.shared import all_option, named_queues, no_broker_option, r
 from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.report import whole_file
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.figures import figures_of, pace_between, sums_of
 from mailqueue.health import QueueFigures
 from mailqueue.metrics import Pace, gauges_text
+from mailqueue.rabbitmq.figures import figures_of, pace_between, sums_of
 from model.errors import ExitCode
 
 OVER_MAX: Final = timedelta(minutes=10)

@@ -17,8 +17,7 @@ from admin.output import rows_grid, stderr_console, stdout_console
 from admin.progress import progress_on
 from admin.queue_output import finding_rows, named_lines, reconciled_json, sides_rows
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.ports import Depth
-from mailqueue.reconciling.comparing import (
+from mailqueue.maintenance.comparison import (
     DRAIN_MAX,
     IDS_MAX,
     BlobsSide,
@@ -32,7 +31,7 @@ from mailqueue.reconciling.comparing import (
     refuse_drain,
     why_unsure,
 )
-from mailqueue.reconciling.looks import (
+from mailqueue.maintenance.reconcile import (
     blobs_stored_before,
     drained,
     missing_among,
@@ -40,7 +39,8 @@ from mailqueue.reconciling.looks import (
     with_lookups,
     without_references,
 )
-from mailqueue.reconciling.mending import Keeping, Wishes, mended, would_mend
+from mailqueue.maintenance.reconcile_mend import Keeping, Wishes, mended, would_mend
+from mailqueue.ports import Depth
 from model.errors import ExitCode, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
 from repair.clock import SystemClock

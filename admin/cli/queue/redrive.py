@@ -5,9 +5,9 @@ import click
 from admin.cli.queue.shared import answer_json, dry_run_option, json_option, say
 from admin.cli.queue_options import QueueSettings, always, queue_options
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.reconciling.comparing import IDS_MAX
-from mailqueue.reconciling.redriving import Redriven
-from mailqueue.reconciling.redriving import redrive as redriven
+from mailqueue.maintenance.comparison import IDS_MAX
+from mailqueue.maintenance.redrive import Redriven
+from mailqueue.maintenance.redrive import redrive as redriven
 from model.errors import ExitCode
 
 

@@ -16,7 +16,7 @@ from admin.progress import progress_on
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.blobs.files import FileStore
 from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.reconciling.restoring import Leaver, Restoring, Return, restoring
+from mailqueue.maintenance.restore import Leaver, Restoring, Return, restoring
 from model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName, restored_id
 from model.queue.mails import Listed

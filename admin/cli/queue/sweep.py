@@ -9,8 +9,8 @@ from admin.cli.queue.shared import answer_json, dry_run_option, json_option, rem
 from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.queue_output import IDS_SHOWN, instant_text, shown
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.sweeping.foreseeing import Foreseeing, Foreseen
-from mailqueue.sweeping.sweeper import Moved, Swept
+from mailqueue.maintenance.sweep import Moved, Swept
+from mailqueue.maintenance.sweep_dry_run import Foreseeing, Foreseen
 from model.errors import ExitCode
 
 NOTHING_WRITTEN: Final = "Nothing was written."

@@ -24,13 +24,13 @@ from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.output import write_json
 from admin.report import refuse_unwritable, whole_file
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.figures import figures_of, pace_between, sums_of
-from mailqueue.mail_queue import MailQueue
+from mailqueue.maintenance.loops import paused
+from mailqueue.maintenance.sweep import Swept
+from mailqueue.maintenance.sweep_dry_run import Foreseeing, Foreseen
 from mailqueue.metrics import PrometheusCounts, gauges_text
-from mailqueue.serving.foreseeing import delays
-from mailqueue.serving.tending import paused
-from mailqueue.sweeping.foreseeing import Foreseeing, Foreseen
-from mailqueue.sweeping.sweeper import Swept
+from mailqueue.rabbitmq.figures import figures_of, pace_between, sums_of
+from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.view.delays import delays
 from model.errors import MailmendError, WrongUse
 from model.ids import QueueName
 

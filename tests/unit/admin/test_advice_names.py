@@ -220,8 +220,8 @@ class TestNext:
         of = advised(UNTRIED)
         lines = list(next_lines(of))
 
-        assert f"rabbitmq.properties: mailqueue.view.queue_view.sliceWindow={of.queue.slice_seconds}s" in lines
-        assert f"rabbitmq.properties: mailqueue.view.queue_view.bucketCount={of.queue.buckets}" in lines
+        assert f"rabbitmq.properties: mailqueue.view.sliceWindow={of.queue.slice_seconds}s" in lines
+        assert f"rabbitmq.properties: mailqueue.view.bucketCount={of.queue.buckets}" in lines
         rows, marks = [line for line in lines if line.startswith("ALTER")]
         for line in (rows, marks):
             assert f"gc_grace_seconds = {of.queue.gc_grace_seconds}" in line

@@ -145,7 +145,7 @@ class TestNext:
         assert f"default_time_to_live = {advised.queue.mark_ttl_seconds}" in marks
         assert "bloom_filter_fp_chance = 0.001" in marks
         assert "'compaction_window_unit': 'HOURS'" in rows
-        assert any("mailqueue.view.queue_view.sliceWindow" in line for line in next_lines(advised))
+        assert any("mailqueue.view.sliceWindow" in line for line in next_lines(advised))
 
 
 def test_scripts_read_the_same_by_stable_names() -> None:

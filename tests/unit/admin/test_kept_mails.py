@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admin.kept_mails import KeptMails, Restored, kept_file, read_kept, was_delayed
-from mailqueue.codec import payload_of, queued_of
+from mailqueue.rabbitmq.codec import payload_of, queued_of
 from model.errors import StateUnwritable, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed, QueuedMail, Whereabouts

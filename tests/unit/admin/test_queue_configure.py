@@ -8,7 +8,7 @@ import pytest
 
 from admin.cli.queue import configure
 from cql.driver.asynchronous import InTurn
-from mailqueue.configuration import EVENTS, Configurations
+from mailqueue.rabbitmq.view.configuration import EVENTS, Configurations
 from model.operations import Put, PutIfAbsent
 from model.queue.configuration import AGGREGATE, DEFAULT, event_json
 from tests.support.cluster_twin import ClusterTwin
@@ -65,7 +65,7 @@ def test_a_change_is_set_and_told_with_what_is_next(mailmend: CommandLine, clust
 
     assert ended.code == 0
     assert "Set: slices of 30m in 2 buckets, the browse start moved on one of 1,000" in ended.out
-    assert "mailqueue.view.queue_view.sliceWindow=30m, mailqueue.view.queue_view.bucketCount=2" in ended.err
+    assert "mailqueue.view.sliceWindow=30m, mailqueue.view.bucketCount=2" in ended.err
     assert "mailmend runbook show change-slice-window" in ended.err
     assert events(cluster) == [(0, 3_600, 1, 1_000), (1, 1_800, 2, 1_000)]
 
@@ -134,9 +134,9 @@ def test_scripts_get_one_object(mailmend: CommandLine, cluster: ClusterTwin) -> 
     hour = {"slice_window_seconds": 3_600, "buckets": 1, "pace": 1_000}
     half = {"slice_window_seconds": 1_800, "buckets": 1, "pace": 1_000}
     properties = {
-        "mailqueue.view.queue_view.sliceWindow": "30m",
-        "mailqueue.view.queue_view.bucketCount": "1",
-        "mailqueue.view.queue_view.updateBrowseStartPace": "1000",
+        "mailqueue.view.sliceWindow": "30m",
+        "mailqueue.view.bucketCount": "1",
+        "mailqueue.view.updateBrowseStartPace": "1000",
     }
     told = {"keyspace": "mail", "before": hour, "configuration": half, "james_properties": properties, "exit": 0}
     asked = ("queue", "configure", "--slice-window", "30m", "--json")

@@ -16,7 +16,7 @@ from admin.queue_settings import (
     parse_management,
     without_secrets,
 )
-from mailqueue.brokers.settings import Host
+from mailqueue.rabbitmq.broker.settings import Host
 from model.errors import WrongUse
 from model.queue.blob_ids import BlobsMode
 

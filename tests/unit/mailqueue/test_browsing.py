@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from cql.statements import Operation
 from mailqueue.blobs.memory import BlobCall
-from mailqueue.codec import row_of
-from mailqueue.due.mails import DueMails
-from mailqueue.view import browsing, listing
-from mailqueue.view.ahead import all_of, in_order
-from mailqueue.view.browsing import Broken, Held, Slices
-from mailqueue.view.marks import Marks
+from mailqueue.concurrency import all_of, in_order
+from mailqueue.rabbitmq.codec import row_of
+from mailqueue.rabbitmq.view import listing
+from mailqueue.rabbitmq.view import slices as browsing
+from mailqueue.rabbitmq.view.due_mails import DueMails
+from mailqueue.rabbitmq.view.marks import Marks
+from mailqueue.rabbitmq.view.slices import Broken, Held, Slices
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.errors import TimedOut
 from model.operations import Put, Read, Remove, Scan

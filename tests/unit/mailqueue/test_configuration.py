@@ -11,7 +11,7 @@ import pytest
 from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from cql.statements import Operation
-from mailqueue.configuration import EVENTS, ROUNDS_MAX, Configurations
+from mailqueue.rabbitmq.view.configuration import EVENTS, ROUNDS_MAX, Configurations
 from model.catalog.james_tables import EVENT_STORE
 from model.errors import ConfigurationRefused, Contended, NotEnoughReplicas, TimedOut
 from model.operations import Level, PutIfAbsent, Read

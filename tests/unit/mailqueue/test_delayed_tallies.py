@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.statements import Operation
-from mailqueue.due.leases import TTL_SECONDS
-from mailqueue.due.mails import DUE_WINDOW
-from mailqueue.due.moving import CLOSE_AFTER
-from mailqueue.mail_queue import MailQueue
-from mailqueue.view import delayed as module
-from mailqueue.view.counting import SILENT_SECONDS
+from mailqueue.maintenance.due_leases import TTL_SECONDS
+from mailqueue.maintenance.move_due import CLOSE_AFTER
+from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.view import delayed as module
+from mailqueue.rabbitmq.view.counting import SILENT_SECONDS
+from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES
 from model.catalog.queue_tables import OwnTables
 from model.errors import LeaseHeld

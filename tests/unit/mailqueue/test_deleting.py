@@ -7,7 +7,7 @@ import pytest
 
 from mailqueue.blobs.memory import BlobVerb
 from mailqueue.metrics import Count
-from mailqueue.serving import removing
+from mailqueue.rabbitmq import remove as removing
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import CannotReach, StateUnwritable
 from model.operations import Put, Scan

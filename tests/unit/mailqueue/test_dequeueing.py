@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 
 from mailqueue.blobs.memory import BlobCall, BlobVerb
-from mailqueue.codec import message_of, payload_of
-from mailqueue.mail_queue import MailQueue
 from mailqueue.metrics import Count
 from mailqueue.ports import SLICE_HEADER, Message
-from mailqueue.serving.dequeueing import HOLD
-from mailqueue.serving.looking import Looking
-from mailqueue.serving.verdicts import Verdict, verdict_of
+from mailqueue.rabbitmq.codec import message_of, payload_of
+from mailqueue.rabbitmq.dequeue import HOLD
+from mailqueue.rabbitmq.look_up import Looking
+from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.verdicts import Verdict, verdict_of
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS
 from model.errors import WrongUse
 from model.operations import Put, Remove

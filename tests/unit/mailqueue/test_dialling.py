@@ -5,8 +5,8 @@ import gc
 
 import pytest
 
-from mailqueue.brokers.rabbitmq.amqp import Link
-from mailqueue.brokers.settings import BrokerSettings, Host
+from mailqueue.rabbitmq.broker.amqp import Link
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from model.errors import BrokerUnreachable
 from repair.clock import LoopClock
 from repair.retries import AwaitedRetries

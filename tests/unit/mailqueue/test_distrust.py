@@ -2,7 +2,7 @@
 
 import pytest
 
-from mailqueue.brokers.distrust import distrust
+from mailqueue.rabbitmq.broker.tls_errors import distrust
 from model.errors import ExitCode
 
 AT = "RabbitMQ at 10.0.0.1:5671"

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.driver.asynchronous import InTurn
-from mailqueue.brokers.memory import Fate
-from mailqueue.due.leases import TTL_SECONDS, DueLeases
-from mailqueue.due.mails import DUE_WINDOW, DueMails, DuePartition, in_millis_after
-from mailqueue.due.moving import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
-from mailqueue.mail_queue import MailQueue
+from mailqueue.maintenance.due_leases import TTL_SECONDS, DueLeases
+from mailqueue.maintenance.move_due import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
 from mailqueue.metrics import Count
 from mailqueue.ports import Clock
+from mailqueue.rabbitmq.broker.memory import Fate
+from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMails, DuePartition, in_millis_after
 from model.catalog.mail_queue import DUE_MAILS
 from model.errors import BrokerUnreachable, DoubtfulWrite, LeaseHeld, MailmendError
 from model.operations import Change, ChangeIf, Read, Remove, Scan, Seen, Write

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from mailqueue.blobs.memory import BlobVerb
-from mailqueue.brokers.memory import Fate
-from mailqueue.codec import message_of, payload_of, priority_of, queued_of, split
 from mailqueue.metrics import Count
 from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER
-from mailqueue.serving.enqueueing import DELAY_MAX, due_time
+from mailqueue.rabbitmq.broker.memory import Fate
+from mailqueue.rabbitmq.codec import message_of, payload_of, priority_of, queued_of, split
+from mailqueue.rabbitmq.enqueue import DELAY_MAX, due_time
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
 from model.catalog.queue_tables import OwnTables
 from model.errors import (

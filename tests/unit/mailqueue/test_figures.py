@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mailqueue.figures import Sums, figures_of, pace_between, slack_of, sums_of
-from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Depth
+from mailqueue.rabbitmq.figures import Sums, figures_of, pace_between, slack_of, sums_of
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.queue_tables import OwnTables
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, drained, enqueued, mail, twin_queue
 

@@ -11,11 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cql.statements import Operation
-from mailqueue.codec import row_of
-from mailqueue.serving.foreseeing import delays
-from mailqueue.sweeping.cleaning import SECOND_LOOK_SECONDS
-from mailqueue.sweeping.foreseeing import NAMED_MAX, Foreseeing, Foreseen
-from mailqueue.sweeping.sweeper import Moved, Swept
+from mailqueue.maintenance.clean_slices import SECOND_LOOK_SECONDS
+from mailqueue.maintenance.sweep import Moved, Swept
+from mailqueue.maintenance.sweep_dry_run import NAMED_MAX, Foreseeing, Foreseen
+from mailqueue.rabbitmq.codec import row_of
+from mailqueue.rabbitmq.view.delays import delays
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, LIVES, QUEUE_TABLES
 from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId

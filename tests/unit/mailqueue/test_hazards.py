@@ -11,7 +11,7 @@ import pytest
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
-from mailqueue.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mailqueue.brokers.management import DELIVERY_LIMIT_DEFAULT, Management, QueueFacts, facts_of
-from mailqueue.brokers.settings import ManagementSettings, Tls
+from mailqueue.rabbitmq.broker.management import DELIVERY_LIMIT_DEFAULT, Management, QueueFacts, facts_of
+from mailqueue.rabbitmq.broker.settings import ManagementSettings, Tls
 from model.errors import BrokerDenied, BrokerUnreachable
 
 PASSWORD = "of-nobody-at-all"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cql.statements import Operation
-from mailqueue.view import marks as module
-from mailqueue.view.marks import RememberedMarks
+from mailqueue.rabbitmq.view import marks as module
+from mailqueue.rabbitmq.view.marks import RememberedMarks
 from model.ids import QueueName
 from model.operations import Read
 from repair.retries import AwaitedRetries

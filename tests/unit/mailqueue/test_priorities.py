@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.codec import priority_of
-from mailqueue.mail_queue import MailQueue
+from mailqueue.rabbitmq.codec import priority_of
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 from tests.support.queues import CONTENT, QUEUE, all_delivered, listed, mail, next_of, twin_queue
 

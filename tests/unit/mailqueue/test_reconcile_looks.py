@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from mailqueue.maintenance.comparison import Drained
+from mailqueue.maintenance.reconcile import LAST_LOOK_SECONDS, PATIENCE_SECONDS, drained, patience, references_in
 from mailqueue.ports import Depth
-from mailqueue.reconciling.comparing import Drained
-from mailqueue.reconciling.looks import LAST_LOOK_SECONDS, PATIENCE_SECONDS, drained, patience, references_in
 from model.catalog.mail import SCHEMA
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.ports import Depth, StoredBlob
-from mailqueue.reconciling.comparing import (
+from mailqueue.maintenance.comparison import (
     DRAIN_MAX,
     MEANINGS,
     SETTLING,
@@ -30,6 +29,7 @@ from mailqueue.reconciling.comparing import (
     republishable,
     why_unsure,
 )
+from mailqueue.ports import Depth, StoredBlob
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.mails import MailBlobs

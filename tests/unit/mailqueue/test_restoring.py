@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.brokers.memory import Fate
-from mailqueue.mail_queue import MailQueue
-from mailqueue.reconciling.comparing import LiveMail
-from mailqueue.reconciling.restoring import Leaver, Return, Traces, restoring, return_of
+from mailqueue.maintenance.comparison import LiveMail
+from mailqueue.maintenance.restore import Leaver, Return, Traces, restoring, return_of
+from mailqueue.rabbitmq.broker.memory import Fate
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach, Delayed, MailmendError, PublishFailed, WrongUse

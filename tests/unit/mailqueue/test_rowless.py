@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.statements import Operation
-from mailqueue.codec import payload_of, row_of
-from mailqueue.mail_queue import MailQueue
+from mailqueue.maintenance.redrive import redrive
 from mailqueue.metrics import Count
 from mailqueue.ports import Message
-from mailqueue.reconciling.redriving import redrive
-from mailqueue.serving.rowless import SECOND_LOOK_SECONDS
+from mailqueue.rabbitmq.codec import payload_of, row_of
+from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.missing_row import SECOND_LOOK_SECONDS
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.operations import Put, Read

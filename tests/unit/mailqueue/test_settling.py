@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.codec import payload_of
-from mailqueue.mail_queue import Dequeued, MailQueue
 from mailqueue.metrics import Count
 from mailqueue.ports import ATTEMPTS_HEADER, Message
-from mailqueue.serving.settling import REQUEUE_PAUSE
+from mailqueue.rabbitmq.codec import payload_of
+from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue
+from mailqueue.rabbitmq.settle import REQUEUE_PAUSE
 from model.backoff import RETRY
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables

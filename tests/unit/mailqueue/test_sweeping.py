@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from cql.statements import Operation
 from mailqueue.blobs.memory import BlobCall, BlobVerb
-from mailqueue.brokers.memory import MemoryBroker
-from mailqueue.codec import row_of
+from mailqueue.maintenance.clean_slices import SECOND_LOOK_SECONDS
+from mailqueue.maintenance.sweep import Moved, Swept
 from mailqueue.metrics import Count
 from mailqueue.ports import Message
-from mailqueue.sweeping.cleaning import SECOND_LOOK_SECONDS
-from mailqueue.sweeping.sweeper import Moved, Swept
-from mailqueue.view.browsing import Broken
+from mailqueue.rabbitmq.broker.memory import MemoryBroker
+from mailqueue.rabbitmq.codec import row_of
+from mailqueue.rabbitmq.view.slices import Broken
 from model.catalog.mail_queue import (
     BROWSE_START,
     CONTENT_START,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.statements import Operation
-from mailqueue.view import tallies as module
-from mailqueue.view.tallies import Changes, Tallies
+from mailqueue.rabbitmq.view import tallies as module
+from mailqueue.rabbitmq.view.tallies import Changes, Tallies
 from model.catalog.mail_queue import SLICE_TALLIES
 from model.errors import TimedOut
 from model.operations import Put, Write

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.brokers.memory import Fate
-from mailqueue.serving.afterwards import Afterwards, finished
-from mailqueue.serving.tending import Chore, tend
+from mailqueue.background import Afterwards, finished
+from mailqueue.maintenance.loops import Chore, tend
+from mailqueue.rabbitmq.broker.memory import Fate
 from model.errors import CannotReach
 from model.queue.size import SizeKind
 from tests.support.queue_clock import VirtualLoopClock

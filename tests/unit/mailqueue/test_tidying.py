@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mailqueue.serving import tidying
-from mailqueue.serving.afterwards import Afterwards
-from mailqueue.serving.tidying import Tidying
+from mailqueue.background import Afterwards
+from mailqueue.maintenance import blob_cleanup as tidying
+from mailqueue.maintenance.blob_cleanup import Tidying
 from model.errors import BlobsUnreachable
 from model.ids import BlobId
 from model.queue.mails import MailBlobs

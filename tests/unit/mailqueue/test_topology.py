@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.brokers.topology import (
+from mailqueue.rabbitmq.broker.topology import (
     Form,
     QueueForm,
     died_in,

@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from mailqueue.metrics import Count
-from mailqueue.serving.rowless import RowState
-from mailqueue.serving.verdicts import TREATMENTS, Blob, Settling, Sight, Verdict, verdict_of
+from mailqueue.rabbitmq.missing_row import RowState
+from mailqueue.rabbitmq.verdicts import TREATMENTS, Blob, Settling, Sight, Verdict, verdict_of
 from model.ids import BlobId, EnqueueId
 from model.queue.mails import Mail, MailBlobs, QueuedMail
 

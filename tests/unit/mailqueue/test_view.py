@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cql.statements import Operation
-from mailqueue.codec import row_of
-from mailqueue.view.marks import LOOKED_UP_TOGETHER
-from mailqueue.view.placement import PLACES_MAX
+from mailqueue.rabbitmq.codec import row_of
+from mailqueue.rabbitmq.view.marks import LOOKED_UP_TOGETHER
+from mailqueue.rabbitmq.view.placement import PLACES_MAX
 from model.catalog.mail_queue import (
     BROWSE_START,
     CONTENT_START,

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from mailqueue.view.browsing import Broken
+from mailqueue.rabbitmq.view.slices import Broken
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
 from model.ids import QueueName

@@ -11,8 +11,8 @@ import pytest
 
 from admin.cli.queue.enqueue import AT_ONCE
 from admin.letters import FIRST_BYTES
-from mailqueue.brokers.memory import Fate
-from mailqueue.codec import attribute_value, priority_of
+from mailqueue.rabbitmq.broker.memory import Fate
+from mailqueue.rabbitmq.codec import attribute_value, priority_of
 from model.queue.mails import Mail, Whereabouts
 from tests.support.queue_commands import QueueShell
 

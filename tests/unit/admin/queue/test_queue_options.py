@@ -18,8 +18,8 @@ from cql.driver import session
 from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.s3_settings import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.brokers.settings import BrokerSettings, Host
-from mailqueue.brokers.topology import Form
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailqueue.rabbitmq.broker.topology import Form
 from model.catalog.generations import AUGUST_2026
 from model.errors import BrokerUnreachable
 from repair.clock import LoopClock

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.codec import message_of
 from mailqueue.ports import Message
+from mailqueue.rabbitmq.codec import message_of
 from model.catalog.mail import MESSAGE_V3
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import QueueName

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from mailqueue.blobs.memory import BlobCall
-from mailqueue.brokers.memory import Fate
-from mailqueue.codec import queued_of
-from mailqueue.mail_queue import MailQueue
 from mailqueue.ports import Message
+from mailqueue.rabbitmq.broker.memory import Fate
+from mailqueue.rabbitmq.codec import queued_of
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BlobsUnreachable
 from model.operations import Change, Put, Scan

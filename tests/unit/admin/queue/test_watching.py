@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cql.driver.asynchronous import InTurn
-from mailqueue.mail_queue import open_queue
 from mailqueue.ports import Message
+from mailqueue.rabbitmq.mail_queue import open_queue
 from model.catalog.mail_queue import BROWSE_START
 from model.ids import QueueName
 from model.operations import Put

@@ -1,0 +1,97 @@
+"""Where a browse start belongs: found by looking, nothing is written. A sweep sets it there, a dry run only tells."""
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from mailqueue.concurrency import in_order
+from mailqueue.ports import Tables
+from mailqueue.rabbitmq.view.queue_view import QueueView
+from mailqueue.rabbitmq.view.slices import Slices
+from mailqueue.rabbitmq.view.start_rows import QueueState
+from model.catalog.mail_queue import ENQUEUED_MAILS
+from model.ids import EnqueueId, QueueName
+from model.operations import Read
+from model.queue.slices import Slicing, slice_of, slices_between
+from model.queue.starts import furthest_browse_start, moved_back, next_browse_start
+from model.schema.table import Key
+
+SLICES_AT_ONCE: Final = 4
+"""In how many slices the first mail without a mark is looked for at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Where the browse start was found, and where it belongs.
+
+    Attributes:
+        back: whether somebody had put it back before it was found.
+        state: what was remembered of the queue then.
+    """
+
+    before: datetime
+    after: datetime
+    back: bool
+    state: QueueState
+
+
+class Aiming:
+    """Looks where the browse starts of a keyspace belong.
+
+    Args:
+        tables: the keyspace.
+        view: its queues.
+        slices: as this pass reads them.
+    """
+
+    def __init__(self, tables: Tables, view: QueueView, slices: Slices) -> None:
+        self._tables, self._view, self._slices = tables, view, slices
+        self._first_live: dict[QueueName, Key] = {}
+
+    async def aim(self, queue: QueueName, slicing: Slicing) -> Aim | None:
+        """Where the browse start belongs as of now; None: nothing was ever enqueued.
+
+        Raises:
+            MailmendError: whatever did not answer.
+        """
+        before = await self._view.browse_start(queue)
+        if before is None:
+            return None
+        now, state = self._view.ground.now, await self._view.ground.starts.state(queue)
+        first_live = await self._first_live_slice(queue, before, now, slicing)
+        after = next_browse_start(before, first_live, now, slicing.window)
+        return Aim(before, after, moved_back(before, state.furthest_start), state)
+
+    async def _first_live_slice(
+        self, queue: QueueName, start: datetime, now: datetime, slicing: Slicing
+    ) -> datetime | None:
+        """The first slice with a mail that is not marked, as far as the browse start might be moved.
+
+        The one that was found the last time is looked at first: a mail that stays does not make each sweep dear.
+        """
+        window = slicing.window
+        first, end = slice_of(start, window), furthest_browse_start(now, window)
+        known = self._first_live.pop(queue, None)
+        if known is None or known[1] != first or not await self._is_live(known):
+            known = await self._found_live(queue, first, end, slicing)
+        if known is None:
+            return None
+        self._first_live[queue] = known
+        found: datetime = known[1]
+        return found
+
+    async def _found_live(self, queue: QueueName, first: datetime, end: datetime, slicing: Slicing) -> Key | None:
+        async def look(slice_start: datetime) -> Key | None:
+            return await self._slices.first_unmarked(queue, slice_start, slicing.buckets)
+
+        async with aclosing(in_order(slices_between(first, end, slicing.window), look, SLICES_AT_ONCE)) as slices:
+            async for _, key in slices:
+                if key is not None:
+                    return key
+        return None
+
+    async def _is_live(self, key: Key) -> bool:
+        queue, _, _, enqueue_id = key
+        there = await self._view.ground.retries.call(lambda: self._tables.read(Read(ENQUEUED_MAILS, key)))
+        return bool(there) and not await self._view.marked(queue, EnqueueId(enqueue_id))

@@ -1,0 +1,281 @@
+"""Delayed mails whose time has come move into the queue: row, publish, then the delayed row goes; under the same id.
+
+Whatever is interrupted between two of these writes is done again by the next round, so a delayed mail is delivered at
+least once. The mark is looked up first, so none that was deleted comes back. A round reads each partition from where
+the last one ended, and so meets few of the tombstones that were left; a slice that is over is closed, read
+once more from its beginning, and struck off the list.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from mailqueue.background import finished
+from mailqueue.blobs.contents import forget
+from mailqueue.concurrency import in_batches
+from mailqueue.maintenance.due_leases import DueLease, DueLeases
+from mailqueue.metrics import Count
+from mailqueue.rabbitmq.broker.mails import publish_mail
+from mailqueue.rabbitmq.parts import Parts
+from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition
+from model.errors import LeaseHeld, MailmendError
+from model.ids import QueueName
+from model.instants import instant_of
+from model.schema.table import Key
+from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
+
+CLOSE_AFTER: Final = timedelta(minutes=1)
+"""How long after its end a slice is closed; until then what slow clocks put there need not be put twice."""
+
+LATE: Final = timedelta(seconds=1 + SKEW_SECONDS + STAMP_AGE_SECONDS)
+"""How far back a round looks for mails that were put late: a write is done that long after its author looked at the
+clock. What is later still is found when the slice is closed."""
+
+AT_ONCE: Final = 64
+"""How many mails are moved side by side, between two heartbeats of a lease."""
+
+PARTITIONS_AT_ONCE: Final = 4
+
+FLUSHED_AT_ONCE: Final = 16
+"""Partitions of a flush: most hold few mails, and those under one lease wait for no conditional write."""
+
+FLUSHED_AHEAD: Final = timedelta(hours=1)
+"""A flush has one lease for all slices that begin later: it is done with each of them before a round looks there. Those
+that have begun, or are about to, are shared with rounds, lease by lease."""
+
+BEGUN_MAX: Final = 256
+"""How many partitions a round looks at: usually two slices' buckets have begun."""
+
+FAILURES_MAX: Final = AT_ONCE
+"""After so many failures in one partition the round leaves it to the next."""
+
+TURN_PATIENCE: Final = timedelta(seconds=60)
+"""How long a flush waits for another mover: longer than a killed one's lease lives."""
+
+UNREADABLE_PAUSE: Final = timedelta(minutes=5)
+"""How long a closed partition with rows that no mail can be made of is left alone."""
+
+_ASK_AGAIN_SECONDS: Final = 0.5
+_START: Final[Key] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """Moves the delayed mails of one queue. Any number of processes may.
+
+    Attributes:
+        reached: by partition, the due time up to which everything was moved, late writes too.
+        left_until: by partition, until when it is left alone.
+    """
+
+    queue: QueueName
+    parts: Parts
+    due: DueMails
+    leases: DueLeases
+    reached: dict[DuePartition, Key] = field(default_factory=dict)
+    left_until: dict[DuePartition, datetime] = field(default_factory=dict)
+
+    async def move_due(self) -> int:
+        """One round: every mail whose time has come; how many were moved.
+
+        Raises:
+            CannotReach: tables or broker did not answer; what was moved stays moved.
+        """
+        now = self._now()
+        partitions = await self._begun(now)
+        if not partitions:
+            return 0
+        open_from = await self._closed(partitions[0].due_slice, now)
+        self._forget_all_but(partitions)
+
+        async def move(partition: DuePartition) -> int:
+            if partition.due_slice < open_from:
+                return await self._emptied(partition, now)
+            return await self._advanced(partition, now)
+
+        return await _summed(partitions, move, PARTITIONS_AT_ONCE)
+
+    async def flush(self) -> int:
+        """Every delayed mail is due now; how many were moved.
+
+        Raises:
+            LeaseHeld: another process kept moving; what was moved stays moved.
+            CannotReach: tables or broker did not answer; likewise.
+        """
+        partitions = [one async for one in self.due.partitions(self.queue)]
+        if not partitions:
+            return 0
+        async with self._patiently(self.leases.turn_of_flush) as lease:
+
+            async def move(partition: DuePartition) -> int:
+                if partition.due_slice < self._now() + FLUSHED_AHEAD:
+                    return await self._flushed(partition)
+                moved = await self._moved(partition, lease, _START, None)
+                if not await self.leases.keep(lease):
+                    raise self._held()
+                return moved
+
+            return await _summed(partitions, move, FLUSHED_AT_ONCE)
+
+    async def _begun(self, now: datetime) -> list[DuePartition]:
+        """The partitions whose slice has begun, the earliest first; where they are too many, the next round's too."""
+        begun = list[DuePartition]()
+        async with aclosing(self.due.partitions(self.queue, BEGUN_MAX)) as partitions:
+            async for partition in partitions:
+                if partition.due_slice > now:
+                    break
+                begun.append(partition)
+        return begun
+
+    async def _closed(self, earliest: datetime, now: datetime) -> datetime:
+        """Close what is over; the first slice that is open."""
+        over_at = now - CLOSE_AFTER
+        return earliest if earliest + DUE_WINDOW > over_at else await self.due.close_before(self.queue, over_at)
+
+    async def _advanced(self, partition: DuePartition, now: datetime) -> int:
+        """Move what has become due in an open partition; a lease is taken only where there is something."""
+        after = self.reached.get(partition, _START)
+        next_at = await self.due.next_at(self.queue, partition, after)
+        if next_at is None or next_at > now:
+            self._reach(partition, now)
+            return 0
+        async with self.leases.turn(partition) as lease:
+            return await self._moved(partition, lease, after, now) if lease else 0
+
+    async def _emptied(self, partition: DuePartition, now: datetime) -> int:
+        """Move all that a closed partition holds, and strike it off the list."""
+        if self.left_until.get(partition, now) > now:
+            return 0
+        async with self.leases.turn(partition) as lease:
+            if not lease:
+                return 0
+            moved = await self._moved(partition, lease, _START, now)
+            if await self.due.next_at(self.queue, partition) is None:
+                await self.due.retire(self.queue, partition)
+            elif not moved:
+                self.left_until[partition] = now + UNREADABLE_PAUSE
+            return moved
+
+    async def _flushed(self, partition: DuePartition) -> int:
+        async with self._patiently(lambda: self.leases.turn(partition)) as lease:
+            return await self._moved(partition, lease, _START, None)
+
+    @asynccontextmanager
+    async def _patiently(
+        self, turn: "Callable[[], AbstractAsyncContextManager[DueLease | None]]"
+    ) -> AsyncIterator[DueLease]:
+        """A turn that is waited for."""
+        patient_until = self._now() + TURN_PATIENCE
+        while True:
+            async with turn() as lease:
+                if lease:
+                    yield lease
+                    return
+            if self._now() > patient_until:
+                raise self._held()
+            await self.parts.clock.pause(_ASK_AGAIN_SECONDS)
+
+    def _held(self) -> LeaseHeld:
+        return LeaseHeld(
+            f"another process keeps moving delayed mails of the queue {self.queue!r}",
+            mend=f"Begin again in a minute: mailmend queue flush --queue {self.queue}",
+        )
+
+    async def _moved(self, partition: DuePartition, lease: DueLease, after: Key, until: datetime | None) -> int:
+        """Move what is due by then (None: everything) while the lease is ours; how many were moved.
+
+        Raises:
+            MailmendError: of the first that could not be moved, once the others were.
+        """
+        moved, failures = 0, list[BaseException]()
+        mails = self._due_by(partition, after, until)
+        async with aclosing(mails), aclosing(in_batches(mails, AT_ONCE)) as batches:
+            async for some in batches:
+                if len(failures) >= FAILURES_MAX or not await self.leases.keep(lease):
+                    break
+                outcomes = await finished(self._batch_counted(partition, lease, some))
+                failures += [one for one in outcomes if isinstance(one, BaseException)]
+                moved += sum(one is True for one in outcomes)
+            else:
+                if until is not None and not failures:
+                    self._reach(partition, until)
+        if failures:
+            raise failures[0]
+        return moved
+
+    async def _due_by(self, partition: DuePartition, after: Key, until: datetime | None) -> AsyncGenerator[DueMail]:
+        async with aclosing(self.due.under(self.queue, partition, after)) as mails:
+            async for due in mails:
+                if until is not None and due.due_at > until:
+                    return
+                yield due
+
+    def _reach(self, partition: DuePartition, until: datetime) -> None:
+        """All that is due by then was moved: remember it, but for the time in which late writes may still come."""
+        self.reached[partition] = (until - LATE,)
+
+    def _forget_all_but(self, partitions: Sequence[DuePartition]) -> None:
+        for known in (self.reached, self.left_until):
+            for partition in known.keys() - set(partitions):
+                del known[partition]
+
+    async def _batch_counted(
+        self, partition: DuePartition, lease: DueLease, some: Sequence[DueMail]
+    ) -> "list[bool | BaseException]":
+        """The same; the sum is sure where nothing failed, and nobody else can have moved the same mails."""
+        async with self.due.counting(self.queue, partition) as changes:
+            outcomes = await self._batch_moved(some)
+            changes.marked = sum(isinstance(one, bool) for one in outcomes)
+            changes.sure = changes.marked == len(some) and self.leases.is_sure(lease)
+            return outcomes
+
+    async def _batch_moved(self, some: Sequence[DueMail]) -> "list[bool | BaseException]":
+        """For each whether it went into the queue (False: it is marked, and only went), or why not."""
+        marked = await self.parts.view.marked_among(self.queue, [due.enqueue_id for due in some])
+        moves = [self._gone(due) if due.enqueue_id in marked else self._one_moved(due) for due in some]
+        return await asyncio.gather(*moves, return_exceptions=True)
+
+    async def _one_moved(self, due: DueMail) -> bool:
+        queued = due.listed.queued
+        placement = self.parts.view.placement(self.queue, queued, due.listed.enqueued_at)
+
+        async def publish(slice_start: datetime) -> None:
+            await publish_mail(self.parts.broker, self.queue, queued, slice_start, due.listed.attempts)
+
+        try:
+            await placement.settle(beside=publish)
+        except MailmendError:
+            if placement.slice_start is not None:
+                await self.parts.view.take_back(self.queue, placement.slice_start, queued)
+            raise
+        await self.due.remove(self.queue, due)
+        self.parts.counts.add(Count.DUE_MOVED, self.queue)
+        return True
+
+    async def _gone(self, due: DueMail) -> bool:
+        await self.due.remove(self.queue, due)
+        await forget(self.parts.blobs, due.listed.queued.blobs)
+        return False
+
+    def _now(self) -> datetime:
+        return instant_of(self.parts.clock.micros())
+
+
+async def _summed(
+    partitions: Sequence[DuePartition], move: Callable[[DuePartition], Coroutine[Any, Any, int]], most: int
+) -> int:
+    """Move several partitions side by side; the sum, or the first error once all have come to an end."""
+    room = asyncio.Semaphore(most)
+
+    async def one(partition: DuePartition) -> int:
+        async with room:
+            return await move(partition)
+
+    outcomes = await asyncio.gather(*map(one, partitions), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return sum(outcome for outcome in outcomes if isinstance(outcome, int))

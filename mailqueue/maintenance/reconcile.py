@@ -1,0 +1,296 @@
+"""Looking at a queue's three sides without stopping traffic, for `reconciling` to compare: nothing here writes.
+
+The order of looks is what makes them safe. Blobs are listed before their references are read, so that a blob put later
+is not called an orphan; delayed mails are read on both sides of those that wait, so that none slips past between two
+tables; and what is younger than an age is left out of it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from mailqueue.concurrency import in_order
+from mailqueue.maintenance.comparison import IDS_MAX, BrokenRow, Drained, LiveMail, TablesSide, refuse_too_many
+from mailqueue.ports import Blobs, Broker, Clock, Delivery, Depth, StoredBlob, Tables
+from mailqueue.rabbitmq.codec import listed_of, queued_of
+from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
+from model.errors import BadPayload
+from model.ids import BlobId, EnqueueId, QueueName
+from model.instants import instant_of
+from model.operations import Level, Scan
+from model.queue.blob_ids import is_deduplicated
+from model.queue.filters import Where
+from model.queue.mails import QueuedMail, Whereabouts
+from model.queue.starts import live_slices
+from model.schema.keyspace import Schema
+from model.schema.table import Row, Table
+
+BLOBS_AT_ONCE: Final = 32
+PATIENCE_SECONDS: Final = 5.0
+"""How long a drain waits for one more message that the broker has counted."""
+
+LAST_LOOK_SECONDS: Final = 0.3
+"""How long it waits for one that may have come since."""
+
+_BLOB_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
+"""Columns with ids of blobs whose names do not say so: those of messageV3."""
+
+_STORES: Final = frozenset({"blobs", "blobparts"})
+"""Tables that are a store of blobs, and refer to none."""
+
+
+_DELAYED: Final = Where(whereabouts=Whereabouts.DELAYED)
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """Columns of a table that hold ids of blobs."""
+
+    table: Table
+    columns: tuple[str, ...]
+
+
+async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX) -> TablesSide:
+    """What the live slices hold: rows with and without marks, rows that cannot be read; and what is delayed.
+
+    Rows are refused where they are too many; delayed mails beyond that are counted, for nobody needs all their ids.
+
+    Raises:
+        UnsafeRequest: more than may be held.
+        CannotReach: the tables do not answer.
+    """
+    found = _Rows(queue, ids_max)
+    delayed, beyond = set[EnqueueId](), 0
+    async for one in view.browse(queue, _DELAYED):
+        if len(delayed) < ids_max:
+            delayed.add(one.queued.enqueue_id)
+        else:
+            beyond += 1
+    async with aclosing(_rows(view, queue)) as rows:
+        async for row in rows:
+            found.add(row)
+    marked = frozenset(await view.marked_among(queue, [*found.mails, *found.broken]))
+    return TablesSide(
+        live={one: listed for one, listed in found.mails.items() if one not in marked},
+        marked=marked,
+        delayed=frozenset(delayed - found.mails.keys()),
+        delayed_beyond=beyond,
+        broken=tuple(row for one, row in found.broken.items() if one not in marked),
+    )
+
+
+async def with_lookups(view: QueueView, queue: QueueName, drained: Drained, tables: TablesSide) -> Drained:
+    """The same, with what the tables say of those messages that belong to none of the rows.
+
+    Raises:
+        CannotReach: the tables do not answer.
+    """
+    unknown = drained.ids - tables.live.keys() - tables.marked
+    marked = await view.marked_among(queue, unknown)
+    unknown -= marked | tables.delayed
+    where = replace(_DELAYED, enqueue_ids=unknown)
+    delayed = {one.queued.enqueue_id async for one in view.browse(queue, where)} if unknown else frozenset()
+    return replace(drained, marked=frozenset(marked), delayed=frozenset(delayed))
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of a queue, read one by one."""
+
+    queue: QueueName
+    ids_max: int
+    mails: dict[EnqueueId, LiveMail] = field(default_factory=dict)
+    broken: dict[EnqueueId, BrokenRow] = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        refuse_too_many(
+            len(self.mails) + len(self.broken) + 1, f"rows in the live slices of {self.queue}", self.ids_max
+        )
+        try:
+            listed = listed_of(row)
+        except BadPayload as error:
+            enqueue_id = EnqueueId(row["enqueueid"])
+            self.broken[enqueue_id] = BrokenRow(row["timerangestart"], row["bucketid"], enqueue_id, error.what)
+        else:
+            self.mails[listed.queued.enqueue_id] = LiveMail.of(listed)
+
+
+async def _rows(view: QueueView, queue: QueueName) -> AsyncGenerator[Row]:
+    start, slicing = await view.browse_start(queue), await view.ground.slicing()
+    if start is None:
+        return
+    for slice_start in live_slices(start, view.ground.now, slicing.window):
+        for bucket in range(slicing.buckets):
+            scan = Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names, Level.QUORUM, under=(queue, slice_start, bucket))
+            async for row in view.ground.tables.scan(scan):
+                yield row
+
+
+async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> frozenset[EnqueueId]:
+    """Those of the mails whose header or body the store does not have; it has none under what is no id.
+
+    Raises:
+        BlobsUnreachable: the store does not answer.
+    """
+
+    async def lacking(one: EnqueueId) -> EnqueueId | None:
+        kept = mails[one].blobs
+        try:
+            whole = await blobs.exists(kept.header) and await blobs.exists(kept.body)
+        except BadPayload:
+            return one
+        return None if whole else one
+
+    async with aclosing(in_order(mails, lacking, BLOBS_AT_ONCE)) as found:
+        return frozenset([one async for _, one in found if one is not None])
+
+
+async def blobs_stored_before(blobs: Blobs, before: datetime, ids_max: int = IDS_MAX) -> dict[BlobId, StoredBlob]:
+    """Blobs of random id that were stored before then: those that may be orphans.
+
+    One whose id is made of its bytes is never among them: others may refer to it, and only a collector may tell.
+
+    Raises:
+        UnsafeRequest: more than may be held.
+        BlobsUnreachable: the store does not answer.
+    """
+    candidates: dict[BlobId, StoredBlob] = {}
+    async for blob in blobs.scan():
+        if blob.stored_at < before and not is_deduplicated(blob.blob_id):
+            refuse_too_many(len(candidates) + 1, "blobs that may be orphans", ids_max)
+            candidates[blob.blob_id] = blob
+    return candidates
+
+
+async def without_references(
+    candidates: Mapping[BlobId, StoredBlob], tables: Tables, schema: Schema
+) -> tuple[StoredBlob, ...]:
+    """Those of the blobs that no row of the keyspace refers to.
+
+    Raises:
+        CannotReach: the tables do not answer.
+    """
+    left = dict(candidates)
+    for references in references_in(schema):
+        async for row in tables.scan(Scan(references.table, references.columns, Level.QUORUM)):
+            for column in references.columns:
+                left.pop(row[column], None)
+    return tuple(left.values())
+
+
+def references_in(schema: Schema) -> Sequence[References]:
+    """Where the tables of a keyspace may refer to blobs: every column of text whose name says so, in any table.
+
+    Better one too many: a blob that is left is a leak, one that is removed too early is lost mail. Delayed mails come
+    twice, before and after those that wait, so that none is missed while it moves from one to the other.
+    """
+    found = [References(table, columns) for table in schema.tables if (columns := _blob_columns(table))]
+    due = [one for one in found if one.table.name == DUE_MAILS.name]
+    waiting = [one for one in found if one.table.name == ENQUEUED_MAILS.name]
+    others = [one for one in found if one not in due and one not in waiting]
+    return (*others, *due, *waiting, *due)
+
+
+def _blob_columns(table: Table) -> tuple[str, ...]:
+    if table.name in _STORES:
+        return ()
+    return tuple(
+        column.name
+        for column in table.columns
+        if column.type == "text" and ("blob" in column.name or column.name in _BLOB_COLUMNS)
+    )
+
+
+async def drained(  # noqa: PLR0917 - whom, when, which, how many
+    broker: Broker,
+    clock: Clock,
+    queue: QueueName,
+    depth: Depth,
+    most: int,
+    wanted: Collection[EnqueueId] = (),
+) -> Drained:
+    """Take every message in hand, name its mail, and give it back; the dead letters likewise.
+
+    Args:
+        broker: whom to take them from.
+        clock: time.
+        queue: whose.
+        depth: what the broker has counted a moment ago.
+        most: how many are in hand at most.
+        wanted: whose mails somebody wants to see.
+
+    Raises:
+        BrokerUnreachable: the broker does not answer; it has the messages back.
+    """
+    began_at = instant_of(clock.micros())
+    async with broker.deliveries(queue, most) as deliveries:
+        waiting = await _named(deliveries, clock, depth.ready, wanted)
+    async with broker.dead_letters(queue, most) as deliveries:
+        dead = await _named(deliveries, clock, depth.dead, wanted)
+    return Drained(
+        began_at,
+        frozenset(waiting.ids),
+        waiting.bad + dead.bad,
+        dead=frozenset(dead.ids),
+        blobs=frozenset(waiting.blobs | dead.blobs),
+        mails=dead.mails | waiting.mails,
+        unseen=max(0, depth.ready - waiting.taken) + max(0, depth.dead - dead.taken),
+    )
+
+
+@dataclass(slots=True)
+class _Named:
+    """What the messages of a queue tell of."""
+
+    ids: set[EnqueueId] = field(default_factory=set)
+    blobs: set[BlobId] = field(default_factory=set)
+    mails: dict[EnqueueId, QueuedMail] = field(default_factory=dict)
+    bad: int = 0
+    taken: int = 0
+
+
+async def _named(
+    deliveries: AsyncIterator[Delivery], clock: Clock, expected: int, wanted: Collection[EnqueueId]
+) -> _Named:
+    """What all messages tell of. They stay in hand: none comes twice."""
+    named = _Named()
+    while (delivery := await next_within(deliveries, clock, patience(named.taken, expected))) is not None:
+        named.taken += 1
+        try:
+            queued = queued_of(delivery.message.body)
+        except BadPayload:
+            named.bad += 1
+        else:
+            named.ids.add(queued.enqueue_id)
+            named.blobs |= {queued.blobs.header, queued.blobs.body}
+            if queued.enqueue_id in wanted:
+                named.mails[queued.enqueue_id] = queued
+    return named
+
+
+def patience(taken: int, expected: int) -> float:
+    """How many seconds to wait for the next message, after so many of those that are expected."""
+    return PATIENCE_SECONDS if taken < expected else LAST_LOOK_SECONDS
+
+
+async def next_within(deliveries: AsyncIterator[Delivery], clock: Clock, seconds: float) -> Delivery | None:
+    """The next one; None where none comes within so many seconds."""
+    coming = asyncio.ensure_future(_one(deliveries))
+    waiting = asyncio.ensure_future(clock.pause(seconds))
+    try:
+        await asyncio.wait((coming, waiting), return_when=asyncio.FIRST_COMPLETED)
+        return coming.result() if coming.done() else None
+    finally:
+        for one in (coming, waiting):
+            one.cancel()
+        await asyncio.gather(coming, waiting, return_exceptions=True)
+
+
+async def _one(deliveries: AsyncIterator[Delivery]) -> Delivery | None:
+    async for delivery in deliveries:
+        return delivery
+    return None

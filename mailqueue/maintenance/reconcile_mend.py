@@ -1,0 +1,175 @@
+"""Mending what a comparison of a queue's sides found: only what was asked for, each step as its own value says.
+
+What a caller wants to keep of a mail, a row or a blob it is told of first; where keeping fails, nothing is touched.
+Killed at any step, the same again goes on: what was kept may be kept twice, and is never gone without that.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from mailqueue.concurrency import all_of
+from mailqueue.maintenance.comparison import BrokenRow, Mended, Reconciled, removable, republishable
+from mailqueue.ports import Blobs, StoredBlob
+from mailqueue.rabbitmq.mail_queue import MailQueue
+from model.catalog.mail_queue import ENQUEUED_MAILS
+from model.errors import BlobMissing, MailmendError
+from model.ids import EnqueueId
+from model.operations import Read
+from model.queue.filters import EVERYTHING, Where
+from model.queue.mails import Listed
+from model.schema.table import Key, Row
+
+AT_ONCE: Final = 16
+
+LISTINGS: Final = 2
+"""How often mails that are to be marked are looked for: one that becomes due meanwhile may slip past the first time."""
+
+KeepMail = Callable[[Listed], Awaitable[None]]
+KeepRow = Callable[[Row], Awaitable[None]]
+KeepBlob = Callable[[StoredBlob], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Who is told of each mail, each row that none can be read from, and each blob before it goes."""
+
+    mail: KeepMail
+    row: KeepRow
+    blob: KeepBlob
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is to be mended.
+
+    Attributes:
+        republish: whether mails that lack their message are published again; only those older than `older_than`.
+        mark: mails to be taken out of the queue.
+        remove_orphans: whether blobs that nothing refers to are removed.
+    """
+
+    republish: bool = False
+    older_than: timedelta = timedelta(hours=1)
+    mark: frozenset[EnqueueId] = frozenset()
+    remove_orphans: bool = False
+
+    @property
+    def nothing(self) -> bool:
+        """Whether one only looks."""
+        return not (self.republish or self.mark or self.remove_orphans)
+
+
+def would_mend(found: Reconciled, wishes: Wishes) -> Mended:
+    """What carrying the wishes out would come to, as far as can be known before."""
+    return Mended(
+        republished=_republished_count(found, wishes) if wishes.republish else 0,
+        marked=wishes.mark,
+        removed_blobs=len(removable(found.blobs)) if wishes.remove_orphans and found.blobs else 0,
+    )
+
+
+async def mended(queue: MailQueue, blobs: Blobs, found: Reconciled, wishes: Wishes, keeping: Keeping) -> Mended:
+    """Carry the wishes out.
+
+    Raises:
+        CannotReach: a side does not answer; what was done stays done.
+    """
+    done = Mended()
+    if wishes.republish:
+        done = replace(done, republished=await _republished(queue, found, wishes))
+    if wishes.mark:
+        done = await _marked(queue, found, wishes.mark, keeping, done)
+    if wishes.remove_orphans and found.blobs:
+        done = await _removed(blobs, removable(found.blobs), keeping.blob, done)
+    return done
+
+
+def _republished_count(found: Reconciled, wishes: Wishes) -> int:
+    wanted = republishable(found, wishes.older_than)
+    if wanted is not None:
+        return len(wanted)
+    edge = found.at - wishes.older_than
+    return sum(one.enqueued_at < edge for one in found.tables.live.values())
+
+
+async def _republished(queue: MailQueue, found: Reconciled, wishes: Wishes) -> int:
+    wanted = republishable(found, wishes.older_than)
+    if wanted is None:
+        return await queue.republish(wishes.older_than)
+    if not wanted:
+        return 0
+    return await queue.republish(timedelta(0), replace(EVERYTHING, enqueue_ids=wanted))
+
+
+async def _marked(
+    queue: MailQueue, found: Reconciled, mark: frozenset[EnqueueId], keeping: Keeping, done: Mended
+) -> Mended:
+    """What is listed goes as any mail that is deleted; the others are kept as far as they are known, and marked.
+
+    One that is marked already was taken out before, and kept then.
+    """
+    listed = set[EnqueueId]()
+
+    async def keep(one: Listed) -> None:
+        listed.add(one.queued.enqueue_id)
+        await keeping.mail(one)
+
+    failed = dict[EnqueueId, str]()
+    for _ in range(LISTINGS):
+        if unlisted := mark - listed:
+            removed = await queue.delete(Where(enqueue_ids=unlisted), on_removed=keep)
+            failed |= {one.enqueue_id: one.why for one in removed.failed}
+    unlisted = mark - listed
+    here = unlisted - await queue.parts.view.marked_among(queue.name, unlisted)
+    unkept = here - await _kept_unlisted(queue, found, here, keeping)
+    failed |= await _marked_unlisted(queue, found, unlisted)
+    told = tuple(f"{one} could not be marked: {why}" for one, why in failed.items())
+    return replace(done, marked=mark - failed.keys(), unkept=unkept - failed.keys(), failed=(*done.failed, *told))
+
+
+async def _kept_unlisted(
+    queue: MailQueue, found: Reconciled, unlisted: Collection[EnqueueId], keeping: Keeping
+) -> set[EnqueueId]:
+    """Keep the rows that cannot be read, and the mails that only a message tells of; whose they were."""
+    kept = set[EnqueueId]()
+    for row in found.tables.broken:
+        if row.enqueue_id in unlisted:
+            for seen in await queue.parts.tables.read(Read(ENQUEUED_MAILS, _key(queue, row))):
+                await keeping.row(seen.row)
+                kept.add(row.enqueue_id)
+    mails = found.drained.mails if found.drained else {}
+    for one in mails.keys() & unlisted:
+        await keeping.mail(Listed(mails[one], mails[one].mail.last_updated or found.at))
+        kept.add(one)
+    return kept
+
+
+async def _marked_unlisted(
+    queue: MailQueue, found: Reconciled, unlisted: Collection[EnqueueId]
+) -> Mapping[EnqueueId, str]:
+    """Mark them; why some could not be."""
+    broken = {row.enqueue_id: row.slice_start for row in found.tables.broken}
+    mails = [(one, broken.get(one)) for one in unlisted]
+    errors = await queue.parts.view.mark_all(queue.name, mails)
+    return {one: error.what for (one, _), error in zip(mails, errors, strict=True) if error}
+
+
+def _key(queue: MailQueue, row: BrokenRow) -> Key:
+    return (queue.name, row.slice_start, row.bucket, row.enqueue_id)
+
+
+async def _removed(blobs: Blobs, orphans: Collection[StoredBlob], keep: KeepBlob, done: Mended) -> Mended:
+    async def remove(orphan: StoredBlob) -> str | None:
+        try:
+            await keep(orphan)
+            await blobs.delete(orphan.blob_id)
+        except BlobMissing:
+            return None  # somebody else has removed it
+        except MailmendError as error:
+            return f"the blob {orphan.blob_id} could not be removed: {error.what}"
+        return None
+
+    failed = tuple(why for why in await all_of(orphans, remove, AT_ONCE) if why)
+    return replace(done, removed_blobs=len(orphans) - len(failed), failed=(*done.failed, *failed))

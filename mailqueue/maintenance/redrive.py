@@ -1,0 +1,154 @@
+"""Dead letters go back into their queue: by their rows where those are, else with rows of their own; marked ones go.
+
+A dead letter is acked only when its mail has a message again, or is delayed, so a crash leaves it twice, never nowhere;
+the second copy is dropped by the mark of the first. Consumers go on meanwhile, and may reject the mail once more: so
+what the listing showed at first is looked at again when its turn comes.
+
+Of one that is marked the bytes go before it is acked: nothing else refers to them, so no crash leaves them for ever.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from mailqueue.maintenance.comparison import DRAIN_MAX, IDS_MAX, refuse_burying, refuse_too_many
+from mailqueue.maintenance.reconcile import next_within, patience
+from mailqueue.ports import Delivery
+from mailqueue.rabbitmq.broker.mails import publish_mail
+from mailqueue.rabbitmq.codec import queued_of
+from mailqueue.rabbitmq.mail_queue import MailQueue
+from model.errors import BadPayload
+from model.ids import BlobId, EnqueueId
+from model.instants import instant_of
+from model.queue.blob_ids import is_deduplicated
+from model.queue.filters import Where
+from model.queue.mails import Listed, MailBlobs, QueuedMail, Whereabouts
+
+AT_ONCE: Final = 500
+"""How many dead letters are in hand at once; so many that cannot be read end a redrive, for none comes behind them."""
+
+
+@dataclass(slots=True)
+class Redriven:
+    """What became of the dead letters, or would.
+
+    Attributes:
+        redriven: those that are in the queue again.
+        dropped: those whose mails were marked meanwhile.
+        unreadable: those that tell of no mail; they stay where they are.
+    """
+
+    redriven: int = 0
+    dropped: int = 0
+    unreadable: int = 0
+
+    @property
+    def seen(self) -> int:
+        """All that were looked at."""
+        return self.redriven + self.dropped + self.unreadable
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the queue held of its mails when the redrive began.
+
+    Attributes:
+        rows: the slices of those that wait; James leaves the rows of mails that it rejects.
+        delayed: those that are not due: a redrive was killed before its ack, and a consumer wanted the mail later.
+        blobs: that rows refer to, but for those that are never deleted with a mail.
+    """
+
+    rows: dict[EnqueueId, datetime] = field(default_factory=dict)
+    delayed: set[EnqueueId] = field(default_factory=set)
+    blobs: set[BlobId] = field(default_factory=set)
+
+    def add(self, listed: Listed) -> None:
+        """One that is listed."""
+        queued = listed.queued
+        if listed.slice_start is None:
+            self.delayed.add(queued.enqueue_id)
+        else:
+            self.rows[queued.enqueue_id] = listed.slice_start
+        self.blobs |= _own_blobs(queued.blobs)
+
+    def unneeded(self, blobs: MailBlobs) -> set[BlobId]:
+        """Those that no row refers to."""
+        return _own_blobs(blobs) - self.blobs
+
+
+async def redrive(
+    queue: MailQueue, limit: int | None = None, *, dry_run: bool = False, ids_max: int = IDS_MAX
+) -> Redriven:
+    """Put dead letters back into their queue.
+
+    A dry run holds all of them to its end, or each would come again.
+
+    Args:
+        queue: whose.
+        limit: at most so many.
+        dry_run: only look.
+        ids_max: how many mails of the queue are held in memory; more is refused.
+
+    Raises:
+        UnsafeRequest: more would be; or a dry run would cost dead letters.
+        BrokerUnreachable, CannotReach: a side does not answer; what is back stays back.
+    """
+    done, known = Redriven(), await _known(queue, ids_max)
+    depth = await queue.parts.broker.depth(queue.name)
+    if dry_run:
+        refuse_burying(queue.name, depth, "Leave --dry-run out, and try some with --limit.")
+    async with queue.parts.broker.dead_letters(queue.name, DRAIN_MAX if dry_run else AT_ONCE) as letters:
+        while limit is None or done.seen < limit:
+            letter = await next_within(letters, queue.parts.clock, patience(done.seen, depth.dead))
+            if letter is None:
+                break
+            await _redriven(queue, letter, known, done, dry_run=dry_run)
+    return done
+
+
+async def _redriven(queue: MailQueue, letter: Delivery, known: _Known, done: Redriven, *, dry_run: bool) -> None:
+    try:
+        queued = queued_of(letter.message.body)
+    except BadPayload:
+        done.unreadable += 1  # it stays in hand, and goes back when all is done
+        return
+    marked = await queue.parts.view.marked(queue.name, queued.enqueue_id)
+    if not dry_run:
+        await (_forgotten if marked else _in_queue)(queue, queued, known)
+        await letter.ack()
+    done.dropped += marked
+    done.redriven += not marked
+
+
+async def _forgotten(queue: MailQueue, queued: QueuedMail, known: _Known) -> None:
+    """Its bytes go."""
+    if unneeded := known.unneeded(queued.blobs):
+        await queue.parts.blobs.delete_all(unneeded)
+
+
+async def _in_queue(queue: MailQueue, queued: QueuedMail, known: _Known) -> None:
+    """It has a row and a message, or is delayed."""
+    if queued.enqueue_id in known.delayed and await _is_delayed(queue, queued.enqueue_id):
+        return
+    slice_start = known.rows.get(queued.enqueue_id)
+    if slice_start is None or not await queue.parts.view.has_row(queue.name, slice_start, queued):
+        now = instant_of(queue.parts.clock.micros())
+        slice_start = known.rows[queued.enqueue_id] = await queue.parts.view.place(queue.name, queued, now)
+    await publish_mail(queue.parts.broker, queue.name, queued, slice_start)
+
+
+async def _is_delayed(queue: MailQueue, enqueue_id: EnqueueId) -> bool:
+    where = Where(enqueue_ids=frozenset((enqueue_id,)), whereabouts=Whereabouts.DELAYED)
+    return bool([one async for one in queue.parts.view.browse(queue.name, where)])
+
+
+async def _known(queue: MailQueue, ids_max: int) -> _Known:
+    known = _Known()
+    async for listed in queue.browse():
+        refuse_too_many(len(known.rows) + len(known.delayed) + 1, f"mails in {queue.name}", ids_max)
+        known.add(listed)
+    return known
+
+
+def _own_blobs(blobs: MailBlobs) -> set[BlobId]:
+    return {one for one in (blobs.header, blobs.body) if not is_deduplicated(one)}

@@ -1,0 +1,131 @@
+"""Renewal: a mail that stays longer than its row would live is put again as it is, so that none expires out of sight.
+
+The row is put with a stamp that lies before it was read: whoever takes the mail back at the same time still wins, and
+nothing that is gone comes back. Tables without a time to live need none of this.
+"""
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import takewhile
+
+from mailqueue.ports import Tables
+from mailqueue.rabbitmq.view.marks import answered
+from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.catalog.mail_queue import ENQUEUED_MAILS
+from model.ids import EnqueueId, QueueName
+from model.instants import MICROS, instant_of
+from model.operations import Put, Read, Remove, Seen
+from model.queue.slices import Slicing
+from model.queue.starts import ROUNDS_PER_SLACK, ageing_before, live_slices, rows_lapsed_before, slack_of
+from model.schema.table import Key
+from repair.clock import MARGIN_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class AgeingPage:
+    """Rows of mails that are to be put again.
+
+    Attributes:
+        read_at: before they were read, by our own clock, in microseconds.
+    """
+
+    read_at: int
+    rows: tuple[Seen, ...]
+
+
+class Renewal:
+    """Renews the mails of every queue of a keyspace."""
+
+    def __init__(self, tables: Tables, view: QueueView) -> None:
+        self._tables, self._view = tables, view
+        self._row_ttl = timedelta(seconds=view.ground.own.row_ttl_seconds)
+        self._mark_ttl = timedelta(seconds=view.ground.own.mark_ttl_seconds)
+        self._renewed_at: dict[QueueName, datetime] = {}
+
+    async def renew(self, queue: QueueName, browse_start: datetime, slicing: Slicing) -> int:
+        """Put every mail again whose row has less than half of the slack left; how many.
+
+        Raises:
+            MailmendError: whatever did not answer; what was not renewed is by the next.
+        """
+        now = self._view.ground.now
+        if not self._is_time(queue, now):
+            return 0
+        renewed = 0
+        for slice_start in self._old_slices(browse_start, now, slicing):
+            async with aclosing(self._ageing(queue, slice_start, now, slicing)) as pages:
+                async for page in pages:
+                    renewed += await self._put_again(page)
+            await self._view.ground.tallies.renew(queue, slice_start)
+        self._renewed_at[queue] = now
+        return renewed
+
+    async def foreseen(self, queue: QueueName, browse_start: datetime, slicing: Slicing) -> int:
+        """How many mails `renew` would put again, in a process that has just started; nothing is written.
+
+        Raises:
+            MailmendError: whatever did not answer.
+        """
+        now, ageing = self._view.ground.now, 0
+        for slice_start in self._old_slices(browse_start, now, slicing):
+            async with aclosing(self._ageing(queue, slice_start, now, slicing)) as pages:
+                async for page in pages:
+                    ageing += len(page.rows)
+        return ageing
+
+    def lapsed_before(self, swept_at: datetime | None, window: timedelta) -> datetime | None:
+        """Before which slice rows may have expired that should have been renewed; None: nowhere."""
+        return rows_lapsed_before(swept_at, self._view.ground.now, self._row_ttl, self._mark_ttl, window)
+
+    def _is_time(self, queue: QueueName, now: datetime) -> bool:
+        last = self._renewed_at.get(queue)
+        return last is None or now - last >= slack_of(self._row_ttl, self._mark_ttl) / ROUNDS_PER_SLACK
+
+    def _old_slices(self, browse_start: datetime, now: datetime, slicing: Slicing) -> Iterator[datetime]:
+        """The live slices that may hold rows to renew; none where rows live for ever."""
+        before = self._ageing_before(now)
+        live = live_slices(browse_start, now, slicing.window) if self._row_ttl else ()
+        return takewhile(lambda slice_start: slice_start < before, live)
+
+    def _ageing_before(self, now: datetime) -> datetime:
+        return ageing_before(now, self._row_ttl, self._mark_ttl)
+
+    async def _ageing(
+        self, queue: QueueName, slice_start: datetime, now: datetime, slicing: Slicing
+    ) -> AsyncGenerator[AgeingPage]:
+        """The rows of a slice that are to be put again, whatever bucket they are in."""
+        for bucket in range(slicing.buckets):
+            async with aclosing(self._view.slices.pages((queue, slice_start, bucket), ("enqueueid",))) as pages:
+                async for page in pages:
+                    ids = [EnqueueId(row["enqueueid"]) for row in page]
+                    marked = await self._view.marked_among(queue, ids)
+                    keys = [(queue, slice_start, bucket, one) for one in ids if one not in marked]
+                    yield await self._read(keys, self._ageing_before(now))
+
+    async def _read(self, keys: Sequence[Key], before: datetime) -> AgeingPage:
+        read_at = self._view.ground.clock.micros()
+        reads = [Read(ENQUEUED_MAILS, key, times=True) for key in keys]
+        answers = await answered(self._tables, self._view.ground.retries, reads)
+        return AgeingPage(read_at, tuple(seen for answer in answers for seen in answer if _is_older(seen, before)))
+
+    async def _put_again(self, page: AgeingPage) -> int:
+        for seen in page.rows:
+            at = max(page.read_at - round(MARGIN_SECONDS * MICROS), (seen.newest or 0) + 1)
+            await self._view.ground.retries.write(self._tables, Put(ENQUEUED_MAILS, seen.row, at=at))
+        await self._drop_marked(
+            [seen.row["enqueueid"] for seen in page.rows], [ENQUEUED_MAILS.key_of(one.row) for one in page.rows]
+        )
+        return len(page.rows)
+
+    async def _drop_marked(self, ids: Sequence[EnqueueId], keys: Sequence[Key]) -> None:
+        """One that was marked meanwhile must not outlive its mark."""
+        marked = await self._view.marked_among(keys[0][0], ids) if keys else set()
+        for one, key in zip(ids, keys, strict=True):
+            if one in marked:
+                await self._view.ground.retries.write(self._tables, Remove(ENQUEUED_MAILS, key))
+
+
+def _is_older(seen: Seen, before: datetime) -> bool:
+    return seen.newest is not None and instant_of(seen.newest) < before

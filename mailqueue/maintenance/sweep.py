@@ -1,0 +1,205 @@
+"""The sweep: move the browse start, clean up to it, move the content start: in this order.
+
+Each step may be the last one of a process: the next sweep begins again at the content start, which moves when all
+before it is clean. A row without a mark is never deleted: its mail is put back where browsing sees it, and published
+again, first. Marks stay: they hide whatever the broker may deliver yet.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from mailqueue.maintenance.browse_start import Aiming
+from mailqueue.maintenance.clean_slices import Cleaner
+from mailqueue.maintenance.renew import Renewal
+from mailqueue.metrics import Count
+from mailqueue.ports import Blobs, Broker, Clock, Tables
+from mailqueue.rabbitmq.view.marks import RememberedMarks
+from mailqueue.rabbitmq.view.queue_view import QueueView
+from mailqueue.rabbitmq.view.slices import Slices
+from model.errors import MailmendError
+from model.ids import QueueName
+from model.queue.slices import Slicing
+from model.queue.starts import slices_to_clean
+
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where the browse start was, and is; None: nothing was ever enqueued.
+
+    Attributes:
+        back: whether somebody else had put it back before.
+    """
+
+    before: datetime | None
+    after: datetime | None
+    back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep has done.
+
+    Attributes:
+        slices: that were cleaned, whether or not they held anything.
+        rows: that went with them.
+        blobs: of mails that were done with, deleted once more in case they were left.
+        rescued: mails without a mark that lay before the browse start, and were put back and published.
+        renewed: mails that would have expired soon, put again.
+        orphan_marks: marks that this process wrote since its last sweep for mails of slices out of sight.
+        moved_back: whether somebody else put the browse start back.
+        browse_start, content_start: as they are now; None: nothing was ever enqueued.
+    """
+
+    slices: int = 0
+    rows: int = 0
+    blobs: int = 0
+    rescued: int = 0
+    renewed: int = 0
+    orphan_marks: int = 0
+    moved_back: bool = False
+    browse_start: datetime | None = None
+    content_start: datetime | None = None
+
+
+class Sweeper:
+    """Sweeps the queues of one keyspace; in one process one pass of a queue at a time, in many as many as there are."""
+
+    def __init__(self, tables: Tables, view: QueueView, blobs: Blobs, broker: Broker, clock: Clock) -> None:
+        self._tables, self._view, self._clock = tables, view, clock
+        self._marks = RememberedMarks(tables, view.ground.retries)
+        slices = Slices(tables, self._marks, view.ground.retries)
+        self._aiming = Aiming(tables, view, slices)
+        self._cleaner = Cleaner(view, slices, self._marks, blobs, broker)
+        self._renewal = Renewal(tables, view)
+        self._turns: defaultdict[QueueName, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._passes: dict[QueueName, asyncio.Task[None]] = {}
+
+    async def move(self, queue: QueueName) -> Moved:
+        """Move the browse start as far as it may go, and no further.
+
+        Raises:
+            MailmendError: whatever did not answer.
+        """
+        async with self._turn(queue):
+            return await self._moved(queue, await self._view.ground.slicing())
+
+    async def sweep(self, queue: QueueName) -> Swept:
+        """Move the browse start, clean up to it, renew what grows old.
+
+        Raises:
+            MailmendError: whatever did not answer; what is left is done by the next sweep.
+        """
+        async with self._turn(queue):
+            swept = await self._swept(queue, await self._view.ground.slicing())
+        self._count(queue, swept)
+        return swept
+
+    async def maybe(self, queue: QueueName) -> None:
+        """Once in so many calls begin a sweep, for which nobody waits; `close` ends what is under way."""
+        pace = (await self._view.ground.configuration()).pace
+        if self._clock.chance() * pace < 1 and queue not in self._passes and not self._turns[queue].locked():
+            task = self._passes[queue] = asyncio.create_task(self._quietly(queue), name=f"sweep of {queue}")
+            task.add_done_callback(lambda _: self._passes.pop(queue, None))
+
+    async def close(self) -> None:
+        """Cut short what is under way: the next sweep completes it."""
+        passes = list(self._passes.values())
+        for task in passes:
+            task.cancel()
+        await asyncio.gather(*passes, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _turn(self, queue: QueueName) -> AsyncGenerator[None]:
+        """Of all passes of a queue in this process."""
+        async with self._turns[queue]:
+            try:
+                yield
+            finally:
+                self._marks.forget(queue)
+
+    async def _quietly(self, queue: QueueName) -> None:
+        try:
+            await self.sweep(queue)
+        except MailmendError as error:
+            _LOG.warning("a sweep of the queue %s was cut short, the next completes it: %s", queue, error.what)
+
+    async def _swept(self, queue: QueueName, slicing: Slicing) -> Swept:
+        view, moved = self._view, await self._moved(queue, slicing)
+        if moved.before is None or moved.after is None:
+            return Swept()
+        content = await view.ground.starts.content_start(queue) or await view.ground.starts.begin_content(
+            queue, moved.before
+        )
+        starts = list(slices_to_clean(content, moved.before, moved.after, slicing.window))
+        cleaned = await self._cleaner.clean(queue, starts, slicing)
+        content = await view.ground.starts.advance_content_start(queue, content, moved.after)
+        renewed = await self._renewal.renew(queue, moved.after, slicing)
+        await view.ground.starts.remember(queue, swept=view.ground.now)
+        return Swept(
+            slices=len(starts),
+            rows=cleaned.rows,
+            blobs=cleaned.blobs,
+            rescued=cleaned.rescued,
+            renewed=renewed,
+            orphan_marks=view.orphan_marks(queue),
+            moved_back=moved.back,
+            browse_start=moved.after,
+            content_start=content,
+        )
+
+    async def _moved(self, queue: QueueName, slicing: Slicing) -> Moved:
+        starts, aim = self._view.ground.starts, await self._aiming.aim(queue, slicing)
+        if aim is None:
+            return Moved(None, None)
+        if aim.back:
+            _LOG.warning(
+                "somebody put the browse start of the queue %s back: it was %s, now %s",
+                queue,
+                aim.state.furthest_start,
+                aim.before,
+            )
+        await self._note_lapse(queue, aim.before, aim.state.swept_at, slicing)
+        if await self._view.ground.slicing() != slicing:
+            return Moved(aim.before, aim.before, aim.back)  # cut anew: there may be slices between those that were read
+        after = await starts.advance_browse_start(queue, aim.before, aim.after)
+        await starts.remember(queue, furthest=after)
+        self._view.ground.known[queue] = after
+        if after > aim.before:
+            self._view.counts.add(Count.BROWSE_START_MOVED, queue)
+        return Moved(aim.before, after, aim.back)
+
+    async def _note_lapse(
+        self, queue: QueueName, before: datetime, swept_at: datetime | None, slicing: Slicing
+    ) -> None:
+        """Remember, before the browse start passes them, in which slices rows of waiting mails may have expired."""
+        lapsed = self._renewal.lapsed_before(swept_at, slicing.window)
+        if lapsed is None or before >= lapsed:
+            return
+        _LOG.warning(
+            "nobody swept the queue %s since %s: rows from before %s may have expired, of mails that wait",
+            queue,
+            swept_at or "it began",
+            lapsed,
+        )
+        await self._view.ground.starts.remember(queue, lapsed=lapsed)
+
+    def _count(self, queue: QueueName, swept: Swept) -> None:
+        counted = {
+            Count.SWEPT_SLICES: swept.slices,
+            Count.SWEPT_ROWS: swept.rows,
+            Count.SWEPT_BLOBS: swept.blobs,
+            Count.RESCUED: swept.rescued,
+            Count.RENEWED: swept.renewed,
+            Count.MOVED_BACK: int(swept.moved_back),
+        }
+        for count, number in counted.items():
+            if number:
+                self._view.counts.add(count, queue, number)

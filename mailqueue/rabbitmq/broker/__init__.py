@@ -1,0 +1,1 @@
+"""The message broker: RabbitMQ, and its twin in memory."""

@@ -1,0 +1,379 @@
+"""The one door to aio-pika: a connection that is made anew when it is lost, channels, and answers in words of our own.
+
+Nothing of the library leaves this module. What it raises becomes `BrokerUnreachable` and its kinds, or, where another
+step follows, a value: a queue that is not there is None, a publish has an `Answer`.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import aio_pika
+from aio_pika import exceptions
+from aio_pika.abc import AbstractConnection
+from aio_pika.connection import make_url
+from aiormq import ChannelAccessRefused, abc, spec
+
+from mailqueue.rabbitmq.broker.amqp_errors import is_gone, ours, reason_of, unreachable, why_closed
+from mailqueue.rabbitmq.broker.answers import Answer, Found, Incoming
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailqueue.rabbitmq.broker.topology import ROUTING_KEY, Argument
+from mailqueue.rabbitmq.broker.transport_security import context_of
+from model.errors import BrokerDenied, BrokerUnreachable, MailmendError
+from repair.retries import AwaitedRetries
+
+T = TypeVar("T")
+
+for _library in ("aio_pika", "aiormq"):
+    logging.getLogger(_library).addHandler(logging.NullHandler())  # what they log is raised, or told, by us
+
+
+class Channel:
+    """A channel. Every method raises `BrokerUnreachable` when it is closed, and closes it when no answer comes."""
+
+    def __init__(self, channel: abc.AbstractChannel, settings: BrokerSettings) -> None:
+        self._channel, self._settings = channel, settings
+        self._seconds = settings.answer_seconds
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it can be used no more."""
+        return self._channel.is_closed or not self._channel.connection.is_opened
+
+    async def publish(self, exchange: str, body: bytes, headers: Mapping[str, Argument]) -> Answer:
+        """Publish as James does, and wait for the confirm; never raises but for being cancelled."""
+        sent, before = False, _cancellings()
+        properties = spec.Basic.Properties(
+            content_type="text/plain", delivery_mode=2, priority=0, headers=dict(headers)
+        )
+        try:
+            async with asyncio.timeout(self._settings.publish_confirm_seconds):
+                await self._channel.connection.ready()  # while publishers are blocked it waits here: nothing was sent
+                sent = True
+                await self._channel.basic_publish(
+                    body, exchange=exchange, routing_key=ROUTING_KEY, properties=properties, mandatory=True
+                )
+        except asyncio.CancelledError:
+            if _cancellings() > before:
+                raise
+            return Answer.LOST
+        except Exception as error:
+            if not is_gone(error):
+                raise
+            answer = _answer_to(error, exchange) if sent else Answer.BLOCKED
+            late_by_alarm = answer is Answer.LATE and not await _is_open(self._channel.connection)
+            return Answer.STUCK if late_by_alarm else answer
+        return Answer.CONFIRMED
+
+    async def find_exchange(self, name: str) -> bool:
+        """Whether it is there; where it is not, the broker closes the channel."""
+        return await self._found(self._channel.exchange_declare(name, passive=True, timeout=self._seconds)) is not None
+
+    async def find_queue(self, name: str) -> Found | None:
+        """What is known of it; None where it is not there: then the broker closes the channel."""
+        declared = await self._found(self._channel.queue_declare(name, passive=True, timeout=self._seconds))
+        return None if declared is None else Found(declared.message_count or 0, declared.consumer_count or 0)
+
+    async def declare_exchange(self, name: str) -> str | None:
+        """Make it, direct and durable; why not where the broker refuses: the channel is closed then."""
+        return await self._made(
+            self._channel.exchange_declare(name, exchange_type="direct", durable=True, timeout=self._seconds)
+        )
+
+    async def declare_queue(self, name: str, arguments: Mapping[str, Argument]) -> str | None:
+        """Make it, durable; why not where the broker refuses: the channel is closed then."""
+        return await self._made(
+            self._channel.queue_declare(name, durable=True, arguments=dict(arguments), timeout=self._seconds)
+        )
+
+    async def bind(self, queue: str, exchange: str) -> None:
+        """Let the queue have what is published to the exchange."""
+        with self._told():
+            await self._channel.queue_bind(queue, exchange, ROUTING_KEY, timeout=self._seconds)
+
+    async def limit(self, prefetch: int) -> None:
+        """How many messages each consumer that is added from now on may have in hand."""
+        with self._told():
+            await self._channel.basic_qos(prefetch_count=prefetch, timeout=self._seconds)
+
+    async def consume(self, queue: str, receive: Callable[[Incoming], None]) -> None:
+        """Have each message of the queue given to `receive`."""
+
+        async def deliver(message: abc.DeliveredMessage) -> None:
+            receive(_incoming(message))
+
+        with self._told():
+            await self._channel.basic_consume(queue, deliver, timeout=self._seconds)
+
+    def on_lost(self, tell: Callable[[str], None]) -> None:
+        """Have `tell` called, with why, when the channel is closed or the broker takes a consumer away."""
+        self._channel.on_consumer_cancel_callbacks.add(lambda _frame: tell("the broker took the consumer away"))
+        self._channel.closing.add_done_callback(lambda closing: tell(why_closed(closing)))
+
+    async def ack(self, tag: int) -> None:
+        """Tell that a message is done with; nobody confirms it."""
+        await self._settle(self._channel.basic_ack(tag))
+
+    async def nack(self, tag: int, *, requeue: bool) -> None:
+        """Give a message back, or let it be dead-lettered; nobody confirms it."""
+        await self._settle(self._channel.basic_nack(tag, requeue=requeue))
+
+    async def close(self) -> None:
+        """Close it: what was in hand goes back to its queues. Never raises.
+
+        One whose connection is blocked would wait for an answer in vain: it goes with its connection.
+        """
+        if not self.is_closed and await _is_open(self._channel.connection):
+            with _silence():
+                async with asyncio.timeout(self._seconds):
+                    await self._channel.close()
+
+    async def _settle(self, settling: Awaitable[None]) -> None:
+        with self._told():
+            async with asyncio.timeout(self._seconds):
+                await settling
+
+    async def _found(self, looking: Awaitable[T]) -> T | None:
+        with self._told():
+            try:
+                return await looking
+            except exceptions.ChannelNotFoundEntity:
+                return None
+
+    async def _made(self, declaring: Awaitable[object]) -> str | None:
+        with self._told():
+            try:
+                await declaring
+            except exceptions.ChannelPreconditionFailed as error:
+                return reason_of(error)
+        return None
+
+    def _told(self) -> Any:
+        return _told(self._settings)
+
+
+class Link:
+    """A connection to whichever host answers, made anew by whoever needs it after it was lost.
+
+    Publishers and consumers have one each: a broker that is short of memory or disk stops reading from those that
+    publish, and acks must not wait behind them.
+
+    Args:
+        settings: where and who.
+        purpose: what it is for, as operators see it among the broker's connections.
+        retries: how often, and with which back-off, all hosts are tried again before the broker counts as away.
+    """
+
+    def __init__(self, settings: BrokerSettings, purpose: str, retries: AwaitedRetries) -> None:
+        self._settings, self._purpose, self._retries = settings, purpose, retries
+        self._connection: AbstractConnection | None = None
+        self._dialling: asyncio.Task[None] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+        self.is_closed = False
+        """Whether we closed it: there will be no other."""
+        self.generation = 0
+        """How many connections were made: what was looked up on an earlier one may not hold any more."""
+
+    async def channel(self, *, confirms: bool = False) -> Channel:
+        """A new channel, on a new connection if need be; with `confirms` for publishing.
+
+        Raises:
+            BrokerUnreachable: no host answers.
+        """
+
+        async def open_one() -> Channel:
+            connection = await self._connected()
+            with _told(self._settings):
+                async with asyncio.timeout(self._settings.answer_seconds):
+                    opened = await connection.channel(publisher_confirms=confirms, on_return_raises=confirms)
+            return Channel(opened, self._settings)
+
+        return await self.steadily(open_one)
+
+    async def steadily(self, step: Callable[[], Awaitable[T]]) -> T:
+        """What comes of a step that may be repeated: taken once more where the connection was lost and nobody knew.
+
+        Raises:
+            BrokerUnreachable: no host answers.
+        """
+        before = self._connection
+        try:
+            return await step()
+        except BrokerUnreachable:
+            if before is None or self._live() is _transport(before):
+                raise
+        return await step()
+
+    async def takes(self, seconds: float = 0) -> bool:
+        """Whether the broker lets us publish, now or within so many seconds; where we never asked it, it may.
+
+        An alarm blocks a connection that publishes until it is lifted; nothing at all is sent over it meanwhile.
+        """
+        live = self._live()
+        return live is None or await _is_open(live, seconds)
+
+    async def close(self) -> None:
+        """Close the connection; there will be no other."""
+        self.is_closed = True
+        live, connection = self._live(), self._connection
+        if live is not None and connection is not None:
+            self._connection = None
+            await self._hang_up(connection)
+        ending = {*self._leaving, *((self._dialling,) if self._dialling is not None else ())}
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    async def _connected(self) -> abc.AbstractConnection:
+        """The connection; of many who need a new one at once, one dials and all have what comes of it."""
+        while (live := self._live()) is None:
+            if self.is_closed:
+                raise BrokerUnreachable(f"the connection to {self._settings.place} was closed by us")
+            if self._dialling is None or self._dialling.done():
+                self._dialling = asyncio.create_task(self._retries.call(self._dial), name=f"dial {self._purpose}")
+                self._dialling.add_done_callback(self._dialled)
+            dialling = self._dialling
+            await asyncio.wait((dialling,))
+            if not dialling.cancelled():
+                dialling.result()
+        return live
+
+    def _live(self) -> abc.AbstractConnection | None:
+        live = _transport(self._connection)
+        return live if live is not None and live.is_opened else None
+
+    def _dialled(self, dialling: asyncio.Task[None]) -> None:
+        if not dialling.cancelled():
+            dialling.exception()  # whoever waits has it; where all were cancelled nobody asks
+
+    async def _dial(self) -> None:
+        """One round over the hosts."""
+        self._leave()
+        reasons: list[BrokerUnreachable] = []
+        for host in self._settings.hosts:
+            try:
+                with _told(self._settings):
+                    self._connection = await self._dial_host(host)
+            except BrokerUnreachable as error:
+                reasons.append(error)
+            else:
+                self.generation += 1
+                return
+        raise next((error for error in reasons if isinstance(error, BrokerDenied)), reasons[-1])
+
+    async def _dial_host(self, host: Host) -> AbstractConnection:
+        """One that fails is closed here: the library leaves that to the collector, in whichever thread it runs."""
+        settings = self._settings
+        asked: dict[str, Any] = {"heartbeat": settings.heartbeat_seconds, "name": f"mailmend {self._purpose}"}
+        url = make_url(
+            host=host.name,
+            port=host.port,
+            login=settings.username,
+            password=settings.password,
+            virtualhost=settings.vhost,
+            ssl=settings.tls is not None,
+            **asked,
+        )
+        connection = aio_pika.Connection(url, ssl_context=await _context(settings), **asked)
+        try:
+            await connection.connect(timeout=settings.answer_seconds)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    def _leave(self) -> None:
+        """Let a lost connection end beside us: the library waits for the other end, which may be gone for good."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            leaving = asyncio.create_task(self._hang_up(connection), name=f"leave {self._purpose}")
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
+    async def _hang_up(self, connection: AbstractConnection) -> None:
+        with _silence():
+            async with asyncio.timeout(self._settings.answer_seconds):
+                await connection.close()
+
+
+def _transport(connection: AbstractConnection | None) -> abc.AbstractConnection | None:
+    transport = connection.transport if connection is not None else None
+    return transport.connection if transport is not None else None
+
+
+async def _is_open(connection: abc.AbstractConnection, seconds: float = 0) -> bool:
+    """Whether the broker does not block it, now or within so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            await connection.ready()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _context(settings: BrokerSettings) -> ssl.SSLContext | None:
+    return await asyncio.to_thread(context_of, settings.tls) if settings.tls is not None else None
+
+
+def _incoming(message: abc.DeliveredMessage) -> Incoming:
+    assert message.delivery_tag is not None
+    headers = message.header.properties.headers or {}
+    return Incoming(message.delivery_tag, message.body, headers, bool(message.redelivered))
+
+
+_ANSWERS: Mapping[type[Exception], Answer] = {
+    TimeoutError: Answer.LATE,
+    exceptions.PublishError: Answer.RETURNED,
+    exceptions.DeliveryError: Answer.REFUSED,
+    exceptions.ChannelInvalidStateError: Answer.UNSENT,
+}
+_ANSWERS_ABOUT: Mapping[type[Exception], Answer] = {
+    exceptions.ChannelNotFoundEntity: Answer.MISSING,
+    ChannelAccessRefused: Answer.DENIED,
+}
+"""These close the channel for everybody on it: where it was for another's sake, the broker may have passed ours on."""
+
+
+def _answer_to(error: Exception, exchange: str) -> Answer:
+    """What an error of publishing means."""
+    about_ours = f"'{exchange}'" in str(error)
+    return _ANSWERS.get(type(error)) or (about_ours and _ANSWERS_ABOUT.get(type(error))) or Answer.LOST
+
+
+@contextmanager
+def _told(settings: BrokerSettings) -> Iterator[None]:
+    """What the library raises, told as our own."""
+    before = _cancellings()
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if _cancellings() > before:
+            raise
+        raise unreachable(settings, "the connection was closed") from error
+    except Exception as error:
+        if isinstance(error, MailmendError) or not is_gone(error):
+            raise
+        raise ours(error, settings) from error
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """For letting go: a connection that is lost already has nothing to say."""
+    before = _cancellings()
+    try:
+        yield
+    except asyncio.CancelledError:
+        if _cancellings() > before:
+            raise
+    except Exception as error:
+        if not is_gone(error):
+            raise
+
+
+def _cancellings() -> int:
+    """How often our task was cancelled; the library raises the same error in it for what it gave up itself."""
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0

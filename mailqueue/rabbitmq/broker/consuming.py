@@ -1,0 +1,220 @@
+"""Consuming: a channel and a consumer for each level, made anew whenever one is lost, for as long as somebody takes.
+
+A delivery belongs to the channel that brought it: when that is gone the broker delivers again, so what was not handed
+over yet is dropped, and what was cannot be settled any more.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from mailqueue.ports import Clock, Delivery, Message, unheard
+from mailqueue.rabbitmq.broker.amqp import Channel, Link
+from mailqueue.rabbitmq.broker.answers import Incoming
+from mailqueue.rabbitmq.broker.draining import Drain
+from mailqueue.rabbitmq.broker.topology import died_in, headers_beside, priority_of
+from model.backoff import LOOK_AGAIN
+from model.errors import BrokerDenied, BrokerUnreachable
+
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+
+class RabbitDelivery:
+    """A message in hand. Implements `mailqueue.ports.Delivery`."""
+
+    def __init__(self, channel: Channel, found: Incoming, queue: str) -> None:
+        died = died_in(found.headers)
+        self._channel, self._tag, self._queue, self._settled = channel, found.tag, queue, False
+        self.message = Message(found.body, headers_beside(found.headers))
+        self.redelivered = found.redelivered
+        self.dead_lettered = died is not None
+        self.priority = priority_of(died or queue)
+
+    async def ack(self) -> None:
+        """It is done with."""
+        await self._settle(self._channel.ack)
+
+    async def requeue(self) -> None:
+        """It goes back to where it came from."""
+        await self._settle(partial(self._channel.nack, requeue=True))
+
+    async def dead_letter(self) -> None:
+        """It goes to the dead letter queue."""
+        await self._settle(partial(self._channel.nack, requeue=False))
+
+    async def _settle(self, settling: Callable[[int], Awaitable[None]]) -> None:
+        assert not self._settled, "a delivery is settled once"
+        self._settled = True
+        try:
+            await settling(self._tag)
+        except BrokerUnreachable as error:
+            raise BrokerUnreachable(
+                f"the connection that brought a message of {self._queue} is gone",
+                mend="The broker delivers it again; nothing is to be done.",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A queue to take from.
+
+    Attributes:
+        name: the broker's name of it.
+        priority: its turns among the others.
+        ensure: looks whether it is there, and declares what is missing.
+    """
+
+    name: str
+    priority: int
+    ensure: Callable[[], Awaitable[None]]
+    forget: Callable[[], None]
+
+
+@asynccontextmanager
+async def consuming(
+    link: Link, clock: Clock, sources: Collection[Source], prefetch: int, on_lost: Callable[[], None] = unheard
+) -> AsyncGenerator[AsyncIterator[Delivery]]:
+    """Take from the queues, at most `prefetch` of each in hand at once.
+
+    Raises:
+        BrokerUnreachable: at the beginning; later it is tried again, for as long as it takes.
+    """
+    shared = _Shared(link, clock, prefetch, on_lost)
+    lanes = [_Lane(shared, source) for source in sources]
+    try:
+        for source in sources:
+            await source.ensure()
+        await _all(lane.open() for lane in lanes)
+        keeping = [asyncio.create_task(lane.keep(), name=f"consume {lane.name}") for lane in lanes]
+        try:
+            yield _Taken(shared.drain)
+        finally:
+            shared.left.set()
+            for task in keeping:
+                task.cancel()
+            await asyncio.gather(*keeping, return_exceptions=True)
+    finally:
+        await _all(lane.close() for lane in lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What the consumers of one stream have in common.
+
+    Attributes:
+        told: the losses that were told of, by connection and reason: one of a connection is one of all of them.
+        left: whether the stream is left, and nothing is consumed anew.
+    """
+
+    link: Link
+    clock: Clock
+    prefetch: int
+    on_lost: Callable[[], None]
+    drain: Drain[RabbitDelivery] = field(default_factory=Drain)
+    told: set[tuple[int, str]] = field(default_factory=set)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell_lost(self, name: str, why: str) -> None:
+        """A consumer is gone, unless we let it go ourselves."""
+        if not self.link.is_closed:
+            self.on_lost()
+        self.tell_once(f"the consumer of {name} was lost, and consumes anew", why)
+
+    def tell_once(self, what: str, why: str) -> None:
+        if (self.link.generation, why) not in self.told:
+            self.told.add((self.link.generation, why))
+            _LOG.warning("%s: %s", what, why)
+
+
+class _Taken:
+    """What is handed out; whoever stops waiting for the next may ask again."""
+
+    def __init__(self, drain: Drain[RabbitDelivery]) -> None:
+        self._drain = drain
+
+    def __aiter__(self) -> AsyncIterator[Delivery]:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        return await self._drain.take()
+
+
+class _Lane:
+    """The consumer of one queue."""
+
+    def __init__(self, shared: _Shared, source: Source) -> None:
+        self._shared, self._source = shared, source
+        self._channel: Channel | None = None
+        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    @property
+    def name(self) -> str:
+        """The queue's."""
+        return self._source.name
+
+    async def open(self) -> None:
+        """Consume from a queue that is there.
+
+        Raises:
+            BrokerUnreachable: nobody answers.
+        """
+        self._lost = lost = asyncio.get_running_loop().create_future()
+        channel = await self._shared.link.channel()
+        channel.on_lost(lambda why: None if lost.done() else lost.set_result(why))
+        try:
+            await channel.limit(self._shared.prefetch)
+            await channel.consume(self.name, lambda found: self._receive(channel, found))
+        except BaseException:
+            await channel.close()
+            raise
+        self._channel = channel
+
+    async def keep(self) -> None:
+        """Consume anew whenever it was lost, more and more seldom while that fails; what cannot be mended is told."""
+        try:
+            while not self._shared.left.is_set():  # waits of Python 3.11 may swallow a cancellation
+                why = await self._lost
+                self._shared.tell_lost(self.name, why)
+                await self.close()
+                await self._reopened()
+        except Exception as error:  # noqa: BLE001 - whoever asks for the next delivery is told
+            self._shared.drain.fail(error)
+
+    async def close(self) -> None:
+        """Close the channel: the broker has back at once what is in hand."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+        self._shared.drain.drop(self._source.priority)
+
+    async def _reopened(self) -> None:
+        failures = 0
+        while not self._shared.left.is_set():
+            self._source.forget()
+            try:
+                await self._source.ensure()
+                await self.open()
+            except BrokerUnreachable as error:
+                if isinstance(error, BrokerDenied) or self._shared.link.is_closed:
+                    raise
+                failures += 1
+                self._shared.tell_once(f"consuming from {self.name} anew failed, and is tried again", error.what)
+                await self._shared.clock.pause(LOOK_AGAIN.wait(failures).total_seconds())
+            else:
+                _LOG.info("consuming from %s again", self.name)
+                return
+
+    def _receive(self, channel: Channel, found: Incoming) -> None:
+        if not channel.is_closed:
+            self._shared.drain.put(self._source.priority, RabbitDelivery(channel, found, self.name))
+
+
+async def _all(steps: Iterable[Awaitable[None]]) -> None:
+    """Take all steps at once, each to its end; then raise the first of their errors."""
+    for ended in await asyncio.gather(*steps, return_exceptions=True):
+        if ended is not None:
+            raise ended

@@ -1,0 +1,131 @@
+"""What is missing of a queue's topology is declared; what is there is looked at, and used as it is.
+
+A passive declaration that finds nothing closes its channel, so looking has a channel of its own.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from mailqueue.rabbitmq.broker.amqp import Channel, Link
+from mailqueue.rabbitmq.broker.answers import Found
+from mailqueue.rabbitmq.broker.topology import QUEUE_TYPE, QUORUM, Argument, QueueForm, Topology
+from model.errors import TopologyMismatch
+
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+
+async def at_once() -> None:
+    """For whoever publishes nothing."""
+
+
+class Declared:
+    """What this process has seen to be there, over the connection of now.
+
+    Args:
+        form: how work queues are declared where there are none.
+        settle: what is waited for after a quorum queue was declared, before anybody here takes it as there.
+    """
+
+    def __init__(self, link: Link, form: QueueForm, settle: Callable[[], Awaitable[None]] = at_once) -> None:
+        self._link, self._form, self._settle = link, form, settle
+        self._known: set[str] = set()
+        self._generation = 0
+        self._turn = asyncio.Lock()
+        self._looking: Channel | None = None
+
+    async def ensure(self, topology: Topology) -> None:
+        """Both exchanges and both queues of a level, bound.
+
+        Raises:
+            BrokerUnreachable: nobody answers, or not to us.
+            TopologyMismatch: something that is missing cannot be declared in the form that was asked for.
+        """
+        if not self._knows(topology.work_queue):
+            await self.ensure_dead_letters(topology)
+            arguments = topology.work_arguments(self._form)
+            await self._link.steadily(lambda: self._ensure(topology.exchange, topology.work_queue, arguments))
+
+    async def ensure_dead_letters(self, topology: Topology) -> None:
+        """The exchange and the queue of dead letters, bound.
+
+        Raises:
+            BrokerUnreachable, TopologyMismatch: as `ensure`.
+        """
+        exchange, queue = topology.dead_letter_exchange, topology.dead_letter_queue
+        await self._link.steadily(lambda: self._ensure(exchange, queue, {}))
+
+    def forget(self, topology: Topology) -> None:
+        """It may be gone, or unbound: look again next time."""
+        self._known -= {topology.work_queue, topology.dead_letter_queue}
+
+    async def counts(self, queues: Sequence[str]) -> list[Found | None]:
+        """What is known of each queue; None: there is no such queue. All are asked at once.
+
+        Raises:
+            BrokerUnreachable: nobody answers.
+        """
+        found = await asyncio.gather(*map(self._count, queues), return_exceptions=True)
+        errors = [one for one in found if isinstance(one, BaseException)]
+        if errors:  # where a limit closes the connection, one is told so, and the others wait in vain
+            raise next((one for one in errors if not isinstance(one.__cause__, TimeoutError)), errors[0])
+        return [one for one in found if not isinstance(one, BaseException)]
+
+    def _knows(self, queue: str) -> bool:
+        if self._generation != self._link.generation:
+            self._generation = self._link.generation
+            self._known.clear()
+        return queue in self._known
+
+    async def _count(self, queue: str) -> Found | None:
+        return await self._link.steadily(lambda: self._look(queue))
+
+    async def _look(self, queue: str) -> Found | None:
+        channel = await self._link.channel()
+        try:
+            return await channel.find_queue(queue)
+        finally:
+            await channel.close()
+
+    async def _ensure(self, exchange: str, queue: str, arguments: Mapping[str, Argument]) -> None:
+        """One after the other: what many need at once is looked at once."""
+        async with self._turn:
+            if self._knows(queue):
+                return
+            await self._channel()
+            generation = self._link.generation
+            await self._ensure_exchange(exchange)
+            await self._ensure_queue(queue, arguments)
+            await (await self._channel()).bind(queue, exchange)  # whoever declared it may have died before it did
+            if not self._knows(queue) and self._generation == generation:  # else what was seen may be gone
+                self._known.add(queue)
+
+    async def _ensure_exchange(self, name: str) -> None:
+        if await (await self._channel()).find_exchange(name):
+            return
+        refused = await (await self._channel()).declare_exchange(name)
+        if refused and not await (await self._channel()).find_exchange(name):
+            raise _mismatch(f"the exchange {name}", refused)
+
+    async def _ensure_queue(self, name: str, arguments: Mapping[str, Argument]) -> None:
+        if await (await self._channel()).find_queue(name) is not None:
+            return
+        _LOG.info("declaring the queue %s", name)
+        refused = await (await self._channel()).declare_queue(name, arguments)
+        if refused and await (await self._channel()).find_queue(name) is None:  # else somebody was quicker
+            raise _mismatch(f"the queue {name} with {dict(arguments)}", refused)
+        if arguments.get(QUEUE_TYPE) == QUORUM:
+            await self._settle()
+
+    async def _channel(self) -> Channel:
+        if self._looking is None or self._looking.is_closed:
+            self._looking = await self._link.channel()
+        return self._looking
+
+
+def _mismatch(what: str, refused: str) -> TopologyMismatch:
+    return TopologyMismatch(
+        f"the broker refuses to declare {what}: {refused}",
+        mend="Look at the limits of its virtual host, and at --broker-form and --broker-replicas.",
+    )

@@ -1,0 +1,195 @@
+"""The broker's HTTP API: what AMQP does not tell of a queue, how much is in hand and where its limit is.
+
+The standard library is enough for one question. It follows no redirect and asks no proxy: credentials go to the host
+that was named, and nowhere else.
+"""
+
+import asyncio
+import base64
+import http.client
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from mailqueue.rabbitmq.broker.settings import ManagementSettings, Tls
+from mailqueue.rabbitmq.broker.tls_errors import distrust
+from mailqueue.rabbitmq.broker.transport_security import context_of
+from model.errors import BrokerDenied, BrokerUnreachable
+
+DELIVERY_LIMIT_DEFAULT: Final = 20
+"""Of a quorum queue of which nothing is said, since RabbitMQ 4; before, it had none."""
+
+_LIMITED_SINCE: Final = 4
+
+_UNLIMITED: Final = "unlimited"
+_OPTION: Final = "--broker-management"
+_COLUMNS: Final = "name,type,arguments,effective_policy_definition,delivery_limit,messages_unacknowledged"
+_PAGE_MAX: Final = 100
+_VERSION: Final = "overview?columns=rabbitmq_version"
+_ALARMS: Final = "health/checks/alarms"
+_DENIED: Final = frozenset({http.client.UNAUTHORIZED, http.client.FORBIDDEN})
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """What the HTTP API tells of some queues together, some seconds old.
+
+    Attributes:
+        unacked: messages in somebody's hand; None: not counted yet.
+        delivery_limit: the lowest of them; None: none has one.
+        alarms: what the broker is short of, and on which node.
+    """
+
+    unacked: int | None
+    delivery_limit: int | None
+    alarms: tuple[str, ...] = ()
+
+
+def basic(username: str, password: str) -> str:
+    """The header of HTTP's basic authentication."""
+    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class Management:
+    """The HTTP API for one virtual host.
+
+    Args:
+        tls: with `https`, whom to trust and what to show; None: whom the system trusts.
+    """
+
+    settings: ManagementSettings
+    vhost: str
+    tls: Tls | None = None
+
+    async def facts(self, queues: Collection[str]) -> QueueFacts:
+        """What is known of those queues together.
+
+        Raises:
+            BrokerUnreachable: nobody answers there, or not as RabbitMQ does.
+            BrokerDenied: not to these credentials.
+        """
+        return await asyncio.to_thread(self._facts, queues)
+
+    def _facts(self, queues: Collection[str]) -> QueueFacts:
+        pattern = f"^({'|'.join(map(re.escape, queues))})$"
+        wanted = {"name": pattern, "use_regex": "true", "page": 1, "page_size": _PAGE_MAX, "columns": _COLUMNS}
+        items = self._ask(f"queues/{quote(self.vhost, safe='')}?{urlencode(wanted)}", _items)
+        default = self._ask(_VERSION, _default_limit) if any(map(_keeps_silent, items)) else None
+        return facts_of(items, default, self._alarms())
+
+    def _alarms(self) -> tuple[str, ...]:
+        """That one is on comes as an error; where the broker knows no such question, or does not tell us, none is."""
+        status, content = self._answer(_ALARMS)
+        return self._parsed(content, _alarms_of) if status == http.client.SERVICE_UNAVAILABLE else ()
+
+    def _ask(self, path: str, read: Callable[[Any], T]) -> T:
+        status, content = self._answer(path)
+        if status in _DENIED:
+            raise BrokerDenied(
+                f"the broker's HTTP API at {self._place} refuses the user {self.settings.username!r}",
+                mend="Look at the password, and whether the user has the tag 'monitoring' or 'management'.",
+            )
+        if status != http.client.OK:
+            raise self._unreachable(f"it answers {status}")
+        return self._parsed(content, read)
+
+    def _answer(self, path: str) -> tuple[int, bytes]:
+        try:
+            return self._answered(f"{urlsplit(self.settings.url).path.rstrip('/')}/api/{path}")
+        except (OSError, http.client.HTTPException) as error:
+            told = distrust(str(error), f"the broker's HTTP API at {self._place}")
+            raise told or self._unreachable(str(error) or type(error).__name__) from error
+
+    def _answered(self, path: str) -> tuple[int, bytes]:
+        connection = self._connection()
+        try:
+            connection.request(
+                "GET", path, headers={"Authorization": basic(self.settings.username, self.settings.password)}
+            )
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        parts, seconds = urlsplit(self.settings.url), self.settings.answer_seconds
+        host = parts.hostname or ""
+        if parts.scheme == "https":
+            return http.client.HTTPSConnection(host, parts.port, timeout=seconds, context=context_of(self.tls or Tls()))
+        return http.client.HTTPConnection(host, parts.port, timeout=seconds)
+
+    def _parsed(self, content: bytes, read: Callable[[Any], T]) -> T:
+        try:
+            return read(json.loads(content))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._unreachable("what answers there is not RabbitMQ's HTTP API") from error
+
+    @property
+    def _place(self) -> str:
+        """The URL, without what may stand before its host."""
+        parts = urlsplit(self.settings.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def _unreachable(self, reason: str) -> BrokerUnreachable:
+        return BrokerUnreachable(
+            f"the broker's HTTP API at {self._place} does not answer: {reason}",
+            mend=f"Look whether the plugin rabbitmq_management is on, and at {_OPTION}; without it, less is told.",
+        )
+
+
+def facts_of(
+    items: Collection[Mapping[str, Any]], default: int | None = None, alarms: tuple[str, ...] = ()
+) -> QueueFacts:
+    """What the API's answer for some queues means together.
+
+    Args:
+        items: the queues.
+        default: the limit of a quorum queue of which nothing is said.
+        alarms: what the broker is short of.
+    """
+    unacked = [item["messages_unacknowledged"] for item in items if item.get("messages_unacknowledged") is not None]
+    found = ((default,) if _keeps_silent(item) else _limits_said(item) for item in items)
+    limits = [limit for said in found for limit in said if limit is not None and limit >= 0]
+    return QueueFacts(sum(unacked) if unacked or not items else None, min(limits, default=None), alarms)
+
+
+def _keeps_silent(item: Mapping[str, Any]) -> bool:
+    return item.get("type") == "quorum" and not _limits_said(item)
+
+
+def _limits_said(item: Mapping[str, Any]) -> list[int]:
+    """What the server says itself, a queue's own argument, its policy's: the lowest holds; below 0 is no limit.
+
+    RabbitMQ 3 does not say it itself; 4 does, like the policy, once the queue was first counted (some seconds).
+    An operator's policy is in the one that is in effect.
+    """
+    if item.get("type") != "quorum":
+        return []
+    policy = item.get("effective_policy_definition") or {}
+    said = (
+        item.get("delivery_limit"),
+        (item.get("arguments") or {}).get("x-delivery-limit"),
+        policy.get("delivery-limit"),
+    )
+    return [-1 if limit == _UNLIMITED else limit for limit in said if limit == _UNLIMITED or isinstance(limit, int)]
+
+
+def _items(answer: Any) -> list[Mapping[str, Any]]:
+    items: list[Mapping[str, Any]] = answer["items"]
+    return items
+
+
+def _default_limit(answer: Any) -> int | None:
+    """By the server's version, such as 3.13.7."""
+    major = int(answer["rabbitmq_version"].partition(".")[0])
+    return DELIVERY_LIMIT_DEFAULT if major >= _LIMITED_SINCE else None
+
+
+def _alarms_of(answer: Any) -> tuple[str, ...]:
+    return tuple(f"{one['resource']} on {one['node']}" for one in answer.get("alarms") or ())

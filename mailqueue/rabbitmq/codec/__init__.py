@@ -1,0 +1,24 @@
+"""Mails as James has them on the wire and on disk, under one name: messages, rows, the two blobs, attributes."""
+
+from mailqueue.rabbitmq.codec.attributes import attribute, attribute_value, priority_of, with_priority
+from mailqueue.rabbitmq.codec.messages import attempts_of, message_of, slice_of_message
+from mailqueue.rabbitmq.codec.mime import split
+from mailqueue.rabbitmq.codec.payload import payload_of, queued_of
+from mailqueue.rabbitmq.codec.rows import due_listed_of, due_row_of, listed_of, row_of
+
+__all__ = [
+    "attempts_of",
+    "attribute",
+    "attribute_value",
+    "due_listed_of",
+    "due_row_of",
+    "listed_of",
+    "message_of",
+    "payload_of",
+    "priority_of",
+    "queued_of",
+    "row_of",
+    "slice_of_message",
+    "split",
+    "with_priority",
+]

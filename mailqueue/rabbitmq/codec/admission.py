@@ -1,0 +1,97 @@
+"""Which mails may come into a queue: those that James can read back.
+
+James parses every address and attribute of a row again when it lists a queue, and of a message when it is delivered.
+One mail that it cannot parse is dead-lettered there, and breaks its listing, size and deletion of the whole queue. So
+such a mail is refused before anything of it is put anywhere. The rules are those of James's own parser, where versions
+differ the narrower: addresses are ASCII, a domain's last part does not begin with a digit unless it all is an address.
+"""
+
+import re
+from collections.abc import Iterator
+from ipaddress import AddressValueError, IPv4Address
+from typing import Final
+
+from mailqueue.rabbitmq.codec.attributes import is_attribute
+from model.errors import BadPayload, WrongUse
+from model.queue.json_fields import text_of
+from model.queue.mails import Mail
+
+DOMAIN_CHARACTERS_MAX: Final = 253
+
+_ATOM: Final = r"[!#$%&'*+/0-9=?A-Z^_`a-z{|}~-]+"
+_QUOTED: Final = r'"(?:[ !#-\[\]-~]|\\[ -+\--~])+"'
+_LOCAL: Final = re.compile(rf"{_ATOM}(?:\.{_ATOM})*|(?!.*\.\.){_QUOTED}")
+_LABEL: Final = r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
+_DOMAIN: Final = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]){_LABEL}")
+
+
+def admissible(mail: Mail) -> Mail:
+    """The same mail.
+
+    Raises:
+        WrongUse: James could not read it; the message names every field, and shows none, for they are people's.
+    """
+    faults = tuple(_faults(mail))
+    if faults:
+        raise WrongUse(
+            f"this mail cannot be put into a queue of James's: {'; '.join(faults)}",
+            mend="James could neither deliver nor list it, and it would break its listing of every other mail.",
+        )
+    return mail
+
+
+def is_address(text: str) -> bool:
+    """Whether James takes the text for the address of a mail."""
+    local, _, domain = text.rpartition("@")
+    return bool(_LOCAL.fullmatch(local)) and _is_domain(domain)
+
+
+def _faults(mail: Mail) -> Iterator[str]:
+    if not mail.name:
+        yield "its name is empty"
+    yield from (f"{where} is no address" for where, text in _addresses(mail) if not is_address(text))
+    for name, value in mail.attributes.items():
+        if not name:
+            yield "an attribute has no name"
+        if not is_attribute(value):
+            yield f"the attribute {name!r} is not the JSON of one (mailqueue.rabbitmq.codec.attribute makes it)"
+    if not all(map(_has_bytes, _texts(mail))):
+        yield "a text in it holds half a surrogate pair"
+
+
+def _addresses(mail: Mail) -> Iterator[tuple[str, str]]:
+    """Where each stands, and what it is; the null sender is none."""
+    if mail.sender is not None:
+        yield "its sender", mail.sender
+    yield from ((f"recipients[{place}]", text) for place, text in enumerate(mail.recipients))
+    for place, header in enumerate(mail.recipient_headers):
+        yield f"the recipient of recipient_headers[{place}]", header.recipient
+
+
+def _is_domain(text: str) -> bool:
+    if len(text) > DOMAIN_CHARACTERS_MAX:
+        return False
+    literal = text.startswith("[") and text.endswith("]")
+    return bool(_DOMAIN.fullmatch(text)) or _is_ip(text[1:-1] if literal else text)
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        return bool(IPv4Address(text))
+    except AddressValueError:
+        return False
+
+
+def _has_bytes(text: str) -> bool:
+    try:
+        text_of(text, "")
+    except BadPayload:
+        return False
+    return True
+
+
+def _texts(mail: Mail) -> Iterator[str]:
+    yield from (mail.name, mail.state, mail.error_message or "", mail.remote_addr, mail.remote_host)
+    yield from (*mail.attributes, *mail.attributes.values())
+    for header in mail.recipient_headers:
+        yield from (header.name, header.value)

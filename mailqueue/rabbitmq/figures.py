@@ -1,0 +1,100 @@
+"""One look at a queue: the figures by which its health is judged, and how fast mails come and go between two looks."""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from mailqueue.health import QueueFigures
+from mailqueue.metrics import Pace
+from mailqueue.ports import Broker, Depth
+from mailqueue.rabbitmq.view.queue_view import QueueView
+from model.catalog.queue_tables import OwnTables
+from model.errors import CannotReach
+from model.ids import QueueName
+from model.queue import starts
+from model.queue.size import SizeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What all tallies of some slices tell together, at an instant."""
+
+    at: datetime
+    slices: Sequence[datetime]
+    enqueued: int
+    marked: int
+
+
+async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = None) -> QueueFigures:
+    """Look at a queue; a broker that does not answer is a figure too.
+
+    Raises:
+        CannotReach: the tables do not answer.
+    """
+    size, state = await view.size(queue), await view.state(queue)
+    depth, away = await _depth(broker, queue)
+    return QueueFigures(
+        queue,
+        view.ground.now,
+        mails=size.mails,
+        delayed=size.delayed,
+        exact=size.kind is SizeKind.EXACT,
+        oldest_at=await _oldest_at(view, queue),
+        browse_start=await view.browse_start(queue),
+        content_start=await view.starts.content_start(queue),
+        furthest_start=state.furthest_start,
+        swept_at=state.swept_at,
+        remembers=view.ground.own.state,
+        row_ttl=timedelta(seconds=view.ground.own.row_ttl_seconds) if view.ground.own.row_ttl_seconds else None,
+        slack=slack_of(view.ground.own),
+        marks_outlive_rows=view.ground.own.marks_outlive_rows,
+        depth=depth,
+        broker_away=away,
+    )
+
+
+def slack_of(own: OwnTables) -> timedelta | None:
+    """How much longer rows live than a mail is meant to stay, as renewal reckons; None where they never expire."""
+    if not own.row_ttl_seconds:
+        return None
+    return starts.slack_of(timedelta(seconds=own.row_ttl_seconds), timedelta(seconds=own.mark_ttl_seconds))
+
+
+async def sums_of(view: QueueView, queue: QueueName, before: Sums | None = None) -> Sums | None:
+    """What the tallies tell; of the slices of an earlier look and those since. None where nobody keeps any."""
+    start = before.slices[0] if before and before.slices else await view.browse_start(queue)
+    if not view.ground.own.tallies or start is None:
+        return None
+    at = view.ground.now
+    slices = list(starts.live_slices(start, at, (await view.ground.slicing()).window))
+    told = [one for tallies in await view.ground.tallies.of(queue, slices) for one in tallies]
+    return Sums(at, slices, sum(one.enqueued for one in told), sum(one.marked for one in told))
+
+
+def pace_between(first: Sums | None, second: Sums | None) -> Pace | None:
+    """How fast mails came and went between two looks; None where that cannot be known."""
+    if first is None or second is None or second.at <= first.at:
+        return None
+    seconds = (second.at - first.at).total_seconds()
+    return Pace(
+        max(0, second.enqueued - first.enqueued) / seconds,
+        max(0, second.marked - first.marked) / seconds,
+    )
+
+
+async def _depth(broker: Broker | None, queue: QueueName) -> tuple[Depth | None, str | None]:
+    if broker is None:
+        return None, None
+    try:
+        return await broker.depth(queue), None
+    except CannotReach as error:
+        return None, error.what
+
+
+async def _oldest_at(view: QueueView, queue: QueueName) -> datetime | None:
+    """Slices are listed in order, each by time: the first mail is the oldest, as far as clocks agree."""
+    async with aclosing(view.browse(queue, include_delayed=False)) as mails:
+        async for listed in mails:
+            return listed.enqueued_at
+    return None

@@ -1,0 +1,161 @@
+"""Delayed mails as listings and sizes see them: those without a mark, slice by slice, by the time when they are due.
+
+Most slices hold few mails, so several are read ahead at once, and their marks are looked up together. A slice of many,
+as a flood of retries leaves it, is never held: the rows of a bucket come in order, so its buckets are merged as they
+are read. A size asks what every process has counted, as for waiting mails; only where that cannot tell are rows read.
+"""
+
+import heapq
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Final
+
+from mailqueue.concurrency import all_of, in_batches, in_order
+from mailqueue.rabbitmq.view.counting import Counting, Recounted
+from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition
+from mailqueue.rabbitmq.view.known_queues import Ground
+from mailqueue.rabbitmq.view.marks import Marks
+from model.ids import EnqueueId, QueueName
+from model.queue.mails import Listed
+from model.queue.positions import Position
+from model.queue.size import CountedBy, SliceCount, due_tallied, due_tallies_at
+from model.schema.table import Key
+
+PAGE_MAILS: Final = 1_000
+"""Of how many mails the marks are looked up at once, and as how many a slice is read ahead at most.
+
+A listing holds `SLICES_AT_ONCE` times as many at the most: so many slices are read ahead, each of them whole and
+within this bound; and beside them one page of a slice that is larger, one mail and the rows of one answer of the
+server for each of its buckets."""
+
+SLICES_AT_ONCE: Final = 16
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+_Slice = list[DuePartition]
+"""The buckets of a slice that may hold mails."""
+
+
+class Delayed:
+    """The mails of every queue that are not due yet."""
+
+    def __init__(self, due: DueMails, marks: Marks, counting: Counting, ground: Ground) -> None:
+        self._due, self._marks, self._counting, self._ground = due, marks, counting, ground
+
+    async def browse(self, queue: QueueName, start: datetime | None = None) -> AsyncGenerator[Listed]:
+        """Those that are due at the start or later."""
+        after: Key = () if start is None else (start - _MILLISECOND,)
+
+        async def read(buckets: _Slice) -> list[Listed] | None:
+            return await self._held(queue, buckets, after)
+
+        slices = await self._slices(queue, start)
+        async with aclosing(in_order(slices, read, SLICES_AT_ONCE, _room)) as found:
+            async for buckets, held in found:
+                if held is None:
+                    async with aclosing(self._merged(queue, buckets, after)) as mails:
+                        async for listed in mails:
+                            yield listed
+                for listed in held or ():
+                    yield listed
+
+    async def count(self, queue: QueueName) -> list[SliceCount]:
+        """How many lie in each slice."""
+        slices = await self._slices(queue)
+        told = await self._ground.tallies.of(queue, list(map(_tallies_at, slices)))
+
+        async def count(place: int) -> SliceCount:
+            summed = due_tallied(slices[place][0].due_slice, told[place], self._ground.now)
+            if summed is not None:
+                return summed
+            rows = await self._rows(queue, slices[place])
+            counted_by = CountedBy.METADATA if rows or told[place] else CountedBy.TALLIES
+            return SliceCount(rows, exact=True, counted_by=counted_by)
+
+        return await all_of(range(len(slices)), count, SLICES_AT_ONCE)
+
+    async def recount(self, queue: QueueName) -> Recounted:
+        """Set the tallies right, by the rows."""
+        slices = {_tallies_at(buckets): buckets for buckets in await self._slices(queue)}
+
+        async def rows(tallies_at: datetime) -> int:
+            return await self._rows(queue, slices[tallies_at])
+
+        return await self._counting.recounted(queue, list(slices), rows)
+
+    async def _slices(self, queue: QueueName, start: datetime | None = None) -> list[_Slice]:
+        """The slices that do not end before the start."""
+        partitions = [one async for one in self._due.partitions(queue)]
+        later = sorted(one for one in partitions if start is None or one.due_slice + DUE_WINDOW > start)
+        return [list(same) for _, same in groupby(later, key=lambda one: one.due_slice)]
+
+    async def _held(self, queue: QueueName, buckets: _Slice, after: Key) -> list[Listed] | None:
+        """The mails of a slice, in order; None where they are too many to be held."""
+        mails = list[DueMail]()
+        for bucket in buckets:
+            async with aclosing(self._due.under(queue, bucket, after)) as found:
+                async for mail in found:
+                    mails.append(mail)
+                    if len(mails) > PAGE_MAILS:
+                        return None
+        return sorted(await self._unmarked(queue, mails), key=_order)
+
+    async def _merged(self, queue: QueueName, buckets: _Slice, after: Key) -> AsyncGenerator[Listed]:
+        """The mails of a slice, in order, a page at a time."""
+        async with AsyncExitStack() as stack:
+            sources = [await stack.enter_async_context(aclosing(self._due.under(queue, one, after))) for one in buckets]
+            merged = await stack.enter_async_context(aclosing(in_turn(sources, lambda mail: _order(mail.listed))))
+            async for page in await stack.enter_async_context(aclosing(in_batches(merged, PAGE_MAILS))):
+                for listed in await self._unmarked(queue, page):
+                    yield listed
+
+    async def _rows(self, queue: QueueName, buckets: _Slice) -> int:
+        """How many rows without a mark a slice has."""
+        counted = 0
+        for bucket in buckets:
+            async with aclosing(self._due.ids(queue, bucket)) as ids, aclosing(in_batches(ids, PAGE_MAILS)) as pages:
+                async for page in pages:
+                    marked: set[EnqueueId] = await self._marks.among(queue, page)
+                    counted += sum(one not in marked for one in page)
+        return counted
+
+    async def _unmarked(self, queue: QueueName, mails: Sequence[DueMail]) -> list[Listed]:
+        marked = await self._marks.among(queue, [mail.enqueue_id for mail in mails])
+        return [mail.listed for mail in mails if mail.enqueue_id not in marked]
+
+
+async def in_turn(
+    sources: Sequence[AsyncGenerator[DueMail]], order: Callable[[DueMail], Key]
+) -> AsyncGenerator[DueMail]:
+    """The mails of several sources, each in order, in the order of all; one of each is held.
+
+    The sources are closed by whoever has opened them.
+    """
+    heads = list[tuple[Key, int, DueMail]]()
+
+    async def advance(place: int) -> None:
+        mail = await anext(sources[place], None)
+        if mail is not None:
+            heapq.heappush(heads, (order(mail), place, mail))
+
+    for place in range(len(sources)):
+        await advance(place)
+    while heads:
+        _, place, mail = heapq.heappop(heads)
+        yield mail
+        await advance(place)
+
+
+def _order(listed: Listed) -> Key:
+    return Position.of(listed).order
+
+
+def _tallies_at(buckets: _Slice) -> datetime:
+    return due_tallies_at(buckets[0].due_slice)
+
+
+def _room(held: Sequence[Listed] | None) -> int:
+    """How many slices like this one may be held ahead."""
+    return 1 if held is None else PAGE_MAILS // max(1, len(held))

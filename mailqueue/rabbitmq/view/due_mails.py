@@ -1,0 +1,372 @@
+"""Mails that are not due yet, as `dueMails` keeps them: put, listed, counted, removed; never lost between two movers.
+
+A mail lies in the slice of its due time. The slices that hold any are listed in one partition of the same table, under
+the slice EPOCH, which no mail can have: so listing costs what is there, however far ahead the furthest mail is due, and
+whoever wants the rows of mails never meets that partition. Its rows carry the leases of `due_leases` too.
+
+A slice is closed by raising `queueState.dueStart` past it, and emptied only then. Whoever puts a mail writes its row
+first and reads the due start afterwards: either it was not raised yet, and whoever raised it reads the row; or the mail
+is put again, where it is found (docs/adr/0021).
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from mailqueue.background import finished
+from mailqueue.concurrency import all_of
+from mailqueue.ports import Clock, Tables
+from mailqueue.rabbitmq.codec import due_listed_of, due_row_of
+from mailqueue.rabbitmq.view.marks import LOOKED_UP_AT_ONCE, Marks
+from mailqueue.rabbitmq.view.tallies import Changes, Tallies
+from model.catalog.mail_queue import DUE_MAILS, QUEUE_STATE
+from model.catalog.queue_tables import OwnTables
+from model.errors import BadPayload, Contended, DoubtfulWrite, MailmendError
+from model.ids import EnqueueId, QueueName
+from model.instants import instant_of
+from model.operations import ChangeIf, Level, Put, Read, Remove, Scan
+from model.queue.mails import Listed, Whereabouts
+from model.queue.size import due_tallies_at
+from model.queue.slices import EPOCH, bucket_of, slice_of
+from model.queue.starts import GRACE_MIN
+from model.schema.table import Key, Row
+from repair.retries import AwaitedRetries
+
+DUE_WINDOW: Final = timedelta(minutes=10)
+"""The length of a slice of due mails. No mail is lost where it changes, since the slices that hold mails are listed; as
+long as some are left of another length, a page of delayed mails may miss those of a slice that overlaps its last."""
+
+_ROUNDS_MAX: Final = 20
+"""How often others may be faster in a row."""
+
+_ENTERED_MAX: Final = 10_000
+"""Entries that are remembered as written: one for each partition; then they are written again."""
+
+_SLICES_AT_ONCE: Final = 16
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DuePartition:
+    """A slice and bucket that may hold delayed mails."""
+
+    due_slice: datetime
+    bucket: int
+
+    def key(self, queue: QueueName) -> Key:
+        """Of its mails."""
+        return (queue, self.due_slice, self.bucket)
+
+    def entry(self, queue: QueueName) -> Key:
+        """Of its row in the list of partitions, which carries its lease."""
+        return (*_index(queue), self.due_slice, UUID(int=self.bucket))
+
+
+@dataclass(frozen=True, slots=True)
+class DueMail:
+    """A delayed mail, and the partition where it lies."""
+
+    partition: DuePartition
+    listed: Listed
+
+    @property
+    def due_at(self) -> datetime:
+        """When it is due."""
+        assert self.listed.due_at is not None, "a delayed mail is due at some time"
+        return self.listed.due_at
+
+    @property
+    def enqueue_id(self) -> EnqueueId:
+        """Its passage's name."""
+        return self.listed.queued.enqueue_id
+
+    @property
+    def order(self) -> tuple[datetime, EnqueueId]:
+        """By which the rows of a partition are ordered."""
+        return self.due_at, self.enqueue_id
+
+    def key(self, queue: QueueName) -> Key:
+        """Of its row."""
+        return (*self.partition.key(queue), *self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A mail that was put, while its author has not ended.
+
+    Attributes:
+        changes: what is counted; not sure where the same mail may be delayed by somebody else, or finished.
+    """
+
+    due: DueMail
+    changes: Changes
+
+
+class DueMails:
+    """The delayed mails of every queue in a keyspace.
+
+    Args:
+        buckets: over how many partitions each slice is spread.
+        tallies: what this process counts; None: nothing.
+    """
+
+    def __init__(self, tables: Tables, clock: Clock, buckets: int, tallies: Tallies | None = None) -> None:
+        self._tables, self._clock, self._buckets = tables, clock, buckets
+        self._tallies = tallies or Tallies(tables, clock, OwnTables(tallies=False))
+        self._retries = AwaitedRetries(clock)
+        self._marks = Marks(tables, self._retries)
+        self._entered: set[Key] = set()
+
+    async def put(self, queue: QueueName, listed: Listed, *, again: bool = False) -> DueMail:
+        """Keep a mail until its `due_at`; where that was, or its slice is closed, it is due at once.
+
+        Args:
+            queue: whose.
+            listed: the mail; one that was tried before may lie under the removal of an earlier row, and is put beside.
+            again: whether that may be so of one that was not tried.
+
+        Returns:
+            Where it lies. After an error, or cancelled, it lies nowhere, as far as the tables answer.
+        """
+        async with self.kept(queue, listed, again=again) as kept:
+            kept.changes.sure = not again
+            return kept.due
+
+    @asynccontextmanager
+    async def kept(self, queue: QueueName, listed: Listed, *, again: bool = False) -> AsyncGenerator[Kept]:
+        """The same, for whoever has to do more before the mail is delayed and nowhere else.
+
+        Until the body ends well the mail is counted as one that may be delayed, or not.
+        """
+        wanted: datetime | None = in_millis_after(max(listed.due_at or EPOCH, self._now()))
+        while wanted is not None:
+            due = self._placed(replace(listed, due_at=wanted, whereabouts=Whereabouts.DELAYED, slice_start=None))
+            async with self.counting(queue, due.partition) as changes:
+                wanted = await self._tried(queue, due, changes, again=again or listed.attempts > 0)
+                if wanted is None:
+                    changes.enqueued = 1
+                    yield Kept(due, changes)
+
+    def counting(self, queue: QueueName, partition: DuePartition) -> AbstractAsyncContextManager[Changes]:
+        """Around whatever changes a partition: what the body says it has done is counted."""
+        return self._tallies.counting(queue, due_tallies_at(partition.due_slice))
+
+    async def remove(self, queue: QueueName, due: DueMail) -> None:
+        """Its row goes; who removes it counts."""
+        await self._retries.write(self._tables, removal(queue, due, self._now()))
+
+    async def remove_all(self, queue: QueueName, mails: Sequence[DueMail]) -> list[MailmendError | None]:
+        """Many rows go, at an operator's word; for each its error, or None, in order.
+
+        Somebody may move one of them at the same moment: how many their slices hold is then no longer sure.
+        """
+        by_slice: dict[datetime, list[int]] = {}
+        for place, due in enumerate(mails):
+            by_slice.setdefault(due.partition.due_slice, []).append(place)
+
+        async def remove(places: list[int]) -> list[MailmendError | None]:
+            return await self._removed(queue, [mails[place] for place in places])
+
+        errors: list[MailmendError | None] = [None] * len(mails)
+        removed = await all_of(by_slice.values(), remove, _SLICES_AT_ONCE)
+        for places, answers in zip(by_slice.values(), removed, strict=True):
+            for place, answer in zip(places, answers, strict=True):
+                errors[place] = answer
+        return errors
+
+    async def mails(self, queue: QueueName) -> AsyncGenerator[DueMail]:
+        """Every delayed mail that is not marked, partition by partition, in the order of due times within each."""
+        async with aclosing(self.partitions(queue)) as partitions:
+            async for partition in partitions:
+                async with aclosing(self._unmarked_under(queue, partition)) as mails:
+                    async for due in mails:
+                        yield due
+
+    async def partitions(self, queue: QueueName, most: int | None = None) -> AsyncGenerator[DuePartition]:
+        """Where delayed mails may be, the earliest slice first; at most so many."""
+        async for row in self._tables.scan(Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=_index(queue), limit=most)):
+            yield DuePartition(row["dueat"], row["enqueueid"].int)
+
+    async def under(self, queue: QueueName, partition: DuePartition, after: Key = ()) -> AsyncGenerator[DueMail]:
+        """The mails of one partition in the order of their due times, after that time and id.
+
+        A row that no mail can be made of is passed over, and told of in the log.
+        """
+        key = partition.key(queue)
+        async for row in self._tables.scan(Scan(DUE_MAILS, DUE_MAILS.names, Level.QUORUM, under=key, after=after)):
+            try:
+                yield DueMail(partition, due_listed_of(row))
+            except BadPayload as error:
+                _LOG.warning("queue %s: delayed mail %s cannot be read: %s", queue, row["enqueueid"], error.what)
+
+    async def ids(self, queue: QueueName, partition: DuePartition) -> AsyncGenerator[EnqueueId]:
+        """The mails of one partition by their ids alone."""
+        async for row in self._tables.scan(Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=partition.key(queue))):
+            yield EnqueueId(row["enqueueid"])
+
+    async def next_at(self, queue: QueueName, partition: DuePartition, after: Key = ()) -> datetime | None:
+        """When the first mail of a partition after that time and id is due; None where there is none."""
+        first = Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=partition.key(queue), after=after, limit=1)
+        rows = [row async for row in self._tables.scan(first)]
+        return rows[0]["dueat"] if rows else None
+
+    async def due_start(self, queue: QueueName) -> datetime | None:
+        """The first slice that is not closed; None while none ever was."""
+        return await self._due_start(queue, Level.QUORUM)
+
+    async def close_before(self, queue: QueueName, at: datetime) -> datetime:
+        """Close the slices that end by then; never fewer than before.
+
+        Returns:
+            The first slice that is open.
+
+        Raises:
+            Contended: others kept changing it.
+        """
+        wanted, seen = slice_of(at, DUE_WINDOW), await self.due_start(queue)
+        for _ in range(_ROUNDS_MAX):
+            if seen is not None and seen >= wanted:
+                return seen
+            if await self._raised(queue, seen, wanted):
+                return wanted
+            seen = await self._due_start(queue, Level.SERIAL)
+        raise Contended(f"others kept closing slices of the queue {queue!r}", mend="Run the same again.")
+
+    async def retire(self, queue: QueueName, partition: DuePartition) -> None:
+        """Forget a partition that is closed and was found empty since."""
+        await self._tables.write(Remove(DUE_MAILS, partition.key(queue)))
+        await self._tables.write(Remove(DUE_MAILS, partition.entry(queue)))
+        others = Scan(DUE_MAILS, _ENTRY, Level.QUORUM, under=(*_index(queue), partition.due_slice), limit=1)
+        if not [row async for row in self._tables.scan(others)]:
+            await self._tallies.forget(queue, due_tallies_at(partition.due_slice))
+
+    async def _removed(self, queue: QueueName, mails: Sequence[DueMail]) -> list[MailmendError | None]:
+        """The same within one slice."""
+        try:
+            async with self.counting(queue, mails[0].partition) as changes:
+                changes.sure = False
+                removals = [removal(queue, due, self._now()) for due in mails]
+                errors = await self._retries.write_all(self._tables, removals)
+                changes.marked = errors.count(None)
+        except MailmendError as error:
+            return [error] * len(mails)
+        return errors
+
+    async def _unmarked_under(self, queue: QueueName, partition: DuePartition) -> AsyncGenerator[DueMail]:
+        some = list[DueMail]()
+        async with aclosing(self.under(queue, partition)) as mails:
+            async for due in mails:
+                some.append(due)
+                if len(some) == LOOKED_UP_AT_ONCE:
+                    for one in await self._unmarked(queue, some):
+                        yield one
+                    some = []
+        for one in await self._unmarked(queue, some):
+            yield one
+
+    async def _unmarked(self, queue: QueueName, some: Sequence[DueMail]) -> list[DueMail]:
+        marked = await self._marks.among(queue, [due.enqueue_id for due in some])
+        return [due for due in some if due.enqueue_id not in marked]
+
+    async def _tried(self, queue: QueueName, due: DueMail, changes: Changes, *, again: bool) -> datetime | None:
+        """Put it there; where it cannot stay, at what time it is to be tried next."""
+        try:
+            start = await self._written(queue, due)
+        except BaseException:
+            await finished(self._withdrawn(queue, due))
+            raise
+        if start is not None and due.partition.due_slice < start:
+            await self._withdrawn(queue, due)
+            changes.sure = False
+            return start
+        if again and await self._is_covered(queue, due):
+            return due.due_at + _MILLISECOND
+        return None
+
+    async def _written(self, queue: QueueName, due: DueMail) -> datetime | None:
+        """The due start as it is once the mail's row is written."""
+        await self._enter(queue, due.partition)
+        row = Put(DUE_MAILS, _row_of(queue, due), at=self._clock.micros())
+        await self._retries.write(self._tables, row)
+        return await self._retries.call(lambda: self.due_start(queue))
+
+    async def _is_covered(self, queue: QueueName, due: DueMail) -> bool:
+        """Whether the row of a mail that comes back lies under the removal of an earlier one with its very due time."""
+        return not await self._retries.call(lambda: self._tables.read(Read(DUE_MAILS, due.key(queue))))
+
+    async def _withdrawn(self, queue: QueueName, due: DueMail) -> None:
+        """A row that stays in a closed slice, or of a mail that its sender was told is not there, hurts nobody."""
+        try:
+            await self.remove(queue, due)
+        except MailmendError as error:
+            _LOG.warning(
+                "queue %s: a row of delayed mail %s is left: %s", queue, due.listed.queued.enqueue_id, error.what
+            )
+
+    async def _enter(self, queue: QueueName, partition: DuePartition) -> None:
+        """List the partition before anything is put there; only closed ones are struck off, so once is enough."""
+        entry = partition.entry(queue)
+        if entry in self._entered:
+            return
+        await self._retries.write(self._tables, Put(DUE_MAILS, dict(zip(_KEY, entry, strict=True))))
+        if len(self._entered) >= _ENTERED_MAX:
+            self._entered.clear()
+        self._entered.add(entry)
+
+    async def _raised(self, queue: QueueName, seen: datetime | None, wanted: datetime) -> bool:
+        change = ChangeIf(QUEUE_STATE, (queue,), {"duestart": seen}, assign={"duestart": wanted})
+        try:
+            return (await self._tables.attempt(change)).applied
+        except DoubtfulWrite:
+            return False
+
+    async def _due_start(self, queue: QueueName, level: Level) -> datetime | None:
+        seen = await self._tables.read(Read(QUEUE_STATE, (queue,), level))
+        start: datetime | None = seen[0].row["duestart"] if seen else None
+        return start
+
+    def _placed(self, listed: Listed) -> DueMail:
+        due_slice = slice_of(listed.due_at or EPOCH, DUE_WINDOW)
+        return DueMail(DuePartition(due_slice, bucket_of(listed.queued.mail.name, self._buckets)), listed)
+
+    def _now(self) -> datetime:
+        return instant_of(self._clock.micros())
+
+
+def removal(queue: QueueName, due: DueMail, now: datetime) -> Remove:
+    """What removes its row, even of a clock ahead of ours: none is put later than it is due by its author's clock."""
+    at = max(now, due.due_at + GRACE_MIN)
+    return Remove(DUE_MAILS, due.key(queue), at=(at - EPOCH) // _MICROSECOND)
+
+
+def in_millis_after(at: datetime) -> datetime:
+    """The instant in whole milliseconds, as rows keep it, and never earlier."""
+    return at + timedelta(microseconds=-at.microsecond % 1000)
+
+
+def flush_entry(queue: QueueName) -> Key:
+    """Of the row that carries the lease of a flush: beside the list, in a bucket of its own that nobody lists."""
+    return (queue, EPOCH, 1, EPOCH, UUID(int=0))
+
+
+def _row_of(queue: QueueName, due: DueMail) -> Row:
+    listed, place = due.listed, due.partition
+    return due_row_of(
+        queue, place.due_slice, place.bucket, due.due_at, listed.attempts, listed.enqueued_at, listed.queued
+    )
+
+
+def _index(queue: QueueName) -> Key:
+    return (queue, EPOCH, 0)
+
+
+_KEY: Final = tuple(column.name for column in DUE_MAILS.key)
+_ENTRY: Final = ("dueat", "enqueueid")

@@ -1,0 +1,89 @@
+"""What rows, listings and sizes of a queue stand on: how it is cut, where it begins, what time it is."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from mailqueue.ports import Clock, Tables
+from mailqueue.rabbitmq.view.configuration import Configurations
+from mailqueue.rabbitmq.view.shared_reads import SharedReads
+from mailqueue.rabbitmq.view.start_rows import Starts
+from mailqueue.rabbitmq.view.tallies import Tallies
+from model.catalog.queue_tables import OwnTables
+from model.ids import QueueName
+from model.instants import MICROS, instant_of
+from model.operations import Put, Remove
+from model.queue.configuration import DEFAULT, QueueConfiguration
+from model.queue.slices import Slicing, slice_of
+from model.queue.starts import live_slices
+from repair.retries import AwaitedRetries
+
+CUT_SECONDS: Final = 30.0
+"""How long a process that enqueues relies on how the queue was cut: a window that was replaced is a multiple of the new
+one, and buckets only grow, so what is put by an old cut is still found. Whoever lists or sweeps asks each time."""
+
+
+class Ground:
+    """The ground of every queue of a keyspace.
+
+    Args:
+        tables: the keyspace.
+        clock: time and chance.
+        configurations: how the queues are cut.
+        tallies: what this process counts.
+        own: which tables there are beside James's.
+    """
+
+    def __init__(
+        self, tables: Tables, clock: Clock, configurations: Configurations, tallies: Tallies, own: OwnTables
+    ) -> None:
+        self.tables, self.clock, self.tallies, self.own = tables, clock, tallies, own
+        self.retries = AwaitedRetries(clock)
+        self.starts = Starts(tables, self.retries, remembers=own.state)
+        self.known: dict[QueueName, datetime] = {}
+        """The browse starts as they were last seen: they are no earlier now, unless James moved them."""
+        self._configurations = configurations
+        self._looks = SharedReads(self.browse_start)
+        self._cut: tuple[int, QueueConfiguration] | None = None
+
+    @property
+    def now(self) -> datetime:
+        """By our own clock, in whole milliseconds."""
+        return instant_of(self.clock.micros())
+
+    async def slicing(self) -> Slicing:
+        """How the queues are cut at this moment."""
+        return (await self._asked()).slicing
+
+    async def configuration(self) -> QueueConfiguration:
+        """How they were cut not long ago."""
+        if self._cut is None or self.clock.micros() - self._cut[0] > CUT_SECONDS * MICROS:
+            return await self._asked()
+        return self._cut[1]
+
+    async def browse_start(self, queue: QueueName) -> datetime | None:
+        """Before it every mail of the queue is marked; None: nothing was ever enqueued."""
+        start = await self.starts.browse_start(queue)
+        if start is not None:
+            self.known[queue] = start
+        return start
+
+    async def begun(self, queue: QueueName, window: timedelta) -> datetime:
+        """The browse start from now on, shared with others; where there is none yet, the slice of now, put there."""
+        start = await self._looks.get(queue)
+        if start is None:
+            start = self.known[queue] = await self.starts.begin(queue, slice_of(self.now, window))
+        return start
+
+    async def live(self, queue: QueueName) -> tuple[Slicing, list[datetime]]:
+        """How the queue is cut, and the slices in which mails may be."""
+        slicing, start = await self.slicing(), await self.browse_start(queue)
+        return slicing, list(live_slices(start, self.now, slicing.window)) if start else []
+
+    async def write(self, write: Put | Remove) -> None:
+        """Write it; what fails is tried again."""
+        await self.retries.write(self.tables, write)
+
+    async def _asked(self) -> QueueConfiguration:
+        current = await self._configurations.current() or DEFAULT
+        self._cut = self.clock.micros(), current
+        return current

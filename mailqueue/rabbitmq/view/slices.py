@@ -1,0 +1,223 @@
+"""Reading slices: rows page by page, marks in bulk, and only what is still in the queue is kept.
+
+What this costs is bounded by the names below. Only metadata is read, never a blob. A row that no mail can be made of
+is told of and left out: one of them never breaks a listing, and still counts as a mail of the queue.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from mailqueue.concurrency import all_of
+from mailqueue.ports import Tables
+from mailqueue.rabbitmq.codec import listed_of
+from mailqueue.rabbitmq.view.marks import Marks, answered
+from model.catalog.mail_queue import ENQUEUED_MAILS
+from model.errors import BadPayload
+from model.ids import EnqueueId, QueueName
+from model.operations import Level, Read, Scan
+from model.queue.mails import Listed
+from model.queue.slices import EPOCH
+from model.schema.table import Key, Row
+from repair.retries import AwaitedRetries
+
+PAGE_ROWS: Final = 1_000
+"""How many rows one request reads."""
+
+BUCKETS_AT_ONCE: Final = 4
+"""How many buckets of one slice are read at once."""
+
+SLICES_AT_ONCE: Final = 16
+"""How many slices are read at once, where they hold little."""
+
+HELD_MAILS_MAX: Final = 20_000
+"""How many mails of one slice are held; of more, only their keys. Above it no slice is read ahead."""
+
+READ_AGAIN_ROWS: Final = 2_000
+READ_TOGETHER: Final = 100
+"""Rows of such a slice that are read again before they are shown, and how many of them one request asks for."""
+
+_ID_BITS: Final = 128
+_BUCKET_BITS: Final = 32
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+Select = Callable[[Listed], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A row without a mark that no mail can be made of."""
+
+    enqueue_id: EnqueueId
+    slice_start: datetime
+    problem: str
+
+
+@dataclass(slots=True)
+class Held:
+    """What one slice holds that is not marked: its mails in no order, or, of a large slice, their keys."""
+
+    mails: list[tuple[Listed, int]] = field(default_factory=list)  # each with its bucket
+    keys: list[int] = field(default_factory=list)
+    broken: list[Broken] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How many mails, readable or not."""
+        return len(self.mails) + len(self.keys) + len(self.broken)
+
+    @property
+    def room(self) -> int:
+        """How many slices like this one may be held at once."""
+        return HELD_MAILS_MAX // max(1, self.count)
+
+    def add(self, one: Listed | Broken, bucket: int) -> None:
+        """Hold one more, in as little as it needs."""
+        if isinstance(one, Broken):
+            self.broken.append(one)
+        elif self.keys or len(self.mails) >= HELD_MAILS_MAX:
+            self.keys.append(_packed(one, bucket))
+            self.keys.extend(_packed(*held) for held in self.mails)
+            self.mails.clear()
+        else:
+            self.mails.append((one, bucket))
+
+
+class Slices:
+    """The slices of every queue of a keyspace, as they are read."""
+
+    def __init__(self, tables: Tables, marks: Marks, retries: AwaitedRetries) -> None:
+        self._tables, self._marks, self._retries = tables, marks, retries
+
+    async def pages(
+        self, partition: tuple[QueueName, datetime, int], columns: Sequence[str] = ENQUEUED_MAILS.names
+    ) -> AsyncGenerator[list[Row]]:
+        """The rows of a partition in the order of their ids; a page that fails is asked for again."""
+        after: tuple[UUID, ...] = ()
+        while True:
+            page = await self._page(
+                Scan(ENQUEUED_MAILS, tuple(columns), Level.QUORUM, None, partition, after, PAGE_ROWS)
+            )
+            yield page
+            if len(page) < PAGE_ROWS:
+                return
+            after = (page[-1]["enqueueid"],)
+
+    async def held(self, queue: QueueName, slice_start: datetime, buckets: int, select: Select) -> Held:
+        """What the slice holds of the mails that are meant; what is broken is always meant."""
+        held = Held()
+
+        async def read(bucket: int) -> None:
+            async with aclosing(self.pages((queue, slice_start, bucket))) as pages:
+                async for page in pages:
+                    chosen = [one for one in map(read_row, page) if isinstance(one, Broken) or select(one)]
+                    marked = await self._marks.among(queue, list(map(id_of, chosen)))
+                    for one in chosen:
+                        if id_of(one) not in marked:
+                            held.add(one, bucket)
+                            _tell(queue, one)
+
+        await all_of(range(buckets), read, BUCKETS_AT_ONCE)
+        return held
+
+    async def mails(self, queue: QueueName, slice_start: datetime, held: Held, select: Select) -> AsyncIterator[Listed]:
+        """The mails that are held, by the time at which they were enqueued, then by id."""
+        for listed in sorted((mail for mail, _ in held.mails), key=_order):
+            yield listed
+        keys = sorted(held.keys)
+        for first in range(0, len(keys), READ_AGAIN_ROWS):
+            for listed in await self._again(queue, slice_start, keys[first : first + READ_AGAIN_ROWS]):
+                if select(listed):
+                    yield listed
+
+    async def first_unmarked(self, queue: QueueName, slice_start: datetime, buckets: int) -> Key | None:
+        """The key of any row of the slice that is not marked, readable or not."""
+        for bucket in range(buckets):
+            async with aclosing(self.pages((queue, slice_start, bucket), ("enqueueid",))) as pages:
+                async for page in pages:
+                    ids = [EnqueueId(row["enqueueid"]) for row in page]
+                    marked = await self._marks.among(queue, ids)
+                    unmarked = [one for one in ids if one not in marked]
+                    if unmarked:
+                        return (queue, slice_start, bucket, unmarked[0])
+        return None
+
+    async def count_unmarked(self, queue: QueueName, slice_start: datetime, buckets: int) -> int:
+        """How many mails of the slice are not marked, readable or not."""
+
+        async def count(bucket: int) -> int:
+            unmarked = 0
+            async with aclosing(self.pages((queue, slice_start, bucket), ("enqueueid",))) as pages:
+                async for page in pages:
+                    unmarked += len(page) - len(await self._marks.among(queue, [row["enqueueid"] for row in page]))
+            return unmarked
+
+        return sum(await all_of(range(buckets), count, BUCKETS_AT_ONCE))
+
+    async def is_empty(self, queue: QueueName, slice_start: datetime, buckets: int) -> bool:
+        """Whether the slice has no row at all."""
+
+        async def empty(bucket: int) -> bool:
+            under = (queue, slice_start, bucket)
+            return not await self._page(Scan(ENQUEUED_MAILS, ("enqueueid",), Level.QUORUM, under=under, limit=1))
+
+        return all(await all_of(range(buckets), empty, BUCKETS_AT_ONCE))
+
+    async def _page(self, scan: Scan) -> list[Row]:
+        async def page() -> list[Row]:
+            return [row async for row in self._tables.scan(scan)]
+
+        return await self._retries.call(page)
+
+    async def _again(self, queue: QueueName, slice_start: datetime, keys: Sequence[int]) -> list[Listed]:
+        ids = defaultdict[int, list[EnqueueId]](list)
+        for bucket, one in map(_unpacked, keys):
+            ids[bucket].append(one)
+        reads = [
+            Read(ENQUEUED_MAILS, (queue, slice_start, bucket), among=tuple(some[first : first + READ_TOGETHER]))
+            for bucket, some in ids.items()
+            for first in range(0, len(some), READ_TOGETHER)
+        ]
+        answers = await answered(self._tables, self._retries, reads)
+        read = [read_row(seen.row) for answer in answers for seen in answer]
+        return sorted((one for one in read if isinstance(one, Listed)), key=_order)
+
+
+def id_of(one: Listed | Broken) -> EnqueueId:
+    """Whose row it is."""
+    return one.enqueue_id if isinstance(one, Broken) else one.queued.enqueue_id
+
+
+def read_row(row: Row) -> Listed | Broken:
+    """The mail of a row, if one can be made of it."""
+    try:
+        return listed_of(row)
+    except BadPayload as error:
+        return Broken(EnqueueId(row["enqueueid"]), row["timerangestart"], error.what)
+
+
+def _tell(queue: QueueName, one: Listed | Broken) -> None:
+    if isinstance(one, Broken):
+        _LOG.warning("the row of %s in the queue %s cannot be read: %s", one.enqueue_id, queue, one.problem)
+
+
+def _order(listed: Listed) -> tuple[datetime, UUID]:
+    return listed.enqueued_at, listed.queued.enqueue_id
+
+
+def _packed(listed: Listed, bucket: int) -> int:
+    """All that the order needs and the row's key, in one number: a million of them fit into 60 MB."""
+    millis = (listed.enqueued_at - EPOCH) // _MILLISECOND
+    return (millis << _ID_BITS | listed.queued.enqueue_id.int) << _BUCKET_BITS | bucket
+
+
+def _unpacked(key: int) -> tuple[int, EnqueueId]:
+    """Bucket and id."""
+    return key & (1 << _BUCKET_BITS) - 1, EnqueueId(UUID(int=key >> _BUCKET_BITS & (1 << _ID_BITS) - 1))

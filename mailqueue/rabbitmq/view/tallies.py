@@ -1,0 +1,269 @@
+"""Tallies: how many mails each process has put into each slice and marked there, so that a size costs no listing.
+
+Slices of delayed mails have theirs beside them, a millisecond after the slice's start (`model.queue.size`).
+
+Each process owns rows of sliceTallies that nobody else writes, and writes sums into them, never differences: writing
+one twice does nothing. Before it changes anything in a slice it says that its row is not settled, and takes that back
+when all that it began is told: so a process that was killed leaves an honest "estimate", until the slice is gone or
+somebody counts again. What is not settled:
+- what is under way, and what failed half-way (a write without an answer may have been done);
+- marks that somebody else may have put at the same time.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from mailqueue.ports import Clock, Tables
+from mailqueue.rabbitmq.view.marks import LOOKED_UP_TOGETHER, answered
+from model.catalog.mail_queue import SLICE_TALLIES
+from model.catalog.queue_tables import OwnTables
+from model.errors import MailmendError
+from model.ids import QueueName
+from model.instants import MICROS, instant_of
+from model.operations import Put, Read, Remove
+from model.queue.size import WriterTally, due_ttl_seconds, is_of_due
+from repair.retries import AwaitedRetries
+
+FLUSH_SECONDS: Final = 0.5
+"""How old what a row says may become while its slice is counted in."""
+
+FLUSH_CHANGES: Final = 500
+"""After so many changes a row is written at once."""
+
+REMEMBERED_MAX: Final = 10_000
+"""How many slices a process keeps its sums of; one that it forgot is counted anew, in a row of its own."""
+
+_LOG: Final = logging.getLogger("mailmend.queue")
+_Place = tuple[QueueName, datetime]
+
+
+@dataclass(slots=True)
+class Changes:
+    """What was done in a slice; only what succeeded is counted.
+
+    Attributes:
+        sure: False where somebody else may count the same.
+    """
+
+    enqueued: int = 0
+    marked: int = 0
+    sure: bool = True
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What one process knows of one slice, and what its row says (None: unknown)."""
+
+    writer: UUID
+    told_at: int
+    enqueued: int = 0
+    marked: int = 0
+    sure: bool = True
+    is_foreign: bool = False
+    pending: int = 0
+    untold: int = 0
+    told: WriterTally | None = None
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def tally(self, *, settled: bool) -> WriterTally:
+        return WriterTally(self.writer, self.enqueued, self.marked, settled, self.is_foreign)
+
+    @property
+    def settled(self) -> bool:
+        return self.sure and not self.pending
+
+    @property
+    def is_open(self) -> bool:
+        return self.told is not None and not self.told.settled
+
+    @property
+    def idle(self) -> bool:
+        return not self.pending and not self.untold and not self.turn.locked()
+
+    def add(self, changes: Changes) -> None:
+        self.enqueued += changes.enqueued
+        self.marked += changes.marked
+        self.sure &= changes.sure
+        self.untold += changes.enqueued + changes.marked + (not changes.sure)
+
+
+@dataclass(frozen=True, slots=True)
+class ToldAt:
+    """What a process tells of a slice, and when it last did, in microseconds."""
+
+    tally: WriterTally
+    at: int
+
+
+class Tallies:
+    """What this process has counted, and what all of them tell.
+
+    Without a table for it nothing is counted, and nothing told.
+
+    Args:
+        tables: the keyspace.
+        clock: time, and names for this process's rows.
+        own: which tables there are.
+    """
+
+    def __init__(self, tables: Tables, clock: Clock, own: OwnTables) -> None:
+        self._tables, self._clock, self._kept = tables, clock, own.tallies
+        self._retries = AwaitedRetries(clock)
+        self._sums: dict[_Place, _Sums] = {}
+
+    @asynccontextmanager
+    async def counting(self, queue: QueueName, slice_start: datetime | None) -> AsyncGenerator[Changes]:
+        """Around whatever changes a slice: what the body says it has done is counted when it ends well.
+
+        Raises:
+            CannotReach: the slice's row cannot be opened; nothing was done.
+        """
+        changes = Changes()
+        if slice_start is None or not self._kept:
+            yield changes
+            return
+        place = (queue, slice_start)
+        sums = self._sums_of(place)
+        sums.pending += 1
+        try:
+            await self._open(place, sums)
+            try:
+                yield changes
+            except BaseException:
+                changes.sure = False
+                raise
+            finally:
+                sums.add(changes)
+        finally:
+            sums.pending -= 1
+        if self._is_due(sums) and not sums.turn.locked():
+            await self._told(place, sums)
+
+    async def foreign(self, queue: QueueName, slice_start: datetime) -> None:
+        """Say that others put mails into the slice who count nothing."""
+        if self._kept:
+            async with self.counting(queue, slice_start):
+                sums = self._sums_of((queue, slice_start))
+                sums.is_foreign = True
+            await self._told((queue, slice_start), sums)
+
+    async def flush(self) -> None:
+        """Write what is not written; what cannot be now is kept, and written by the next."""
+        for place, sums in list(self._sums.items()):
+            if sums.untold or sums.is_open:
+                await self._told(place, sums)
+
+    async def close(self) -> None:
+        """The last flush."""
+        await self.flush()
+
+    async def of(self, queue: QueueName, slice_starts: Sequence[datetime]) -> list[list[WriterTally]]:
+        """What every process tells of each of the slices."""
+        if not self._kept:
+            return [[] for _ in slice_starts]
+        together = range(0, len(slice_starts), LOOKED_UP_TOGETHER)
+        some = [tuple(slice_starts[first : first + LOOKED_UP_TOGETHER]) for first in together]
+        reads = [Read(SLICE_TALLIES, (queue,), among=starts) for starts in some]
+        told: dict[datetime, list[WriterTally]] = {start: [] for start in slice_starts}
+        for answer in await answered(self._tables, self._retries, reads):
+            for seen in answer:
+                told[seen.row["timerangestart"]].append(WriterTally.of(seen.row))
+        return list(told.values())
+
+    async def told(self, queue: QueueName, slice_start: datetime) -> list[ToldAt]:
+        """What every process tells of the slice, and when."""
+        if not self._kept:
+            return []
+        read = Read(SLICE_TALLIES, (queue, slice_start), times=True)
+        seen = await self._retries.call(lambda: self._tables.read(read))
+        return [ToldAt(WriterTally.of(one.row), one.newest or 0) for one in seen]
+
+    async def write(self, queue: QueueName, slice_start: datetime, tallies: Iterable[WriterTally]) -> None:
+        """Write rows that nobody else writes any more."""
+        for tally in tallies:
+            await self._retries.write(self._tables, self._put(queue, slice_start, tally))
+
+    async def correct(self, queue: QueueName, slice_start: datetime, missing: int) -> None:
+        """Add to the sum of a slice what is missing there (or take it off), in a row of its own."""
+        if self._kept:
+            correction = WriterTally(self._clock.random_uuid(), missing, 0, settled=True, is_foreign=False)
+            await self.write(queue, slice_start, [correction])
+
+    async def renew(self, queue: QueueName, slice_start: datetime) -> None:
+        """Put the rows of a slice again as they are, so that they live as long as its mails; newer ones stay."""
+        for one in await self.told(queue, slice_start):
+            await self._retries.write(self._tables, replace(self._put(queue, slice_start, one.tally), at=one.at + 1))
+
+    async def forget(self, queue: QueueName, slice_start: datetime) -> None:
+        """The slice is gone."""
+        self._sums.pop((queue, slice_start), None)
+        if self._kept:
+            await self._retries.write(self._tables, Remove(SLICE_TALLIES, (queue, slice_start)))
+
+    def _sums_of(self, place: _Place) -> _Sums:
+        if place not in self._sums:
+            self._make_room()
+            self._sums[place] = _Sums(self._clock.random_uuid(), self._clock.micros())
+        return self._sums[place]
+
+    def _make_room(self) -> None:
+        while len(self._sums) >= REMEMBERED_MAX:
+            idle = next((place for place, sums in self._sums.items() if sums.idle), None)
+            if idle is None:
+                return
+            del self._sums[idle]
+
+    def _is_due(self, sums: _Sums) -> bool:
+        aged = self._clock.micros() - sums.told_at >= FLUSH_SECONDS * MICROS
+        return sums.untold >= FLUSH_CHANGES or (sums.untold > 0 and aged)
+
+    async def _open(self, place: _Place, sums: _Sums) -> None:
+        """Say that the row is not settled, before anything is changed."""
+        if sums.is_open:
+            return
+        async with sums.turn:
+            if not sums.is_open:
+                await self._write(place, sums, sums.tally(settled=False))
+
+    async def _told(self, place: _Place, sums: _Sums) -> None:
+        try:
+            async with sums.turn:
+                if sums.untold or sums.told != sums.tally(settled=sums.settled):
+                    await self._write(place, sums, sums.tally(settled=sums.settled))
+            self._retire(place, sums)
+        except MailmendError as error:
+            _LOG.warning("tallies of the queue %s could not be written, and will be: %s", place[0], error.what)
+
+    def _retire(self, place: _Place, sums: _Sums) -> None:
+        """A row that will never be settled is never touched again, so that whoever counts again may settle it."""
+        if not sums.sure and sums.idle:
+            self._sums.pop(place, None)
+
+    async def _write(self, place: _Place, sums: _Sums, tally: WriterTally) -> None:
+        """Until the write has succeeded nobody knows what the row says."""
+        untold, sums.told = sums.untold, None
+        sums.told_at = self._clock.micros()
+        await self._retries.write(self._tables, self._put(*place, tally))
+        sums.told = tally
+        sums.untold -= untold
+
+    def _put(self, queue: QueueName, slice_start: datetime, tally: WriterTally) -> Put:
+        row = {
+            "queuename": queue,
+            "timerangestart": slice_start,
+            "writer": tally.writer,
+            "enqueued": tally.enqueued,
+            "marked": tally.marked,
+            "settled": tally.settled,
+            "isforeign": tally.is_foreign,
+        }
+        now = instant_of(self._clock.micros())
+        return Put(
+            SLICE_TALLIES, row, ttl_seconds=due_ttl_seconds(slice_start, now) if is_of_due(slice_start) else None
+        )

@@ -1,1 +1,0 @@
-"""What a queue does with mails, one module for each operation: in, out, away, again."""
