@@ -12,9 +12,9 @@ from typing import Any, Final
 from admin.output import rows_grid, stdout_console
 from mailqueue.health import QueueFigures, Reason, days
 from mailqueue.maintenance.comparison import MEANINGS, Finding, Reconciled
-from mailqueue.ports import Depth
 from mailqueue.rabbitmq.codec import priority_of
 from model.ids import BlobId
+from model.ports import Depth
 from model.queue.filters import NULL_SENDER
 from model.queue.mails import Listed
 from model.queue.size import Size

@@ -18,7 +18,6 @@ from admin.wiring import Place, open_place
 from cql.driver.asynchronous import AwaitedKeyspace
 from cql.introspect import live_schema
 from mailqueue.metrics import Counts, NoCounts
-from mailqueue.ports import Blobs, Broker, Clock, Tables
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
 from mailqueue.rabbitmq.view.configuration import Configurations
@@ -28,8 +27,9 @@ from model.catalog.queue_tables import OwnTables, queue_tables_of
 from model.errors import WrongUse
 from model.ids import QueueName
 from model.instants import instant_of
+from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.schema.keyspace import Schema
-from repair.clock import LoopClock
+from repair.clock import SystemClock
 
 if TYPE_CHECKING:
     from cql.driver.session import Keyspace
@@ -50,7 +50,7 @@ class Sides:
     place: Place
     schema: Schema
     own: OwnTables
-    tables: Tables
+    tables: AsyncTables
     broker: Broker
     blobs: Blobs
     clock: Clock
@@ -123,10 +123,10 @@ async def _told(
 
 def loop_clock() -> Clock:
     """Time as commands know it."""
-    return LoopClock()
+    return SystemClock()
 
 
-def tables_of(keyspace: "Keyspace") -> Tables:
+def tables_of(keyspace: "Keyspace") -> AsyncTables:
     """The keyspace's tables, awaited."""
     return AwaitedKeyspace(keyspace)
 
@@ -138,7 +138,7 @@ def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
     return broker
 
 
-def blobs_behind(settings: BlobsSettings, tables: Tables, clock: Clock) -> Blobs:
+def blobs_behind(settings: BlobsSettings, tables: AsyncTables, clock: Clock) -> Blobs:
     """The store of blobs.
 
     Raises:

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
-from mailqueue.ports import Depth
 from model.ids import QueueName
+from model.ports import Depth
 
 BROWSE_START_AGE_MAX: Final = timedelta(days=7)
 """As James's own health check has it: beyond that, one stuck mail makes every listing read a week of slices."""

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from mailqueue.health import QueueFigures, Trouble, judged
-from mailqueue.ports import Depth
 from model.ids import QueueName
+from model.ports import Depth
 
 
 class Count(Enum):

@@ -1,12 +1,17 @@
 """Every port of mailmend, declared once: what its parts need of the world; adapters and test twins stand elsewhere."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Final, Protocol
 from uuid import UUID
 
 from model.errors import MailmendError
+from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from model.queue.mails import PRIORITY_NORMAL
 from model.schema.table import Row
 
 
@@ -42,19 +47,66 @@ class Tables(Protocol):
         ...
 
 
+class AsyncTables(Protocol):
+    """`Tables` for code in an event loop. Adapters: `AwaitedKeyspace`, and `InTurn` over the memory twin.
+
+    Every method may raise `CannotReach` and its kinds; a conditional write that gets no answer raises `DoubtfulWrite`.
+    """
+
+    async def read(self, read: Read) -> Sequence[Seen]:
+        """The rows under the key, in clustering order; all of them at once."""
+        ...
+
+    async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        """Many reads at once, a bounded number in flight; one answer or one error for each, in order."""
+        ...
+
+    def scan(self, scan: Scan) -> AsyncIterator[Row]:
+        """Every row, page by page, in order."""
+        ...
+
+    async def write(self, write: Write) -> None:
+        """Carry out one write at QUORUM."""
+        ...
+
+    async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        """Many independent writes at once, a bounded number in flight; for each its error, or None, in order."""
+        ...
+
+    async def attempt(self, write: Conditional) -> Applied:
+        """Carry out one conditional write at SERIAL and QUORUM."""
+        ...
+
+
 class Clock(Protocol):
-    """Time as one process knows it. Adapters: `repair.clock.SystemClock` and the tests' virtual clock."""
+    """Time and chance as one process knows them. Adapters: `repair.clock.SystemClock` and the tests' virtual clock."""
 
     def micros(self) -> int:
         """Microseconds since 1970."""
         ...
 
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back."""
+        ...
+
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass; blocks the thread."""
+        ...
+
+    async def pause(self, seconds: float) -> None:
+        """Let time pass, while the event loop runs others."""
         ...
 
     def new_uuid(self) -> UUID:
         """A version-1 UUID of now: its time is unique in this process."""
+        ...
+
+    def random_uuid(self) -> UUID:
+        """A random UUID."""
+        ...
+
+    def chance(self) -> float:
+        """A number from 0 up to, and without, 1."""
         ...
 
 
@@ -63,22 +115,6 @@ class NodeClocks(Protocol):
 
     def node_micros(self) -> Sequence[int]:
         """now() of every reachable node, in microseconds since 1970."""
-        ...
-
-
-class Blobs(Protocol):
-    """Where message contents live. Adapters: files here, an object store later."""
-
-    def put(self, data: bytes) -> str:
-        """Keep the bytes durably and return their id; the same bytes may give the same id."""
-        ...
-
-    def get(self, blob_id: str) -> bytes:
-        """The bytes under the id.
-
-        Raises:
-            KeyError: there are none.
-        """
         ...
 
 
@@ -127,4 +163,194 @@ class SchemaNodes(Protocol):
 
     def nodes_down(self) -> Sequence[str]:
         """The addresses of the nodes that are known and not up."""
+        ...
+
+
+SLICE_HEADER: Final = "x-mailmend-slice"
+"""The header of our own messages with the start of their row's slice, in milliseconds since 1970 (an integer)."""
+
+ATTEMPTS_HEADER: Final = "x-mailmend-attempts"
+"""The header of our own messages with how often the mail was tried before (an integer)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is published: a body, and headers beside those that James sets."""
+
+    body: bytes
+    headers: Mapping[str, int | str] = field(default_factory=dict)
+
+
+class Delivery(Protocol):
+    """A message in hand, until it is acked, requeued or dead-lettered: exactly one of them, once.
+
+    Each of the three raises `BrokerUnreachable` when the connection that brought the message is gone: the broker then
+    delivers it again, to somebody.
+    """
+
+    @property
+    def message(self) -> Message:
+        """Body and headers; header values of other types than int and text are left out."""
+        ...
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether somebody may have had it before."""
+        ...
+
+    @property
+    def dead_lettered(self) -> bool:
+        """Whether it was in a dead letter queue once (it carries `x-death`)."""
+        ...
+
+    @property
+    def priority(self) -> int:
+        """The level of the queue that it came from."""
+        ...
+
+    async def ack(self) -> None:
+        """It is done with."""
+        ...
+
+    async def requeue(self) -> None:
+        """It goes back to where it came from, at once."""
+        ...
+
+    async def dead_letter(self) -> None:
+        """It goes to the dead letter queue."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """The broker's side of a queue, as counts: it cannot be searched.
+
+    Attributes:
+        ready: messages that wait, all levels together.
+        unacked: messages in somebody's hand; None where the broker's HTTP API is not set up.
+        consumers: who takes from it.
+        dead: messages in the dead letter queue.
+        delivery_limit: after so many returns the broker dead-letters a message; None: never, or not known.
+        alarms: for want of what, and where, the broker takes no new messages; none where that is not known.
+        dead_limit: after so many returns the broker drops a dead letter; None: never, not known, or there is none.
+    """
+
+    ready: int
+    unacked: int | None
+    consumers: int
+    dead: int
+    delivery_limit: int | None = None
+    alarms: tuple[str, ...] = ()
+    dead_limit: int | None = None
+
+
+def unheard() -> None:
+    """Nobody is told."""
+
+
+class Broker(Protocol):
+    """The message broker. Adapters: `RabbitBroker`, `MemoryBroker` (`mailqueue.rabbitmq.broker`).
+
+    A queue is James's own topology (facts on James's queue); the priorities beside the normal one are side queues of
+    ours, whose names James does not list. Whatever is missing is declared at first use; what is there is looked at
+    first, and left as it is.
+    """
+
+    async def publish(self, queue: QueueName, message: Message, priority: int = PRIORITY_NORMAL) -> None:
+        """Publish, and return when the broker has confirmed that it keeps the message.
+
+        Raises:
+            PublishFailed: it was refused, returned, or not confirmed in time (`doubtful`).
+            BrokerUnreachable: nobody answers.
+            TopologyMismatch: the queue is there in a form that cannot be used.
+        """
+        ...
+
+    def deliveries(
+        self,
+        queue: QueueName,
+        prefetch: int,
+        priorities: Collection[int] | None = None,
+        on_lost: Callable[[], None] = unheard,
+    ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
+        """Take messages, at most `prefetch` of each level in hand; None: of all ten, declared where missing.
+
+        The iterator goes on over reconnections, with new deliveries. Leaving the context returns what is in hand.
+        `on_lost` is told of every consumer (a level has one) that the broker took away or whose connection broke, and
+        that is set up anew.
+        """
+        ...
+
+    def dead_letters(self, queue: QueueName, prefetch: int) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
+        """The same for the dead letter queue."""
+        ...
+
+    async def depth(self, queue: QueueName) -> Depth:
+        """How many messages there are; some seconds old for `unacked`."""
+        ...
+
+    async def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+class BlobKind(Enum):
+    """What a blob holds; a store may keep them apart."""
+
+    HEADER = "header"
+    BODY = "body"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """A blob as its store lists it; `stored_at` in UTC."""
+
+    blob_id: BlobId
+    size_bytes: int
+    stored_at: datetime
+
+
+class Blobs(Protocol):
+    """Where the bytes of mails are. Adapters: `object_storage` (S3, files), `cassandra_blobs`, `memory_blobs`."""
+
+    async def put(self, data: bytes, kind: BlobKind) -> BlobId:
+        """Keep the bytes durably and return their id.
+
+        Raises:
+            BlobsUnreachable: the store does not answer, or takes nothing.
+        """
+        ...
+
+    async def get(self, blob_id: BlobId) -> bytes:
+        """The bytes under the id.
+
+        Raises:
+            BlobMissing: there are none.
+            BlobsUnreachable: the store does not answer.
+        """
+        ...
+
+    async def delete(self, blob_id: BlobId) -> None:
+        """Forget the bytes; none there is fine. An id made of what it names is left alone: others may refer to it.
+
+        Raises:
+            BlobsUnreachable: the store does not answer.
+        """
+        ...
+
+    async def delete_all(self, blob_ids: Collection[BlobId]) -> None:
+        """Forget the bytes of many, as `delete` does, in as few requests as the store can.
+
+        Raises:
+            BlobsUnreachable: the store does not answer; some may be left.
+            BadPayload: some are no ids; all the others are forgotten.
+        """
+        ...
+
+    async def exists(self, blob_id: BlobId) -> bool:
+        """Whether there are bytes under the id."""
+        ...
+
+    def scan(self) -> AsyncIterator[StoredBlob]:
+        """Every blob, in the store's own order."""
         ...

@@ -29,27 +29,27 @@ STAMP_AGE_SECONDS = 20.0
 
 
 class SystemClock:
-    """This machine's clock."""
+    """This machine's clock, and its chance. Implements `model.ports.Clock`."""
 
     def micros(self) -> int:
         """Microseconds since 1970."""
         return time.time_ns() // 1000
 
+    def monotonic(self) -> float:
+        """Seconds since the machine started, or so."""
+        return time.monotonic()
+
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass; blocks the thread."""
         time.sleep(max(0.0, seconds))
+
+    async def pause(self, seconds: float) -> None:
+        """Let time pass, while the event loop runs others."""
+        await asyncio.sleep(max(0.0, seconds))
 
     def new_uuid(self) -> UUID:
         """A version-1 UUID of now."""
         return uuid.uuid1()
-
-
-class LoopClock(SystemClock):
-    """This machine's clock, and its chance, for code that runs in an event loop. Implements `mailqueue.ports.Clock`."""
-
-    async def pause(self, seconds: float) -> None:
-        """Let time pass, and others work."""
-        await asyncio.sleep(max(0.0, seconds))
 
     def random_uuid(self) -> UUID:
         """A UUID that nobody can guess or draw again."""
@@ -57,7 +57,7 @@ class LoopClock(SystemClock):
 
     def chance(self) -> float:
         """A number from 0 up to, and without, 1."""
-        return random.random()  # noqa: S311 - decides how often to tidy up, guards nothing
+        return random.random()  # noqa: S311 - decides how often to clean up, guards nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ a repair counts on that (DESIGN idea 4, A).
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from tenacity import (
     AsyncRetrying,
@@ -24,7 +24,7 @@ from tenacity.stop import stop_base
 
 from model.errors import AccessDenied, CannotReach, MailmendError
 from model.operations import Count, Write
-from model.ports import Clock, Tables
+from model.ports import AsyncTables, Clock, Tables
 
 T = TypeVar("T")
 
@@ -104,40 +104,14 @@ class Retries:
         return Retrying(sleep=self.clock.sleep, **_loop(self.policy, self.clock, retries, deadline), **options)
 
 
-class _Telling(Protocol):
-    def micros(self) -> int:
-        """Microseconds since 1970."""
-        ...
-
-
-class AwaitedClock(_Telling, Protocol):
-    """Time as code that awaits knows it: what of `mailqueue.ports.Clock` is needed here, below it."""
-
-    async def pause(self, seconds: float) -> None:
-        """Let time pass."""
-        ...
-
-
-class AwaitedTables(Protocol):
-    """Where plain writes are awaited: what of `mailqueue.ports.Tables` is needed here, below it."""
-
-    async def write(self, write: Write) -> None:
-        """One write."""
-        ...
-
-    async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        """Many independent writes."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class AwaitedRetries:
     """`Retries` for code that awaits, by the same policy."""
 
-    clock: AwaitedClock
+    clock: Clock
     policy: RetryPolicy = JAMES
 
-    async def write(self, tables: AwaitedTables, write: Write, deadline: int = FOREVER) -> None:
+    async def write(self, tables: AsyncTables, write: Write, deadline: int = FOREVER) -> None:
         """One write that is not a count.
 
         Raises:
@@ -146,7 +120,7 @@ class AwaitedRetries:
         await self.call(lambda: tables.write(write), deadline)
 
     async def write_all(
-        self, tables: AwaitedTables, writes: Sequence[Write], deadline: int = FOREVER
+        self, tables: AsyncTables, writes: Sequence[Write], deadline: int = FOREVER
     ) -> list[MailmendError | None]:
         """Many writes at once; those that fail are sent again, counts excepted. What is left in the end is returned."""
         errors: list[MailmendError | None] = [None] * len(writes)
@@ -193,7 +167,7 @@ class AwaitedRetries:
         return AsyncRetrying(sleep=self.clock.pause, **_loop(self.policy, self.clock, retries, deadline), **options)
 
 
-def _loop(policy: RetryPolicy, clock: _Telling, retries: int, deadline: int) -> dict[str, Any]:
+def _loop(policy: RetryPolicy, clock: Clock, retries: int, deadline: int) -> dict[str, Any]:
     """What tenacity is told, whichever of its loops it is."""
     return {
         "wait": wait_random_exponential(
@@ -207,7 +181,7 @@ def _loop(policy: RetryPolicy, clock: _Telling, retries: int, deadline: int) -> 
 class _TooLate(stop_base):
     """Stops before a try that would begin after the deadline."""
 
-    def __init__(self, clock: _Telling, deadline: int) -> None:
+    def __init__(self, clock: Clock, deadline: int) -> None:
         self._clock, self._deadline = clock, deadline
 
     def __call__(self, retry_state: RetryCallState) -> bool:

@@ -15,7 +15,6 @@ from typing import Final
 from admin.local import layout as layouts
 from admin.local import readiness
 from admin.local.cassandra_yaml import asks_passwords
-from admin.local.clock import Clock, SystemClock
 from admin.local.jars import JarStore
 from admin.local.java import find_java
 from admin.local.layout import Layout
@@ -28,6 +27,8 @@ from admin.local.settings import NATIVE_PORT_DEFAULT, Settings, Wishes, first_se
 from admin.local.state import State, read_state, write_state
 from admin.local.status import ClusterState, ClusterStatus, NodeState, NodeStatus
 from model.errors import LocalServerError, UnsafeRequest, WrongUse
+from model.ports import Clock
+from repair.clock import SystemClock
 
 TOGETHER_SECONDS_MAX: Final = 120.0
 TOGETHER_POLL_SECONDS: Final = 0.2
@@ -170,7 +171,7 @@ class LocalCluster:
                     f"the nodes did not find each other within {TOGETHER_SECONDS_MAX:.0f} s",
                     mend=f"Their logs: {', '.join(str(node.log) for node in status.nodes)}",
                 )
-            self.clock.pause(TOGETHER_POLL_SECONDS)
+            self.clock.sleep(TOGETHER_POLL_SECONDS)
 
     def _stop(self, number: int) -> None:
         state = read_state(self.layout.state)

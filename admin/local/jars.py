@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from admin.local import ivy, pins
-from admin.local.clock import Clock, SystemClock
 from admin.local.jar_programs import JarProgram
 from admin.local.java import Java
 from admin.local.locks import locked
 from admin.local.progress import Progress, Silent
 from model.errors import LocalServerError
+from model.ports import Clock
+from repair.clock import SystemClock
 
 FETCH_SECONDS_MAX: Final = 1800.0
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from admin.local.clock import Clock
 from model.errors import LocalServerError
+from model.ports import Clock
 
 _POLL_SECONDS: Final = 0.2
 
@@ -40,7 +40,7 @@ def _wait_for(descriptor: int, path: Path, clock: Clock, seconds_max: float) -> 
                 f"another mailmend local has been at work for {seconds_max:.0f} s; it holds {path}",
                 mend="Wait for it, or end it, and try again.",
             )
-        clock.pause(_POLL_SECONDS)
+        clock.sleep(_POLL_SECONDS)
 
 
 def _taken(descriptor: int) -> bool:

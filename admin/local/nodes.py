@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from admin.local import cassandra_yaml, log_lines, ports, processes, readiness
-from admin.local.clock import Clock, SystemClock
 from admin.local.command import node_command
 from admin.local.java import Java
 from admin.local.layout import Layout, NodeFolders
@@ -18,6 +17,8 @@ from admin.local.processes import ProcessId
 from admin.local.settings import Settings
 from admin.local.status import NodeState
 from model.errors import LocalServerError
+from model.ports import Clock
+from repair.clock import SystemClock
 
 READY_SECONDS_MAX: Final = 240.0
 DRAIN_SECONDS_MAX: Final = 60.0
@@ -86,7 +87,7 @@ class Node:
                 raise self._failure("ended while it started")
             if self.clock.monotonic() >= deadline:
                 raise self._failure(f"did not answer within {seconds_max:.0f} s")
-            self.clock.pause(_POLL_SECONDS)
+            self.clock.sleep(_POLL_SECONDS)
 
     def ask_to_end(self, process: ProcessId) -> None:
         """Let the node begin to drain; it ends by itself."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from admin.local.clock import Clock
+from model.ports import Clock
 
 _POLL_SECONDS: Final = 0.05
 _PROC = Path("/proc")
@@ -106,7 +106,7 @@ def wait_end(process: ProcessId, mark: str, clock: Clock, seconds_max: float) ->
     while is_ours(process, look(process.pid), mark):
         if clock.monotonic() >= deadline:
             return False
-        clock.pause(_POLL_SECONDS)
+        clock.sleep(_POLL_SECONDS)
     return True
 
 

@@ -170,7 +170,7 @@ class ServiceRun:
                 raise self._failure("ended while it started")
             if clock.monotonic() - began >= self.ready_seconds_max:
                 raise self._failure(f"did not answer within {self.ready_seconds_max:.0f} s")
-            clock.pause(_POLL_SECONDS)
+            clock.sleep(_POLL_SECONDS)
         self.machine.progress.end(f"{self.service.title} answers after {clock.monotonic() - began:.1f} s")
 
     def _stop(self, name: str, started: Started) -> None:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from admin.local.clock import Clock, SystemClock
 from admin.local.layout import cache_home
 from admin.local.progress import Progress, Silent
 from admin.local.status import NodeState
+from model.ports import Clock
+from repair.clock import SystemClock
 
 HOST: Final = "127.0.0.1"
 """The only address on which any of them listens."""

@@ -5,12 +5,13 @@ session's own window in one thread. `InTurn` gives the same form to any tables t
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from cql.statements import Operation
 from model.errors import MailmendError
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from model.ports import Tables
 from model.schema.table import Row
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ IN_FLIGHT = 256
 
 
 class AwaitedKeyspace:
-    """The tables of one keyspace on a cluster. Implements `mailqueue.ports.Tables`."""
+    """The tables of one keyspace on a cluster. Implements `model.ports.AsyncTables`."""
 
     def __init__(self, keyspace: "Keyspace", in_flight: int = IN_FLIGHT) -> None:
         self._keyspace = keyspace
@@ -98,38 +99,10 @@ def _wake(landed: asyncio.Future[None]) -> None:
         landed.set_result(None)
 
 
-class Answering(Protocol):
-    """Tables that answer at once: `model.ports.Tables`, told again here because it lies above."""
-
-    def read(self, read: Read) -> Sequence[Seen]:
-        """The rows under the key."""
-        ...
-
-    def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        """Many reads."""
-        ...
-
-    def scan(self, scan: Scan) -> Iterator[Row]:
-        """Every row."""
-        ...
-
-    def write(self, write: Write) -> None:
-        """One write."""
-        ...
-
-    def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        """Many writes."""
-        ...
-
-    def attempt(self, write: Conditional) -> Applied:
-        """One conditional write."""
-        ...
-
-
 class InTurn:
     """Tables that answer at once, in the form of those that are awaited. Others have their turn before each answer."""
 
-    def __init__(self, tables: Answering) -> None:
+    def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
     async def read(self, read: Read) -> Sequence[Seen]:

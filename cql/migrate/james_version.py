@@ -1,18 +1,15 @@
 """James's own table of schema versions: read, and written only when a person asks for it."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 from uuid import UUID
 
 from model.catalog.generations import Generation
 from model.catalog.james_tables import SCHEMA_VERSION
 from model.errors import SchemaMismatch
 from model.migrations.james_version import VersionStep, decide_version
-from model.operations import Level, Put, Scan, Write
-from model.ports import Clock
+from model.operations import Level, Put, Scan
+from model.ports import Clock, Tables
 from model.schema.keyspace import Schema
-from model.schema.table import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +26,7 @@ class VersionWritten:
         return f"DELETE FROM {table} WHERE {row};" if self.key else ""  # noqa: S608 - shown to a person, never sent
 
 
-class MailRows(Protocol):
-    """The tables of the mail keyspace. Adapters: `cql.driver.session.Keyspace` and `cql.memory.MemoryTables`."""
-
-    def scan(self, scan: Scan) -> Iterator[Row]:
-        """Every row, page by page, in token order."""
-        ...
-
-    def write(self, write: Write) -> None:
-        """Carry out one write at QUORUM."""
-        ...
-
-
-def version_step(live: Schema, keyspace: str, rows: MailRows, generation: Generation, wanted: int) -> VersionStep:
+def version_step(live: Schema, keyspace: str, rows: Tables, generation: Generation, wanted: int) -> VersionStep:
     """What writing the version would do; reads only.
 
     Raises:
@@ -55,7 +40,7 @@ def version_step(live: Schema, keyspace: str, rows: MailRows, generation: Genera
     return decide_version((row["value"] for row in standing), generation, wanted)
 
 
-def write_version(rows: MailRows, clock: Clock, step: VersionStep) -> VersionWritten:
+def write_version(rows: Tables, clock: Clock, step: VersionStep) -> VersionWritten:
     """Write a row of the version, as James itself does; nothing where it stands there already."""
     if not step.changes:
         return VersionWritten(step)

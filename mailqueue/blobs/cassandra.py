@@ -10,12 +10,12 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.ports import Clock, StoredBlob, Tables
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.errors import BlobMissing, BlobsUnreachable, CannotReach, MailmendError
 from model.ids import BlobId
 from model.instants import instant_of
 from model.operations import Put, Read, Remove, Scan, Seen
+from model.ports import AsyncTables, Clock, StoredBlob
 from model.queue.blob_ids import BlobNaming, is_deduplicated
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ _COUNTS: Final = BLOBS.with_columns(column for column in BLOBS.columns if column
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 
 
-def open_cassandra(tables: Tables, clock: Clock, naming: BlobNaming | None = None) -> NamedBlobs:
+def open_cassandra(tables: AsyncTables, clock: Clock, naming: BlobNaming | None = None) -> NamedBlobs:
     """Blobs in the tables `blobs` and `blobParts` of a keyspace of James."""
     return NamedBlobs(CassandraStore(tables), clock, naming)
 
@@ -43,7 +43,7 @@ def open_cassandra(tables: Tables, clock: Clock, naming: BlobNaming | None = Non
 class CassandraStore:
     """Bytes in rows. Implements `mailqueue.blobs.stores.BlobStore`."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: AsyncTables) -> None:
         self._tables = tables
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
@@ -162,7 +162,7 @@ def _missing(blob_id: BlobId, why: str) -> BlobMissing:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Tables that cannot be reached are a blob store that cannot be reached."""
+    """AsyncTables that cannot be reached are a blob store that cannot be reached."""
     try:
         yield
     except BlobsUnreachable:

@@ -5,10 +5,10 @@ import logging
 from typing import Final
 
 from mailqueue.background import ended, finished
-from mailqueue.ports import BlobKind, Blobs
 from mailqueue.rabbitmq.codec import split
 from model.errors import MailmendError
 from model.ids import BlobId
+from model.ports import BlobKind, Blobs
 from model.queue.mails import MailBlobs
 
 _LOG: Final = logging.getLogger("mailmend.queue")

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
-from mailqueue.ports import Clock, StoredBlob
 from model.errors import BadPayload, BlobMissing, BlobsUnreachable, MailmendError
 from model.ids import BlobId
 from model.instants import instant_of
+from model.ports import Clock, StoredBlob
 from model.queue.blob_ids import checked
 
 T = TypeVar("T")

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.ports import Clock, StoredBlob
 from model.errors import BlobMissing
 from model.ids import BlobId
 from model.instants import instant_of
+from model.ports import Clock, StoredBlob
 from model.queue.blob_ids import BlobNaming
 
 
@@ -95,7 +95,7 @@ class MemoryStore:
 
 
 class MemoryBlobs(NamedBlobs):
-    """Blobs in memory. Implements `mailqueue.ports.Blobs`; `ids`, `keep` and `lose` are for tests."""
+    """Blobs in memory. Implements `model.ports.Blobs`; `ids`, `keep` and `lose` are for tests."""
 
     store: MemoryStore
 

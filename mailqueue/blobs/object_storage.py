@@ -22,11 +22,11 @@ from mailqueue.blobs.s3_failures import NO_BUCKET, NO_BULK, code_in, failure
 from mailqueue.blobs.s3_settings import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.concurrency import all_of
-from mailqueue.ports import Clock, StoredBlob
 from model.errors import BadSettings, BlobMissing, BucketMissing
 from model.ids import BlobId
+from model.ports import Clock, StoredBlob
 from model.queue.blob_ids import BlobNaming
-from repair.clock import LoopClock
+from repair.clock import SystemClock
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Credential
@@ -61,7 +61,7 @@ def open_files(root: Path, clock: Clock | None = None, naming: BlobNaming | None
     Raises:
         BlobsUnreachable: it cannot be made.
     """
-    clock = clock or LoopClock()
+    clock = clock or SystemClock()
     store = FileStore(root, clock)
     store.create()
     return NamedBlobs(store, clock, naming)
@@ -69,7 +69,7 @@ def open_files(root: Path, clock: Clock | None = None, naming: BlobNaming | None
 
 def open_s3(settings: S3Settings, clock: Clock | None = None, naming: BlobNaming | None = None) -> NamedBlobs:
     """Blobs in a bucket; nothing is asked of the server yet."""
-    return NamedBlobs(S3Bucket(settings), clock or LoopClock(), naming)
+    return NamedBlobs(S3Bucket(settings), clock or SystemClock(), naming)
 
 
 async def create_bucket(settings: S3Settings) -> bool:

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from mailqueue.ports import BlobKind, Clock, StoredBlob
 from model.errors import BadPayload, MailmendError
 from model.ids import BlobId
+from model.ports import BlobKind, Clock, StoredBlob
 from model.queue.blob_ids import BlobNaming, checked, is_deduplicated
 
 
@@ -44,7 +44,7 @@ class BlobStore(Protocol):
 
 
 class NamedBlobs:
-    """Blobs in a store, named as James names them. Implements `mailqueue.ports.Blobs`.
+    """Blobs in a store, named as James names them. Implements `model.ports.Blobs`.
 
     Attributes:
         store: for whoever knows every reference, and may `remove` what is deduplicated.

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from mailqueue.background import Afterwards
-from mailqueue.ports import Blobs, Clock
+from model.ports import Blobs, Clock
 from model.queue.mails import MailBlobs
 
 GATHER_SECONDS: Final = 0.05

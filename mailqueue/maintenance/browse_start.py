@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Final
 
 from mailqueue.concurrency import in_order
-from mailqueue.ports import Tables
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Slices
 from mailqueue.rabbitmq.view.start_rows import QueueState
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.operations import Read
+from model.ports import AsyncTables
 from model.queue.slices import Slicing, slice_of, slices_between
 from model.queue.starts import furthest_browse_start, moved_back, next_browse_start
 from model.schema.table import Key
@@ -45,7 +45,7 @@ class Aiming:
         slices: as this pass reads them.
     """
 
-    def __init__(self, tables: Tables, view: QueueView, slices: Slices) -> None:
+    def __init__(self, tables: AsyncTables, view: QueueView, slices: Slices) -> None:
         self._tables, self._view, self._slices = tables, view, slices
         self._first_live: dict[QueueName, Key] = {}
 

@@ -14,7 +14,6 @@ from functools import reduce
 from typing import Final
 
 from mailqueue.concurrency import all_of
-from mailqueue.ports import Blobs, Broker
 from mailqueue.rabbitmq.broker.mails import publish_mail
 from mailqueue.rabbitmq.view.marks import Marks, answered
 from mailqueue.rabbitmq.view.queue_view import QueueView
@@ -23,6 +22,7 @@ from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.operations import Read, Remove
+from model.ports import Blobs, Broker
 from model.queue.mails import Listed
 from model.queue.size import WriterTally, others_were_at_work
 from model.queue.slices import Slicing

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, Self
 
-from mailqueue.ports import Depth, StoredBlob
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
+from model.ports import Depth, StoredBlob
 from model.queue.mails import Listed, MailBlobs, QueuedMail
 
 IDS_MAX: Final = 500_000

@@ -18,13 +18,13 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from mailqueue.ports import Clock, Tables
 from mailqueue.rabbitmq.view.due_mails import DuePartition, flush_entry
 from model.catalog.mail_queue import DUE_MAILS
 from model.errors import DoubtfulWrite, MailmendError
 from model.ids import QueueName
 from model.instants import instant_of
 from model.operations import ChangeIf, Level, Read
+from model.ports import AsyncTables, Clock
 from model.schema.table import Key
 from repair.clock import SKEW_SECONDS
 
@@ -57,7 +57,7 @@ class DueLeases:
         ttl_seconds: how long a lease outlives its last heartbeat.
     """
 
-    def __init__(self, tables: Tables, clock: Clock, queue: QueueName, ttl_seconds: int = TTL_SECONDS) -> None:
+    def __init__(self, tables: AsyncTables, clock: Clock, queue: QueueName, ttl_seconds: int = TTL_SECONDS) -> None:
         self._tables, self._clock, self._queue, self._ttl_seconds = tables, clock, queue, ttl_seconds
 
     def turn(self, partition: DuePartition) -> "AbstractAsyncContextManager[DueLease | None]":

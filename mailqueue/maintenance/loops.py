@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from mailqueue.ports import Clock
 from model.backoff import LOOK_AGAIN
 from model.errors import MailmendError
 from model.ids import QueueName
+from model.ports import Clock
 
 MOVE_DUE_EVERY: Final = timedelta(seconds=1)
 """How late a delayed mail may be."""

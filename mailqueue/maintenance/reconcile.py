@@ -14,7 +14,6 @@ from typing import Final
 
 from mailqueue.concurrency import in_order
 from mailqueue.maintenance.comparison import IDS_MAX, BrokenRow, Drained, LiveMail, TablesSide, refuse_too_many
-from mailqueue.ports import Blobs, Broker, Clock, Delivery, Depth, StoredBlob, Tables
 from mailqueue.rabbitmq.codec import listed_of, queued_of
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
@@ -22,6 +21,7 @@ from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.instants import instant_of
 from model.operations import Level, Scan
+from model.ports import AsyncTables, Blobs, Broker, Clock, Delivery, Depth, StoredBlob
 from model.queue.blob_ids import is_deduplicated
 from model.queue.filters import Where
 from model.queue.mails import QueuedMail, Whereabouts
@@ -40,7 +40,7 @@ _BLOB_COLUMNS: Final = frozenset({"headercontent", "bodycontent"})
 """Columns with ids of blobs whose names do not say so: those of messageV3."""
 
 _STORES: Final = frozenset({"blobs", "blobparts"})
-"""Tables that are a store of blobs, and refer to none."""
+"""AsyncTables that are a store of blobs, and refer to none."""
 
 
 _DELAYED: Final = Where(whereabouts=Whereabouts.DELAYED)
@@ -167,7 +167,7 @@ async def blobs_stored_before(blobs: Blobs, before: datetime, ids_max: int = IDS
 
 
 async def without_references(
-    candidates: Mapping[BlobId, StoredBlob], tables: Tables, schema: Schema
+    candidates: Mapping[BlobId, StoredBlob], tables: AsyncTables, schema: Schema
 ) -> tuple[StoredBlob, ...]:
     """Those of the blobs that no row of the keyspace refers to.
 

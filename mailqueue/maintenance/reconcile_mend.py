@@ -11,12 +11,12 @@ from typing import Final
 
 from mailqueue.concurrency import all_of
 from mailqueue.maintenance.comparison import BrokenRow, Mended, Reconciled, removable, republishable
-from mailqueue.ports import Blobs, StoredBlob
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BlobMissing, MailmendError
 from model.ids import EnqueueId
 from model.operations import Read
+from model.ports import Blobs, StoredBlob
 from model.queue.filters import EVERYTHING, Where
 from model.queue.mails import Listed
 from model.schema.table import Key, Row

@@ -13,13 +13,13 @@ from typing import Final
 
 from mailqueue.maintenance.comparison import DRAIN_MAX, IDS_MAX, refuse_burying, refuse_too_many
 from mailqueue.maintenance.reconcile import next_within, patience
-from mailqueue.ports import Delivery
 from mailqueue.rabbitmq.broker.mails import publish_mail
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId
 from model.instants import instant_of
+from model.ports import Delivery
 from model.queue.blob_ids import is_deduplicated
 from model.queue.filters import Where
 from model.queue.mails import Listed, MailBlobs, QueuedMail, Whereabouts

@@ -1,7 +1,7 @@
 """Renewal: a mail that stays longer than its row would live is put again as it is, so that none expires out of sight.
 
 The row is put with a stamp that lies before it was read: whoever takes the mail back at the same time still wins, and
-nothing that is gone comes back. Tables without a time to live need none of this.
+nothing that is gone comes back. AsyncTables without a time to live need none of this.
 """
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
 
-from mailqueue.ports import Tables
 from mailqueue.rabbitmq.view.marks import answered
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.instants import MICROS, instant_of
 from model.operations import Put, Read, Remove, Seen
+from model.ports import AsyncTables
 from model.queue.slices import Slicing
 from model.queue.starts import ROUNDS_PER_SLACK, ageing_before, live_slices, rows_lapsed_before, slack_of
 from model.schema.table import Key
@@ -38,7 +38,7 @@ class AgeingPage:
 class Renewal:
     """Renews the mails of every queue of a keyspace."""
 
-    def __init__(self, tables: Tables, view: QueueView) -> None:
+    def __init__(self, tables: AsyncTables, view: QueueView) -> None:
         self._tables, self._view = tables, view
         self._row_ttl = timedelta(seconds=view.ground.own.row_ttl_seconds)
         self._mark_ttl = timedelta(seconds=view.ground.own.mark_ttl_seconds)

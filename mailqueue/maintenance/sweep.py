@@ -18,12 +18,12 @@ from mailqueue.maintenance.browse_start import Aiming
 from mailqueue.maintenance.clean_slices import Cleaner
 from mailqueue.maintenance.renew import Renewal
 from mailqueue.metrics import Count
-from mailqueue.ports import Blobs, Broker, Clock, Tables
 from mailqueue.rabbitmq.view.marks import RememberedMarks
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Slices
 from model.errors import MailmendError
 from model.ids import QueueName
+from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.slices import Slicing
 from model.queue.starts import slices_to_clean
 
@@ -72,7 +72,7 @@ class Swept:
 class Sweeper:
     """Sweeps the queues of one keyspace; in one process one pass of a queue at a time, in many as many as there are."""
 
-    def __init__(self, tables: Tables, view: QueueView, blobs: Blobs, broker: Broker, clock: Clock) -> None:
+    def __init__(self, tables: AsyncTables, view: QueueView, blobs: Blobs, broker: Broker, clock: Clock) -> None:
         self._tables, self._view, self._clock = tables, view, clock
         self._marks = RememberedMarks(tables, view.ground.retries)
         slices = Slices(tables, self._marks, view.ground.retries)

@@ -15,11 +15,11 @@ from mailqueue.maintenance.browse_start import Aim, Aiming
 from mailqueue.maintenance.clean_slices import PARTITIONS_AT_ONCE, SECOND_LOOK_SECONDS, Cleaned, Partition, Passed
 from mailqueue.maintenance.renew import Renewal
 from mailqueue.maintenance.sweep import Moved, Swept
-from mailqueue.ports import Tables
 from mailqueue.rabbitmq.view.marks import RememberedMarks
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Slices
 from model.ids import EnqueueId, QueueName
+from model.ports import AsyncTables
 from model.queue.slices import Slicing
 from model.queue.starts import slices_to_clean
 
@@ -62,7 +62,7 @@ class Foreseeing:
         view: its queues; what nobody has configured is taken as James has it.
     """
 
-    def __init__(self, tables: Tables, view: QueueView) -> None:
+    def __init__(self, tables: AsyncTables, view: QueueView) -> None:
         marks = RememberedMarks(tables, view.ground.retries)
         slices = Slices(tables, marks, view.ground.retries)
         self._view, self._aiming, self._passed = view, Aiming(tables, view, slices), Passed(slices, marks)

@@ -17,7 +17,6 @@ from typing import Final
 
 from mailqueue.background import finished
 from mailqueue.metrics import Count
-from mailqueue.ports import Delivery
 from mailqueue.rabbitmq.broker.draining import Drain
 from mailqueue.rabbitmq.codec import attempts_of, slice_of_message
 from mailqueue.rabbitmq.look_up import Looking
@@ -28,6 +27,7 @@ from model.backoff import LOOK_AGAIN
 from model.errors import BrokerUnreachable, MailmendError
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
+from model.ports import Delivery
 from model.queue.mails import QueuedMail
 from model.queue.slices import slice_of
 

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 
 from mailqueue.health import QueueFigures
 from mailqueue.metrics import Pace
-from mailqueue.ports import Broker, Depth
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach
 from model.ids import QueueName
+from model.ports import Broker, Depth
 from model.queue import starts
 from model.queue.size import SizeKind
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final
 
 from mailqueue.blobs.contents import content_of
-from mailqueue.ports import Delivery
 from mailqueue.rabbitmq.codec import queued_of, slice_of_message
 from mailqueue.rabbitmq.missing_row import Rowless, RowState
 from mailqueue.rabbitmq.parts import Parts
@@ -19,6 +18,7 @@ from mailqueue.rabbitmq.verdicts import Blob, Sight
 from mailqueue.rabbitmq.view.mark_lookups import MarkLookups
 from model.errors import BadPayload, BlobMissing, MailmendError
 from model.ids import QueueName
+from model.ports import Delivery
 from model.queue.mails import MailBlobs, QueuedMail
 
 _LOG: Final = logging.getLogger("mailmend.queue")

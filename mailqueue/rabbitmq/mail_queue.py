@@ -20,7 +20,6 @@ from mailqueue.maintenance.move_due import Moving
 from mailqueue.maintenance.republish import Republishing
 from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.metrics import Counts, NoCounts
-from mailqueue.ports import Blobs, Broker, Clock, Tables
 from mailqueue.rabbitmq.dequeue import Dequeueing
 from mailqueue.rabbitmq.enqueue import Enqueueing, due_time
 from mailqueue.rabbitmq.parts import Parts, Removed
@@ -35,6 +34,7 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
+from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.configuration import DEFAULT, QueueConfiguration
 from model.queue.filters import EVERYTHING, Where
 from model.queue.mails import Listed, Mail
@@ -194,7 +194,7 @@ class MailQueue:
 
 async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every service's settings
     name: QueueName,
-    tables: Tables,
+    tables: AsyncTables,
     broker: Broker,
     blobs: Blobs,
     clock: Clock,
@@ -208,7 +208,7 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
 
     Args:
         name: which.
-        tables: the keyspace; `mailqueue.ports` names the adapters of this and the next three.
+        tables: the keyspace; `model.ports` names the adapters of this and the next three.
         broker: stays open when the queue is closed.
         blobs: where mails' bytes are.
         clock: time and chance.

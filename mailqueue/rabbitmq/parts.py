@@ -6,11 +6,11 @@ from mailqueue.background import Afterwards
 from mailqueue.maintenance.blob_cleanup import Tidying
 from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.metrics import Counts, NoCounts
-from mailqueue.ports import Blobs, Broker, Clock, Tables
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.tallies import Tallies
 from model.ids import EnqueueId
+from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.slices import Slicing
 
 
@@ -23,7 +23,7 @@ class Parts:
         due: None where the keyspace has no table for delayed mails.
     """
 
-    tables: Tables
+    tables: AsyncTables
     broker: Broker
     blobs: Blobs
     clock: Clock

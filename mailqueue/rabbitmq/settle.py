@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from mailqueue.background import finished
 from mailqueue.metrics import Count
-from mailqueue.ports import Delivery
 from mailqueue.rabbitmq.codec import attempts_of, slice_of_message
 from mailqueue.rabbitmq.enqueue import due_time, needs_due_mails
 from mailqueue.rabbitmq.parts import Parts
@@ -23,6 +22,7 @@ from model.backoff import RETRY
 from model.errors import BrokerUnreachable, MailmendError, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
+from model.ports import Delivery
 from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
 
 REQUEUE_PAUSE: Final = timedelta(seconds=10)

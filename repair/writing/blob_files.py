@@ -11,6 +11,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 
 from model.errors import MailmendError
 
@@ -18,6 +19,18 @@ from model.errors import MailmendError
 def blob_id_of(data: bytes) -> str:
     """The id of these bytes."""
     return b64encode(sha256(data).digest()).decode()
+
+
+class MessageBlobs(Protocol):
+    """Where message contents live."""
+
+    def put(self, data: bytes) -> str:
+        """Keep the bytes durably and return their id; the same bytes may give the same id."""
+        ...
+
+    def get(self, blob_id: str) -> bytes:
+        """The bytes under the id; `KeyError` where there are none."""
+        ...
 
 
 class FileBlobs:

@@ -18,11 +18,12 @@ from model.instants import MICROS
 from model.messages.flags import FlagsChange
 from model.messages.message import Mail, Place, Stored
 from model.operations import Level, Put, Read, Seen
-from model.ports import Blobs, Clock, Tables
+from model.ports import Clock, Tables
 from model.projections.declarations import Content, Family
 from model.schema.table import Row
 from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
 from repair.retries import JAMES, Retries, RetryPolicy
+from repair.writing.blob_files import MessageBlobs
 from repair.writing.projector import Lags, Projector, Trail
 from repair.writing.sequences import Sequence as Numbers
 from repair.writing.truth_rows import (
@@ -91,7 +92,7 @@ class MessageStore:
     def __init__(
         self,
         tables: Tables,
-        blobs: Blobs,
+        blobs: MessageBlobs,
         lags: Lags,
         clock: Clock,
         *,

@@ -27,7 +27,7 @@ from model.operations import Put
 from model.queue.mails import MailBlobs, QueuedMail
 from model.queue.size import due_tallies_at
 from model.queue.slices import EPOCH, slice_of
-from repair.clock import LoopClock
+from repair.clock import SystemClock
 from tests.bench.queue_past import MAIL, write
 
 SLICES = 24
@@ -80,7 +80,7 @@ def as_json(measured: list[Measured | Flushed]) -> list[dict[str, Any]]:
 
 
 async def _opened(keyspace: Keyspace, queue: QueueName, own: OwnTables | None = None) -> MailQueue:
-    clock = LoopClock()
+    clock = SystemClock()
     return await open_queue(
         queue, AwaitedKeyspace(keyspace), MemoryBroker(clock), MemoryBlobs(clock), clock, own=own or OwnTables()
     )
@@ -88,7 +88,7 @@ async def _opened(keyspace: Keyspace, queue: QueueName, own: OwnTables | None = 
 
 async def _size_of(keyspace: Keyspace, mails: int) -> Measured:
     queue = QueueName(f"delayed-{mails}")
-    first = slice_of(instant_of(LoopClock().micros()), DUE_WINDOW) + timedelta(days=1)
+    first = slice_of(instant_of(SystemClock().micros()), DUE_WINDOW) + timedelta(days=1)
     write(keyspace, _rows(queue, first, mails))
     seconds = list[float]()
     for own in (OwnTables(), OwnTables(tallies=False)):
@@ -137,7 +137,7 @@ async def _flushed(keyspace: Keyspace) -> Flushed:
 
 async def _flush_rate(keyspace: Keyspace, name: QueueName, apart: timedelta) -> float:
     async with await _opened(keyspace, name) as queue:
-        first = slice_of(instant_of(LoopClock().micros()), DUE_WINDOW) + timedelta(days=1)
+        first = slice_of(instant_of(SystemClock().micros()), DUE_WINDOW) + timedelta(days=1)
         for begin in range(0, FLUSHED, AT_ONCE):
             numbers = range(begin, min(begin + AT_ONCE, FLUSHED))
             put = (queue.enqueue(MAIL, b"Subject: bench\r\n\r\n", at=first + number * apart) for number in numbers)

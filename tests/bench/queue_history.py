@@ -34,7 +34,7 @@ from model.instants import instant_of
 from model.operations import Remove
 from model.queue.slices import slice_of
 from model.schema.table import Row
-from repair.clock import LoopClock
+from repair.clock import SystemClock
 from tests.bench.queue_past import MAIL, WINDOW, Past, flushed_mebibytes, write
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ def as_json(measured: Iterable[Measured]) -> list[dict[str, Any]]:
 
 
 async def _measured(keyspace: Keyspace, mails: int) -> Measured:
-    clock, tables = LoopClock(), AwaitedKeyspace(keyspace)
+    clock, tables = SystemClock(), AwaitedKeyspace(keyspace)
     broker, blobs = MemoryBroker(clock), MemoryBlobs(clock)
     past = Past(QueueName(f"past-{mails}"), mails, slice_of(instant_of(clock.micros()), WINDOW))
     write(keyspace, past.starts())

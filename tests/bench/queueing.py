@@ -23,7 +23,6 @@ from aio_pika.abc import AbstractIncomingMessage as Incoming
 from cql.driver.asynchronous import AwaitedKeyspace
 from cql.driver.session import Keyspace
 from mailqueue.blobs.object_storage import S3Settings, open_s3
-from mailqueue.ports import BlobKind, Blobs
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import headers_to_publish, topology_of
@@ -33,9 +32,10 @@ from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
 from model.operations import Put
+from model.ports import BlobKind, Blobs
 from model.queue.mails import Mail, MailBlobs, QueuedMail
 from model.queue.slices import bucket_of, slice_of
-from repair.clock import LoopClock
+from repair.clock import SystemClock
 
 T = TypeVar("T")
 
@@ -144,7 +144,7 @@ async def _turn(
 
 @asynccontextmanager
 async def _queue_lane(servers: Servers) -> AsyncIterator[Lane]:
-    clock = LoopClock()
+    clock = SystemClock()
     hosts = (Host(servers.broker_host, servers.broker_port),)
     broker, blobs = (
         RabbitBroker(BrokerSettings(hosts=hosts, vhost=servers.vhost), clock),
@@ -183,7 +183,7 @@ async def _raw_lane(servers: Servers) -> AsyncIterator[Lane]:
         exchange = await channel.declare_exchange(names.exchange, durable=True)
         work = await channel.declare_queue(names.work_queue, durable=True)
         await work.bind(exchange, "")
-        clock = LoopClock()
+        clock = SystemClock()
         raw = _Raw(AwaitedKeyspace(servers.keyspace), open_s3(servers.bucket, clock), exchange, clock)
 
         async def through(mails: int, concurrency: int) -> tuple[Rate, Rate]:
@@ -206,7 +206,7 @@ class _Raw:
     tables: AwaitedKeyspace
     blobs: Blobs
     exchange: AbstractExchange
-    clock: LoopClock
+    clock: SystemClock
 
     async def put(self) -> None:
         """One mail in."""

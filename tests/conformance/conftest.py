@@ -8,11 +8,10 @@ import pytest
 from cql.driver.asynchronous import AwaitedKeyspace, InTurn
 from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.memory import MemoryTables
-from mailqueue.ports import Tables as AwaitedTables
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.operations import Remove
-from model.ports import Tables
+from model.ports import AsyncTables, Tables
 from model.queue.configuration import AGGREGATE
 from model.schema.keyspace import Schema
 from tests.support.keyspaces import created, dropped
@@ -53,7 +52,7 @@ def queue_keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
 
 
 @pytest.fixture(params=["memory", pytest.param("cassandra", marks=pytest.mark.cassandra)])
-def queue_tables(request: pytest.FixtureRequest) -> AwaitedTables:
+def queue_tables(request: pytest.FixtureRequest) -> AsyncTables:
     """The mail queue's tables, awaited, behind each adapter; a real server's are shared: use queues of your own."""
     if request.param == "memory":
         return InTurn(MemoryTables(micros))

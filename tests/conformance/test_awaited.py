@@ -15,7 +15,6 @@ import pytest
 from cql.driver.asynchronous import AwaitedKeyspace, InTurn
 from cql.driver.session import PAGE_ROWS, Keyspace
 from cql.memory import MemoryTables
-from mailqueue.ports import Tables
 from model.errors import MailmendError, SchemaMismatch, TimedOut, WrongUse
 from model.operations import (
     Applied,
@@ -31,6 +30,7 @@ from model.operations import (
     Scan,
     Seen,
 )
+from model.ports import AsyncTables
 from model.schema.table import Column, Kind, Row, Table
 from tests.support.tables import CELLS, COUNTERS, MARKS, micros
 
@@ -40,7 +40,7 @@ MANY = 2 * PAGE_ROWS + 500
 
 
 @pytest.fixture(params=["memory", pytest.param("cassandra", marks=pytest.mark.cassandra)])
-def awaited(request: pytest.FixtureRequest) -> Tables:
+def awaited(request: pytest.FixtureRequest) -> AsyncTables:
     """The tables that are awaited, behind each adapter."""
     if request.param == "memory":
         return InTurn(MemoryTables(micros))
@@ -52,7 +52,7 @@ def cell(k: str, c: int = 1, d: UUID = D, **columns: Any) -> Row:
     return {"k": k, "c": c, "d": d, **columns}
 
 
-async def scanned(tables: Tables, scan: Scan) -> list[Row]:
+async def scanned(tables: AsyncTables, scan: Scan) -> list[Row]:
     """All rows of a scan."""
     return [row async for row in tables.scan(scan)]
 
@@ -60,7 +60,7 @@ async def scanned(tables: Tables, scan: Scan) -> list[Row]:
 class TestOperations:
     """Each of them comes through."""
 
-    async def test_what_is_written_is_read(self, awaited: Tables, k: str) -> None:
+    async def test_what_is_written_is_read(self, awaited: AsyncTables, k: str) -> None:
         """Put, change, remove; with times where they are asked for."""
         await awaited.write(Put(CELLS, cell(k, v="x", n=1), at=10))
         await awaited.write(Change(CELLS, (k, 1, D), {"n": 2}, at=20))
@@ -69,13 +69,13 @@ class TestOperations:
         await awaited.write(Remove(CELLS, (k, 1, D), at=30))
         assert list(await awaited.read(Read(CELLS, (k,)))) == []
 
-    async def test_counts_are_counted(self, awaited: Tables, k: str) -> None:
+    async def test_counts_are_counted(self, awaited: AsyncTables, k: str) -> None:
         """Once each."""
         for _ in range(3):
             await awaited.write(Count(COUNTERS, (k,), {"count": 2}))
         assert [one.row["count"] for one in await awaited.read(Read(COUNTERS, (k,)))] == [6]
 
-    async def test_conditions_are_judged(self, awaited: Tables, k: str) -> None:
+    async def test_conditions_are_judged(self, awaited: AsyncTables, k: str) -> None:
         """Applied, or with what stood there."""
         row = cell(k, v="me", n=None, b=None, day=None, tags=None)
         assert await awaited.attempt(PutIfAbsent(CELLS, row)) == Applied(applied=True)
@@ -86,7 +86,7 @@ class TestOperations:
         assert (await awaited.attempt(RemoveIf(CELLS, (k, 1, D), {"v": "you"}))).applied
         assert list(await awaited.read(Read(CELLS, (k,), Level.SERIAL))) == []
 
-    async def test_many_at_once_answer_in_order(self, awaited: Tables, k: str) -> None:
+    async def test_many_at_once_answer_in_order(self, awaited: AsyncTables, k: str) -> None:
         """More than are under way at once; none is fine."""
         writes = [Put(MARKS, {"k": f"{k}{n}", "c": n}) for n in range(300)]
         assert await awaited.write_all(writes) == [None] * 300
@@ -96,7 +96,7 @@ class TestOperations:
         assert await awaited.read_all([]) == []
         assert await awaited.write_all([]) == []
 
-    async def test_single_requests_side_by_side_each_have_their_own_answer(self, awaited: Tables, k: str) -> None:
+    async def test_single_requests_side_by_side_each_have_their_own_answer(self, awaited: AsyncTables, k: str) -> None:
         """However many wait for their turn."""
         await asyncio.gather(*(awaited.write(Put(MARKS, {"k": k, "c": n})) for n in range(600)))
         answers = await asyncio.gather(*(awaited.read(Read(MARKS, (k, n))) for n in range(600)))
@@ -107,7 +107,7 @@ class TestPages:
     """An answer of many pages is one answer."""
 
     @pytest.fixture
-    def full(self, awaited: Tables, k: str) -> str:
+    def full(self, awaited: AsyncTables, k: str) -> str:
         """A partition of more than two pages."""
 
         async def fill() -> None:
@@ -116,26 +116,26 @@ class TestPages:
         asyncio.run(fill())
         return k
 
-    async def test_a_read_of_many_pages_is_whole(self, awaited: Tables, full: str) -> None:
+    async def test_a_read_of_many_pages_is_whole(self, awaited: AsyncTables, full: str) -> None:
         """In clustering order, which here is backwards."""
         seen = await awaited.read(Read(MARKS, (full,)))
         assert [one.row["c"] for one in seen] == list(range(MANY))[::-1]
         several = await asyncio.gather(*(awaited.read(Read(MARKS, (full,))) for _ in range(3)))
         assert [len(one) for one in several] == [MANY] * 3
 
-    async def test_a_scan_of_many_pages_is_whole(self, awaited: Tables, full: str) -> None:
+    async def test_a_scan_of_many_pages_is_whole(self, awaited: AsyncTables, full: str) -> None:
         """Row by row."""
         rows = await scanned(awaited, Scan(MARKS, NAMES, under=(full,)))
         assert [row["c"] for row in rows] == list(range(MANY))[::-1]
 
-    async def test_scans_side_by_side_do_not_mix(self, awaited: Tables, full: str) -> None:
+    async def test_scans_side_by_side_do_not_mix(self, awaited: AsyncTables, full: str) -> None:
         """Each has its own pages."""
         scans = [scanned(awaited, Scan(MARKS, NAMES, under=(full,), limit=PAGE_ROWS + n)) for n in range(4)]
         rows = await asyncio.gather(*scans)
         assert [len(one) for one in rows] == [PAGE_ROWS + n for n in range(4)]
         assert all(one == rows[3][: len(one)] for one in rows)
 
-    async def test_a_scan_may_be_left_early(self, awaited: Tables, full: str) -> None:
+    async def test_a_scan_may_be_left_early(self, awaited: AsyncTables, full: str) -> None:
         """While its next page is under way."""
         for wanted in (1, PAGE_ROWS - 1, PAGE_ROWS + 1):
             seen = 0
@@ -151,7 +151,7 @@ class TestScan:
     """A scan of one partition may begin behind a row, and end after so many."""
 
     @pytest.fixture
-    def rows(self, awaited: Tables, k: str) -> list[tuple[int, UUID]]:
+    def rows(self, awaited: AsyncTables, k: str) -> list[tuple[int, UUID]]:
         """Twelve rows in clustering order."""
         keys = [(c, d) for c in range(4) for d in (D, E, F)]
 
@@ -164,7 +164,7 @@ class TestScan:
     @pytest.mark.parametrize("limit", [None, 1, 5, 12, 99])
     @pytest.mark.parametrize("after", [(), (0,), (1, D), (2, F), (3, F), (-1,), (9, D)])
     async def test_rows_come_behind_the_given_one(
-        self, awaited: Tables, k: str, rows: list[tuple[int, UUID]], after: tuple[Any, ...], limit: int | None
+        self, awaited: AsyncTables, k: str, rows: list[tuple[int, UUID]], after: tuple[Any, ...], limit: int | None
     ) -> None:
         """By any prefix of the clustering key; at most so many."""
         found = await scanned(awaited, Scan(CELLS, ("k", "c", "d"), under=(k,), after=after, limit=limit))
@@ -172,7 +172,7 @@ class TestScan:
         assert [(row["c"], row["d"]) for row in found] == expected[:limit]
 
     async def test_pages_of_ones_own_cover_a_partition(
-        self, awaited: Tables, k: str, rows: list[tuple[int, UUID]]
+        self, awaited: AsyncTables, k: str, rows: list[tuple[int, UUID]]
     ) -> None:
         """Each behind the last row of the one before."""
         found = list[tuple[int, UUID]]()
@@ -183,7 +183,7 @@ class TestScan:
         assert found == rows
 
     @pytest.mark.usefixtures("rows")
-    async def test_a_whole_table_may_be_limited_too(self, awaited: Tables) -> None:
+    async def test_a_whole_table_may_be_limited_too(self, awaited: AsyncTables) -> None:
         """To see whether there is anything."""
         assert len(await scanned(awaited, Scan(CELLS, ("k",), limit=3))) == 3
 
@@ -195,8 +195,8 @@ class TestErrors:
     """What goes wrong comes to whoever asked, as an error of ours."""
 
     @pytest.fixture
-    def broken(self, awaited: Tables) -> Tables:
-        """Tables among which one is missing; the twin, which makes any, is told to miss it."""
+    def broken(self, awaited: AsyncTables) -> AsyncTables:
+        """AsyncTables among which one is missing; the twin, which makes any, is told to miss it."""
         if isinstance(awaited, InTurn):
             memory = MemoryTables(micros)
 
@@ -209,7 +209,7 @@ class TestErrors:
             return InTurn(memory)
         return awaited
 
-    async def test_a_missing_table_is_told_by_every_operation(self, broken: Tables, k: str) -> None:
+    async def test_a_missing_table_is_told_by_every_operation(self, broken: AsyncTables, k: str) -> None:
         """Each raises; of many, each has its own."""
         operations: list[Callable[[], Awaitable[Any]]] = [
             lambda: broken.read(Read(NOWHERE, (k,))),
@@ -243,7 +243,7 @@ class TestCancellation:
 
     @pytest.mark.parametrize("turns", range(12))
     async def test_a_request_may_be_cancelled_at_any_moment(
-        self, awaited: Tables, k: str, turns: int, request: pytest.FixtureRequest
+        self, awaited: AsyncTables, k: str, turns: int, request: pytest.FixtureRequest
     ) -> None:
         """Before it is sent, under way, landed: its turn goes to the next."""
         tables = awaited
@@ -258,7 +258,7 @@ class TestCancellation:
             await asyncio.gather(asking, return_exceptions=True)
         assert len(await tables.read(Read(MARKS, (k, 1)))) == 1
 
-    async def test_a_scan_may_be_cancelled(self, awaited: Tables, k: str) -> None:
+    async def test_a_scan_may_be_cancelled(self, awaited: AsyncTables, k: str) -> None:
         """While it waits for a page."""
         await awaited.write_all([Put(MARKS, {"k": k, "c": n}) for n in range(10)])
         for turns in range(8):
@@ -288,7 +288,7 @@ class TestCancellation:
 
         asyncio.run(story())
 
-    async def test_others_go_on_while_one_waits(self, awaited: Tables, k: str) -> None:
+    async def test_others_go_on_while_one_waits(self, awaited: AsyncTables, k: str) -> None:
         """Nothing here blocks the loop."""
         turns = 0
 

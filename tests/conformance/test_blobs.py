@@ -22,20 +22,20 @@ from mailqueue.blobs.files import FileStore
 from mailqueue.blobs.memory import MemoryStore
 from mailqueue.blobs.object_storage import BULK_MIN, S3Bucket
 from mailqueue.blobs.stores import BlobStore, NamedBlobs
-from mailqueue.ports import BlobKind, StoredBlob
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.errors import BadPayload, BlobMissing
 from model.ids import BlobId
+from model.ports import BlobKind, StoredBlob
 from model.queue.blob_ids import BlobNaming, BlobsMode, HashSpelling, is_deduplicated
 from model.schema.keyspace import Schema
-from repair.clock import LoopClock
+from repair.clock import SystemClock
 from tests.support.blobs import BAD_IDS, RANDOM_IDS, SHARED_IDS, UUID_TEXT
 from tests.support.james_queue import james_blobs
 from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import S3
 from tests.support.s3_twin import s3_twin
 
-CLOCK = LoopClock()
+CLOCK = SystemClock()
 BODY = BlobKind.BODY
 CONTENTS = [b"", b"\0", b"From: a@b.c\r\n\r\n", bytes(range(256)) * 40, b"x" * (PART_BYTES + 1)]
 FIVE_MB = bytes(range(251)) * (5 * 1024 * 1024 // 251)

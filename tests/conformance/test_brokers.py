@@ -9,10 +9,10 @@ from operator import methodcaller
 
 import pytest
 
-from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Depth, Message
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BrokerUnreachable, WrongUse
 from model.ids import QueueName
+from model.ports import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Depth, Message
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 from tests.support.broker_scenes import Scene, memory_scene, rabbit_scene, soon, taken
 

@@ -18,7 +18,6 @@ import pytest
 from cql.driver.asynchronous import AwaitedKeyspace
 from cql.driver.session import CassandraCluster, Keyspace
 from mailqueue.blobs.cassandra import open_cassandra
-from mailqueue.ports import Broker
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
@@ -28,13 +27,14 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import ConfigurationRefused, JavaMissing, LocalServerError
 from model.ids import QueueName
 from model.operations import Scan
+from model.ports import Broker
 from model.queue.blob_ids import BlobNaming, BlobsMode, HashSpelling
 from model.queue.configuration import QueueConfiguration
 from model.queue.filters import Where
 from model.queue.mails import Mail, RecipientHeader, Whereabouts
 from model.queue.slices import Slicing
 from model.schema.table import Row
-from repair.clock import LoopClock
+from repair.clock import SystemClock
 from tests.support.brokers import Broker as RabbitServer
 from tests.support.james_itself import TABLES, Given, JamesItself, JamesRefused, Place, james_process
 from tests.support.james_jars import james_command
@@ -51,14 +51,14 @@ PATIENCE_SECONDS = 60
 
 
 @dataclass(slots=True)
-class TurnedClock(LoopClock):
+class TurnedClock(SystemClock):
     """This machine's clock, and so much later."""
 
     later: timedelta = timedelta()
 
     def micros(self) -> int:
         """Microseconds since 1970, as this process believes."""
-        return LoopClock.micros(self) + self.later // timedelta(microseconds=1)
+        return SystemClock.micros(self) + self.later // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.blobs.object_storage import open_s3
 from mailqueue.blobs.stores import BlobStore
-from mailqueue.ports import SLICE_HEADER, Blobs, Broker, Clock, Message, Tables
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
@@ -31,12 +30,14 @@ from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.operations import Scan
+from model.ports import SLICE_HEADER, AsyncTables, Blobs, Broker, Clock, Message
 from model.queue.filters import Where
 from model.queue.mails import Mail, RecipientHeader
 from model.queue.size import CountedBy, SizeKind
 from model.schema.keyspace import Schema
-from repair.clock import LoopClock
+from repair.clock import SystemClock
 from tests.support.brokers import Broker as RabbitServer
+from tests.support.clock import VirtualClock
 from tests.support.james_queue import (
     SPOOL,
     james_blobs,
@@ -47,7 +48,6 @@ from tests.support.james_queue import (
 )
 from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import S3
-from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queues import listed
 
 AFTER_JAMES = datetime(2026, 11, 20, 19, 30, tzinfo=UTC)
@@ -61,9 +61,9 @@ ALIVE = {str(row["enqueueid"]): row for row in james_queue_rows(ENQUEUED_MAILS) 
 
 @dataclass(frozen=True, slots=True)
 class Trio:
-    """Tables, a broker and blobs that hold what James left."""
+    """AsyncTables, a broker and blobs that hold what James left."""
 
-    tables: Tables
+    tables: AsyncTables
     broker: Broker
     blobs: Blobs
     clock: Clock
@@ -92,7 +92,7 @@ async def trio(request: pytest.FixtureRequest) -> AsyncIterator[Trio]:
 
 
 async def _twins() -> Trio:
-    clock = VirtualLoopClock()
+    clock = VirtualClock()
     clock.turn_to(AFTER_JAMES)
     memory, blobs = MemoryTables(clock.micros), MemoryBlobs(clock)
     put_james_queue(memory)
@@ -107,8 +107,8 @@ async def _servers(cluster: CassandraCluster, rabbitmq: RabbitServer, s3: S3) ->
     put_james_queue(keyspace)
     with rabbitmq.vhost() as vhost:
         async with _broker(BrokerSettings((Host(rabbitmq.host, rabbitmq.port),), vhost)) as broker:
-            blobs = open_s3(s3.bucket(), LoopClock())
-            trio = Trio(AwaitedKeyspace(keyspace), broker, blobs, LoopClock())
+            blobs = open_s3(s3.bucket(), SystemClock())
+            trio = Trio(AwaitedKeyspace(keyspace), broker, blobs, SystemClock())
             await _filled(trio, blobs.store)
             yield trio
     dropped(cluster, (keyspace.name,))
@@ -116,7 +116,7 @@ async def _servers(cluster: CassandraCluster, rabbitmq: RabbitServer, s3: S3) ->
 
 @asynccontextmanager
 async def _broker(settings: BrokerSettings) -> AsyncGenerator[Broker]:
-    broker = RabbitBroker(settings, LoopClock())
+    broker = RabbitBroker(settings, SystemClock())
     try:
         yield broker
     finally:

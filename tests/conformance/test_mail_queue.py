@@ -15,8 +15,6 @@ from cql.driver.session import CassandraCluster, Keyspace
 from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.blobs.object_storage import S3Settings, open_s3
-from mailqueue.ports import Blobs, Clock, Message, Tables
-from mailqueue.ports import Broker as BrokerPort
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
@@ -26,17 +24,19 @@ from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import BlobMissing
 from model.ids import QueueName
+from model.ports import AsyncTables, Blobs, Clock, Message
+from model.ports import Broker as BrokerPort
 from model.queue.configuration import QueueConfiguration
 from model.queue.filters import Where
 from model.queue.mails import Whereabouts
 from model.queue.size import SizeKind
 from model.queue.slices import Slicing
 from model.schema.keyspace import Schema
-from repair.clock import LoopClock
+from repair.clock import SystemClock
 from tests.support.brokers import Broker
+from tests.support.clock import VirtualClock
 from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import S3
-from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queues import CONTENT, enqueued, listed, mail, names
 
 SECOND = timedelta(seconds=1)
@@ -49,7 +49,7 @@ class Sides:
     """The three sides of a queue that nobody used before, and its clock."""
 
     name: QueueName
-    tables: Tables
+    tables: AsyncTables
     broker: BrokerPort
     blobs: Blobs
     clock: Clock
@@ -90,13 +90,13 @@ async def three(request: pytest.FixtureRequest) -> AsyncIterator[Sides]:
     """The sides of a queue of the test's own, on each kind of servers."""
     name = QueueName(f"q-{uuid4().hex[:12]}")
     if request.param == "memory":
-        clock = VirtualLoopClock()
+        clock = VirtualClock()
         yield Sides(name, InTurn(MemoryTables(clock.micros)), MemoryBroker(clock), MemoryBlobs(clock), clock)
         return
     server: Broker = request.getfixturevalue("rabbitmq")
     settings = BrokerSettings((Host(server.host, server.port),), request.getfixturevalue("queue_vhost"))
     tables = AwaitedKeyspace(request.getfixturevalue("mail_queue_keyspace"))
-    real_clock = LoopClock()
+    real_clock = SystemClock()
     blobs, broker = open_s3(request.getfixturevalue("queue_bucket"), real_clock), RabbitBroker(settings, real_clock)
     try:
         yield Sides(name, tables, broker, blobs, real_clock)

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import pytest
 
-from mailqueue.ports import Tables
 from mailqueue.rabbitmq.view.configuration import EVENTS, Configurations
 from model.catalog.james_tables import EVENT_STORE
 from model.errors import BadPayload, ConfigurationRefused
 from model.operations import Put, Read, Remove
+from model.ports import AsyncTables
 from model.queue.configuration import AGGREGATE, DEFAULT, ConfigurationEvent, QueueConfiguration, event_json
 from model.queue.slices import Slicing
 from tests.support.james_queue import james_queue_rows
@@ -24,19 +24,21 @@ THIRD = QueueConfiguration(Slicing(timedelta(minutes=20), 4), 500)
 
 
 @pytest.fixture
-async def configurations(queue_tables: Tables) -> Configurations:
+async def configurations(queue_tables: AsyncTables) -> Configurations:
     """Of an empty event store; the aggregate has one name, so each test clears it before."""
     await queue_tables.write(Remove(EVENTS, (AGGREGATE,)))
     return Configurations(queue_tables)
 
 
-async def test_nothing_was_ever_set(queue_tables: Tables, configurations: Configurations) -> None:
+async def test_nothing_was_ever_set(queue_tables: AsyncTables, configurations: Configurations) -> None:
     """And looking writes nothing."""
     assert await configurations.current() is None
     assert await configurations.history() == []
 
 
-async def test_the_first_starter_stores_james_s_defaults(queue_tables: Tables, configurations: Configurations) -> None:
+async def test_the_first_starter_stores_james_s_defaults(
+    queue_tables: AsyncTables, configurations: Configurations
+) -> None:
     """To the byte what James stores; the second finds them, and adds nothing."""
     assert await configurations.require() == DEFAULT
     assert await configurations.require() == DEFAULT
@@ -45,7 +47,7 @@ async def test_the_first_starter_stores_james_s_defaults(queue_tables: Tables, c
     assert seen.row == james
 
 
-async def test_james_s_own_event_is_what_counts(queue_tables: Tables, configurations: Configurations) -> None:
+async def test_james_s_own_event_is_what_counts(queue_tables: AsyncTables, configurations: Configurations) -> None:
     """Found as James left it; the next event comes after it."""
     (james,) = james_queue_rows(EVENT_STORE)
     await queue_tables.write(Put(EVENTS, {column.name: james[column.name] for column in EVENTS.columns}))
@@ -55,7 +57,7 @@ async def test_james_s_own_event_is_what_counts(queue_tables: Tables, configurat
 
 
 async def test_each_change_is_an_event_and_the_last_counts(
-    queue_tables: Tables, configurations: Configurations
+    queue_tables: AsyncTables, configurations: Configurations
 ) -> None:
     """The same again is none; `None` is content with whatever is stored."""
     assert await configurations.require(HALF) == HALF
@@ -66,7 +68,7 @@ async def test_each_change_is_an_event_and_the_last_counts(
     assert [event.event_id for event in await configurations.history()] == [0, 1]
 
 
-async def test_the_last_one_counts_for_the_rules_too(queue_tables: Tables, configurations: Configurations) -> None:
+async def test_the_last_one_counts_for_the_rules_too(queue_tables: AsyncTables, configurations: Configurations) -> None:
     """20 minutes divide the hour, but not the half hour that came after; nothing is written."""
     await configurations.require(DEFAULT)
     await configurations.require(HALF)
@@ -76,7 +78,7 @@ async def test_the_last_one_counts_for_the_rules_too(queue_tables: Tables, confi
 
 
 async def test_a_change_is_made_of_what_counts_at_that_moment(
-    queue_tables: Tables, configurations: Configurations
+    queue_tables: AsyncTables, configurations: Configurations
 ) -> None:
     """Whoever changes the pace alone keeps everybody else's window and buckets."""
     assert (await configurations.alter(lambda current: replace(current, pace=7))).slicing == DEFAULT.slicing
@@ -84,7 +86,7 @@ async def test_a_change_is_made_of_what_counts_at_that_moment(
     assert await configurations.alter(lambda current: replace(current, pace=7)) == replace(HALF, pace=7)
 
 
-async def test_starters_of_one_wish_store_one_event(queue_tables: Tables, configurations: Configurations) -> None:
+async def test_starters_of_one_wish_store_one_event(queue_tables: AsyncTables, configurations: Configurations) -> None:
     """However many start at once."""
     starters = [Configurations(queue_tables) for _ in range(8)]
     assert set(await asyncio.gather(*(one.require(HALF) for one in starters))) == {HALF}
@@ -92,7 +94,7 @@ async def test_starters_of_one_wish_store_one_event(queue_tables: Tables, config
 
 
 async def test_starters_of_two_wishes_are_judged_one_after_the_other(
-    queue_tables: Tables, configurations: Configurations
+    queue_tables: AsyncTables, configurations: Configurations
 ) -> None:
     """Whoever comes second is held against the winner: 20 and 15 minutes do not divide each other."""
     wishes = [replace(THIRD, slicing=replace(THIRD.slicing, buckets=2)), QUARTER] * 3
@@ -105,7 +107,7 @@ async def test_starters_of_two_wishes_are_judged_one_after_the_other(
     assert (len(won), len(lost)) == (3, 3)
 
 
-async def test_changes_at_once_all_take_place(queue_tables: Tables, configurations: Configurations) -> None:
+async def test_changes_at_once_all_take_place(queue_tables: AsyncTables, configurations: Configurations) -> None:
     """Each bucket that somebody adds is there in the end: no change is made of what does not count any more."""
 
     def one_more(current: QueueConfiguration) -> QueueConfiguration:
@@ -119,7 +121,7 @@ async def test_changes_at_once_all_take_place(queue_tables: Tables, configuratio
 
 
 async def test_an_event_that_cannot_be_read_stops_everybody(
-    queue_tables: Tables, configurations: Configurations
+    queue_tables: AsyncTables, configurations: Configurations
 ) -> None:
     """It is named, and nothing is appended behind it: what it means may be another cut."""
     await configurations.require(HALF)
@@ -130,7 +132,9 @@ async def test_an_event_that_cannot_be_read_stops_everybody(
     assert len(await queue_tables.read(Read(EVENTS, (AGGREGATE,)))) == 2
 
 
-async def test_a_snapshot_of_james_s_is_left_as_it_is(queue_tables: Tables, configurations: Configurations) -> None:
+async def test_a_snapshot_of_james_s_is_left_as_it_is(
+    queue_tables: AsyncTables, configurations: Configurations
+) -> None:
     """James keeps one for other aggregates; here it would only say where to begin reading."""
     event = {"aggregateid": AGGREGATE, "eventid": 0, "event": event_json(0, DEFAULT), "snapshot": 0}
     await queue_tables.write(Put(EVENT_STORE, event))

@@ -13,7 +13,6 @@ import pytest
 
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.maintenance.sweep import Sweeper
-from mailqueue.ports import Tables
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.codec import listed_of, row_of
 from mailqueue.rabbitmq.view import slices as browsing
@@ -27,12 +26,13 @@ from model.catalog.queue_tables import OwnTables
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
 from model.operations import Change, Put, Read, Scan
+from model.ports import AsyncTables
 from model.queue.filters import Where
 from model.queue.mails import Listed, QueuedMail, RecipientHeader, Whereabouts
 from model.queue.positions import Position
 from model.queue.size import CountedBy, SizeKind
 from model.queue.slices import slice_of
-from tests.support.queue_clock import VirtualLoopClock
+from tests.support.clock import VirtualClock
 from tests.support.queue_scene import HOUR, MINUTE, names, queued
 from tests.support.tables import micros
 
@@ -44,8 +44,8 @@ class Queue:
     """One queue, nobody else's, and a process that works on it."""
 
     name: QueueName
-    tables: Tables
-    clock: VirtualLoopClock
+    tables: AsyncTables
+    clock: VirtualClock
     broker: MemoryBroker
     tallies: Tallies
     view: QueueView
@@ -66,9 +66,9 @@ class Queue:
         return await names(self.view.browse(self.name, where))
 
 
-def opened(tables: Tables, name: QueueName, now: int, seed: int = 0) -> Queue:
+def opened(tables: AsyncTables, name: QueueName, now: int, seed: int = 0) -> Queue:
     """A queue as a process sees it."""
-    clock = VirtualLoopClock(now, seed)
+    clock = VirtualClock(now, seed)
     tallies = Tallies(tables, clock, EXPIRING)
     view = QueueView(tables, clock, Configurations(tables), tallies, EXPIRING)
     broker = MemoryBroker(clock)
@@ -76,10 +76,10 @@ def opened(tables: Tables, name: QueueName, now: int, seed: int = 0) -> Queue:
 
 
 @pytest.fixture
-def queue(queue_tables: Tables) -> Queue:
+def queue(queue_tables: AsyncTables) -> Queue:
     """A queue that nobody used before; its time is the beginning of an hour, days ago."""
     now = micros() - 3 * 86_400 * MICROS
-    clock = VirtualLoopClock(now)
+    clock = VirtualClock(now)
     clock.turn_to(slice_of(clock.now, HOUR))
     return opened(queue_tables, QueueName(f"f-{uuid4().hex[:12]}"), clock.micros(), uuid4().int & 0xFFFF)
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from admin.local.rabbitmq import Tls as ServerTls
-from mailqueue.ports import Message
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.management import Management
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, ManagementSettings, Tls
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BrokerUnreachable, MailmendError, PublishFailed
 from model.ids import QueueName
-from repair.clock import LoopClock
+from model.ports import Message
+from repair.clock import SystemClock
 from tests.support.broker_scenes import soon, taken
 from tests.support.brokers import OwnBroker, throwaway_rabbitmq
 from tests.support.certificates import authority
@@ -116,7 +116,7 @@ class Traffic:
 async def test_the_first_mail_of_a_quorum_queue_outlives_a_crash(own: OwnBroker) -> None:
     """RabbitMQ would lose it, and the queue with it, when it is killed in the second after the declaration."""
     settings = replace(settings_of(own), form=QueueForm(Form.QUORUM))
-    broker, queue = RabbitBroker(settings, LoopClock()), QueueName("first")
+    broker, queue = RabbitBroker(settings, SystemClock()), QueueName("first")
     await broker.publish(queue, Message(b"first"))
     await asyncio.to_thread(own.run.kill)
     await asyncio.to_thread(own.start)
@@ -129,7 +129,7 @@ async def test_the_first_mail_of_a_quorum_queue_outlives_a_crash(own: OwnBroker)
 async def test_what_was_confirmed_outlives_a_crash(own: OwnBroker, form: Form) -> None:
     """Killed amid publishes and a consumer: each confirmed one is delivered, to the same consumer, once or more."""
     settings = replace(settings_of(own), form=QueueForm(form))
-    sender, receiver = (RabbitBroker(settings, LoopClock()) for _ in range(2))
+    sender, receiver = (RabbitBroker(settings, SystemClock()) for _ in range(2))
     traffic = Traffic(QueueName(f"crash-{form.value}"), sender, receiver)
     receiving = asyncio.create_task(traffic.receive())
     async with asyncio.TaskGroup() as group:
@@ -153,7 +153,7 @@ async def test_a_broker_that_was_wiped_is_set_up_anew(
     """The consumer that was there declares what is missing and goes on; so does the publisher."""
     with caplog.at_level(logging.INFO, "mailmend.queue"):
         settings = replace(settings_of(own), form=QueueForm(form))
-        sender, receiver = (RabbitBroker(settings, LoopClock()) for _ in range(2))
+        sender, receiver = (RabbitBroker(settings, SystemClock()) for _ in range(2))
         await sender.publish(SPOOL, Message(b"lost"))
         async with receiver.deliveries(SPOOL, 5) as deliveries:
             await taken(deliveries, 1)
@@ -173,7 +173,7 @@ async def test_a_broker_that_was_wiped_is_set_up_anew(
 async def test_an_alarm_blocks_publishers_and_nobody_else(own: OwnBroker) -> None:
     """Publishes fail in their time and say why; what was sent is in doubt; lifted, all goes on by itself."""
     settings = replace(settings_of(own), publish_confirm_seconds=1, management=management_of(own))
-    broker, queue = RabbitBroker(settings, LoopClock()), QueueName("alarm")
+    broker, queue = RabbitBroker(settings, SystemClock()), QueueName("alarm")
     await broker.publish(queue, Message(b"before"))
     assert (await broker.depth(queue)).alarms == ()
     with own.short_of_memory():
@@ -206,7 +206,7 @@ async def test_a_consumer_that_is_too_slow_for_the_broker_comes_back(
 ) -> None:
     """The broker closes the channel of who acks too late: what was in hand comes again, over another one."""
     with own.patience_of_consumers(seconds=1), caplog.at_level(logging.INFO, "mailmend.queue"):
-        broker, queue, lost = RabbitBroker(settings_of(own), LoopClock()), QueueName("slow"), list[str]()
+        broker, queue, lost = RabbitBroker(settings_of(own), SystemClock()), QueueName("slow"), list[str]()
         await broker.publish(queue, Message(b"slowly"))
         async with broker.deliveries(queue, 5, [5], lambda: lost.append("lost")) as deliveries:
             (first,) = await taken(deliveries, 1)
@@ -228,7 +228,7 @@ def test_a_broker_that_is_away_is_told_without_the_libraries_words(
     broker_settings = replace(settings_of(own), hosts=(Host(own.host, 1),), password="s3cr3t-of-nobody")
 
     async def story() -> None:
-        broker = RabbitBroker(broker_settings, LoopClock())
+        broker = RabbitBroker(broker_settings, SystemClock())
         with pytest.raises(BrokerUnreachable, match="does not answer") as told:
             await broker.depth(SPOOL)
         assert "s3cr3t" not in f"{told.value} {told.value.__cause__!r}"
@@ -240,7 +240,7 @@ def test_a_broker_that_is_away_is_told_without_the_libraries_words(
 
 async def test_encrypted_both_sides_show_who_they_are(own: OwnBroker, papers: Papers) -> None:
     """Over AMQP and over the HTTP API, with one set of files."""
-    broker, queue = RabbitBroker(secure(own, papers.ours), LoopClock()), QueueName("secret")
+    broker, queue = RabbitBroker(secure(own, papers.ours), SystemClock()), QueueName("secret")
     await broker.publish(queue, Message(b"{}"))
     async with broker.deliveries(queue, 1) as deliveries:
         await (await taken(deliveries, 1))[0].ack()
@@ -276,7 +276,7 @@ def test_distrust_is_told_with_what_to_mend(
     api = Management(settings.management or ManagementSettings(""), "/", tls)
 
     async def story() -> None:
-        broker = RabbitBroker(settings, LoopClock())
+        broker = RabbitBroker(settings, SystemClock())
         for place, ask in (
             ("RabbitMQ at ", broker.depth(SPOOL)),
             ("the broker's HTTP API at https://", api.facts(["q"])),

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pytest
@@ -122,12 +122,12 @@ class Traffic:
     record: Record
     lucky: bool
     chance: random.Random = field(init=False)
-    clock: SkewedClock = field(init=False)
+    clock: SkewedClock[SystemClock] = field(init=False)
     network: Network = field(init=False)
 
     def __post_init__(self) -> None:
         self.chance = random.Random(f"{self.seed} {self.number}")
-        skew = round(SKEWS_SECONDS[self.number] * MICROS)
+        skew = timedelta(seconds=SKEWS_SECONDS[self.number])
         self.clock = SkewedClock(SystemClock(), skew, count(self.number << 20))
         self.network = Network(SystemClock())
 

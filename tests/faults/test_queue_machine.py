@@ -38,8 +38,9 @@ from model.schema.table import Row, Table
 from tests.support.james_beside import James
 from tests.support.queue_mishaps import Died
 from tests.support.queue_model import Promised, Promises, Standing
-from tests.support.queue_world import Mishap, Side, SkewedLoopClock, Trouble, Worker, dead, named, rows, taken
+from tests.support.queue_world import Mishap, Side, Trouble, Worker, dead, named, rows, taken
 from tests.support.queues import QUEUE, TwinQueue, listed, mail
+from tests.support.skewed import SkewedClock
 
 T = TypeVar("T")
 
@@ -117,7 +118,7 @@ class QueueMachine(RuleBasedStateMachine):
         if james:
             far = -abs(far)  # what a James enqueues before a browse start that is ahead of it, it loses sight of itself
         self.promises = Promises()
-        self.workers = [Worker(self.twin, SkewedLoopClock(self.twin.clock, ahead)) for ahead in (*SKEWS, far)]
+        self.workers = [Worker(self.twin, SkewedClock(self.twin.clock, ahead)) for ahead in (*SKEWS, far)]
         self.dedup = mode is BlobsMode.DEDUPLICATED
         self.start_seen: datetime | None = None
         self.greatest = EPOCH

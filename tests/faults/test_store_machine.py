@@ -11,6 +11,7 @@ are told by the protocol model (`tests.support.protocol`).
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,7 +34,6 @@ from cql.memory import MemoryTables
 from model.catalog.mail import IMAP_UID, MESSAGES
 from model.errors import MailmendError, UnknownMessage
 from model.ids import MailboxId
-from model.instants import MICROS
 from model.messages.flags import FlagsMode
 from model.messages.message import Place, Stored
 from model.operations import Conditional, RemoveIf, Scan
@@ -129,7 +129,7 @@ class StoreMachine(RuleBasedStateMachine):
     def new_writer(self, number: int) -> Writer:
         """A process that starts."""
         actor = Actor(self.network, self.at.virtual)
-        clock = SkewedClock(self.at.clock, round(self.at.skews[number] * MICROS), self.numbers)
+        clock = SkewedClock(self.at.clock, timedelta(seconds=self.at.skews[number]), self.numbers)
         settings = WriterSettings(threads=1, stamp=self.stamp, retries=self.at.retries, rounds_max=10)
         lags = self.journal(actor, clock)
         return Writer(actor, MessageStore(Wire(self.at.users_mail, actor), self.blobs, lags, clock, settings=settings))

@@ -18,10 +18,10 @@ from mailqueue.blobs import files as file_blobs
 from mailqueue.blobs.files import LEFT_BEHIND_AFTER
 from mailqueue.blobs.object_storage import open_files
 from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.ports import BlobKind
 from model.errors import BlobMissing, BlobsUnreachable
 from model.ids import BlobId
-from repair.clock import LoopClock
+from model.ports import BlobKind
+from repair.clock import SystemClock
 from tests.support.blobs import RANDOM_IDS, SHARED_IDS
 
 BODY = BlobKind.BODY
@@ -31,7 +31,7 @@ _KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from mailqueue.blobs.object_storage import open_files
-from mailqueue.ports import BlobKind
+from model.ports import BlobKind
 
 blobs = open_files(Path(sys.argv[1]))
 os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
@@ -144,7 +144,7 @@ def test_what_is_being_written_is_young_by_the_stores_own_clock(root: Path, blob
     writing = root / ".unfinished" / "of another"
     writing.write_bytes(b"x")
 
-    class Later(LoopClock):
+    class Later(SystemClock):
         def micros(self) -> int:
             return super().micros() + (LEFT_BEHIND_AFTER + timedelta(minutes=1)) // timedelta(microseconds=1)
 

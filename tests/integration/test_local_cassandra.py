@@ -19,11 +19,11 @@ from cassandra.policies import WhiteListRoundRobinPolicy
 
 from admin.cli import run
 from admin.local import ClusterState, LocalCluster, NodeState, Wishes, local_servers, readiness
-from admin.local.clock import SystemClock
 from admin.local.ports import free_port
 from admin.local.processes import ProcessId, look
 from admin.local.state import State, read_state, write_state
 from model.errors import ExitCode, LocalServerError, UnsafeRequest, WrongUse
+from repair.clock import SystemClock
 from tests.support.brokers import Broker
 from tests.support.guarded import GuardedNode
 from tests.support.servers import CassandraServer, ThreeNodes, sweep, throwaway_cluster
@@ -210,7 +210,7 @@ def test_a_killed_node_is_seen_dead_and_comes_back(one: One) -> None:
     # When the process is killed from outside
     os.kill(before, signal.SIGKILL)
     while look(before) is not None:
-        SystemClock().pause(0.05)
+        SystemClock().sleep(0.05)
     # Then it is known to be dead
     assert one.cluster.status().nodes[0].state is NodeState.DEAD
     # And when it is started again, another process has the row
@@ -277,7 +277,7 @@ def test_a_node_that_does_not_answer_in_time_is_ended() -> None:
 class _Interrupted(SystemClock):
     """The moment at which a person presses Ctrl-C: the first pause."""
 
-    def pause(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         """Interrupted instead."""
         raise KeyboardInterrupt(seconds)
 

@@ -14,9 +14,9 @@ import pytest
 from mailqueue.blobs import exact_requests, object_storage
 from mailqueue.blobs.object_storage import BULK_MAX, BULK_MIN, RETRIES, S3Settings, create_bucket, open_s3
 from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.ports import BlobKind
 from model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
 from model.ids import BlobId
+from model.ports import BlobKind
 from tests.support.certificates import Authority, Signed, authority
 from tests.support.object_stores import S3, throwaway_s3
 from tests.support.s3_twin import HANG_UP, SECRET, STALL, S3Twin, s3_twin

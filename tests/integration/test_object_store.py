@@ -15,8 +15,8 @@ from admin.local.java import find_java
 from admin.local.object_store import ObjectStore
 from admin.local.services import Machine, Site
 from mailqueue.blobs.object_storage import open_s3
-from mailqueue.ports import BlobKind
 from model.errors import LocalServerError
+from model.ports import BlobKind
 from tests.support.object_stores import OwnS3, throwaway_s3
 from tests.support.s3_twin import s3_twin
 from tests.support.servers import unavailable

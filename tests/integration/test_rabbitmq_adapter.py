@@ -9,14 +9,14 @@ from typing import Any
 import aio_pika
 import pytest
 
-from mailqueue.ports import Message
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.management import DELIVERY_LIMIT_DEFAULT, Management
 from mailqueue.rabbitmq.broker.settings import Host, ManagementSettings
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm, topology_of
 from model.errors import BrokerDenied, BrokerUnreachable, MailmendError, PublishFailed, TopologyMismatch
 from model.ids import QueueName
-from repair.clock import LoopClock
+from model.ports import Message
+from repair.clock import SystemClock
 from tests.support.broker_scenes import RabbitScene, rabbit_scene, soon, taken
 from tests.support.brokers import Broker, eventually
 from tests.support.james_queue import james_messages
@@ -171,7 +171,7 @@ async def test_a_limit_is_told_as_one_and_passes(rabbitmq: Broker, vhost: str) -
 
     try:
         async with rabbit_scene(rabbitmq, vhost, answer_seconds=3.0) as scene:
-            broker = RabbitBroker(replace(scene.settings, username=user, password="of-the-test"), LoopClock())
+            broker = RabbitBroker(replace(scene.settings, username=user, password="of-the-test"), SystemClock())
             await broker.publish(SPOOL, ONE)
             # Given no connection more, when one is needed, then that is told, and the one that is there is used on
             connections, many = f"vhost-limits/{vhost}/max-connections", "as many connections as it may"
@@ -252,7 +252,7 @@ async def test_many_who_lost_the_connection_at_once_share_the_next(scene: Rabbit
 async def test_the_next_host_is_asked(scene: RabbitScene) -> None:
     """The first that answers is used."""
     settings = replace(scene.settings, hosts=(Host("127.0.0.1", 1), *scene.settings.hosts))
-    broker = RabbitBroker(settings, LoopClock())
+    broker = RabbitBroker(settings, SystemClock())
     await broker.publish(SPOOL, ONE)
     await broker.close()
     with pytest.raises(BrokerUnreachable, match="closed by us"):
@@ -266,7 +266,7 @@ async def test_a_refusal_is_told_without_the_password(
     """Neither the error, nor what led to it, nor any log has it; nothing is printed."""
     with caplog.at_level(logging.DEBUG):
         settings = replace(scene.settings, **({"password": "s3cr3t-of-nobody"} | wrong))  # type: ignore[arg-type]
-        broker = RabbitBroker(settings, LoopClock())
+        broker = RabbitBroker(settings, SystemClock())
         with pytest.raises(BrokerDenied) as told:
             await broker.publish(SPOOL, ONE)
         error: BaseException | None = told.value
@@ -298,7 +298,7 @@ async def test_the_http_api_tells_what_is_in_hand_and_the_limit(rabbitmq: Broker
 
     async with rabbit_scene(rabbitmq, vhost, QueueForm(Form.QUORUM, delivery_limit=4)) as scene:
         api = ManagementSettings(f"http://{rabbitmq.host}:{rabbitmq.management_port}")
-        broker = RabbitBroker(replace(scene.settings, management=api), LoopClock())
+        broker = RabbitBroker(replace(scene.settings, management=api), SystemClock())
         for _ in range(3):
             await broker.publish(SPOOL, ONE)
         async with broker.deliveries(SPOOL, 2) as deliveries:

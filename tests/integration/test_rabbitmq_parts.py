@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from admin.local.clock import SystemClock
 from admin.local.debian import KEYRING
 from admin.local.rabbitmq_parts import (
     HOME_VARIABLE,
@@ -31,6 +30,7 @@ from admin.local.rabbitmq_parts import (
 )
 from admin.local.services import Machine
 from model.errors import ExitCode, LocalServerError
+from repair.clock import SystemClock
 from tests.support.servers import unavailable
 
 NOBODY = "http://127.0.0.1:1/debian"
@@ -196,7 +196,7 @@ def test_a_killed_fetch_leaves_nothing_that_counts(tmp_path: Path) -> None:
         while not (staging / "apt" / "apt.conf").exists():
             assert clock.monotonic() < deadline
             assert fetching.poll() is None
-            clock.pause(0.02)
+            clock.sleep(0.02)
         # When it is killed, and apt-get with it
         os.killpg(fetching.pid, signal.SIGKILL)
         fetching.wait()

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from admin.local import LocalServers, NodeState, Wishes, local_cluster
-from admin.local.clock import SystemClock
 from admin.local.ports import free_port
 from admin.local.processes import ProcessId, look
 from admin.local.service_runs import ServiceRun
@@ -24,6 +23,7 @@ from admin.local.service_state import ServiceState, Started, read_service_state,
 from admin.local.settings import first_settings
 from admin.local.state import State, write_state
 from model.errors import LocalServerError, UnsafeRequest, WrongUse
+from repair.clock import SystemClock
 from tests.support.servers import sweep
 from tests.support.small_service import SmallService, hurried, notes, small_run
 
@@ -54,7 +54,7 @@ def _end(pid: int) -> None:
     """Kill a process from outside, and wait until it is gone."""
     os.kill(pid, signal.SIGKILL)
     while look(pid) is not None:
-        SystemClock().pause(0.01)
+        SystemClock().sleep(0.01)
 
 
 def test_up_starts_its_processes_in_order_and_waits_until_it_answers(small: ServiceRun) -> None:
@@ -230,12 +230,12 @@ class _Interrupted(SystemClock):
     def __init__(self) -> None:
         self.pressed = False
 
-    def pause(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         """Interrupted instead, once; what has to be waited for afterwards is waited for."""
         if not self.pressed:
             self.pressed = True
             raise KeyboardInterrupt
-        super().pause(seconds)
+        super().sleep(seconds)
 
 
 def test_ctrl_c_while_it_starts_leaves_no_process(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from mailqueue.ports import Broker, Delivery
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import QueueForm
-from repair.clock import LoopClock
+from model.ports import Broker, Delivery
+from repair.clock import SystemClock
 from tests.support.brokers import Broker as Server
 from tests.support.wires import Wire, wire_to
 
@@ -61,7 +61,7 @@ class RabbitScene:
 
     def client(self) -> RabbitBroker:
         """A further one, with connections of its own."""
-        self.clients.append(RabbitBroker(self.settings, LoopClock()))
+        self.clients.append(RabbitBroker(self.settings, SystemClock()))
         return self.clients[-1]
 
     def cut(self) -> None:
@@ -72,7 +72,7 @@ class RabbitScene:
 @asynccontextmanager
 async def memory_scene(delivery_limit: int | None = None) -> AsyncIterator[MemoryScene]:
     """A twin."""
-    yield MemoryScene(MemoryBroker(LoopClock(), delivery_limit))
+    yield MemoryScene(MemoryBroker(SystemClock(), delivery_limit))
 
 
 @asynccontextmanager

@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from admin.local.clock import SystemClock
 from admin.local.rabbitmq import MEMORY_MIB, RabbitMq, Tls, environment_of
 from admin.local.rabbitmq_parts import installation_in
 from admin.local.rabbitmq_probe import GUEST, api_answers, speaks_amqp
@@ -27,6 +26,7 @@ from admin.local.service_runs import ServiceRun
 from admin.local.services import HOST, Machine
 from mailqueue.rabbitmq.broker.management import basic
 from model.errors import LocalServerError
+from repair.clock import SystemClock
 from tests.support.servers import docker_answers, throwaway_folder, unavailable
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class OwnBroker(Broker):
         clock = SystemClock()
         deadline = clock.monotonic() + _NOTED_SECONDS_MAX
         while not all(map(_is_saved, self.run.folder.glob(_QUEUES_NOTED))) and clock.monotonic() < deadline:
-            clock.pause(_NOTED_POLL_SECONDS)
+            clock.sleep(_NOTED_POLL_SECONDS)
         self.run.kill()
 
     def wipe(self) -> None:
@@ -161,7 +161,7 @@ def eventually(ask: Callable[[], T | None], seconds_max: float = 30) -> T:
     deadline = clock.monotonic() + seconds_max
     while not (answer := ask()):
         assert clock.monotonic() < deadline, f"still {answer!r} after {seconds_max} s"
-        clock.pause(_POLL_SECONDS)
+        clock.sleep(_POLL_SECONDS)
     return answer
 
 

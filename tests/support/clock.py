@@ -1,23 +1,39 @@
 """A clock that tests turn by hand: sleeping moves it at once, and its UUIDs are the same in every run."""
 
+import asyncio
+import random
 import threading
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 _UUID_EPOCH_100NS = 0x01B21DD213814000
 _NODE = 0x0123456789AB
+
+_TURNS = 40
+"""How often the others have their turn before time moves on: what they do without pausing takes no time."""
 
 START = 1_788_000_000_000_000
 """Where a virtual clock begins unless told: a day in August 2026, in microseconds since 1970."""
 
 
 class VirtualClock:
-    """The Clock port over a number."""
+    """The Clock port over a number: sleeping turns the hand at once; pauses end in their order, with others at work.
 
-    def __init__(self, micros: int = START) -> None:
+    Args:
+        micros: where it begins, in microseconds since 1970.
+        seed: of chance and random UUIDs.
+    """
+
+    def __init__(self, micros: int = START, seed: int = 0) -> None:
         self._now = micros
         self._issued = 0
         self._lock = threading.Lock()
+        self._random = random.Random(seed)
+        self._wakings: list[int] = []
+        self._stirs = 0
         self.slept: list[float] = []
+        self.chances: list[float] = []
+        """What `chance` answers first, before it draws."""
 
     def micros(self) -> int:
         """Microseconds since 1970."""
@@ -40,6 +56,49 @@ class VirtualClock:
         with self._lock:
             self._issued += 1
             return uuid_at(self._now, self._issued)
+
+    def monotonic(self) -> float:
+        """Where the hand is, in seconds."""
+        return self.micros() / 1_000_000
+
+    @property
+    def now(self) -> datetime:
+        """The hand, as a datetime in UTC."""
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.micros())
+
+    def turn_to(self, at: datetime) -> None:
+        """Put the hand somewhere, back too."""
+        self.advance((at - self.now).total_seconds())
+
+    async def pause(self, seconds: float) -> None:
+        """Let others work; then the hand jumps to the end of the pause that ends first, until it is this one."""
+        waking = self.micros() + round(max(0.0, seconds) * 1_000_000)
+        self.slept.append(seconds)
+        self._wakings.append(waking)
+        self._stirs += 1
+        try:
+            while not await self._is_over(waking):
+                pass
+        finally:
+            self._wakings.remove(waking)
+            self._stirs += 1
+
+    async def _is_over(self, waking: int) -> bool:
+        """Whether it is; time moves on only when nobody began or ended a pause for some turns."""
+        stirs = self._stirs
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        if self._stirs == stirs and waking == min(self._wakings) and self.micros() < waking:
+            self.advance((waking - self.micros()) / 1_000_000)
+        return self.micros() >= waking
+
+    def random_uuid(self) -> UUID:
+        """A version-4 UUID, the same in every run."""
+        return UUID(int=self._random.getrandbits(128), version=4)
+
+    def chance(self) -> float:
+        """A number from 0 up to, and without, 1."""
+        return self.chances.pop(0) if self.chances else self._random.random()
 
 
 def uuid_at(micros: int, sequence: int = 0) -> UUID:

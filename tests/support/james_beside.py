@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from mailqueue.ports import BlobKind, Delivery, Message
 from mailqueue.rabbitmq.codec import payload_of, queued_of, row_of
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId
 from model.instants import instant_of
 from model.operations import Change, Put, PutIfAbsent, Remove
+from model.ports import BlobKind, Delivery, Message
 from model.queue.mails import PRIORITY_NORMAL, Mail, MailBlobs, QueuedMail
 from model.queue.slices import Slicing, bucket_of, slice_of, slices_between
 from model.schema.table import Row, Table

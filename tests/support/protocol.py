@@ -317,7 +317,7 @@ class World:
 
 
 @dataclass(slots=True)
-class ActorClock:
+class ActorClock(VirtualClock):
     """The Clock port of one actor: taking the time starts the life of a stamp."""
 
     world: World

@@ -13,7 +13,6 @@ from admin import wiring, wiring_queue
 from cql.driver import session
 from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.memory import MemoryBlobs
-from mailqueue.ports import Broker
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
 from model.catalog.generations import AUGUST_2026
@@ -21,12 +20,13 @@ from model.catalog.mail import SCHEMA
 from model.catalog.queue_tables import OwnTables, queue_tables_of
 from model.ids import EnqueueId, QueueName
 from model.operations import Change
+from model.ports import Broker
 from model.queue.mails import Listed
 from model.schema.keyspace import Schema
 from model.schema.table import Table
+from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended, command_line
-from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queues import CONTENT, HOURLY, mail
 from tests.support.schemas import served
 
@@ -60,7 +60,7 @@ class QueueShell:
 
     line: CommandLine
     cluster: ClusterTwin
-    clock: VirtualLoopClock
+    clock: VirtualClock
     broker: MemoryBroker
     blobs: MemoryBlobs
     own: OwnTables
@@ -158,7 +158,7 @@ class QueueShell:
 
 def queue_shell(monkeypatch: pytest.MonkeyPatch, home: Path, schema: Schema = OURS) -> QueueShell:
     """A shell on an empty queue in memory, in place of any server that a command would connect to."""
-    clock = VirtualLoopClock()
+    clock = VirtualClock()
     cluster = ClusterTwin(clock, **{KEYSPACE: schema})
     broker, blobs = MemoryBroker(clock), MemoryBlobs(clock)
     monkeypatch.setattr(session, "connect", lambda _contact: cluster)

@@ -37,7 +37,7 @@ from model.queue.configuration import QueueConfiguration
 from model.queue.filters import Where
 from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import Slicing
-from repair.clock import LoopClock
+from repair.clock import SystemClock
 from tests.support.queue_mishaps import Life, MortalBlobs, MortalBroker, MortalTables
 from tests.support.queues import CONTENT, listed, mail
 
@@ -130,7 +130,7 @@ class Doomed(Life):
         """Look, as ever."""
 
 
-class Ahead(LoopClock):
+class Ahead(SystemClock):
     """This machine's clock, put forward; a clock behind is put forward by less than nothing."""
 
     def __init__(self, seconds: float) -> None:

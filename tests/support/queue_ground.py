@@ -15,12 +15,12 @@ import pytest
 
 from admin import wiring_queue
 from cql.driver.session import Keyspace, connect
-from mailqueue.ports import Depth
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.ids import BlobId, EnqueueId
+from model.ports import Depth
 from model.schema.keyspace import Schema
 from tests.support.brokers import Broker, eventually
 from tests.support.commands import CommandLine, Ended, command_line

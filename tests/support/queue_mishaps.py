@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from cql.driver.asynchronous import InTurn
 from cql.statements import Operation
 from mailqueue.blobs.memory import BlobCall, BlobVerb
-from mailqueue.ports import BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, Tables, unheard
 from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
 from model.errors import BlobsUnreachable, MailmendError, TimedOut
 from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from model.ports import AsyncTables, BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, unheard
 from model.queue.mails import PRIORITY_NORMAL
 from model.schema.table import Row, Table
 from tests.support.queues import TwinQueue
@@ -69,7 +69,7 @@ class Life:
 class MortalTables:
     """The tables, as a process sees them that may die before any write."""
 
-    tables: Tables
+    tables: AsyncTables
     life: Life
 
     async def read(self, read: Read) -> Sequence[Seen]:

@@ -13,7 +13,6 @@ from cql.memory import MemoryTables, Surround
 from cql.statements import Operation
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.maintenance.sweep import Sweeper
-from mailqueue.ports import SLICE_HEADER, Tables
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.view.configuration import Configurations
@@ -24,11 +23,12 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError, TimedOut
 from model.ids import BlobId, EnqueueId, QueueName
 from model.operations import Applied, Change, Conditional, Put, Read, Scan, Seen, Write
+from model.ports import SLICE_HEADER, AsyncTables
 from model.queue.configuration import QueueConfiguration
 from model.queue.mails import Listed, Mail, MailBlobs, QueuedMail
 from model.queue.slices import Slicing
 from model.schema.table import Row, Table
-from tests.support.queue_clock import VirtualLoopClock
+from tests.support.clock import VirtualClock
 
 SPOOL = QueueName("spool")
 HOUR = timedelta(hours=1)
@@ -62,7 +62,7 @@ def queued(number: int, name: str | None = None, recipients: tuple[str, ...] = (
 class Process:
     """One process that works on the queues."""
 
-    clock: VirtualLoopClock
+    clock: VirtualClock
     tallies: Tallies
     view: QueueView
     sweeper: Sweeper
@@ -73,7 +73,7 @@ class Scene:
     """One keyspace with a broker and blobs, and time."""
 
     own: OwnTables = FOREVER
-    clock: VirtualLoopClock = field(default_factory=lambda: VirtualLoopClock(micros_at(NOON)))
+    clock: VirtualClock = field(default_factory=lambda: VirtualClock(micros_at(NOON)))
     memory: MemoryTables = field(init=False)
     tables: InTurn = field(init=False)
     broker: MemoryBroker = field(init=False)
@@ -86,7 +86,7 @@ class Scene:
         self.broker = MemoryBroker(self.clock)
         self.blobs = MemoryBlobs(self.clock)
 
-    def process(self, clock: VirtualLoopClock | None = None, tables: Tables | None = None) -> Process:
+    def process(self, clock: VirtualClock | None = None, tables: AsyncTables | None = None) -> Process:
         """A process that has just started, by its own clock where it has one."""
         clock, tables = clock or self.clock, tables or self.tables
         tallies = Tallies(tables, clock, self.own)
@@ -153,7 +153,7 @@ class Shuffled:
         chance: how long each request takes, before it is carried out and after.
     """
 
-    def __init__(self, tables: Tables, chance: random.Random, turns: int = 6) -> None:
+    def __init__(self, tables: AsyncTables, chance: random.Random, turns: int = 6) -> None:
         self._tables, self._chance, self._turns = tables, chance, turns
 
     async def _wait(self) -> None:

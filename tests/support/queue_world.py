@@ -8,13 +8,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from enum import Enum
 from typing import Any, TypeVar
-from uuid import UUID
 
 from cql.driver.asynchronous import InTurn
-from mailqueue.ports import BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, Tables, unheard
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue, open_queue
 from model.errors import (
@@ -28,11 +25,13 @@ from model.errors import (
 )
 from model.ids import BlobId, QueueName
 from model.operations import Applied, Change, Conditional, Put, Read, Remove, Scan, Seen, Write
+from model.ports import AsyncTables, BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, unheard
 from model.queue.mails import PRIORITY_NORMAL
 from model.schema.table import Row, Table
-from tests.support.queue_clock import VirtualLoopClock
+from tests.support.clock import VirtualClock
 from tests.support.queue_mishaps import Died
 from tests.support.queues import QUEUE, TwinQueue, next_of
+from tests.support.skewed import SkewedClock
 
 T = TypeVar("T")
 
@@ -138,35 +137,11 @@ class Fortune:
 
 
 @dataclass(slots=True)
-class SkewedLoopClock:
-    """`mailqueue.ports.Clock` beside another: ahead of it by so much."""
-
-    clock: VirtualLoopClock
-    ahead: timedelta
-
-    def micros(self) -> int:
-        """Microseconds since 1970, as this process believes."""
-        return self.clock.micros() + self.ahead // timedelta(microseconds=1)
-
-    async def pause(self, seconds: float) -> None:
-        """Let time pass."""
-        await self.clock.pause(seconds)
-
-    def random_uuid(self) -> UUID:
-        """Unlike all others."""
-        return self.clock.random_uuid()
-
-    def chance(self) -> float:
-        """From 0 up to 1."""
-        return self.clock.chance()
-
-
-@dataclass(slots=True)
 class WiredTables:
     """The tables as one process reaches them."""
 
-    tables: Tables
-    clock: SkewedLoopClock
+    tables: AsyncTables
+    clock: SkewedClock[VirtualClock]
     fortune: Fortune
     _stamped: int = 0
 
@@ -355,7 +330,7 @@ class Worker:
     """One process that has the queue open."""
 
     twin: TwinQueue
-    clock: SkewedLoopClock
+    clock: SkewedClock[VirtualClock]
     fortune: Fortune = field(default_factory=Fortune)
     consumer: Consumer | None = None
     _queue: MailQueue | None = None

@@ -18,7 +18,7 @@ from model.queue.configuration import QueueConfiguration
 from model.queue.filters import EVERYTHING, Where
 from model.queue.mails import Listed, Mail, MailBlobs, QueuedMail
 from model.queue.slices import Slicing
-from tests.support.queue_clock import VirtualLoopClock
+from tests.support.clock import VirtualClock
 
 QUEUE = QueueName("spool")
 
@@ -54,7 +54,7 @@ class TwinQueue:
     name: QueueName = QUEUE
     configuration: QueueConfiguration = HOURLY
     own: OwnTables = field(default_factory=OwnTables)
-    clock: VirtualLoopClock = field(default_factory=VirtualLoopClock)
+    clock: VirtualClock = field(default_factory=VirtualClock)
     naming: BlobNaming | None = None
     memory: MemoryTables = field(init=False)
     broker: MemoryBroker = field(init=False)
@@ -67,7 +67,7 @@ class TwinQueue:
         self.broker = MemoryBroker(self.clock)
         self.blobs = MemoryBlobs(self.clock, self.naming)
 
-    async def process(self, clock: VirtualLoopClock | None = None) -> MailQueue:
+    async def process(self, clock: VirtualClock | None = None) -> MailQueue:
         """The queue as one more process has it; its clock may be wrong."""
         return await open_queue(
             self.name,
@@ -94,7 +94,7 @@ def twin_queue(
     return TwinQueue(
         configuration=QueueConfiguration(Slicing(window, buckets), pace),
         own=own or OwnTables(),
-        clock=VirtualLoopClock(seed=seed),
+        clock=VirtualClock(seed=seed),
         naming=naming,
     )
 
@@ -105,7 +105,7 @@ def mail(name: str = "mail", attributes: Mapping[str, str] | None = None, **fiel
     return Mail(name, attributes=attributes or {}, **told)  # type: ignore[arg-type]
 
 
-def queued_mail(clock: VirtualLoopClock, name: str = "mail") -> QueuedMail:
+def queued_mail(clock: VirtualClock, name: str = "mail") -> QueuedMail:
     """A passage of a mail of that name, whose bytes are nowhere."""
     blobs = MailBlobs(BlobId(str(clock.random_uuid())), BlobId(str(clock.random_uuid())))
     return QueuedMail(EnqueueId(clock.random_uuid()), mail(name), blobs)

@@ -21,7 +21,6 @@ from uuid import uuid4
 import pytest
 
 from admin.local import LOCAL_DC, LocalCluster, Wishes, local_cluster
-from admin.local.clock import SystemClock
 from admin.local.ports import free_port
 from admin.local.processes import ProcessId, kill, look, wait_end
 from admin.local.service_state import read_service_state
@@ -31,6 +30,7 @@ from cql.driver.session import CassandraCluster, Contact, connect
 from cql.render import keyspace_cql
 from cql.replication import in_every_data_centre
 from model.errors import JavaMissing, LocalServerError, SchemaDisagreement
+from repair.clock import SystemClock
 
 GIVEN = "MAILMEND_TEST_CASSANDRA"
 _PREFIX = "mailmend-test-"

@@ -1,34 +1,55 @@
 """A clock that goes before or after another, as the clocks of real machines do."""
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from model.ports import Clock
 from tests.support.clock import uuid_at
 
+C = TypeVar("C", bound=Clock)
+
 
 @dataclass(slots=True)
-class SkewedClock:
+class SkewedClock(Generic[C]):
     """The Clock port beside another clock.
 
     Attributes:
-        skew_micros: what it is ahead.
-        numbers: make its UUIDs differ from everybody's.
+        ahead: what it is ahead of the other.
+        numbers: make its version-1 UUIDs differ from everybody's.
     """
 
-    clock: Clock
-    skew_micros: int
-    numbers: Iterator[int]
+    clock: C
+    ahead: timedelta
+    numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def micros(self) -> int:
         """Microseconds since 1970, as this process believes."""
-        return self.clock.micros() + self.skew_micros
+        return self.clock.micros() + self.ahead // timedelta(microseconds=1)
+
+    def monotonic(self) -> float:
+        """The other's."""
+        return self.clock.monotonic()
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
         self.clock.sleep(seconds)
 
+    async def pause(self, seconds: float) -> None:
+        """Let time pass."""
+        await self.clock.pause(seconds)
+
     def new_uuid(self) -> UUID:
         """A version-1 UUID of what this process believes to be now."""
         return uuid_at(self.micros(), next(self.numbers))
+
+    def random_uuid(self) -> UUID:
+        """The other's."""
+        return self.clock.random_uuid()
+
+    def chance(self) -> float:
+        """The other's."""
+        return self.clock.chance()

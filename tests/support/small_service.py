@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from admin.local.clock import SystemClock
 from admin.local.service_runs import ServiceRun
 from admin.local.services import HOST, Launch, Machine, Site
 from model.errors import LocalServerError
+from repair.clock import SystemClock
 
 _PROGRAM = """
 import pathlib, signal, socket, sys

@@ -10,9 +10,9 @@ from admin.kept_mails import KeptMails, kept_file
 from admin.wiring import state_folders
 from admin.wiring_queue import Sides
 from mailqueue.blobs.files import FileStore
-from mailqueue.ports import StoredBlob
 from model.errors import BadPayload, BlobMissing
 from model.ids import BlobId
+from model.ports import StoredBlob
 from model.queue.mails import Listed
 from model.schema.table import Row
 

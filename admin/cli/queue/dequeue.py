@@ -18,9 +18,9 @@ from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.mail_consumers import Consumer, Outcome, consumer_in_command, consumer_in_folder
 from admin.queue_output import mail_cells, mail_json, show_mails
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.ports import Clock
 from mailqueue.rabbitmq.mail_queue import Dequeued
 from model.errors import ExitCode, MailmendError, WrongUse
+from model.ports import Clock
 from model.queue.mails import Listed
 
 PREFETCH_DEFAULT: Final = 5

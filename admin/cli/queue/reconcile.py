@@ -40,9 +40,9 @@ from mailqueue.maintenance.reconcile import (
     without_references,
 )
 from mailqueue.maintenance.reconcile_mend import Keeping, Wishes, mended, would_mend
-from mailqueue.ports import Depth
 from model.errors import ExitCode, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
+from model.ports import Depth
 from repair.clock import SystemClock
 
 AGE_MAX: Final = timedelta(days=3650)

@@ -5,7 +5,6 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
 
-from mailqueue.ports import Clock, Delivery, Depth, Message, unheard
 from mailqueue.rabbitmq.broker.amqp import Link
 from mailqueue.rabbitmq.broker.consuming import Source, consuming
 from mailqueue.rabbitmq.broker.declaring import Declared
@@ -15,6 +14,7 @@ from mailqueue.rabbitmq.broker.publishing import Publishing
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.broker.topology import Topology, topology_of
 from model.ids import QueueName
+from model.ports import Clock, Delivery, Depth, Message, unheard
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 from repair.retries import AwaitedRetries
 
@@ -23,7 +23,7 @@ _UNNAMED_ALARM: Final = "memory or disk"
 
 
 class RabbitBroker:
-    """Implements `mailqueue.ports.Broker`. Nothing is asked of the broker before the first call.
+    """Implements `model.ports.Broker`. Nothing is asked of the broker before the first call.
 
     Publishers and consumers have a connection each: a broker that is short of memory or disk stops reading from those
     that publish, and acks must not wait behind them.

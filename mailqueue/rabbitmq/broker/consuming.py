@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from mailqueue.ports import Clock, Delivery, Message, unheard
 from mailqueue.rabbitmq.broker.amqp import Channel, Link
 from mailqueue.rabbitmq.broker.answers import Incoming
 from mailqueue.rabbitmq.broker.draining import Drain
 from mailqueue.rabbitmq.broker.topology import died_in, headers_beside, priority_of
 from model.backoff import LOOK_AGAIN
 from model.errors import BrokerDenied, BrokerUnreachable
+from model.ports import Clock, Delivery, Message, unheard
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 class RabbitDelivery:
-    """A message in hand. Implements `mailqueue.ports.Delivery`."""
+    """A message in hand. Implements `model.ports.Delivery`."""
 
     def __init__(self, channel: Channel, found: Incoming, queue: str) -> None:
         died = died_in(found.headers)

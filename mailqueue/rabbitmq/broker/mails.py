@@ -2,9 +2,9 @@
 
 from datetime import datetime
 
-from mailqueue.ports import Broker
 from mailqueue.rabbitmq.codec import message_of, priority_of
 from model.ids import QueueName
+from model.ports import Broker
 from model.queue.mails import QueuedMail
 
 

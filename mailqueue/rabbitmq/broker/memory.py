@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
-from mailqueue.ports import Clock, Delivery, Depth, Message, unheard
 from mailqueue.rabbitmq.broker.draining import Drain, checked_prefetch
 from mailqueue.rabbitmq.broker.topology import topology_of
 from model.errors import BrokerUnreachable, PublishFailed
 from model.ids import QueueName
+from model.ports import Clock, Delivery, Depth, Message, unheard
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 
 _DEAD = -1
@@ -65,7 +65,7 @@ class _Held:
 
 
 class MemoryBroker:
-    """Implements `mailqueue.ports.Broker` over lists.
+    """Implements `model.ports.Broker` over lists.
 
     Args:
         clock: gives the chance by which messages are taken out of turn.

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mailqueue.ports import Message
 from mailqueue.rabbitmq.broker.amqp import Channel, Link
 from mailqueue.rabbitmq.broker.answers import Answer
 from mailqueue.rabbitmq.broker.declaring import Declared
 from mailqueue.rabbitmq.broker.topology import Topology, headers_to_publish
 from model.errors import BrokerDenied, MailmendError, PublishFailed
+from model.ports import Message
 
 _AGAIN: Final = frozenset({Answer.REFUSED, Answer.RETURNED, Answer.MISSING, Answer.UNSENT})
 """After these it is tried once more, on another channel, when all was looked at anew."""

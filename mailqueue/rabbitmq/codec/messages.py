@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER, Message
 from mailqueue.rabbitmq.codec.payload import payload_of
+from model.ports import ATTEMPTS_HEADER, SLICE_HEADER, Message
 from model.queue.mails import QueuedMail
 from model.queue.slices import EPOCH
 

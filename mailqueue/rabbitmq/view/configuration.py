@@ -7,10 +7,10 @@ conditional write; whoever comes second reads again, and its wish is judged agai
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from mailqueue.ports import Tables
 from model.catalog.james_tables import EVENT_STORE
 from model.errors import Contended, DoubtfulWrite
 from model.operations import Level, PutIfAbsent, Read
+from model.ports import AsyncTables
 from model.queue.configuration import (
     AGGREGATE,
     DEFAULT,
@@ -33,7 +33,7 @@ Wish = Callable[[QueueConfiguration], QueueConfiguration]
 class Configurations:
     """The configurations of one keyspace; every queue in it is cut the same way."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: AsyncTables) -> None:
         self._tables = tables
 
     async def current(self) -> QueueConfiguration | None:

@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import Final
 
 from mailqueue.concurrency import all_of
-from mailqueue.ports import Clock
 from mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, Slices
 from mailqueue.rabbitmq.view.tallies import Tallies, ToldAt
 from model.ids import QueueName
 from model.instants import MICROS
+from model.ports import Clock
 from model.queue.size import CountedBy, SliceCount, WriterTally, tallied
 
 SILENT_SECONDS: Final = 600.0

@@ -19,7 +19,6 @@ from uuid import UUID
 
 from mailqueue.background import finished
 from mailqueue.concurrency import all_of
-from mailqueue.ports import Clock, Tables
 from mailqueue.rabbitmq.codec import due_listed_of, due_row_of
 from mailqueue.rabbitmq.view.marks import LOOKED_UP_AT_ONCE, Marks
 from mailqueue.rabbitmq.view.tallies import Changes, Tallies
@@ -29,6 +28,7 @@ from model.errors import BadPayload, Contended, DoubtfulWrite, MailmendError
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
 from model.operations import ChangeIf, Level, Put, Read, Remove, Scan
+from model.ports import AsyncTables, Clock
 from model.queue.mails import Listed, Whereabouts
 from model.queue.size import due_tallies_at
 from model.queue.slices import EPOCH, bucket_of, slice_of
@@ -118,7 +118,7 @@ class DueMails:
         tallies: what this process counts; None: nothing.
     """
 
-    def __init__(self, tables: Tables, clock: Clock, buckets: int, tallies: Tallies | None = None) -> None:
+    def __init__(self, tables: AsyncTables, clock: Clock, buckets: int, tallies: Tallies | None = None) -> None:
         self._tables, self._clock, self._buckets = tables, clock, buckets
         self._tallies = tallies or Tallies(tables, clock, OwnTables(tallies=False))
         self._retries = AwaitedRetries(clock)

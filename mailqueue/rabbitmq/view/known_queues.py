@@ -3,7 +3,6 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-from mailqueue.ports import Clock, Tables
 from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.shared_reads import SharedReads
 from mailqueue.rabbitmq.view.start_rows import Starts
@@ -12,6 +11,7 @@ from model.catalog.queue_tables import OwnTables
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
 from model.operations import Put, Remove
+from model.ports import AsyncTables, Clock
 from model.queue.configuration import DEFAULT, QueueConfiguration
 from model.queue.slices import Slicing, slice_of
 from model.queue.starts import live_slices
@@ -34,7 +34,7 @@ class Ground:
     """
 
     def __init__(
-        self, tables: Tables, clock: Clock, configurations: Configurations, tallies: Tallies, own: OwnTables
+        self, tables: AsyncTables, clock: Clock, configurations: Configurations, tallies: Tallies, own: OwnTables
     ) -> None:
         self.tables, self.clock, self.tallies, self.own = tables, clock, tallies, own
         self.retries = AwaitedRetries(clock)

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Final
 
 from mailqueue.metrics import Count, Counts, NoCounts
-from mailqueue.ports import Clock, Tables
 from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.counting import Counting, Recounted
 from mailqueue.rabbitmq.view.delayed import Delayed
@@ -24,6 +23,7 @@ from mailqueue.rabbitmq.view.tallies import Tallies
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
+from model.ports import AsyncTables, Clock
 from model.queue.filters import EVERYTHING, Where
 from model.queue.mails import Listed, QueuedMail, Whereabouts
 from model.queue.positions import Position
@@ -48,7 +48,7 @@ class QueueView:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: AsyncTables,
         clock: Clock,
         configurations: Configurations,
         tallies: Tallies,

@@ -14,13 +14,13 @@ from typing import Final
 from uuid import UUID
 
 from mailqueue.concurrency import all_of
-from mailqueue.ports import Tables
 from mailqueue.rabbitmq.codec import listed_of
 from mailqueue.rabbitmq.view.marks import Marks, answered
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadPayload
 from model.ids import EnqueueId, QueueName
 from model.operations import Level, Read, Scan
+from model.ports import AsyncTables
 from model.queue.mails import Listed
 from model.queue.slices import EPOCH
 from model.schema.table import Key, Row
@@ -93,7 +93,7 @@ class Held:
 class Slices:
     """The slices of every queue of a keyspace, as they are read."""
 
-    def __init__(self, tables: Tables, marks: Marks, retries: AwaitedRetries) -> None:
+    def __init__(self, tables: AsyncTables, marks: Marks, retries: AwaitedRetries) -> None:
         self._tables, self._marks, self._retries = tables, marks, retries
 
     async def pages(

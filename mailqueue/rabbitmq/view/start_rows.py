@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from mailqueue.ports import Tables
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, QUEUE_STATE
 from model.errors import Contended, DoubtfulWrite
 from model.ids import QueueName
 from model.instants import MICROS
 from model.operations import Applied, Change, ChangeIf, Conditional, Level, PutIfAbsent, Read, Scan
+from model.ports import AsyncTables
 from model.queue.slices import EPOCH, SECOND
 from model.schema.table import Row, Table
 from repair.retries import AwaitedRetries
@@ -49,7 +49,7 @@ class Starts:
         remembers: whether the keyspace has queueState.
     """
 
-    def __init__(self, tables: Tables, retries: AwaitedRetries, *, remembers: bool) -> None:
+    def __init__(self, tables: AsyncTables, retries: AwaitedRetries, *, remembers: bool) -> None:
         self._tables, self._retries, self._remembers = tables, retries, remembers
 
     async def browse_start(self, queue: QueueName) -> datetime | None:

@@ -19,7 +19,6 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from mailqueue.ports import Clock, Tables
 from mailqueue.rabbitmq.view.marks import LOOKED_UP_TOGETHER, answered
 from model.catalog.mail_queue import SLICE_TALLIES
 from model.catalog.queue_tables import OwnTables
@@ -27,6 +26,7 @@ from model.errors import MailmendError
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
 from model.operations import Put, Read, Remove
+from model.ports import AsyncTables, Clock
 from model.queue.size import WriterTally, due_ttl_seconds, is_of_due
 from repair.retries import AwaitedRetries
 
@@ -112,7 +112,7 @@ class Tallies:
         own: which tables there are.
     """
 
-    def __init__(self, tables: Tables, clock: Clock, own: OwnTables) -> None:
+    def __init__(self, tables: AsyncTables, clock: Clock, own: OwnTables) -> None:
         self._tables, self._clock, self._kept = tables, clock, own.tallies
         self._retries = AwaitedRetries(clock)
         self._sums: dict[_Place, _Sums] = {}

@@ -20,14 +20,14 @@ from mailqueue.blobs.cassandra import (
     open_cassandra,
     parts_of,
 )
-from mailqueue.ports import BlobKind
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.errors import BlobMissing, BlobsUnreachable, SchemaMismatch, TimedOut
 from model.ids import BlobId
 from model.operations import Put, Read, Remove
+from model.ports import BlobKind
 from model.queue.blob_ids import BlobNaming, BlobsMode
+from tests.support.clock import VirtualClock
 from tests.support.james_queue import james_blobs, james_queue_rows
-from tests.support.queue_clock import VirtualLoopClock
 
 BODY = BlobKind.BODY
 OWN = BlobId("1_692_0f9a3c1e-7b0d-4c55-9a51-2f60d4a8c7e1")
@@ -36,7 +36,7 @@ SHARED = BlobId("1_692_shared")
 
 def tables_and_store() -> tuple[MemoryTables, CassandraStore]:
     """Empty tables, and the store over them."""
-    tables = MemoryTables(VirtualLoopClock().micros)
+    tables = MemoryTables(VirtualClock().micros)
     return tables, CassandraStore(InTurn(tables))
 
 
@@ -229,7 +229,7 @@ class TestTelling:
 
 async def test_more_than_a_page_is_listed_with_times_and_sizes() -> None:
     """Blobs of one part and of several, the last of them being the newest."""
-    clock = VirtualLoopClock()
+    clock = VirtualClock()
     blobs = open_cassandra(InTurn(MemoryTables(clock.micros)), clock, BlobNaming(BlobsMode.RANDOM))
 
     sizes = {}

@@ -8,7 +8,6 @@ import pytest
 
 from mailqueue.blobs.memory import BlobCall, BlobVerb
 from mailqueue.metrics import Count
-from mailqueue.ports import SLICE_HEADER, Message
 from mailqueue.rabbitmq.codec import message_of, payload_of
 from mailqueue.rabbitmq.dequeue import HOLD
 from mailqueue.rabbitmq.look_up import Looking
@@ -17,6 +16,7 @@ from mailqueue.rabbitmq.verdicts import Verdict, verdict_of
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS
 from model.errors import WrongUse
 from model.operations import Put, Remove
+from model.ports import SLICE_HEADER, Message
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.filters import Where
 from model.queue.mails import Listed

@@ -12,19 +12,19 @@ from cql.driver.asynchronous import InTurn
 from mailqueue.maintenance.due_leases import TTL_SECONDS, DueLeases
 from mailqueue.maintenance.move_due import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
 from mailqueue.metrics import Count
-from mailqueue.ports import Clock
 from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMails, DuePartition, in_millis_after
 from model.catalog.mail_queue import DUE_MAILS
 from model.errors import BrokerUnreachable, DoubtfulWrite, LeaseHeld, MailmendError
 from model.operations import Change, ChangeIf, Read, Remove, Scan, Seen, Write
+from model.ports import Clock
 from model.queue.filters import Where
 from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import EPOCH, slice_of
-from tests.support.queue_clock import VirtualLoopClock
+from tests.support.clock import VirtualClock
 from tests.support.queue_mishaps import FAR, Life, Refusing, mortal_process, outlived
-from tests.support.queue_world import SkewedLoopClock, Worker, taken
+from tests.support.queue_world import Worker, taken
 from tests.support.queues import (
     CONTENT,
     QUEUE,
@@ -36,6 +36,7 @@ from tests.support.queues import (
     queued_mail,
     twin_queue,
 )
+from tests.support.skewed import SkewedClock
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -129,10 +130,10 @@ def test_every_delayed_mail_comes_exactly_once(delays: list[int], pauses: list[i
     asyncio.run(story())
 
 
-class Skewed(VirtualLoopClock):
+class Skewed(VirtualClock):
     """A clock that differs from another by so many seconds."""
 
-    def __init__(self, clock: VirtualLoopClock, seconds: int) -> None:
+    def __init__(self, clock: VirtualClock, seconds: int) -> None:
         super().__init__()
         self._clock, self._seconds = clock, seconds
 
@@ -289,7 +290,7 @@ async def test_a_slice_that_is_closed_while_a_mail_is_put_loses_nothing(operatio
     twin = twin_queue()
     async with await twin.process() as queue:
         await delayed(queue, {"other": MINUTE})
-        stalled = VirtualLoopClock()
+        stalled = VirtualClock()
         tables = Gated(twin, operations)
         putting = asyncio.ensure_future(
             DueMails(tables, stalled, 1).put(QUEUE, a_listed(twin, twin.clock.now + 2 * MINUTE))
@@ -321,7 +322,7 @@ async def test_a_row_that_was_written_late_is_found(seconds: int) -> None:
         await delayed(queue, {"in time": timedelta(seconds=seconds + 5)})
         twin.clock.advance(seconds + 6)
         assert await queue.move_due() == 1
-        stalled = VirtualLoopClock(round(begun.timestamp() * 1_000_000))
+        stalled = VirtualClock(round(begun.timestamp() * 1_000_000))
         await due_of(twin, stalled).put(QUEUE, a_listed(twin, begun + timedelta(seconds=5)))
         if seconds <= LATE.total_seconds():
             assert await queue.move_due() == 1
@@ -616,7 +617,7 @@ async def test_a_doubtful_lease_is_settled_by_reading(applied: bool) -> None:
 async def test_a_slow_clock_deletes_what_a_fast_one_has_delayed() -> None:
     """The row goes, whoever stamped it: else the mail would come back once its mark expired, before a far due time."""
     twin = twin_queue()
-    slow = Worker(twin, SkewedLoopClock(twin.clock, timedelta(minutes=-7)))
+    slow = Worker(twin, SkewedClock(twin.clock, timedelta(minutes=-7)))
     await slow.start()
     async with await twin.process() as queue:
         await queue.enqueue(mail("far"), CONTENT, delay=timedelta(days=30))
@@ -628,7 +629,7 @@ async def test_a_slow_clock_deletes_what_a_fast_one_has_delayed() -> None:
 async def test_a_mail_that_is_due_at_the_same_moment_again_is_not_covered() -> None:
     """Retried at once by a slow clock, twice within one slice that a fast one has closed: both times it comes."""
     twin = twin_queue()
-    slow, fast = (Worker(twin, SkewedLoopClock(twin.clock, timedelta(minutes=m))) for m in (-10, 10))
+    slow, fast = (Worker(twin, SkewedClock(twin.clock, timedelta(minutes=m))) for m in (-10, 10))
     for worker in (slow, fast):
         await worker.start()
     await slow.queue.enqueue(mail("again"), CONTENT)

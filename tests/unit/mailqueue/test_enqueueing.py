@@ -8,7 +8,6 @@ import pytest
 
 from mailqueue.blobs.memory import BlobVerb
 from mailqueue.metrics import Count
-from mailqueue.ports import ATTEMPTS_HEADER, SLICE_HEADER
 from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.codec import message_of, payload_of, priority_of, queued_of, split
 from mailqueue.rabbitmq.enqueue import DELAY_MAX, due_time
@@ -24,6 +23,7 @@ from model.errors import (
     WrongUse,
 )
 from model.operations import Put, Read, Scan
+from model.ports import ATTEMPTS_HEADER, SLICE_HEADER
 from model.queue.mails import PRIORITY_NORMAL, Whereabouts
 from model.queue.slices import EPOCH, slice_of
 from tests.support.queue_mishaps import Life, Refuses, Refusing, mortal_process, outlived, reads_of, verb, writes_of

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mailqueue.ports import Depth
 from mailqueue.rabbitmq.figures import Sums, figures_of, pace_between, slack_of, sums_of
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.queue_tables import OwnTables
+from model.ports import Depth
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, drained, enqueued, mail, twin_queue
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

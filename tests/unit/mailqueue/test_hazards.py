@@ -20,8 +20,9 @@ from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.mails import Whereabouts
 from model.queue.slices import slice_of
 from tests.support.james_beside import James
-from tests.support.queue_world import SkewedLoopClock, Worker, dead, rows
+from tests.support.queue_world import Worker, dead, rows
 from tests.support.queues import QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, next_of, twin_queue
+from tests.support.skewed import SkewedClock
 
 HOUR = timedelta(hours=1)
 
@@ -137,7 +138,7 @@ async def test_a_mark_that_comes_after_the_sweep_is_counted_and_expires() -> Non
 async def test_a_mail_of_a_slow_clock_is_seen_by_everybody() -> None:
     """(d) Enqueued by a clock whose slice is before the browse start: listed, counted, deleted like any other."""
     twin = twin_queue()
-    slow = Worker(twin, SkewedLoopClock(twin.clock, timedelta(hours=-5)))
+    slow = Worker(twin, SkewedClock(twin.clock, timedelta(hours=-5)))
     async with await twin.process() as queue:
         await enqueued(queue, "early")
         await all_delivered(queue)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mailqueue.health import BROWSE_START_AGE_MAX, QueueFigures, Trouble, days, judged
-from mailqueue.ports import Depth
 from model.ids import QueueName
+from model.ports import Depth
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR, DAY, MOMENT = timedelta(hours=1), timedelta(days=1), timedelta(microseconds=1)

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from mailqueue.health import QueueFigures
 from mailqueue.metrics import Count, Pace, PrometheusCounts, gauges_text
-from mailqueue.ports import Depth
 from model.ids import QueueName
+from model.ports import Depth
 
 SPOOL, OUTGOING = QueueName("spool"), QueueName("outgoing")
 

@@ -8,11 +8,11 @@ import pytest
 
 from mailqueue.blobs.memory import BlobCall, BlobVerb, MemoryBlobs, MemoryStore
 from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.ports import BlobKind
 from model.errors import BlobMissing, BlobsUnreachable
 from model.ids import BlobId
+from model.ports import BlobKind
 from model.queue.blob_ids import BlobNaming, BlobsMode
-from tests.support.queue_clock import VirtualLoopClock
+from tests.support.clock import VirtualClock
 
 BODY = BlobKind.BODY
 
@@ -20,7 +20,7 @@ BODY = BlobKind.BODY
 class Held(MemoryStore):
     """A store that keeps only when it is let, and tells when it has begun."""
 
-    def __init__(self, clock: VirtualLoopClock) -> None:
+    def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
         self.begun, self.let = asyncio.Event(), asyncio.Event()
 
@@ -33,7 +33,7 @@ class Held(MemoryStore):
 
 async def test_a_cancelled_put_is_undone_only_when_it_has_ended() -> None:
     """A store may keep what was sent whether or not somebody waits for its answer."""
-    clock = VirtualLoopClock()
+    clock = VirtualClock()
 
     # Given a put that the store has begun with
     store = Held(clock)
@@ -54,7 +54,7 @@ async def test_a_cancelled_put_is_undone_only_when_it_has_ended() -> None:
 
 async def test_a_cancelled_put_of_shared_bytes_leaves_them() -> None:
     """Another mail may refer to them since; the collector finds them where none does."""
-    clock = VirtualLoopClock()
+    clock = VirtualClock()
 
     store = Held(clock)
     putting = asyncio.create_task(NamedBlobs(store, clock, BlobNaming(BlobsMode.DEDUPLICATED)).put(b"x", BODY))
@@ -72,7 +72,7 @@ def _refuse(_: BlobCall, __: Callable[[], Any]) -> Any:
 
 async def test_a_cancelled_put_into_a_store_that_refuses_is_just_cancelled() -> None:
     """There is nothing to undo, and no other error in its place."""
-    clock = VirtualLoopClock()
+    clock = VirtualClock()
 
     blobs = MemoryBlobs(clock, surround=_refuse)
     putting = asyncio.create_task(blobs.put(b"x", BODY))
@@ -85,7 +85,7 @@ async def test_a_cancelled_put_into_a_store_that_refuses_is_just_cancelled() -> 
 def test_a_put_that_fails_says_so() -> None:
     """With the store's own error, at once."""
     with pytest.raises(BlobsUnreachable, match="it refuses"):
-        asyncio.run(MemoryBlobs(VirtualLoopClock(), surround=_refuse).put(b"x", BODY))
+        asyncio.run(MemoryBlobs(VirtualClock(), surround=_refuse).put(b"x", BODY))
 
 
 class TestTwin:
@@ -93,7 +93,7 @@ class TestTwin:
 
     async def test_calls_are_seen_with_their_ids_and_may_fail_after_the_deed(self) -> None:
         """As a store does whose answer is lost."""
-        clock, seen = VirtualLoopClock(), list[BlobCall]()
+        clock, seen = VirtualClock(), list[BlobCall]()
 
         def lose_the_answer(call: BlobCall, carry_out: Callable[[], Any]) -> Any:
             seen.append(call)
@@ -115,7 +115,7 @@ class TestTwin:
 
     async def test_a_blob_may_be_lost_and_brought_from_elsewhere(self) -> None:
         """Whatever its id says of who may delete it."""
-        clock = VirtualLoopClock()
+        clock = VirtualClock()
 
         blobs, blob_id = MemoryBlobs(clock), BlobId("1_692_shared")
         await blobs.keep(blob_id, b"x")
@@ -127,7 +127,7 @@ class TestTwin:
 
     async def test_others_have_their_turn_before_each_answer(self) -> None:
         """Or a race that a real store shows would be hidden."""
-        clock = VirtualLoopClock()
+        clock = VirtualClock()
 
         blobs, turns = MemoryBlobs(clock), list[str]()
 
@@ -141,7 +141,7 @@ class TestTwin:
 
     async def test_times_are_those_of_the_clock(self) -> None:
         """Which a test turns."""
-        clock = VirtualLoopClock()
+        clock = VirtualClock()
 
         blobs = MemoryBlobs(clock)
         await blobs.put(b"x", BODY)

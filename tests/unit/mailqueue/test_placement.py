@@ -10,10 +10,10 @@ import pytest
 from cql.memory import MemoryTables
 from cql.statements import Operation
 from mailqueue.metrics import Count
-from mailqueue.ports import SLICE_HEADER
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.errors import BrokerUnreachable, CannotReach, TimedOut
 from model.operations import Put, Read
+from model.ports import SLICE_HEADER
 from model.queue.size import SizeKind
 from model.queue.slices import EPOCH
 from tests.support.queue_scene import HOUR, NOON, SPOOL, Scene, queued

@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.queue_clock import VirtualLoopClock
+from tests.support.clock import VirtualClock
 
 
 async def test_pauses_end_in_the_order_of_their_ends() -> None:
     """A long pause does not let a short one oversleep, whichever began first."""
-    clock, woken = VirtualLoopClock(), []
+    clock, woken = VirtualClock(), []
 
     async def sleeper(seconds: float) -> None:
         begun = clock.micros()
@@ -25,7 +25,7 @@ async def test_pauses_end_in_the_order_of_their_ends() -> None:
 
 async def test_whoever_woke_may_pause_again_before_a_longer_pause_ends() -> None:
     """Time does not jump past the next pause of somebody who has only just woken."""
-    clock = VirtualLoopClock()
+    clock = VirtualClock()
     begun, woken = clock.micros(), list[int]()
 
     async def often() -> None:
@@ -43,7 +43,7 @@ async def test_whoever_woke_may_pause_again_before_a_longer_pause_ends() -> None
 
 async def test_a_cancelled_pause_holds_nobody_up() -> None:
     """What was cancelled is forgotten: the next pause moves the hand all by itself."""
-    clock = VirtualLoopClock()
+    clock = VirtualClock()
 
     begun = clock.micros()
     short = asyncio.create_task(clock.pause(1))
@@ -57,7 +57,7 @@ async def test_a_cancelled_pause_holds_nobody_up() -> None:
 
 def test_one_seed_gives_one_run() -> None:
     """Chance and UUIDs are those of the seed; what a test puts first comes first."""
-    one, other = VirtualLoopClock(seed=7), VirtualLoopClock(seed=7)
+    one, other = VirtualClock(seed=7), VirtualClock(seed=7)
     other.chances.append(0.0)
     assert one.random_uuid() == other.random_uuid()
     assert other.chance() == 0.0
@@ -66,7 +66,7 @@ def test_one_seed_gives_one_run() -> None:
 
 def test_the_hand_can_be_put_anywhere() -> None:
     """Forward and back."""
-    clock = VirtualLoopClock()
+    clock = VirtualClock()
     start = clock.now
     clock.turn_to(start + timedelta(hours=2))
     clock.turn_to(start - timedelta(hours=1))

@@ -29,9 +29,9 @@ from mailqueue.maintenance.comparison import (
     republishable,
     why_unsure,
 )
-from mailqueue.ports import Depth, StoredBlob
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
+from model.ports import Depth, StoredBlob
 from model.queue.mails import MailBlobs
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from mailqueue.metrics import Count
-from mailqueue.ports import SLICE_HEADER
 from mailqueue.rabbitmq.broker.memory import Fate
 from model.errors import BrokerUnreachable, PublishFailed
+from model.ports import SLICE_HEADER
 from model.queue.filters import Where
 from tests.support.queues import CONTENT, QUEUE, all_delivered, drained, enqueued, mail, names, twin_queue
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from cql.statements import Operation
 from mailqueue.maintenance.redrive import redrive
 from mailqueue.metrics import Count
-from mailqueue.ports import Message
 from mailqueue.rabbitmq.codec import payload_of, row_of
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from mailqueue.rabbitmq.missing_row import SECOND_LOOK_SECONDS
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.operations import Put, Read
+from model.ports import Message
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.filters import Where
 from model.queue.mails import Listed

@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 
 from mailqueue.metrics import Count
-from mailqueue.ports import ATTEMPTS_HEADER, Message
 from mailqueue.rabbitmq.codec import payload_of
 from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue
 from mailqueue.rabbitmq.settle import REQUEUE_PAUSE
@@ -16,6 +15,7 @@ from model.backoff import RETRY
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach, Delayed, MailmendError, WrongUse
+from model.ports import ATTEMPTS_HEADER, Message
 from model.queue.mails import Whereabouts
 from tests.support.queue_mishaps import Life, Refusing, mortal_process, outlived, writes_of
 from tests.support.queues import (

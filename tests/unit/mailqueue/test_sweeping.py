@@ -15,7 +15,6 @@ from mailqueue.blobs.memory import BlobCall, BlobVerb
 from mailqueue.maintenance.clean_slices import SECOND_LOOK_SECONDS
 from mailqueue.maintenance.sweep import Moved, Swept
 from mailqueue.metrics import Count
-from mailqueue.ports import Message
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.codec import row_of
 from mailqueue.rabbitmq.view.slices import Broken
@@ -31,10 +30,11 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import BlobsUnreachable, DoubtfulWrite, MailmendError, PublishFailed, TimedOut
 from model.ids import QueueName
 from model.operations import ChangeIf, Conditional, Put, Read, Remove, Scan, Write
+from model.ports import Message
 from model.queue.mails import PRIORITY_NORMAL
 from model.queue.size import CountedBy, SizeKind, WriterTally, others_were_at_work
 from model.queue.starts import ROUNDS_PER_SLACK
-from tests.support.queue_clock import VirtualLoopClock
+from tests.support.clock import VirtualClock
 from tests.support.queue_scene import (
     HOUR,
     MINUTE,
@@ -115,7 +115,7 @@ class TestMove:
         await finish(process, range(5))
         await process.sweeper.sweep(SPOOL)
         start = scene.browse_start
-        behind = scene.process(VirtualLoopClock(micros_at(NOON - 50 * HOUR)))
+        behind = scene.process(VirtualClock(micros_at(NOON - 50 * HOUR)))
         swept = await behind.sweeper.sweep(SPOOL)
         assert (scene.browse_start, swept.browse_start, swept.slices) == (start, start, 0)
 

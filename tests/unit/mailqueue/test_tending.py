@@ -11,7 +11,7 @@ from mailqueue.maintenance.loops import Chore, tend
 from mailqueue.rabbitmq.broker.memory import Fate
 from model.errors import CannotReach
 from model.queue.size import SizeKind
-from tests.support.queue_clock import VirtualLoopClock
+from tests.support.clock import VirtualClock
 from tests.support.queues import CONTENT, QUEUE, enqueued, mail, names, next_of, twin_queue, until
 
 SECOND = timedelta(seconds=1)
@@ -54,7 +54,7 @@ def test_a_failing_chore_ends_no_other_and_is_tried_seldom(caplog: pytest.LogCap
     """A server that is away, and a flaw of ours: both are logged, and both tried again, further and further apart."""
 
     async def story() -> dict[str, list[float]]:
-        clock, stop = VirtualLoopClock(), asyncio.Event()
+        clock, stop = VirtualClock(), asyncio.Event()
         begun, at = clock.now, dict[str, list[float]](away=[], flawed=[], fine=[])
 
         async def away() -> None:
@@ -84,7 +84,7 @@ def test_a_failing_chore_ends_no_other_and_is_tried_seldom(caplog: pytest.LogCap
 
 async def test_told_to_stop_it_stops_at_once() -> None:
     """What is under way is finished; a pause is cut short."""
-    clock, stop, ended = VirtualLoopClock(), asyncio.Event(), []
+    clock, stop, ended = VirtualClock(), asyncio.Event(), []
 
     async def slow() -> None:
         stop.set()

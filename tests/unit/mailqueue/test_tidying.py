@@ -12,7 +12,7 @@ from mailqueue.maintenance.blob_cleanup import Tidying
 from model.errors import BlobsUnreachable
 from model.ids import BlobId
 from model.queue.mails import MailBlobs
-from tests.support.queue_clock import VirtualLoopClock
+from tests.support.clock import VirtualClock
 from tests.support.queues import CONTENT, enqueued, mail, twin_queue, until
 
 
@@ -49,7 +49,7 @@ def tidying_over(blobs: Any, sweeps: list[int], afterwards: Afterwards) -> Tidyi
     async def maybe_sweep() -> None:
         sweeps.append(1)
 
-    return Tidying(blobs, maybe_sweep, afterwards, VirtualLoopClock())
+    return Tidying(blobs, maybe_sweep, afterwards, VirtualClock())
 
 
 async def test_what_comes_meanwhile_goes_together() -> None:

@@ -25,7 +25,7 @@ from model.ids import QueueName
 from model.operations import Conditional, Put, Read, Remove
 from model.queue.size import CountedBy, SizeKind
 from model.queue.slices import bucket_of
-from tests.support.queue_clock import VirtualLoopClock
+from tests.support.clock import VirtualClock
 from tests.support.queue_scene import (
     HOUR,
     MINUTE,
@@ -67,7 +67,7 @@ class TestPlace:
 
     async def test_many_processes_may_begin_it_at_once(self, scene: Scene) -> None:
         """One of them is first, and the others see what it has put."""
-        processes = [scene.process(VirtualLoopClock(micros_at(NOON + n * HOUR))) for n in (2, 0, 1)]
+        processes = [scene.process(VirtualClock(micros_at(NOON + n * HOUR))) for n in (2, 0, 1)]
         await asyncio.gather(*(one.view.place(SPOOL, queued(n)) for n, one in enumerate(processes)))
         assert scene.browse_start == min(slices(scene))
         assert len(await listed(processes[1])) == 3
@@ -94,14 +94,14 @@ class TestPlace:
     async def test_a_slow_clock_enqueues_at_the_browse_start(self, scene: Scene) -> None:
         """Its own slice is out of sight."""
         await scene.process().view.place(SPOOL, queued(1))
-        slow = scene.process(VirtualLoopClock(micros_at(NOON - 5 * HOUR)))
+        slow = scene.process(VirtualClock(micros_at(NOON - 5 * HOUR)))
         assert await slow.view.place(SPOOL, queued(2)) == NOON
         assert await listed(scene.process()) == ["mail-2", "mail-1"]
 
     async def test_a_fast_clock_is_listed_by_everybody(self, scene: Scene) -> None:
         """Within the grace."""
         await scene.process().view.place(SPOOL, queued(1))
-        fast = scene.process(VirtualLoopClock(micros_at(NOON + 74 * MINUTE)))
+        fast = scene.process(VirtualClock(micros_at(NOON + 74 * MINUTE)))
         scene.clock.turn_to(NOON + 59 * MINUTE)
         assert await fast.view.place(SPOOL, queued(2)) == NOON + HOUR
         assert await listed(scene.process()) == ["mail-1", "mail-2"]
@@ -204,7 +204,7 @@ class TestPlace:
         scene.clock.advance(9 * 3600)
 
         def process(behind: int) -> Process:
-            clock = VirtualLoopClock(scene.clock.micros() - behind * 3_600_000_000)
+            clock = VirtualClock(scene.clock.micros() - behind * 3_600_000_000)
             return scene.process(clock, Shuffled(scene.tables, chance))
 
         async def place(one: Process, number: int) -> datetime:
@@ -256,7 +256,7 @@ class TestTakeBack:
         """The removal was stamped by a clock ten minutes ahead: the row is put above it, and can be taken back too."""
         process = scene.process()
         start = await process.view.place(SPOOL, queued(1))
-        ahead = scene.process(VirtualLoopClock(scene.clock.micros() + 600_000_000))
+        ahead = scene.process(VirtualClock(scene.clock.micros() + 600_000_000))
         await ahead.view.take_back(SPOOL, start, queued(1))
         assert await process.view.place(SPOOL, queued(1), NOON) == start
         assert await listed(process) == ["mail-1"]

@@ -6,22 +6,24 @@ from typing import TypeVar
 
 import pytest
 
+from cql.driver.asynchronous import InTurn
+from cql.memory import MemoryTables
 from model.catalog.mail import FIRST_UNSEEN, MAILBOX_COUNTERS
 from model.errors import AccessDenied, CannotReach, MailmendError, TimedOut, WrongUse
 from model.operations import Count, Put, Write
 from repair.retries import AwaitedRetries, RetryPolicy
-from tests.support.clock import uuid_at
-from tests.support.queue_clock import VirtualLoopClock
+from tests.support.clock import VirtualClock, uuid_at
 
 T = TypeVar("T")
 MAILBOX = uuid_at(0, 1)
 COUNT = Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": 1})
 
 
-class Failing:
+class Failing(InTurn):
     """Tables whose writes fail so many times, then succeed."""
 
     def __init__(self, failures: int, error: MailmendError) -> None:
+        super().__init__(MemoryTables(lambda: 0))
         self.failures, self.error = failures, error
         self.sent: list[Sequence[Write]] = []
 
@@ -62,7 +64,7 @@ def put(uid: int) -> Put:
 
 def run(story: Callable[[AwaitedRetries], Awaitable[T]], policy: RetryPolicy | None = None) -> tuple[T, list[float]]:
     """What the story comes to, and the waits in it."""
-    clock = VirtualLoopClock()
+    clock = VirtualClock()
     retries = AwaitedRetries(clock, policy or RetryPolicy())
 
     async def told() -> T:
@@ -158,7 +160,7 @@ def test_waits_grow_within_their_bounds() -> None:
 def test_nothing_is_sent_after_the_deadline() -> None:
     """A try that would begin too late is not made."""
     tables = Failing(99, TimedOut("no"))
-    clock = VirtualLoopClock()
+    clock = VirtualClock()
     deadline = clock.micros() + 1
     asyncio.run(AwaitedRetries(clock).write_all(tables, [put(1)], deadline))
     assert len(tables.sent) == 1
@@ -177,7 +179,7 @@ def test_cancelling_ends_it_between_two_tries() -> None:
     """No further try is made for somebody who went."""
 
     async def story() -> int:
-        clock, tables = VirtualLoopClock(), Failing(99, TimedOut("no"))
+        clock, tables = VirtualClock(), Failing(99, TimedOut("no"))
         trying = asyncio.create_task(AwaitedRetries(clock).write(tables, put(1)))
         for _ in range(10):
             await asyncio.sleep(0)

@@ -6,30 +6,29 @@ from pathlib import Path
 import pytest
 
 from model.errors import MailmendError
-from model.ports import Blobs
-from repair.writing.blob_files import FileBlobs, MemoryBlobs, blob_id_of
+from repair.writing.blob_files import FileBlobs, MemoryBlobs, MessageBlobs, blob_id_of
 from tests.support.disk import full_after
 
 
 @pytest.fixture(params=["files", "memory"])
-def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> MessageBlobs:
     """Each adapter of the port."""
     return FileBlobs(tmp_path) if request.param == "files" else MemoryBlobs()
 
 
 @pytest.mark.parametrize("data", [b"", b"x", bytes(range(256)) * 1000])
-def test_what_is_kept_comes_back(blobs: Blobs, data: bytes) -> None:
+def test_what_is_kept_comes_back(blobs: MessageBlobs, data: bytes) -> None:
     """The same bytes under the id."""
     assert blobs.get(blobs.put(data)) == data
 
 
-def test_equal_bytes_are_one_blob(blobs: Blobs) -> None:
+def test_equal_bytes_are_one_blob(blobs: MessageBlobs) -> None:
     """The id tells what it holds, as James's deduplicating store makes it."""
     assert blobs.put(b"hello") == blobs.put(b"hello") == "LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ="
 
 
 @pytest.mark.parametrize("blob_id", [blob_id_of(b"never kept"), "not base64!", "../../etc/passwd", ""])
-def test_what_was_never_kept_is_unknown(blobs: Blobs, blob_id: str) -> None:
+def test_what_was_never_kept_is_unknown(blobs: MessageBlobs, blob_id: str) -> None:
     """A KeyError; no id leads out of the directory."""
     with pytest.raises(KeyError):
         blobs.get(blob_id)

@@ -22,10 +22,10 @@ from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import Form
 from model.catalog.generations import AUGUST_2026
 from model.errors import BrokerUnreachable
-from repair.clock import LoopClock
+from repair.clock import SystemClock
+from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended, command_line
-from tests.support.queue_clock import VirtualLoopClock
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.schemas import served, without_tables
 
@@ -319,7 +319,7 @@ class TestFailures:
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missing: tuple[str, ...], said: str
     ) -> None:
         """Which tables lack, and what makes them."""
-        cluster = ClusterTwin(VirtualLoopClock(), **{KEYSPACE: served(without_tables(AUGUST_2026.schema, *missing))})
+        cluster = ClusterTwin(VirtualClock(), **{KEYSPACE: served(without_tables(AUGUST_2026.schema, *missing))})
         monkeypatch.setattr(session, "connect", lambda _contact: cluster)
 
         ended = command_line(tmp_path, None, MAILMEND_HOST="127.0.0.1", MAILMEND_KEYSPACE=KEYSPACE)("queue", "size")
@@ -389,19 +389,19 @@ class TestAdapters:
             (BlobsAddress(Store.S3, "mails", "https://s3.example.org"), bucket),
             (BlobsAddress(Store.CASSANDRA), None),
         ):
-            clock = VirtualLoopClock()
+            clock = VirtualClock()
             tables = InTurn(ClusterTwin(clock, mail=served(AUGUST_2026.schema)).keyspace("mail"))
             assert isinstance(wiring_queue.blobs_behind((address, settings), tables, clock), NamedBlobs)
 
     def test_the_broker_is_rabbitmq(self) -> None:
         """Nothing is asked of it before it is used."""
-        broker = wiring_queue.broker_behind(BrokerSettings((Host("127.0.0.1", 1),)), VirtualLoopClock())
+        broker = wiring_queue.broker_behind(BrokerSettings((Host("127.0.0.1", 1),)), VirtualClock())
 
         assert type(broker).__name__ == "RabbitBroker"
 
     def test_time_is_this_machines(self) -> None:
         """And chance is chance."""
-        assert isinstance(wiring_queue.loop_clock(), LoopClock)
+        assert isinstance(wiring_queue.loop_clock(), SystemClock)
 
     def test_servers_of_this_machine_are_looked_for(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """None was ever started in a new home; an unknown kind is none either."""

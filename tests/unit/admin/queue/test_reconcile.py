@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.ports import Message
 from mailqueue.rabbitmq.codec import message_of
 from model.catalog.mail import MESSAGE_V3
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import QueueName
 from model.operations import Change, Put, Remove
+from model.ports import Message
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_reconciled import found, row_of, settled, stray_blob

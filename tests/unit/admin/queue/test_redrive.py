@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 
 from mailqueue.blobs.memory import BlobCall
-from mailqueue.ports import Message
 from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BlobsUnreachable
 from model.operations import Change, Put, Scan
+from model.ports import Message
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.mails import Listed, Whereabouts
 from tests.support.queue_commands import KEYSPACE, QueueShell

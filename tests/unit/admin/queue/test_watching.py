@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from cql.driver.asynchronous import InTurn
-from mailqueue.ports import Message
 from mailqueue.rabbitmq.mail_queue import open_queue
 from model.catalog.mail_queue import BROWSE_START
 from model.ids import QueueName
 from model.operations import Put
+from model.ports import Message
 from model.queue.slices import slice_of
 from tests.support.queue_commands import KEYSPACE, SPOOL, QueueShell
 from tests.support.queues import CONTENT, mail
