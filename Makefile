@@ -41,6 +41,7 @@ verify: $(STAMP) ## What is generated is up to date
 	$(UV) lock --check --quiet
 	$(RUN)/python -m cql.render --check
 	$(RUN)/python -m admin.lint.page --check
+	$(RUN)/python -m admin.cli.reference --check
 	$(RUN)/mailmend schema lint --level note cql/schema.cql
 	$(RUN)/mailmend schema lint --level note cql/migrations
 	$(RUN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james

@@ -1,0 +1,179 @@
+"""The reference of the command line, `docs/cli.md`, generated from the declarations of the commands themselves.
+
+`python -m admin.cli.reference` writes it; `python -m admin.cli.reference --check` exits 1 when it is not up to date.
+"""
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from inspect import cleandoc
+from pathlib import Path
+from typing import Final
+
+import click
+
+from admin.cli import mailmend
+from cql.generated import write_or_check
+from model.errors import MailmendError
+
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+SHARED_BY_MIN: Final = 8
+"""An option that so many commands declare alike is described once."""
+
+_HEAD: Final = """\
+# The command line
+
+Generated from the commands' declarations: `python -m admin.cli.reference` writes it anew.
+
+Every option may also stand in the environment, under the variable that is named beside it, and in the settings file,
+under the end of that variable's name in small letters: `MAILMEND_QUEUE_SWEEP_DRY_RUN` is `dry_run` in the table
+`[queue.sweep]`. Options of the connection (`MAILMEND_HOST`) stand above all tables, those of broker and blobs in
+`[queue]`. Weight grows: cqlshrc, settings file, environment, options.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option as the page shows it; equal where two commands declare the same."""
+
+    names: str
+    text: str
+    default: str
+    variable: str
+
+    @property
+    def row(self) -> str:
+        """A row of a table of options."""
+        return (
+            "| " + " | ".join((_code(self.names), _plain(self.text), _code(self.default), _code(self.variable))) + " |"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command and its context, which knows its full name."""
+
+    command: click.Command
+    context: click.Context
+
+    @property
+    def path(self) -> str:
+        """What is typed, as `mailmend queue size`."""
+        return self.context.command_path
+
+    def options(self) -> list[Option]:
+        """Its options in the order of its help, without --help."""
+        own = (one for one in self.command.params if isinstance(one, click.Option) and not one.hidden)
+        return [_option(one, self.context) for one in own]
+
+
+def commands_of(command: click.Command, context: click.Context) -> Iterator[Command]:
+    """The command and all below it, in the order in which the help lists them."""
+    yield Command(command, context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is not None and not below.hidden:
+                yield from commands_of(below, _context(below, name, context))
+
+
+def page_text() -> str:
+    """What the page should hold."""
+    commands = list(commands_of(mailmend, _context(mailmend, "mailmend", None)))
+    declared = Counter(option for command in commands for option in command.options())
+    shared = {option: number for option, number in declared.items() if number >= SHARED_BY_MIN}
+    parts = (
+        _HEAD,
+        *(_section(command, shared) for command in commands),
+        "## Shared options\n\nMany commands take these; each command names those that it takes.\n",
+        _table(shared),
+        _errors(),
+    )
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip() + "\n"
+
+
+def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    settings = {**command.context_settings, "show_default": True}
+    return command.context_class(command, info_name=name, parent=parent, **settings)
+
+
+def _option(option: click.Option, context: click.Context) -> Option:
+    record = option.get_help_record(context)
+    extra = option.get_help_extra(context)
+    variable = option.envvar or f"{context.auto_envvar_prefix}_{str(option.name).upper()}"
+    limits = "; ".join(text for text in (extra.get("range"), extra.get("required")) if text)
+    text = " ".join((option.help or "").split()) + (f" [{limits}]" if limits else "")
+    return Option(record[0] if record else "", text, extra.get("default", ""), str(variable))
+
+
+def _section(command: Command, shared: Mapping[Option, int]) -> str:
+    pieces = " ".join((command.path, *command.command.collect_usage_pieces(command.context)))
+    options = command.options()
+    below = command.command.list_commands(command.context) if isinstance(command.command, click.Group) else []
+    named = ", ".join(f"`{option.names.split()[0].rstrip(',')}`" for option in options if option in shared)
+    return "\n".join(
+        (
+            f"## {command.path}\n\n```\n{pieces}\n```\n",
+            *_paragraphs(command.command.help),
+            "".join(f"- [`{command.path} {name}`](#{f'{command.path} {name}'.replace(' ', '-')})\n" for name in below),
+            _table(option for option in options if option not in shared),
+            f"[Shared options](#shared-options): {named}.\n" if named else "",
+            *_paragraphs(command.command.epilog),
+        )
+    )
+
+
+def _table(options: Iterable[Option]) -> str:
+    rows = "\n".join(option.row for option in options)
+    return f"| option | meaning | default | environment |\n|---|---|---|---|\n{rows}\n" if rows else ""
+
+
+def _paragraphs(text: str | None) -> Iterator[str]:
+    r"""Help or epilog as Markdown: what click keeps as it is (after `\b`) is a block of code."""
+    for paragraph in cleandoc(text or "").split("\n\n"):
+        first, _, rest = paragraph.partition("\n")
+        if first == "\b":
+            title, _, block = rest.partition("\n")
+            yield (
+                f"{title}\n\n```\n{cleandoc(block)}\n```\n" if block and title.endswith(":") else f"```\n{rest}\n```\n"
+            )
+        elif paragraph:
+            yield _plain(paragraph) + "\n"
+
+
+def _errors() -> str:
+    kinds = sorted(_kinds_of(MailmendError), key=lambda kind: (kind.exit_code, kind.__name__))
+    rows = "\n".join(
+        f"| {kind.exit_code} | `{kind.__name__}` | {_plain(cleandoc(kind.__doc__ or '').splitlines()[0])} |"
+        for kind in kinds
+    )
+    return f"## Kinds of errors\n\nWhat ends a command.\n\n| exit code | kind | meaning |\n|---|---|---|\n{rows}\n"
+
+
+def _kinds_of(kind: type[MailmendError]) -> set[type[MailmendError]]:
+    """It and all below it that `model.errors` declares."""
+    below = {one for child in kind.__subclasses__() for one in _kinds_of(child)}
+    return below | ({kind} if kind.__module__ == MailmendError.__module__ else set())
+
+
+def _code(text: str) -> str:
+    return "`" + text.replace("|", "\\|") + "`" if text else ""
+
+
+def _plain(text: str) -> str:
+    """Text in Markdown; what stands in backticks stays as it is."""
+    pieces = text.split("`")
+    pieces[::2] = [re.sub(r"([*<|\[\]])", r"\\\1", piece) for piece in pieces[::2]]
+    return "`".join(pieces)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or with --check say whether it is up to date."""
+    otherwise = "is not what the commands say: python -m admin.cli.reference writes it anew"
+    return write_or_check(arguments, PAGE, page_text(), otherwise)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
