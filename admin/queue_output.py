@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from admin.output import rows_grid, stdout_console
-from mailqueue.health import QueueFigures, Reason, days
-from mailqueue.maintenance.comparison import MEANINGS, Finding, Reconciled
+from mailqueue.health import HealthReason, QueueFigures, days
+from mailqueue.maintenance.comparison import MEANINGS, QueueFinding, Reconciled
 from mailqueue.rabbitmq.codec import priority_of
 from model.ids import BlobId
 from model.ports import Depth
@@ -131,7 +131,7 @@ def depth_json(depth: Depth | None) -> dict[str, Any] | None:
     }
 
 
-def figures_json(figures: QueueFigures, reasons: Sequence[Reason]) -> dict[str, Any]:
+def figures_json(figures: QueueFigures, reasons: Sequence[HealthReason]) -> dict[str, Any]:
     """A look at a queue, and what is wrong with it."""
     return {
         "queue": figures.queue,
@@ -221,17 +221,17 @@ def finding_rows(found: Reconciled) -> list[tuple[str, str, str]]:
 def named_lines(found: Reconciled) -> list[str]:
     """The first ids of each kind that has any."""
     blobs = found.blobs
-    kinds: dict[Finding, list[str]] = {
-        Finding.BROKEN_ROW: [f"{row.enqueue_id} ({row.why})" for row in found.tables.broken],
-        Finding.BLOB_MISSING: sorted(map(str, blobs.missing)) if blobs else [],
-        Finding.ORPHAN_BLOB: [one.blob_id for one in blobs.orphans] if blobs else [],
-        Finding.LACKS_MESSAGE: [str(one) for one in found.without_message],
-        Finding.ONLY_IN_BROKER: [str(one) for one in found.only_in_broker],
+    kinds: dict[QueueFinding, list[str]] = {
+        QueueFinding.BROKEN_ROW: [f"{row.enqueue_id} ({row.why})" for row in found.tables.broken],
+        QueueFinding.BLOB_MISSING: sorted(map(str, blobs.missing)) if blobs else [],
+        QueueFinding.ORPHAN_BLOB: [one.blob_id for one in blobs.orphans] if blobs else [],
+        QueueFinding.LACKS_MESSAGE: [str(one) for one in found.without_message],
+        QueueFinding.ONLY_IN_BROKER: [str(one) for one in found.only_in_broker],
     }
     return [line for kind, names in kinds.items() if names for line in _named(kind, names)]
 
 
-def _named(kind: Finding, names: Sequence[str]) -> list[str]:
+def _named(kind: QueueFinding, names: Sequence[str]) -> list[str]:
     more = len(names) - IDS_SHOWN
     lines = [f"{kind.value}:", *(f"    {name}" for name in names[:IDS_SHOWN])]
     return [*lines, f"    and {more:,} more: --json names all"] if more > 0 else lines

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from admin.settings import parse_hosts, parse_port
 from mailqueue.blobs.s3_settings import S3Settings
-from mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, Host, Tls
+from mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, BrokerTls, Host
 from model.errors import WrongUse
 from model.queue.blob_ids import BlobNaming, BlobsMode
 
@@ -84,7 +84,7 @@ def parse_broker(text: str) -> BrokerSettings:
         vhost=unquote(parts.path.removeprefix("/")) or "/",
         username=unquote(name) or GUEST,
         password=unquote(password) if separator else "",
-        tls=Tls() if secure else None,
+        tls=BrokerTls() if secure else None,
     )
 
 

@@ -17,12 +17,12 @@ from admin.queue_settings import BlobsSettings, Store
 from admin.wiring import Place, open_place
 from cql.driver.asynchronous import AwaitedKeyspace
 from cql.introspect import live_schema
-from mailqueue.metrics import Counts, NoCounts
+from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
 from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from mailqueue.rabbitmq.view.tallies import Tallies
+from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.queue_tables import OwnTables, queue_tables_of
 from model.errors import WrongUse
 from model.ids import QueueName
@@ -63,12 +63,12 @@ class Sides:
     @property
     def view(self) -> QueueView:
         """The queues as the tables show them, without a queue that is open; each asking makes another."""
-        tallies = Tallies(self.tables, self.clock, self.own)
+        tallies = SliceTallies(self.tables, self.clock, self.own)
         return QueueView(self.tables, self.clock, Configurations(self.tables), tallies, self.own)
 
     @asynccontextmanager
     async def queue(
-        self, name: QueueName | None = None, counts: Counts | None = None, *, looks_only: bool = False
+        self, name: QueueName | None = None, counts: QueueCounts | None = None, *, looks_only: bool = False
     ) -> AsyncIterator[MailQueue]:
         """A queue of the keyspace; the one that the settings name, unless another is asked for.
 

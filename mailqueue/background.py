@@ -19,7 +19,7 @@ UNDER_WAY: Final = 64
 _LOG: Final = logging.getLogger("mailmend.queue")
 
 
-class Afterwards:
+class BackgroundTasks:
     """Work to be done some time before `close` returns. An error of ours in it is logged, and fails nobody."""
 
     def __init__(self, under_way: int = UNDER_WAY) -> None:

@@ -49,7 +49,7 @@ class QueueFigures:
     broker_away: str | None = None
 
 
-class Trouble(Enum):
+class HealthProblem(Enum):
     """What may be wrong with a queue."""
 
     BROWSE_START_OLD = "browse_start_old"
@@ -64,43 +64,43 @@ class Trouble(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class HealthReason:
     """One thing that is wrong: what, in a sentence, and what to do about it."""
 
-    trouble: Trouble
+    trouble: HealthProblem
     what: str
     mend: str
 
 
-def judged(figures: QueueFigures) -> tuple[Reason, ...]:
+def judged(figures: QueueFigures) -> tuple[HealthReason, ...]:
     """Everything that is wrong; nothing: the queue is well."""
     found = (rule(figures) for rule in _RULES)
     return tuple(reason for reason in found if reason)
 
 
-def _browse_start_old(figures: QueueFigures) -> Reason | None:
+def _browse_start_old(figures: QueueFigures) -> HealthReason | None:
     start = figures.browse_start
     if start is None or figures.at - start <= BROWSE_START_AGE_MAX:
         return None
-    return Reason(
-        Trouble.BROWSE_START_OLD,
+    return HealthReason(
+        HealthProblem.BROWSE_START_OLD,
         f"the browse start is {days(figures.at - start)} old, so every listing reads all slices since then",
         "mailmend runbook show browse-start-is-stuck",
     )
 
 
-def _moved_back(figures: QueueFigures) -> Reason | None:
+def _moved_back(figures: QueueFigures) -> HealthReason | None:
     start, furthest = figures.browse_start, figures.furthest_start
     if start is None or furthest is None or start >= furthest:
         return None
-    return Reason(
-        Trouble.MOVED_BACK,
+    return HealthReason(
+        HealthProblem.MOVED_BACK,
         f"somebody moved the browse start back by {days(furthest - start)}: James does so without looking",
         f"mailmend queue sweep --queue {figures.queue}",
     )
 
 
-def _not_swept(figures: QueueFigures) -> Reason | None:
+def _not_swept(figures: QueueFigures) -> HealthReason | None:
     """Half the slack is what is left, when a sweep first renews a mail, until it would expire."""
     if not figures.remembers or figures.slack is None or figures.browse_start is None:
         return None
@@ -108,77 +108,77 @@ def _not_swept(figures: QueueFigures) -> Reason | None:
     if figures.at - since <= figures.slack / 2:
         return None
     told = "nothing was ever swept" if figures.swept_at is None else f"the last sweep is {days(figures.at - since)} ago"
-    return Reason(
-        Trouble.NOT_SWEPT,
+    return HealthReason(
+        HealthProblem.NOT_SWEPT,
         f"{told}; a mail that waits is renewed by the sweep only, and would expire",
         f"mailmend queue sweep --queue {figures.queue}",
     )
 
 
-def _stays_too_long(figures: QueueFigures) -> Reason | None:
+def _stays_too_long(figures: QueueFigures) -> HealthReason | None:
     if figures.row_ttl is None or figures.slack is None or figures.oldest_at is None:
         return None
     stay, age = figures.row_ttl - figures.slack, figures.at - figures.oldest_at
     if age <= stay:
         return None
-    return Reason(
-        Trouble.STAYS_TOO_LONG,
+    return HealthReason(
+        HealthProblem.STAYS_TOO_LONG,
         f"a mail has waited for {days(age)}; the tables are made for {days(stay)} at most",
         "mailmend runbook show queue-does-not-drain",
     )
 
 
-def _marks_expire_first(figures: QueueFigures) -> Reason | None:
+def _marks_expire_first(figures: QueueFigures) -> HealthReason | None:
     if figures.marks_outlive_rows:
         return None
-    return Reason(
-        Trouble.MARKS_EXPIRE_FIRST,
+    return HealthReason(
+        HealthProblem.MARKS_EXPIRE_FIRST,
         "marks expire before the rows that they hide: a mail that was deleted shows up again, and is delivered",
         "Give deletedMailsV2 a longer default_time_to_live; see: mailmend schema advise",
     )
 
 
-def _dead_letters(figures: QueueFigures) -> Reason | None:
+def _dead_letters(figures: QueueFigures) -> HealthReason | None:
     if figures.depth is None or not figures.depth.dead:
         return None
-    return Reason(
-        Trouble.DEAD_LETTERS,
+    return HealthReason(
+        HealthProblem.DEAD_LETTERS,
         f"{figures.depth.dead:,} dead letters: mails that were rejected or could not be delivered",
         "mailmend runbook show queue-does-not-drain",
     )
 
 
-def _no_consumer(figures: QueueFigures) -> Reason | None:
+def _no_consumer(figures: QueueFigures) -> HealthReason | None:
     if figures.depth is None or figures.depth.consumers or not figures.depth.ready:
         return None
-    return Reason(
-        Trouble.NO_CONSUMER,
+    return HealthReason(
+        HealthProblem.NO_CONSUMER,
         f"{figures.depth.ready:,} messages wait, and nobody takes any",
         "Start what consumes the queue (James's spooler, or your service).",
     )
 
 
-def _broker_away(figures: QueueFigures) -> Reason | None:
+def _broker_away(figures: QueueFigures) -> HealthReason | None:
     if figures.broker_away is None:
         return None
-    return Reason(
-        Trouble.BROKER_AWAY,
+    return HealthReason(
+        HealthProblem.BROKER_AWAY,
         f"the broker does not answer, so no mail comes or goes: {figures.broker_away}",
         "Start it again; where its messages are lost: mailmend runbook show rabbitmq-was-lost",
     )
 
 
-def _broker_alarm(figures: QueueFigures) -> Reason | None:
+def _broker_alarm(figures: QueueFigures) -> HealthReason | None:
     if figures.depth is None or not figures.depth.alarms:
         return None
-    return Reason(
-        Trouble.BROKER_ALARM,
+    return HealthReason(
+        HealthProblem.BROKER_ALARM,
         f"the broker takes no new mail, for it is short of {', '.join(figures.depth.alarms)}; what waits is delivered",
         "Give it what it lacks; see: rabbitmq-diagnostics alarms",
     )
 
 
-_RULES: Final[tuple[Callable[[QueueFigures], Reason | None], ...]] = (
+_RULES: Final[tuple[Callable[[QueueFigures], HealthReason | None], ...]] = (
     _browse_start_old,
     _moved_back,
     _not_swept,

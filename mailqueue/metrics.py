@@ -1,7 +1,7 @@
 """What the queue counts and what a look at it shows, for whoever watches it; the one door to Prometheus's library.
 
-The queue adds to `Counts` and knows nothing of Prometheus. `PrometheusCounts` keeps them in a registry of its own, so
-that two queues' services in one process, and tests, do not meet in the library's global one.
+The queue adds to `QueueCounts` and knows nothing of Prometheus. `PrometheusCounts` has a registry of its own, so that
+two services in one process do not meet in the global one.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,12 +12,12 @@ from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from mailqueue.health import QueueFigures, Trouble, judged
+from mailqueue.health import HealthProblem, QueueFigures, judged
 from model.ids import QueueName
 from model.ports import Depth
 
 
-class Count(Enum):
+class QueueCount(Enum):
     """What is counted: the word in the metric's name, and what one of it means."""
 
     ENQUEUED = ("enqueued", "Mails put into the queue, confirmed by the broker")
@@ -50,10 +50,10 @@ class Count(Enum):
         self.meaning = meaning
 
 
-class Counts(Protocol):
+class QueueCounts(Protocol):
     """Where the queue says what happened. Never raises, never waits."""
 
-    def add(self, name: Count, queue: QueueName, n: int = 1) -> None:
+    def add(self, name: QueueCount, queue: QueueName, n: int = 1) -> None:
         """It happened `n` times more in the queue."""
         ...
 
@@ -61,7 +61,7 @@ class Counts(Protocol):
 class NoCounts:
     """Nobody watches."""
 
-    def add(self, name: Count, queue: QueueName, n: int = 1) -> None:
+    def add(self, name: QueueCount, queue: QueueName, n: int = 1) -> None:
         """Forget it."""
 
 
@@ -76,10 +76,10 @@ class PrometheusCounts:
         self._registry = registry or CollectorRegistry()
         self._counters = {
             count: Counter(f"mailmend_queue_{count.word}", count.meaning, ("queue",), registry=self._registry)
-            for count in Count
+            for count in QueueCount
         }
 
-    def add(self, name: Count, queue: QueueName, n: int = 1) -> None:
+    def add(self, name: QueueCount, queue: QueueName, n: int = 1) -> None:
         """Add to the counter."""
         self._counters[name].labels(queue=queue).inc(n)
 
@@ -89,14 +89,14 @@ class PrometheusCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class QueueRates:
     """How fast mails come and go, between two looks; in mails per second."""
 
     enqueued: float
     marked: float
 
 
-def gauges_text(looks: Iterable[tuple[QueueFigures, Pace | None]]) -> str:
+def gauges_text(looks: Iterable[tuple[QueueFigures, QueueRates | None]]) -> str:
     """What looks at queues showed, in Prometheus's text form; what was not looked at or is not there is left out."""
     registry, found = CollectorRegistry(), list(looks)
     for name, meaning, of_figures in _GAUGES:
@@ -122,7 +122,7 @@ def _troubles(registry: CollectorRegistry, looks: Iterable[QueueFigures]) -> Non
     gauge = Gauge("mailmend_queue_trouble", "Whether this is wrong", ("queue", "trouble"), registry=registry)
     for figures in looks:
         present = {reason.trouble for reason in judged(figures)}
-        for trouble in Trouble:
+        for trouble in HealthProblem:
             gauge.labels(queue=figures.queue, trouble=trouble.value).set(trouble in present)
 
 
@@ -169,7 +169,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[QueueFigures], float | None]], ..
     ("broker_dead_letters", "Messages in the dead letter queue", _of_depth(lambda depth: depth.dead)),
     ("looked_at_timestamp_seconds", "When this was looked at", lambda figures: _epoch(figures.at)),
 )
-_RATES: Final[tuple[tuple[str, str, Callable[[Pace], float]], ...]] = (
+_RATES: Final[tuple[tuple[str, str, Callable[[QueueRates], float]], ...]] = (
     ("enqueued_per_second", "Mails that came, between two looks", lambda pace: pace.enqueued),
     ("marked_per_second", "Mails that left, between two looks", lambda pace: pace.marked),
 )

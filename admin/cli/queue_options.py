@@ -30,7 +30,7 @@ from admin.queue_settings import (
 )
 from admin.settings import ConnectionSettings
 from mailqueue.blobs.s3_settings import S3Settings
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, ManagementSettings, Tls
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, BrokerTls, ManagementSettings
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BadSettings, WrongUse
 from model.ids import QueueName
@@ -315,11 +315,11 @@ def _broker_password(options: Mapping[str, Any], context: click.Context, found: 
     return known or GUEST
 
 
-def _broker_tls(options: Mapping[str, Any], *, secure: bool) -> Tls | None:
+def _broker_tls(options: Mapping[str, Any], *, secure: bool) -> BrokerTls | None:
     authority, certificate, key = (_there(options[f"broker_tls_{file}"]) for file in ("ca", "cert", "key"))
     if any((authority, certificate, key)) and not secure:
         raise WrongUse("files for TLS are named, but the broker's address begins with amqp:", mend="Write amqps:// .")
-    return Tls(authority, certificate, key) if secure else None
+    return BrokerTls(authority, certificate, key) if secure else None
 
 
 def _s3_keys(options: Mapping[str, Any], context: click.Context) -> tuple[str, str] | None:

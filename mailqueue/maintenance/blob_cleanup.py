@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from mailqueue.background import Afterwards
+from mailqueue.background import BackgroundTasks
 from model.ports import Blobs, Clock
 from model.queue.mails import MailBlobs
 
@@ -34,7 +34,7 @@ class _Done:
     dequeued: bool
 
 
-class Tidying:
+class BlobCleanup:
     """Tidies up behind one queue.
 
     Args:
@@ -45,7 +45,7 @@ class Tidying:
     """
 
     def __init__(
-        self, blobs: Blobs, maybe_sweep: Callable[[], Awaitable[None]], afterwards: Afterwards, clock: Clock
+        self, blobs: Blobs, maybe_sweep: Callable[[], Awaitable[None]], afterwards: BackgroundTasks, clock: Clock
     ) -> None:
         self._blobs, self._maybe_sweep, self._afterwards, self._clock = blobs, maybe_sweep, afterwards, clock
         self._waiting: deque[_Done] = deque()

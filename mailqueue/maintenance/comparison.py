@@ -26,7 +26,7 @@ SETTLING: Final = timedelta(minutes=1)
 """How long a mail may be between its row and its message; a younger one is not yet called lost."""
 
 
-class Finding(Enum):
+class QueueFinding(Enum):
     """What a comparison may find; each is one mail, blob or message."""
 
     BROKEN_ROW = "broken_row"
@@ -38,14 +38,14 @@ class Finding(Enum):
     DEAD_LETTER = "dead_letter"
 
 
-MEANINGS: Final[Mapping[Finding, str]] = {
-    Finding.BROKEN_ROW: "a row that no mail can be read from",
-    Finding.BLOB_MISSING: "waits, but its bytes are gone",
-    Finding.ORPHAN_BLOB: "a blob that nothing refers to",
-    Finding.LACKS_MESSAGE: "waits, but the broker will not deliver it",
-    Finding.ONLY_IN_BROKER: "a message whose mail has neither row nor mark",
-    Finding.BAD_MESSAGE: "a message that no mail can be read from",
-    Finding.DEAD_LETTER: "was rejected, or could not be delivered",
+MEANINGS: Final[Mapping[QueueFinding, str]] = {
+    QueueFinding.BROKEN_ROW: "a row that no mail can be read from",
+    QueueFinding.BLOB_MISSING: "waits, but its bytes are gone",
+    QueueFinding.ORPHAN_BLOB: "a blob that nothing refers to",
+    QueueFinding.LACKS_MESSAGE: "waits, but the broker will not deliver it",
+    QueueFinding.ONLY_IN_BROKER: "a message whose mail has neither row nor mark",
+    QueueFinding.BAD_MESSAGE: "a message that no mail can be read from",
+    QueueFinding.DEAD_LETTER: "was rejected, or could not be delivered",
 }
 
 
@@ -159,7 +159,7 @@ class Reconciled:
     surplus: int | None = None
     without_message: tuple[EnqueueId, ...] = ()
     only_in_broker: tuple[EnqueueId, ...] = ()
-    counts: Mapping[Finding, int] = field(default_factory=dict)
+    counts: Mapping[QueueFinding, int] = field(default_factory=dict)
 
     @property
     def clean(self) -> bool:
@@ -181,13 +181,13 @@ def compared(
     lacking = len(without) if drained else _lacking(tables, depth, at)
     surplus = len(only) if drained else _surplus(tables, depth)
     counts = {
-        Finding.BROKEN_ROW: len(tables.broken),
-        Finding.BLOB_MISSING: len(blobs.missing) if blobs else 0,
-        Finding.ORPHAN_BLOB: len(removable(blobs)) if blobs else 0,
-        Finding.LACKS_MESSAGE: lacking or 0,
-        Finding.ONLY_IN_BROKER: surplus if drained and surplus else 0,
-        Finding.BAD_MESSAGE: drained.bad if drained else 0,
-        Finding.DEAD_LETTER: depth.dead if depth else 0,
+        QueueFinding.BROKEN_ROW: len(tables.broken),
+        QueueFinding.BLOB_MISSING: len(blobs.missing) if blobs else 0,
+        QueueFinding.ORPHAN_BLOB: len(removable(blobs)) if blobs else 0,
+        QueueFinding.LACKS_MESSAGE: lacking or 0,
+        QueueFinding.ONLY_IN_BROKER: surplus if drained and surplus else 0,
+        QueueFinding.BAD_MESSAGE: drained.bad if drained else 0,
+        QueueFinding.DEAD_LETTER: depth.dead if depth else 0,
     }
     return Reconciled(queue, at, tables, depth, blobs, drained, lacking, surplus, without, only, counts)
 
@@ -353,17 +353,17 @@ class Mended:
     failed: tuple[str, ...] = ()
 
 
-def left_after(found: Reconciled, mended: Mended) -> Mapping[Finding, int]:
+def left_after(found: Reconciled, mended: Mended) -> Mapping[QueueFinding, int]:
     """What of each kind is left, without zeros."""
     broken = {row.enqueue_id for row in found.tables.broken}
     missing = found.blobs.missing if found.blobs else frozenset()
     lacked = set(found.without_message) if found.drained else found.tables.live.keys()
     settled = {
-        Finding.BROKEN_ROW: len(broken & mended.marked),
-        Finding.BLOB_MISSING: len(missing & mended.marked),
-        Finding.ORPHAN_BLOB: mended.removed_blobs,
-        Finding.LACKS_MESSAGE: mended.republished + len(lacked & mended.marked),
-        Finding.ONLY_IN_BROKER: len(set(found.only_in_broker) & mended.marked),
+        QueueFinding.BROKEN_ROW: len(broken & mended.marked),
+        QueueFinding.BLOB_MISSING: len(missing & mended.marked),
+        QueueFinding.ORPHAN_BLOB: mended.removed_blobs,
+        QueueFinding.LACKS_MESSAGE: mended.republished + len(lacked & mended.marked),
+        QueueFinding.ONLY_IN_BROKER: len(set(found.only_in_broker) & mended.marked),
     }
     left = {kind: count - settled.get(kind, 0) for kind, count in found.counts.items()}
     return {kind: count for kind, count in left.items() if count > 0}

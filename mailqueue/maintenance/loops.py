@@ -28,7 +28,7 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 @dataclass(frozen=True, slots=True)
-class Chore:
+class BackgroundJob:
     """Something to be done again and again.
 
     Attributes:
@@ -40,14 +40,14 @@ class Chore:
     every: timedelta
 
 
-async def tend(queue: QueueName, clock: Clock, stop: asyncio.Event, chores: tuple[Chore, ...]) -> None:
+async def tend(queue: QueueName, clock: Clock, stop: asyncio.Event, chores: tuple[BackgroundJob, ...]) -> None:
     """Keep every chore going until told to stop; what is under way then is finished, and pauses are cut short."""
     async with asyncio.TaskGroup() as tasks:
         for chore in chores:
             tasks.create_task(_kept_going(queue, clock, stop, chore), name=f"{chore.name} of {queue}")
 
 
-async def _kept_going(queue: QueueName, clock: Clock, stop: asyncio.Event, chore: Chore) -> None:
+async def _kept_going(queue: QueueName, clock: Clock, stop: asyncio.Event, chore: BackgroundJob) -> None:
     failures = 0
     while not stop.is_set():
         failures = 0 if await _carried_out(queue, chore) else failures + 1
@@ -55,7 +55,7 @@ async def _kept_going(queue: QueueName, clock: Clock, stop: asyncio.Event, chore
         await paused(clock, wait, stop)
 
 
-async def _carried_out(queue: QueueName, chore: Chore) -> bool:
+async def _carried_out(queue: QueueName, chore: BackgroundJob) -> bool:
     """Whether it went well; a flaw of ours ends this chore no more than a server that is away."""
     try:
         await chore.carry_out()

@@ -17,7 +17,7 @@ from mailqueue.background import finished
 from mailqueue.blobs.contents import forget
 from mailqueue.concurrency import in_batches
 from mailqueue.maintenance.due_leases import DueLease, DueLeases
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.mails import publish_mail
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition
@@ -252,7 +252,7 @@ class Moving:
                 await self.parts.view.take_back(self.queue, placement.slice_start, queued)
             raise
         await self.due.remove(self.queue, due)
-        self.parts.counts.add(Count.DUE_MOVED, self.queue)
+        self.parts.counts.add(QueueCount.DUE_MOVED, self.queue)
         return True
 
     async def _gone(self, due: DueMail) -> bool:

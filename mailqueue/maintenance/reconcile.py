@@ -23,7 +23,7 @@ from model.instants import instant_of
 from model.operations import Level, Scan
 from model.ports import AsyncTables, Blobs, Broker, Clock, Delivery, Depth, StoredBlob
 from model.queue.blob_ids import is_deduplicated
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import QueuedMail, Whereabouts
 from model.queue.starts import live_slices
 from model.schema.keyspace import Schema
@@ -43,7 +43,7 @@ _STORES: Final = frozenset({"blobs", "blobparts"})
 """AsyncTables that are a store of blobs, and refer to none."""
 
 
-_DELAYED: Final = Where(whereabouts=Whereabouts.DELAYED)
+_DELAYED: Final = MailFilter(whereabouts=Whereabouts.DELAYED)
 
 
 @dataclass(frozen=True, slots=True)

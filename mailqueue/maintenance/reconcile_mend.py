@@ -17,7 +17,7 @@ from model.errors import BlobMissing, MailmendError
 from model.ids import EnqueueId
 from model.operations import Read
 from model.ports import Blobs, StoredBlob
-from model.queue.filters import EVERYTHING, Where
+from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed
 from model.schema.table import Key, Row
 
@@ -41,7 +41,7 @@ class Keeping:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class MendRequest:
     """What is to be mended.
 
     Attributes:
@@ -61,7 +61,7 @@ class Wishes:
         return not (self.republish or self.mark or self.remove_orphans)
 
 
-def would_mend(found: Reconciled, wishes: Wishes) -> Mended:
+def would_mend(found: Reconciled, wishes: MendRequest) -> Mended:
     """What carrying the wishes out would come to, as far as can be known before."""
     return Mended(
         republished=_republished_count(found, wishes) if wishes.republish else 0,
@@ -70,7 +70,7 @@ def would_mend(found: Reconciled, wishes: Wishes) -> Mended:
     )
 
 
-async def mended(queue: MailQueue, blobs: Blobs, found: Reconciled, wishes: Wishes, keeping: Keeping) -> Mended:
+async def mended(queue: MailQueue, blobs: Blobs, found: Reconciled, wishes: MendRequest, keeping: Keeping) -> Mended:
     """Carry the wishes out.
 
     Raises:
@@ -86,7 +86,7 @@ async def mended(queue: MailQueue, blobs: Blobs, found: Reconciled, wishes: Wish
     return done
 
 
-def _republished_count(found: Reconciled, wishes: Wishes) -> int:
+def _republished_count(found: Reconciled, wishes: MendRequest) -> int:
     wanted = republishable(found, wishes.older_than)
     if wanted is not None:
         return len(wanted)
@@ -94,7 +94,7 @@ def _republished_count(found: Reconciled, wishes: Wishes) -> int:
     return sum(one.enqueued_at < edge for one in found.tables.live.values())
 
 
-async def _republished(queue: MailQueue, found: Reconciled, wishes: Wishes) -> int:
+async def _republished(queue: MailQueue, found: Reconciled, wishes: MendRequest) -> int:
     wanted = republishable(found, wishes.older_than)
     if wanted is None:
         return await queue.republish(wishes.older_than)
@@ -119,7 +119,7 @@ async def _marked(
     failed = dict[EnqueueId, str]()
     for _ in range(LISTINGS):
         if unlisted := mark - listed:
-            removed = await queue.delete(Where(enqueue_ids=unlisted), on_removed=keep)
+            removed = await queue.delete(MailFilter(enqueue_ids=unlisted), on_removed=keep)
             failed |= {one.enqueue_id: one.why for one in removed.failed}
     unlisted = mark - listed
     here = unlisted - await queue.parts.view.marked_among(queue.name, unlisted)

@@ -21,7 +21,7 @@ from model.ids import BlobId, EnqueueId
 from model.instants import instant_of
 from model.ports import Delivery
 from model.queue.blob_ids import is_deduplicated
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Listed, MailBlobs, QueuedMail, Whereabouts
 
 AT_ONCE: Final = 500
@@ -138,7 +138,7 @@ async def _in_queue(queue: MailQueue, queued: QueuedMail, known: _Known) -> None
 
 
 async def _is_delayed(queue: MailQueue, enqueue_id: EnqueueId) -> bool:
-    where = Where(enqueue_ids=frozenset((enqueue_id,)), whereabouts=Whereabouts.DELAYED)
+    where = MailFilter(enqueue_ids=frozenset((enqueue_id,)), whereabouts=Whereabouts.DELAYED)
     return bool([one async for one in queue.parts.view.browse(queue.name, where)])
 
 

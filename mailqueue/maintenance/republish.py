@@ -11,12 +11,12 @@ from datetime import timedelta
 from typing import Final
 
 from mailqueue.concurrency import in_batches
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.mails import publish_mail
 from mailqueue.rabbitmq.parts import Parts
 from model.ids import QueueName
 from model.instants import instant_of
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 
 AT_ONCE: Final = 64
@@ -30,7 +30,7 @@ class Republishing:
     queue: QueueName
     parts: Parts
 
-    async def republish(self, older_than: timedelta, where: Where, *, dry_run: bool) -> int:
+    async def republish(self, older_than: timedelta, where: MailFilter, *, dry_run: bool) -> int:
         """Publish what waits for longer than that; how many were (or would be) published.
 
         Raises:
@@ -55,4 +55,4 @@ class Republishing:
 
     async def _one(self, listed: Listed) -> None:
         await publish_mail(self.parts.broker, self.queue, listed.queued, listed.slice_start, listed.attempts)
-        self.parts.counts.add(Count.REPUBLISHED, self.queue)
+        self.parts.counts.add(QueueCount.REPUBLISHED, self.queue)

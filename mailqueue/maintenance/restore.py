@@ -15,18 +15,18 @@ from enum import Enum
 
 from mailqueue.blobs.contents import put_content
 from mailqueue.maintenance.comparison import LiveMail
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.mails import publish_mail
 from mailqueue.rabbitmq.codec.admission import admissible
 from mailqueue.rabbitmq.enqueue import needs_due_mails
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.ids import EnqueueId, restored_id
 from model.instants import instant_of
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import LOOKS, Listed, Mail, QueuedMail, Whereabouts
 
 
-class Return(Enum):
+class RestoreResult(Enum):
     """What brings a mail back."""
 
     PUT = "put"  # all of it: nothing is there
@@ -50,17 +50,17 @@ class Traces:
     stays: bool = False
 
 
-def return_of(traces: Traces) -> Return:
+def return_of(traces: Traces) -> RestoreResult:
     """What brings such a mail back. What its new passage shows outweighs the old one."""
     if traces.marked:
-        return Return.NOTHING
+        return RestoreResult.NOTHING
     if traces.back is not None:
-        return Return.NOTHING if traces.back.slice_start is None else Return.PUBLISH
-    return Return.STAYS if traces.stays else Return.PUT
+        return RestoreResult.NOTHING if traces.back.slice_start is None else RestoreResult.PUBLISH
+    return RestoreResult.STAYS if traces.stays else RestoreResult.PUT
 
 
 @dataclass(frozen=True, slots=True)
-class Leaver:
+class RemovedMail:
     """A mail that was taken out.
 
     Attributes:
@@ -85,7 +85,7 @@ class Restoring:
     queue: MailQueue
     listed: Mapping[EnqueueId, LiveMail]
 
-    async def restore(self, leaver: Leaver) -> Return:
+    async def restore(self, leaver: RemovedMail) -> RestoreResult:
         """Bring a mail back; what that took.
 
         Raises:
@@ -95,9 +95,9 @@ class Restoring:
         """
         traces = await self._traces(leaver.was)
         what = return_of(traces)
-        if what is Return.PUT:
+        if what is RestoreResult.PUT:
             await self._put(leaver)
-        elif what is Return.PUBLISH and traces.back is not None:
+        elif what is RestoreResult.PUBLISH and traces.back is not None:
             await self._published(self._passage(leaver, traces.back), traces.back.slice_start)
         return what
 
@@ -106,7 +106,7 @@ class Restoring:
         marked = await self.queue.parts.view.marked(self.queue.name, new)
         return Traces(marked, self.listed.get(new), was in self.listed)
 
-    async def _put(self, leaver: Leaver) -> None:
+    async def _put(self, leaver: RemovedMail) -> None:
         parts, name = self.queue.parts, self.queue.name
         due = None if leaver.due_at is None else needs_due_mails(parts.due)
         mail, now = admissible(leaver.mail), instant_of(parts.clock.micros())
@@ -116,9 +116,9 @@ class Restoring:
         else:
             await parts.view.ground.begun(name, parts.slicing.window)
             await due.put(name, Listed(queued, now, Whereabouts.DELAYED, due_at=leaver.due_at), again=True)
-        parts.counts.add(Count.ENQUEUED, name)
+        parts.counts.add(QueueCount.ENQUEUED, name)
 
-    def _passage(self, leaver: Leaver, back: LiveMail) -> QueuedMail:
+    def _passage(self, leaver: RemovedMail, back: LiveMail) -> QueuedMail:
         return QueuedMail(restored_id(leaver.was, self.queue.name), leaver.mail, back.blobs)
 
     async def _published(self, queued: QueuedMail, slice_start: datetime | None) -> None:
@@ -140,6 +140,6 @@ async def restoring(queue: MailQueue, leavers: Collection[EnqueueId]) -> Restori
         return Restoring(queue, {})
     found = dict[EnqueueId, LiveMail]()
     for whereabouts in LOOKS:
-        async for one in queue.browse(Where(enqueue_ids=wanted, whereabouts=whereabouts)):
+        async for one in queue.browse(MailFilter(enqueue_ids=wanted, whereabouts=whereabouts)):
             found[one.queued.enqueue_id] = LiveMail.of(one)
     return Restoring(queue, found)

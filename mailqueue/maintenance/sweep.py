@@ -17,7 +17,7 @@ from typing import Final
 from mailqueue.maintenance.browse_start import Aiming
 from mailqueue.maintenance.clean_slices import Cleaner
 from mailqueue.maintenance.renew import Renewal
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.view.marks import RememberedMarks
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Slices
@@ -173,7 +173,7 @@ class Sweeper:
         await starts.remember(queue, furthest=after)
         self._view.ground.known[queue] = after
         if after > aim.before:
-            self._view.counts.add(Count.BROWSE_START_MOVED, queue)
+            self._view.counts.add(QueueCount.BROWSE_START_MOVED, queue)
         return Moved(aim.before, after, aim.back)
 
     async def _note_lapse(
@@ -193,12 +193,12 @@ class Sweeper:
 
     def _count(self, queue: QueueName, swept: Swept) -> None:
         counted = {
-            Count.SWEPT_SLICES: swept.slices,
-            Count.SWEPT_ROWS: swept.rows,
-            Count.SWEPT_BLOBS: swept.blobs,
-            Count.RESCUED: swept.rescued,
-            Count.RENEWED: swept.renewed,
-            Count.MOVED_BACK: int(swept.moved_back),
+            QueueCount.SWEPT_SLICES: swept.slices,
+            QueueCount.SWEPT_ROWS: swept.rows,
+            QueueCount.SWEPT_BLOBS: swept.blobs,
+            QueueCount.RESCUED: swept.rescued,
+            QueueCount.RENEWED: swept.renewed,
+            QueueCount.MOVED_BACK: int(swept.moved_back),
         }
         for count, number in counted.items():
             if number:

@@ -16,13 +16,13 @@ from itertools import count
 from typing import Final
 
 from mailqueue.background import finished
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.draining import Drain
 from mailqueue.rabbitmq.codec import attempts_of, slice_of_message
 from mailqueue.rabbitmq.look_up import Looking
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.settle import Dequeued, Passage, Settlement, row_taken_back
-from mailqueue.rabbitmq.verdicts import TREATMENTS, Settling, Sight, Verdict, verdict_of
+from mailqueue.rabbitmq.verdicts import TREATMENTS, DeliveryVerdict, Settling, Sight, verdict_of
 from model.backoff import LOOK_AGAIN
 from model.errors import BrokerUnreachable, MailmendError
 from model.ids import EnqueueId, QueueName
@@ -74,7 +74,7 @@ class Dequeueing:
     @asynccontextmanager
     async def mails(self, prefetch: int, priorities: Collection[int] | None) -> AsyncGenerator[AsyncIterator[Dequeued]]:
         """The mails, as they are ready. Whatever was not settled when the context is left is delivered again."""
-        lost = partial(self.parts.counts.add, Count.CONSUMER_LOST, self.queue)
+        lost = partial(self.parts.counts.add, QueueCount.CONSUMER_LOST, self.queue)
         async with self.parts.broker.deliveries(self.queue, prefetch, priorities, lost) as deliveries:
             stream = _Stream(self)
             feeding = asyncio.ensure_future(stream.feed(deliveries))
@@ -104,7 +104,7 @@ class _Stream:
         while True:
             ready = await self._ready.take()
             if await self._still_waits(ready):
-                self._parts.counts.add(Count.DELIVERED, self._queue)
+                self._parts.counts.add(QueueCount.DELIVERED, self._queue)
                 return ready.mail
 
     async def feed(self, deliveries: AsyncIterator[Delivery]) -> None:
@@ -139,19 +139,19 @@ class _Stream:
         """Look up, judge and treat one delivery."""
         read = self._looking.read(delivery)
         if read.queued is None:
-            await self._treat(Verdict.BAD, read, delivery)
+            await self._treat(DeliveryVerdict.BAD, read, delivery)
             return
         enqueue_id = read.queued.enqueue_id
         while first := self._in_hand.get(enqueue_id):
             if await self._comes_again(first, delivery):
-                await self._treat(Verdict.DELAYED, read, delivery)
+                await self._treat(DeliveryVerdict.DELAYED, read, delivery)
                 return
         self._take_in_hand(enqueue_id, delivery)
-        verdict = Verdict.LATER
+        verdict = DeliveryVerdict.LATER
         try:
             verdict = await self._judged(read.queued, delivery)
         finally:
-            if verdict is not Verdict.DELIVER:
+            if verdict is not DeliveryVerdict.DELIVER:
                 self._settled(enqueue_id, Settlement.RETURNED)
 
     async def _comes_again(self, first: _Held, delivery: Delivery) -> bool:
@@ -166,24 +166,24 @@ class _Stream:
         await asyncio.wait((first.settlement,))
         return first.settlement.result() is Settlement.RETRIED and attempts_of(delivery.message) == first.attempts
 
-    async def _judged(self, queued: QueuedMail, delivery: Delivery) -> Verdict:
+    async def _judged(self, queued: QueuedMail, delivery: Delivery) -> DeliveryVerdict:
         """Look until everything has answered, or the broker is to have the delivery back; treat it; what it was."""
         begun = self._parts.clock.micros()
         for tries in count(1):
             looked_at = self._parts.clock.micros()
             seen = await self._looking.sight(queued, delivery)
             verdict = verdict_of(seen)
-            if verdict is not Verdict.LATER or looked_at - begun >= HOLD / _MICRO:
+            if verdict is not DeliveryVerdict.LATER or looked_at - begun >= HOLD / _MICRO:
                 break
             await self._parts.clock.pause(LOOK_AGAIN.wait(tries).total_seconds())
-        if verdict is Verdict.DELIVER:
+        if verdict is DeliveryVerdict.DELIVER:
             self._hand_over(_Ready(self._dequeued(queued, seen, delivery), delivery, seen, looked_at))
             await self._tell_foreign(delivery)
         else:
             await self._treat(verdict, seen, delivery)
         return verdict
 
-    async def _treat(self, verdict: Verdict, seen: Sight, delivery: Delivery) -> None:
+    async def _treat(self, verdict: DeliveryVerdict, seen: Sight, delivery: Delivery) -> None:
         treatment = TREATMENTS[verdict]
         if treatment.told:
             name = seen.enqueue_id or "whose name is unknown"
@@ -242,7 +242,7 @@ class _Stream:
             raise
         if marked:
             self._settled(ready.mail.enqueue_id, Settlement.ACKED)
-            await finished(self._treat(Verdict.FILTERED, ready.seen, ready.delivery))
+            await finished(self._treat(DeliveryVerdict.FILTERED, ready.seen, ready.delivery))
         return not marked
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from mailqueue.background import finished
 from mailqueue.blobs.contents import forget, put_content
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.mails import publish_mail
 from mailqueue.rabbitmq.codec import with_priority
 from mailqueue.rabbitmq.codec.admission import admissible
@@ -100,9 +100,9 @@ class Enqueueing:
             else:
                 await self._delay(due, queued, due_at)
         except BaseException:
-            self.parts.counts.add(Count.ENQUEUE_FAILED, self.queue)
+            self.parts.counts.add(QueueCount.ENQUEUE_FAILED, self.queue)
             raise
-        self.parts.counts.add(Count.ENQUEUED, self.queue)
+        self.parts.counts.add(QueueCount.ENQUEUED, self.queue)
         return enqueue_id
 
     async def _deliver(self, queued: QueuedMail) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from mailqueue.health import QueueFigures
-from mailqueue.metrics import Pace
+from mailqueue.metrics import QueueRates
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach
@@ -17,7 +17,7 @@ from model.queue.size import SizeKind
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class TrafficSums:
     """What all tallies of some slices tell together, at an instant."""
 
     at: datetime
@@ -61,7 +61,7 @@ def slack_of(own: OwnTables) -> timedelta | None:
     return starts.slack_of(timedelta(seconds=own.row_ttl_seconds), timedelta(seconds=own.mark_ttl_seconds))
 
 
-async def sums_of(view: QueueView, queue: QueueName, before: Sums | None = None) -> Sums | None:
+async def sums_of(view: QueueView, queue: QueueName, before: TrafficSums | None = None) -> TrafficSums | None:
     """What the tallies tell; of the slices of an earlier look and those since. None where nobody keeps any."""
     start = before.slices[0] if before and before.slices else await view.browse_start(queue)
     if not view.ground.own.tallies or start is None:
@@ -69,15 +69,15 @@ async def sums_of(view: QueueView, queue: QueueName, before: Sums | None = None)
     at = view.ground.now
     slices = list(starts.live_slices(start, at, (await view.ground.slicing()).window))
     told = [one for tallies in await view.ground.tallies.of(queue, slices) for one in tallies]
-    return Sums(at, slices, sum(one.enqueued for one in told), sum(one.marked for one in told))
+    return TrafficSums(at, slices, sum(one.enqueued for one in told), sum(one.marked for one in told))
 
 
-def pace_between(first: Sums | None, second: Sums | None) -> Pace | None:
+def pace_between(first: TrafficSums | None, second: TrafficSums | None) -> QueueRates | None:
     """How fast mails came and went between two looks; None where that cannot be known."""
     if first is None or second is None or second.at <= first.at:
         return None
     seconds = (second.at - first.at).total_seconds()
-    return Pace(
+    return QueueRates(
         max(0, second.enqueued - first.enqueued) / seconds,
         max(0, second.marked - first.marked) / seconds,
     )

@@ -12,7 +12,7 @@ from typing import Final
 
 from mailqueue.blobs.contents import content_of
 from mailqueue.rabbitmq.codec import queued_of, slice_of_message
-from mailqueue.rabbitmq.missing_row import Rowless, RowState
+from mailqueue.rabbitmq.missing_row import MissingRows, RowState
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.verdicts import Blob, Sight
 from mailqueue.rabbitmq.view.mark_lookups import MarkLookups
@@ -29,7 +29,7 @@ class Looking:
 
     def __init__(self, queue: QueueName, parts: Parts) -> None:
         self.queue, self.parts, view = queue, parts, parts.view
-        self._rowless = Rowless(queue, parts)
+        self._rowless = MissingRows(queue, parts)
         self._marks = MarkLookups(partial(view.marked, queue), partial(view.marked_among, queue))
 
     async def close(self) -> None:

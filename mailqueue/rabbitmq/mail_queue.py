@@ -11,15 +11,15 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Final, Self
 
-from mailqueue.background import Afterwards
+from mailqueue.background import BackgroundTasks
 from mailqueue.blobs.contents import content_of
-from mailqueue.maintenance.blob_cleanup import Tidying
+from mailqueue.maintenance.blob_cleanup import BlobCleanup
 from mailqueue.maintenance.due_leases import DueLeases
-from mailqueue.maintenance.loops import FLUSH_EVERY, MOVE_DUE_EVERY, SWEEP_EVERY, Chore, tend
+from mailqueue.maintenance.loops import FLUSH_EVERY, MOVE_DUE_EVERY, SWEEP_EVERY, BackgroundJob, tend
 from mailqueue.maintenance.move_due import Moving
 from mailqueue.maintenance.republish import Republishing
 from mailqueue.maintenance.sweep import Sweeper
-from mailqueue.metrics import Counts, NoCounts
+from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.rabbitmq.dequeue import Dequeueing
 from mailqueue.rabbitmq.enqueue import Enqueueing, due_time
 from mailqueue.rabbitmq.parts import Parts, Removed
@@ -29,16 +29,16 @@ from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.delays import delays
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from mailqueue.rabbitmq.view.tallies import Tallies
+from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.queue_tables import OwnTables
 from model.errors import WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
 from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.configuration import DEFAULT, QueueConfiguration
-from model.queue.filters import EVERYTHING, Where
+from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Mail
-from model.queue.positions import Position
+from model.queue.positions import ListingPosition
 from model.queue.size import Size
 
 __all__ = ["Dequeued", "MailQueue", "Removed", "open_queue"]
@@ -97,7 +97,7 @@ class MailQueue:
             raise WrongUse(f"{prefetch} mails cannot be in hand", mend="Take at least one at a time.")
         return self._dequeueing.mails(prefetch, priorities)
 
-    def browse(self, where: Where = EVERYTHING, after: Position | None = None) -> AsyncIterator[Listed]:
+    def browse(self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None) -> AsyncIterator[Listed]:
         """The mails in the queue without their bytes: those that wait, then the delayed ones."""
         return self.parts.view.browse(self.name, where, after)
 
@@ -115,7 +115,7 @@ class MailQueue:
         await self.parts.tallies.flush()
         return await self.parts.view.size(self.name)
 
-    async def delete(self, where: Where, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
+    async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
         """Remove the mails that are meant, delayed ones too; none of them is delivered afterwards.
 
         One that a consumer has in hand at that moment may still be finished by it.
@@ -145,7 +145,7 @@ class MailQueue:
             return (await delays(self.parts.view, self.name)).count
         return await self._moving.flush() if self._moving else 0
 
-    async def republish(self, older_than: timedelta, where: Where = EVERYTHING, *, dry_run: bool = False) -> int:
+    async def republish(self, older_than: timedelta, where: MailFilter = EVERYTHING, *, dry_run: bool = False) -> int:
         """Publish again what waits for longer than that, under the same id; how many mails.
 
         Raises:
@@ -180,12 +180,12 @@ class MailQueue:
     ) -> None:
         await self.close()
 
-    def _chores(self) -> tuple[Chore, ...]:
+    def _chores(self) -> tuple[BackgroundJob, ...]:
         parts = self.parts
         return (
-            Chore("moving delayed mails", self.move_due, MOVE_DUE_EVERY),
-            Chore("telling tallies", parts.tallies.flush, FLUSH_EVERY),
-            Chore("sweeping", lambda: parts.sweeper.sweep(self.name), SWEEP_EVERY),
+            BackgroundJob("moving delayed mails", self.move_due, MOVE_DUE_EVERY),
+            BackgroundJob("telling tallies", parts.tallies.flush, FLUSH_EVERY),
+            BackgroundJob("sweeping", lambda: parts.sweeper.sweep(self.name), SWEEP_EVERY),
         )
 
     def _now(self) -> datetime:
@@ -201,7 +201,7 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     configuration: QueueConfiguration | None = None,
     *,
     own: OwnTables | None = None,
-    counts: Counts | None = None,
+    counts: QueueCounts | None = None,
     looks_only: bool = False,
 ) -> MailQueue:
     """Open a queue. What it returns is an asynchronous context, and leaving that closes the queue.
@@ -225,12 +225,12 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     slicing = (
         (await configurations.current() or DEFAULT) if looks_only else await configurations.require(configuration)
     ).slicing
-    tallies = Tallies(tables, clock, own)
+    tallies = SliceTallies(tables, clock, own)
     view = QueueView(tables, clock, configurations, tallies, own, counts=counts)
     sweeper = Sweeper(tables, view, blobs, broker, clock)
     due = DueMails(tables, clock, slicing.buckets, tallies) if own.due else None
-    afterwards = Afterwards()
-    tidying = Tidying(blobs, lambda: sweeper.maybe(name), afterwards, clock)
+    afterwards = BackgroundTasks()
+    tidying = BlobCleanup(blobs, lambda: sweeper.maybe(name), afterwards, clock)
     parts = Parts(
         tables, broker, blobs, clock, slicing, view, sweeper, tallies, afterwards, tidying, due=due, counts=counts
     )

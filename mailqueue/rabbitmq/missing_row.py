@@ -35,7 +35,7 @@ class RowState(Enum):
     LAPSED = "lapsed"  # the mail has left the queue, or its row expired while nobody swept
 
 
-class Rowless:
+class MissingRows:
     """Looks for the rows of one queue's deliveries."""
 
     def __init__(self, queue: QueueName, parts: Parts) -> None:

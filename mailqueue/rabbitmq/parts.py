@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from mailqueue.background import Afterwards
-from mailqueue.maintenance.blob_cleanup import Tidying
+from mailqueue.background import BackgroundTasks
+from mailqueue.maintenance.blob_cleanup import BlobCleanup
 from mailqueue.maintenance.sweep import Sweeper
-from mailqueue.metrics import Counts, NoCounts
+from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from mailqueue.rabbitmq.view.tallies import Tallies
+from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.ids import EnqueueId
 from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.slices import Slicing
@@ -30,11 +30,11 @@ class Parts:
     slicing: Slicing
     view: QueueView
     sweeper: Sweeper
-    tallies: Tallies
-    afterwards: Afterwards
-    tidying: Tidying
+    tallies: SliceTallies
+    afterwards: BackgroundTasks
+    tidying: BlobCleanup
     due: DueMails | None = None
-    counts: Counts = field(default_factory=NoCounts)
+    counts: QueueCounts = field(default_factory=NoCounts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from mailqueue.concurrency import all_of, in_batches
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.parts import Parts, Removed, Unremoved
 from mailqueue.rabbitmq.view.due_mails import DueMail
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import LOOKS, Listed, MailBlobs, Whereabouts
 
 AT_ONCE: Final = 500
@@ -54,7 +54,7 @@ class Removing:
     queue: QueueName
     parts: Parts
 
-    async def remove(self, where: Where, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
+    async def remove(self, where: MailFilter, on_removed: OnRemoved | None, *, dry_run: bool) -> Removed:
         """Remove what is meant; stops after too many failures.
 
         Raises:
@@ -70,11 +70,11 @@ class Removing:
                 if len(failed) >= FAILURES_MAX:
                     break
         if count and not dry_run:
-            self.parts.counts.add(Count.REMOVED, self.queue, count)
+            self.parts.counts.add(QueueCount.REMOVED, self.queue, count)
             await self.parts.sweeper.maybe(self.queue)
         return Removed(count, tuple(failed.values()))
 
-    async def _batches(self, where: Where, looks: Sequence[Whereabouts]) -> AsyncGenerator[list[_Meant]]:
+    async def _batches(self, where: MailFilter, looks: Sequence[Whereabouts]) -> AsyncGenerator[list[_Meant]]:
         """What is meant; one that is both delayed and waiting is marked by the time that it comes again."""
         for look in looks:
             if where.whereabouts not in {None, look}:
@@ -84,11 +84,11 @@ class Removing:
                 async for batch in batches:
                     yield batch
 
-    async def _waiting(self, where: Where) -> AsyncGenerator[_Meant]:
+    async def _waiting(self, where: MailFilter) -> AsyncGenerator[_Meant]:
         async for listed in self.parts.view.browse(self.queue, where, include_delayed=False):
             yield _Meant(listed)
 
-    async def _delayed(self, where: Where) -> AsyncGenerator[_Meant]:
+    async def _delayed(self, where: MailFilter) -> AsyncGenerator[_Meant]:
         if self.parts.due is None:
             return
         async with aclosing(self.parts.due.mails(self.queue)) as mails:

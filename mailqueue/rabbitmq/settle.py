@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, Final
 
 from mailqueue.background import finished
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import attempts_of, slice_of_message
 from mailqueue.rabbitmq.enqueue import due_time, needs_due_mails
 from mailqueue.rabbitmq.parts import Parts
@@ -145,7 +145,7 @@ class Dequeued:
         passage = self._passage
         await passage.parts.view.mark(passage.queue, self.enqueue_id, self.slice_start, redelivered=self.redelivered)
         await self._told(passage.delivery.ack)
-        passage.parts.counts.add(Count.ACKED, passage.queue)
+        passage.parts.counts.add(QueueCount.ACKED, passage.queue)
         await passage.parts.tidying.add(self.queued.blobs, dequeued=True)
         return Settlement.ACKED
 
@@ -165,7 +165,7 @@ class Dequeued:
             await row_taken_back(passage.queue, passage.parts, self.queued, self.slice_start)
             told = await self._told(passage.delivery.ack)
             kept.changes.sure = told and not self.redelivered
-        passage.parts.counts.add(Count.RETRIED, passage.queue)
+        passage.parts.counts.add(QueueCount.RETRIED, passage.queue)
         return Settlement.RETRIED
 
     async def _requeued(self) -> Settlement:
@@ -175,14 +175,14 @@ class Dequeued:
             await passage.parts.clock.pause(REQUEUE_PAUSE.total_seconds())
             await self._told(passage.delivery.requeue)
 
-        passage.parts.counts.add(Count.RETRIED, passage.queue)
+        passage.parts.counts.add(QueueCount.RETRIED, passage.queue)
         await passage.parts.afterwards.add(after_a_pause)
         return Settlement.RETURNED
 
     async def _rejected(self) -> Settlement:
         passage = self._passage
         await passage.delivery.dead_letter()
-        passage.parts.counts.add(Count.REJECTED, passage.queue)
+        passage.parts.counts.add(QueueCount.REJECTED, passage.queue)
         await row_taken_back(passage.queue, passage.parts, self.queued, self.slice_start)
         return Settlement.REJECTED
 

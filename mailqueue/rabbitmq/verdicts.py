@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.missing_row import RowState
 from model.ids import EnqueueId
 from model.queue.mails import QueuedMail
 
 
-class Verdict(Enum):
+class DeliveryVerdict(Enum):
     """What a delivery is."""
 
     DELIVER = "deliver"  # a mail that waits, with its bytes
@@ -63,19 +63,19 @@ class Sight:
 
 Rule = Callable[[Sight], bool]
 
-RULES: Final[tuple[tuple[Verdict, Rule], ...]] = (
-    (Verdict.BAD, lambda seen: seen.queued is None),
-    (Verdict.FILTERED, lambda seen: seen.marked),
-    (Verdict.LATER, lambda seen: seen.silence is not None),
-    (Verdict.GONE, lambda seen: seen.row is RowState.GONE),
-    (Verdict.UNSURE, lambda seen: seen.row is RowState.LAPSED),
-    (Verdict.BLOB_MISSING, lambda seen: seen.blob is Blob.MISSING),
-    (Verdict.DELIVER, lambda seen: seen.blob is Blob.LOADED),
+RULES: Final[tuple[tuple[DeliveryVerdict, Rule], ...]] = (
+    (DeliveryVerdict.BAD, lambda seen: seen.queued is None),
+    (DeliveryVerdict.FILTERED, lambda seen: seen.marked),
+    (DeliveryVerdict.LATER, lambda seen: seen.silence is not None),
+    (DeliveryVerdict.GONE, lambda seen: seen.row is RowState.GONE),
+    (DeliveryVerdict.UNSURE, lambda seen: seen.row is RowState.LAPSED),
+    (DeliveryVerdict.BLOB_MISSING, lambda seen: seen.blob is Blob.MISSING),
+    (DeliveryVerdict.DELIVER, lambda seen: seen.blob is Blob.LOADED),
 )
 """The first that holds. `DELAYED` follows from no sight of the mail, only from what became of its first copy."""
 
 
-def verdict_of(seen: Sight) -> Verdict:
+def verdict_of(seen: Sight) -> DeliveryVerdict:
     """What the delivery is."""
     return next(verdict for verdict, rule in RULES if rule(seen))
 
@@ -101,26 +101,26 @@ class Treatment:
     """
 
     settling: Settling
-    count: Count
+    count: QueueCount
     told: str = ""
     forgets_blobs: bool = False
     takes_row: bool = False
 
 
-TREATMENTS: Final[Mapping[Verdict, Treatment]] = {
-    Verdict.DELIVER: Treatment(Settling.NOTHING, Count.DELIVERED),
-    Verdict.FILTERED: Treatment(Settling.ACK, Count.FILTERED, forgets_blobs=True),
-    Verdict.DELAYED: Treatment(Settling.ACK, Count.FILTERED),
-    Verdict.GONE: Treatment(Settling.ACK, Count.GONE, "has left the queue: neither row nor mark; dropped"),
-    Verdict.UNSURE: Treatment(
+TREATMENTS: Final[Mapping[DeliveryVerdict, Treatment]] = {
+    DeliveryVerdict.DELIVER: Treatment(Settling.NOTHING, QueueCount.DELIVERED),
+    DeliveryVerdict.FILTERED: Treatment(Settling.ACK, QueueCount.FILTERED, forgets_blobs=True),
+    DeliveryVerdict.DELAYED: Treatment(Settling.ACK, QueueCount.FILTERED),
+    DeliveryVerdict.GONE: Treatment(Settling.ACK, QueueCount.GONE, "has left the queue: neither row nor mark; dropped"),
+    DeliveryVerdict.UNSURE: Treatment(
         Settling.DEAD_LETTER,
-        Count.UNSURE,
+        QueueCount.UNSURE,
         "has neither row nor mark, and nobody swept for longer than rows live: nobody knows whether it waits; it is a "
         "dead letter now",
     ),
-    Verdict.BAD: Treatment(Settling.DEAD_LETTER, Count.BAD, "cannot be read; it is a dead letter now"),
-    Verdict.BLOB_MISSING: Treatment(
-        Settling.DEAD_LETTER, Count.BLOB_MISSING, "has lost its bytes; it is a dead letter now", takes_row=True
+    DeliveryVerdict.BAD: Treatment(Settling.DEAD_LETTER, QueueCount.BAD, "cannot be read; it is a dead letter now"),
+    DeliveryVerdict.BLOB_MISSING: Treatment(
+        Settling.DEAD_LETTER, QueueCount.BLOB_MISSING, "has lost its bytes; it is a dead letter now", takes_row=True
     ),
-    Verdict.LATER: Treatment(Settling.REQUEUE, Count.RETURNED, "goes back to the broker"),
+    DeliveryVerdict.LATER: Treatment(Settling.REQUEUE, QueueCount.RETURNED, "goes back to the broker"),
 }

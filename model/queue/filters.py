@@ -18,7 +18,7 @@ NULL_SENDER: Final = "<>"
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class MailFilter:
     """Conditions that must all hold; None asks for nothing.
 
     Attributes:
@@ -58,7 +58,7 @@ class Where:
         )
 
 
-EVERYTHING: Final = Where()
+EVERYTHING: Final = MailFilter()
 
 
 def _fits_one(wanted: str | None, addresses: tuple[str, ...]) -> bool:

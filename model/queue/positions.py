@@ -19,7 +19,7 @@ _LETTERS = {Whereabouts.WAITING: "w", Whereabouts.DELAYED: "d"}
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ListingPosition:
     """Right behind a mail.
 
     Attributes:
@@ -76,9 +76,9 @@ class Position:
         return (is_delayed, self.stretch, EPOCH if is_delayed else self.enqueued_at, self.enqueue_id)
 
 
-def is_behind(listed: Listed, position: Position | None) -> bool:
+def is_behind(listed: Listed, position: ListingPosition | None) -> bool:
     """Whether the mail comes after the position."""
-    return position is None or Position.of(listed).order > position.order
+    return position is None or ListingPosition.of(listed).order > position.order
 
 
 def _millis(at: datetime) -> int:

@@ -30,7 +30,7 @@ from model.operations import Scan
 from model.ports import Broker
 from model.queue.blob_ids import BlobNaming, BlobsMode, HashSpelling
 from model.queue.configuration import QueueConfiguration
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Mail, RecipientHeader, Whereabouts
 from model.queue.slices import Slicing
 from model.schema.table import Row
@@ -188,7 +188,7 @@ async def test_what_we_remove_of_james_s_is_never_delivered_by_james(pair: Pair)
     pair.james.enqueue(*(_mail(name, sender="ann@x.test") for name in "abc"), *(_mail(name) for name in "defg"))
 
     async with pair.ours() as queue:
-        first = await queue.delete(Where(sender="ANN@x.test"))
+        first = await queue.delete(MailFilter(sender="ANN@x.test"))
         names, size = pair.james.names(), pair.james.size()
         second = await queue.purge()
         assert (first.count, second.count, pair.james.size()) == (3, 4, 0)

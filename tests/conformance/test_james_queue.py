@@ -31,7 +31,7 @@ from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.operations import Scan
 from model.ports import SLICE_HEADER, AsyncTables, Blobs, Broker, Clock, Message
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Mail, RecipientHeader
 from model.queue.size import CountedBy, SizeKind
 from model.schema.keyspace import Schema
@@ -169,7 +169,7 @@ async def test_only_the_mails_that_are_meant_are_deleted(trio: Trio) -> None:
     """By sender, as an operator would."""
     of_bob = {one for one, row in ALIVE.items() if row["sender"] == "bob@two.test"}
     async with await trio.queue() as queue:
-        removed = await queue.delete(Where(sender="BOB@two.test"))
+        removed = await queue.delete(MailFilter(sender="BOB@two.test"))
         left = {str(one.queued.enqueue_id) for one in await listed(queue)}
 
     assert removed.count == len(of_bob) > 0

@@ -27,7 +27,7 @@ from model.ids import QueueName
 from model.ports import AsyncTables, Blobs, Clock, Message
 from model.ports import Broker as BrokerPort
 from model.queue.configuration import QueueConfiguration
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Whereabouts
 from model.queue.size import SizeKind
 from model.queue.slices import Slicing
@@ -277,9 +277,9 @@ async def test_what_was_deleted_is_never_delivered(three: Sides, queue: MailQueu
     await enqueued(queue, "a", "b", "c")
     for name in "de":
         await queue.enqueue(mail(name), CONTENT, delay=SECOND)
-    assert (await queue.delete(Where(name="b"))).count == 1
+    assert (await queue.delete(MailFilter(name="b"))).count == 1
     assert (await queue.purge(dry_run=True)).count == 4
-    assert (await queue.delete(Where(whereabouts=Whereabouts.DELAYED))).count == 2
+    assert (await queue.delete(MailFilter(whereabouts=Whereabouts.DELAYED))).count == 2
     assert (await queue.purge()).count == 2
     assert not await names(queue)
     assert await queue.flush() == 0

@@ -20,16 +20,16 @@ from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Broken
-from mailqueue.rabbitmq.view.tallies import Tallies
+from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
 from model.operations import Change, Put, Read, Scan
 from model.ports import AsyncTables
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Listed, QueuedMail, RecipientHeader, Whereabouts
-from model.queue.positions import Position
+from model.queue.positions import ListingPosition
 from model.queue.size import CountedBy, SizeKind
 from model.queue.slices import slice_of
 from tests.support.clock import VirtualClock
@@ -47,7 +47,7 @@ class Queue:
     tables: AsyncTables
     clock: VirtualClock
     broker: MemoryBroker
-    tallies: Tallies
+    tallies: SliceTallies
     view: QueueView
     sweeper: Sweeper
 
@@ -61,7 +61,7 @@ class Queue:
             await self.view.place(self.name, mail)
             self.clock.advance(step.total_seconds())
 
-    async def listed(self, where: Where = Where()) -> list[str]:  # noqa: B008 - a value
+    async def listed(self, where: MailFilter = MailFilter()) -> list[str]:  # noqa: B008 - a value
         """The names of what is listed."""
         return await names(self.view.browse(self.name, where))
 
@@ -69,7 +69,7 @@ class Queue:
 def opened(tables: AsyncTables, name: QueueName, now: int, seed: int = 0) -> Queue:
     """A queue as a process sees it."""
     clock = VirtualClock(now, seed)
-    tallies = Tallies(tables, clock, EXPIRING)
+    tallies = SliceTallies(tables, clock, EXPIRING)
     view = QueueView(tables, clock, Configurations(tables), tallies, EXPIRING)
     broker = MemoryBroker(clock)
     return Queue(name, tables, clock, broker, tallies, view, Sweeper(tables, view, MemoryBlobs(clock), broker, clock))
@@ -143,10 +143,10 @@ async def test_listings_come_in_order_and_in_pages(queue: Queue, monkeypatch: py
     await queue.place(*(queued(n) for n in range(150, 160)))
     expected = [f"mail-{n}" for n in range(160) if n >= 150 or n % 10]
     assert await queue.listed() == expected
-    token = Position.of([one async for one in queue.view.browse(queue.name)][99]).token
-    rest = queue.view.browse(queue.name, after=Position.parse(token))
+    token = ListingPosition.of([one async for one in queue.view.browse(queue.name)][99]).token
+    rest = queue.view.browse(queue.name, after=ListingPosition.parse(token))
     assert await names(rest) == expected[100:]
-    assert await queue.listed(Where(name="mail-15*")) == [name for name in expected if name.startswith("mail-15")]
+    assert await queue.listed(MailFilter(name="mail-15*")) == [name for name in expected if name.startswith("mail-15")]
 
 
 async def test_what_is_taken_back_and_comes_again_is_seen(queue: Queue) -> None:

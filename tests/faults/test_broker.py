@@ -11,7 +11,7 @@ import pytest
 from admin.local.rabbitmq import Tls as ServerTls
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.management import Management
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, ManagementSettings, Tls
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, BrokerTls, Host, ManagementSettings
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BrokerUnreachable, MailmendError, PublishFailed
 from model.ids import QueueName
@@ -32,8 +32,8 @@ class Papers:
     """What the node shows, what we show and trust, and what a stranger would."""
 
     node: ServerTls
-    ours: Tls
-    stranger: Tls
+    ours: BrokerTls
+    stranger: BrokerTls
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,8 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
     node, client = ours.signed("broker", "IP:127.0.0.1"), ours.signed("client", "DNS:mailmend")
     return Papers(
         ServerTls(ours.own.certificate, node.certificate, node.key, asks_clients=True),
-        Tls(ours.own.certificate, client.certificate, client.key),
-        Tls(stranger.own.certificate, stranger.own.certificate, stranger.own.key),
+        BrokerTls(ours.own.certificate, client.certificate, client.key),
+        BrokerTls(stranger.own.certificate, stranger.own.certificate, stranger.own.key),
     )
 
 
@@ -269,7 +269,7 @@ def test_distrust_is_told_with_what_to_mend(
         "no authority": replace(ours, ca=None),
         "another authority": replace(ours, ca=stranger.ca),
         "another name": ours,
-        "no certificate": Tls(ours.ca),
+        "no certificate": BrokerTls(ours.ca),
         "a stranger's certificate": replace(stranger, ca=ours.ca),
     }[shown]
     settings = secure(own, tls, named)
@@ -292,7 +292,7 @@ def test_distrust_is_told_with_what_to_mend(
     assert capfd.readouterr().err == ""
 
 
-def secure(own: OwnBroker, tls: Tls, name: str = "127.0.0.1") -> BrokerSettings:
+def secure(own: OwnBroker, tls: BrokerTls, name: str = "127.0.0.1") -> BrokerSettings:
     """The encrypted listeners, by a name."""
     port, api = own.secure_port or 0, own.run.site.ports["management-tls"]
     return BrokerSettings(

@@ -30,7 +30,7 @@ from model.errors import MailmendError
 from model.ids import EnqueueId
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.configuration import QueueConfiguration
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from model.queue.size import SizeKind
 from model.queue.slices import EPOCH, Slicing, slice_of
@@ -274,7 +274,7 @@ class QueueMachine(RuleBasedStateMachine):
             on_removed: OnRemoved = keep
             if sender is None:
                 return worker.queue.purge(on_removed=on_removed)
-            return worker.queue.delete(Where(sender=sender), on_removed=on_removed)
+            return worker.queue.delete(MailFilter(sender=sender), on_removed=on_removed)
 
         failed: set[EnqueueId] | None = None
         with suppress(MailmendError, Died):

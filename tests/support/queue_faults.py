@@ -34,7 +34,7 @@ from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue, open_queue
 from model.errors import MailmendError
 from model.ids import QueueName
 from model.queue.configuration import QueueConfiguration
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import Slicing
 from repair.clock import SystemClock
@@ -234,7 +234,7 @@ async def reject(acting: Acting) -> None:
 async def move(acting: Acting) -> None:
     """Move what is due, until nothing is delayed; by the rows, for who is killed may not have counted what it moved."""
     acting.arm()
-    while await listed(acting.queue, Where(whereabouts=Whereabouts.DELAYED)):
+    while await listed(acting.queue, MailFilter(whereabouts=Whereabouts.DELAYED)):
         await acting.queue.move_due()
         await asyncio.sleep(0.1)
 
@@ -310,7 +310,7 @@ async def keep_purging(acting: Acting) -> None:
             meant.append(listed.queued.enqueue_id)
             acting.tell("removing", listed.queued.enqueue_id)
 
-        removed = await acting.queue.delete(Where(sender="spam@example.org"), on_removed=removing)
+        removed = await acting.queue.delete(MailFilter(sender="spam@example.org"), on_removed=removing)
         if not removed.failed:
             for one in meant:
                 acting.tell("purged", one)

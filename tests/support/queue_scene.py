@@ -17,7 +17,7 @@ from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.queue_view import QueueView
-from mailqueue.rabbitmq.view.tallies import Tallies
+from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError, TimedOut
@@ -63,7 +63,7 @@ class Process:
     """One process that works on the queues."""
 
     clock: VirtualClock
-    tallies: Tallies
+    tallies: SliceTallies
     view: QueueView
     sweeper: Sweeper
 
@@ -89,7 +89,7 @@ class Scene:
     def process(self, clock: VirtualClock | None = None, tables: AsyncTables | None = None) -> Process:
         """A process that has just started, by its own clock where it has one."""
         clock, tables = clock or self.clock, tables or self.tables
-        tallies = Tallies(tables, clock, self.own)
+        tallies = SliceTallies(tables, clock, self.own)
         view = QueueView(tables, clock, Configurations(tables), tallies, self.own)
         return Process(clock, tallies, view, Sweeper(tables, view, self.blobs, self.broker, clock))
 

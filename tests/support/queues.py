@@ -8,14 +8,14 @@ from datetime import timedelta
 from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue, open_queue
 from model.catalog.queue_tables import OwnTables
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.blob_ids import BlobNaming
 from model.queue.configuration import QueueConfiguration
-from model.queue.filters import EVERYTHING, Where
+from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Mail, MailBlobs, QueuedMail
 from model.queue.slices import Slicing
 from tests.support.clock import VirtualClock
@@ -32,13 +32,13 @@ HOURLY = QueueConfiguration(Slicing(timedelta(hours=1), 1), pace=1_000_000)
 class Counted:
     """`mailqueue.metrics.Counts` in a dictionary."""
 
-    sums: dict[Count, int] = field(default_factory=dict)
+    sums: dict[QueueCount, int] = field(default_factory=dict)
 
-    def add(self, name: Count, _queue: QueueName, n: int = 1) -> None:
+    def add(self, name: QueueCount, _queue: QueueName, n: int = 1) -> None:
         """Add."""
         self.sums[name] = self.sums.get(name, 0) + n
 
-    def of(self, name: Count) -> int:
+    def of(self, name: QueueCount) -> int:
         """How often it happened."""
         return self.sums.get(name, 0)
 
@@ -111,7 +111,7 @@ def queued_mail(clock: VirtualClock, name: str = "mail") -> QueuedMail:
     return QueuedMail(EnqueueId(clock.random_uuid()), mail(name), blobs)
 
 
-async def listed(queue: MailQueue, where: Where = EVERYTHING) -> list[Listed]:
+async def listed(queue: MailQueue, where: MailFilter = EVERYTHING) -> list[Listed]:
     """What browsing shows."""
     return [one async for one in queue.browse(where)]
 

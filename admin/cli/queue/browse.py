@@ -21,7 +21,7 @@ from model.errors import BadPayload, BlobMissing, ExitCode
 from model.ids import BlobId
 from model.queue.blob_ids import is_blob_id
 from model.queue.mails import Listed
-from model.queue.positions import Position
+from model.queue.positions import ListingPosition
 
 LIMIT_DEFAULT: Final = 100
 CONTENTS_AT_ONCE: Final = 16
@@ -48,7 +48,9 @@ Exit codes: 0 it was shown, 2 wrong use, 3 rows were found that cannot be read (
 )
 @click.option(
     "--after",
-    type=Named("position", lambda value: value if isinstance(value, Position) else Position.parse(str(value))),
+    type=Named(
+        "position", lambda value: value if isinstance(value, ListingPosition) else ListingPosition.parse(str(value))
+    ),
     metavar="TOKEN",
     help="Go on behind the page before, whose end names this.",
 )
@@ -61,7 +63,7 @@ def browse(
     *,
     filters: Filters,
     limit: int | None,
-    after: Position | None,
+    after: ListingPosition | None,
     with_content: bool,
     lines: bool,
     as_json: bool,
@@ -91,7 +93,7 @@ def browse(
     for row in broken:
         remark(f"not readable: {row.enqueue_id} in the slice of {row.slice_start:%Y-%m-%d %H:%M:%S}: {row.problem}")
     code = ExitCode.PARTLY_FAILED if broken else ExitCode.FINE
-    token = Position.of(found[-1][0]).token if more else None
+    token = ListingPosition.of(found[-1][0]).token if more else None
     if as_json:
         answer_json(settings, {"mails": [mail_json(*_with(now, one)) for one in found], "next": token}, code)
     elif not lines:

@@ -13,7 +13,7 @@ from admin.cli.kinds import Duration
 from admin.cli.options import with_options
 from model.errors import WrongUse
 from model.ids import EnqueueId
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Whereabouts
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -49,9 +49,9 @@ class Filters:
     ids: tuple[UUID, ...] = ()
     where: str | None = None
 
-    def meant(self, now: datetime) -> Where:
+    def meant(self, now: datetime) -> MailFilter:
         """The conditions, as of now."""
-        return Where(
+        return MailFilter(
             sender=self.sender,
             recipient=self.recipient,
             name=self.name,

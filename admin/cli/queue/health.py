@@ -9,11 +9,11 @@ from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.output import write_json
 from admin.queue_output import figures_json
 from admin.wiring_queue import Sides, on_sides
-from mailqueue.health import QueueFigures, Reason, judged
+from mailqueue.health import HealthReason, QueueFigures, judged
 from mailqueue.rabbitmq.figures import figures_of
 from model.errors import ExitCode
 
-Judged = tuple[QueueFigures, Sequence[Reason]]
+Judged = tuple[QueueFigures, Sequence[HealthReason]]
 
 
 @click.command(
@@ -55,7 +55,7 @@ async def _judged(sides: Sides, *, everything: bool) -> list[Judged]:
     return found
 
 
-def _lines(figures: QueueFigures, reasons: Sequence[Reason]) -> list[str]:
+def _lines(figures: QueueFigures, reasons: Sequence[HealthReason]) -> list[str]:
     about = "" if figures.exact else "about "
     if not reasons:
         return [f"{figures.queue} is well: {about}{figures.mails:,} mails wait, {figures.delayed:,} are delayed."]

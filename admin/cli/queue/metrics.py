@@ -12,13 +12,13 @@ from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.report import whole_file
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.health import QueueFigures
-from mailqueue.metrics import Pace, gauges_text
+from mailqueue.metrics import QueueRates, gauges_text
 from mailqueue.rabbitmq.figures import figures_of, pace_between, sums_of
 from model.errors import ExitCode
 
 OVER_MAX: Final = timedelta(minutes=10)
 
-Look = tuple[QueueFigures, Pace | None]
+Look = tuple[QueueFigures, QueueRates | None]
 
 
 @click.command(

@@ -22,8 +22,8 @@ from mailqueue.maintenance.comparison import (
     IDS_MAX,
     BlobsSide,
     Drained,
-    Finding,
     Mended,
+    QueueFinding,
     Reconciled,
     TablesSide,
     compared,
@@ -39,7 +39,7 @@ from mailqueue.maintenance.reconcile import (
     with_lookups,
     without_references,
 )
-from mailqueue.maintenance.reconcile_mend import Keeping, Wishes, mended, would_mend
+from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, mended, would_mend
 from model.errors import ExitCode, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
 from model.ports import Depth
@@ -52,7 +52,7 @@ AGE_MAX: Final = timedelta(days=3650)
 class Request:
     """What is asked for."""
 
-    wishes: Wishes
+    wishes: MendRequest
     drain: bool
     force: bool
     min_age: timedelta
@@ -147,7 +147,7 @@ def reconcile(
     The table's live mails against the broker's counts and against their blobs; rows that cannot be read; blobs that
     nothing refers to (of random ids only: others may be shared). Nothing is written without a mending option.
     """
-    wishes = Wishes(republish, older_than, frozenset(map(EnqueueId, mark)), remove_orphan_blobs)
+    wishes = MendRequest(republish, older_than, frozenset(map(EnqueueId, mark)), remove_orphan_blobs)
     request = Request(wishes, drain, force, min_age, ids_max, dry_run, not no_blobs)
     _refuse(request)
     _ask(settings, request, yes=yes)
@@ -236,13 +236,13 @@ async def _mended(sides: Sides, found: Reconciled, request: Request) -> Outcome:
     return Outcome(found, done, aside.files, aside.without_content)
 
 
-def _code(outcome: Outcome, left: Mapping[Finding, int]) -> ExitCode:
+def _code(outcome: Outcome, left: Mapping[QueueFinding, int]) -> ExitCode:
     if outcome.done.failed:
         return ExitCode.PARTLY_FAILED
     return ExitCode.DRIFT if left else ExitCode.FINE
 
 
-def _json(outcome: Outcome, left: Mapping[Finding, int], *, dry_run: bool) -> dict[str, Any]:
+def _json(outcome: Outcome, left: Mapping[QueueFinding, int], *, dry_run: bool) -> dict[str, Any]:
     done = outcome.done
     return {
         **reconciled_json(outcome.found),
@@ -260,7 +260,7 @@ def _json(outcome: Outcome, left: Mapping[Finding, int], *, dry_run: bool) -> di
     }
 
 
-def _show(settings: QueueSettings, outcome: Outcome, left: Mapping[Finding, int], request: Request) -> None:
+def _show(settings: QueueSettings, outcome: Outcome, left: Mapping[QueueFinding, int], request: Request) -> None:
     console, found = stdout_console(), outcome.found
     console.print(rows_grid(f"Sides of {settings.name}", ("side", "what", "count"), sides_rows(found)))
     if not found.clean:
@@ -304,14 +304,14 @@ def _done_lines(outcome: Outcome, request: Request) -> list[str]:
     return [*lines, *(f"To put it back: mailmend queue restore {file}" for file in outcome.kept)]
 
 
-def _next_lines(settings: QueueSettings, left: Mapping[Finding, int]) -> list[str]:
+def _next_lines(settings: QueueSettings, left: Mapping[QueueFinding, int]) -> list[str]:
     command = f"mailmend queue reconcile --queue {settings.name}"
     lines = {
-        Finding.LACKS_MESSAGE: f"To deliver what lacks its message: {command} --drain --republish",
-        Finding.BLOB_MISSING: f"To take out what has lost its bytes: {command} --mark ID",
-        Finding.BROKEN_ROW: f"To take out what cannot be read: {command} --mark ID",
-        Finding.ORPHAN_BLOB: f"To remove orphans: {command} --remove-orphan-blobs --dry-run",
-        Finding.ONLY_IN_BROKER: f"To drop what has no row: {command} --drain --mark ID",
-        Finding.DEAD_LETTER: "Dead letters: mailmend runbook show queue-does-not-drain",
+        QueueFinding.LACKS_MESSAGE: f"To deliver what lacks its message: {command} --drain --republish",
+        QueueFinding.BLOB_MISSING: f"To take out what has lost its bytes: {command} --mark ID",
+        QueueFinding.BROKEN_ROW: f"To take out what cannot be read: {command} --mark ID",
+        QueueFinding.ORPHAN_BLOB: f"To remove orphans: {command} --remove-orphan-blobs --dry-run",
+        QueueFinding.ONLY_IN_BROKER: f"To drop what has no row: {command} --drain --mark ID",
+        QueueFinding.DEAD_LETTER: "Dead letters: mailmend runbook show queue-does-not-drain",
     }
     return [lines[kind] for kind in left if kind in lines]

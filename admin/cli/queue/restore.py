@@ -16,7 +16,7 @@ from admin.progress import progress_on
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.blobs.files import FileStore
 from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.maintenance.restore import Leaver, Restoring, Return, restoring
+from mailqueue.maintenance.restore import RemovedMail, RestoreResult, Restoring, restoring
 from model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName, restored_id
 from model.queue.mails import Listed
@@ -147,7 +147,7 @@ async def _one(sides: Sides, found: Restoring, kept: KeptMail, means: Means) -> 
         back.without_content.append(str(was))
         return
     at = kept.due_at if was_delayed(kept, sides.now) else None
-    leaver = Leaver(was, replace(kept.queued.mail, last_updated=sides.now), content, at)
+    leaver = RemovedMail(was, replace(kept.queued.mail, last_updated=sides.now), content, at)
     try:
         now, what = await _returned(found, leaver, again=means.again)
     except (CannotReach, WrongUse):
@@ -158,20 +158,20 @@ async def _one(sides: Sides, found: Restoring, kept: KeptMail, means: Means) -> 
     _tell(means, was, now, what)
 
 
-async def _returned(found: Restoring, leaver: Leaver, *, again: bool) -> tuple[EnqueueId, Return]:
+async def _returned(found: Restoring, leaver: RemovedMail, *, again: bool) -> tuple[EnqueueId, RestoreResult]:
     """Under which id it is back, and what that took."""
     if again:
-        return await found.queue.enqueue(leaver.mail, leaver.content, at=leaver.due_at), Return.PUT
+        return await found.queue.enqueue(leaver.mail, leaver.content, at=leaver.due_at), RestoreResult.PUT
     return restored_id(leaver.was, found.queue.name), await found.restore(leaver)
 
 
-def _tell(means: Means, was: EnqueueId, now: EnqueueId, what: Return) -> None:
-    if what is Return.STAYS:
+def _tell(means: Means, was: EnqueueId, now: EnqueueId, what: RestoreResult) -> None:
+    if what is RestoreResult.STAYS:
         means.back.stays.append(str(was))
         return
     means.restored.note(was, now)
-    means.back.restored += what is not Return.NOTHING
-    means.back.already += what is Return.NOTHING
+    means.back.restored += what is not RestoreResult.NOTHING
+    means.back.already += what is RestoreResult.NOTHING
 
 
 def _json(file: Path, plan: Plan, back: Back, *, dry_run: bool) -> dict[str, Any]:

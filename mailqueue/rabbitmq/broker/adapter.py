@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from mailqueue.rabbitmq.broker.amqp import Link
-from mailqueue.rabbitmq.broker.consuming import Source, consuming
+from mailqueue.rabbitmq.broker.consuming import ConsumedQueue, consuming
 from mailqueue.rabbitmq.broker.declaring import Declared
 from mailqueue.rabbitmq.broker.draining import checked_prefetch
 from mailqueue.rabbitmq.broker.management import Management
@@ -57,14 +57,16 @@ class RabbitBroker:
     ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
         """Take messages. A level that nobody has used yet is declared, so that its first message finds us."""
         levels = [topology_of(queue, level) for level in (PRIORITIES if priorities is None else priorities)]
-        sources = [Source(one.work_queue, one.priority, *self._known_by(one)) for one in levels]
+        sources = [ConsumedQueue(one.work_queue, one.priority, *self._known_by(one)) for one in levels]
         return consuming(self._in, self._clock, sources, checked_prefetch(prefetch), on_lost)
 
     def dead_letters(self, queue: QueueName, prefetch: int) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
         """Take dead letters."""
         topology = topology_of(queue)
         ensure = partial(self._declared.ensure_dead_letters, topology)
-        source = Source(topology.dead_letter_queue, PRIORITY_NORMAL, ensure, partial(self._declared.forget, topology))
+        source = ConsumedQueue(
+            topology.dead_letter_queue, PRIORITY_NORMAL, ensure, partial(self._declared.forget, topology)
+        )
         return consuming(self._in, self._clock, [source], checked_prefetch(prefetch))
 
     async def depth(self, queue: QueueName) -> Depth:

@@ -18,7 +18,7 @@ from aio_pika.connection import make_url
 from aiormq import ChannelAccessRefused, abc, spec
 
 from mailqueue.rabbitmq.broker.amqp_errors import is_gone, ours, reason_of, unreachable, why_closed
-from mailqueue.rabbitmq.broker.answers import Answer, Found, Incoming
+from mailqueue.rabbitmq.broker.answers import Answer, DeclaredQueue, Incoming
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import ROUTING_KEY, Argument
 from mailqueue.rabbitmq.broker.transport_security import context_of
@@ -72,10 +72,10 @@ class Channel:
         """Whether it is there; where it is not, the broker closes the channel."""
         return await self._found(self._channel.exchange_declare(name, passive=True, timeout=self._seconds)) is not None
 
-    async def find_queue(self, name: str) -> Found | None:
+    async def find_queue(self, name: str) -> DeclaredQueue | None:
         """What is known of it; None where it is not there: then the broker closes the channel."""
         declared = await self._found(self._channel.queue_declare(name, passive=True, timeout=self._seconds))
-        return None if declared is None else Found(declared.message_count or 0, declared.consumer_count or 0)
+        return None if declared is None else DeclaredQueue(declared.message_count or 0, declared.consumer_count or 0)
 
     async def declare_exchange(self, name: str) -> str | None:
         """Make it, direct and durable; why not where the broker refuses: the channel is closed then."""

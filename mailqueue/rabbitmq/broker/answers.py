@@ -22,7 +22,7 @@ class Answer(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DeclaredQueue:
     """A queue that is there, as a passive declaration tells."""
 
     ready: int

@@ -59,7 +59,7 @@ class RabbitDelivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConsumedQueue:
     """A queue to take from.
 
     Attributes:
@@ -76,7 +76,7 @@ class Source:
 
 @asynccontextmanager
 async def consuming(
-    link: Link, clock: Clock, sources: Collection[Source], prefetch: int, on_lost: Callable[[], None] = unheard
+    link: Link, clock: Clock, sources: Collection[ConsumedQueue], prefetch: int, on_lost: Callable[[], None] = unheard
 ) -> AsyncGenerator[AsyncIterator[Delivery]]:
     """Take from the queues, at most `prefetch` of each in hand at once.
 
@@ -146,7 +146,7 @@ class _Taken:
 class _Lane:
     """The consumer of one queue."""
 
-    def __init__(self, shared: _Shared, source: Source) -> None:
+    def __init__(self, shared: _Shared, source: ConsumedQueue) -> None:
         self._shared, self._source = shared, source
         self._channel: Channel | None = None
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()

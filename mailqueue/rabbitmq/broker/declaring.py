@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from mailqueue.rabbitmq.broker.amqp import Channel, Link
-from mailqueue.rabbitmq.broker.answers import Found
+from mailqueue.rabbitmq.broker.answers import DeclaredQueue
 from mailqueue.rabbitmq.broker.topology import QUEUE_TYPE, QUORUM, Argument, QueueForm, Topology
 from model.errors import TopologyMismatch
 
@@ -60,7 +60,7 @@ class Declared:
         """It may be gone, or unbound: look again next time."""
         self._known -= {topology.work_queue, topology.dead_letter_queue}
 
-    async def counts(self, queues: Sequence[str]) -> list[Found | None]:
+    async def counts(self, queues: Sequence[str]) -> list[DeclaredQueue | None]:
         """What is known of each queue; None: there is no such queue. All are asked at once.
 
         Raises:
@@ -78,10 +78,10 @@ class Declared:
             self._known.clear()
         return queue in self._known
 
-    async def _count(self, queue: str) -> Found | None:
+    async def _count(self, queue: str) -> DeclaredQueue | None:
         return await self._link.steadily(lambda: self._look(queue))
 
-    async def _look(self, queue: str) -> Found | None:
+    async def _look(self, queue: str) -> DeclaredQueue | None:
         channel = await self._link.channel()
         try:
             return await channel.find_queue(queue)

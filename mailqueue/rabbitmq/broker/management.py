@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from mailqueue.rabbitmq.broker.settings import ManagementSettings, Tls
+from mailqueue.rabbitmq.broker.settings import BrokerTls, ManagementSettings
 from mailqueue.rabbitmq.broker.tls_errors import distrust
 from mailqueue.rabbitmq.broker.transport_security import context_of
 from model.errors import BrokerDenied, BrokerUnreachable
@@ -65,7 +65,7 @@ class Management:
 
     settings: ManagementSettings
     vhost: str
-    tls: Tls | None = None
+    tls: BrokerTls | None = None
 
     async def facts(self, queues: Collection[str]) -> QueueFacts:
         """What is known of those queues together.
@@ -121,7 +121,9 @@ class Management:
         parts, seconds = urlsplit(self.settings.url), self.settings.answer_seconds
         host = parts.hostname or ""
         if parts.scheme == "https":
-            return http.client.HTTPSConnection(host, parts.port, timeout=seconds, context=context_of(self.tls or Tls()))
+            return http.client.HTTPSConnection(
+                host, parts.port, timeout=seconds, context=context_of(self.tls or BrokerTls())
+            )
         return http.client.HTTPConnection(host, parts.port, timeout=seconds)
 
     def _parsed(self, content: bytes, read: Callable[[Any], T]) -> T:

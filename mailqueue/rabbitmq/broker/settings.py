@@ -27,7 +27,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class BrokerTls:
     """PEM files of an encrypted connection.
 
     Attributes:
@@ -74,7 +74,7 @@ class BrokerSettings:
     vhost: str = "/"
     username: str = "guest"
     password: str = field(default="guest", repr=False)
-    tls: Tls | None = None
+    tls: BrokerTls | None = None
     heartbeat_seconds: int = 60
     publish_confirm_seconds: float = CONFIRM_SECONDS
     answer_seconds: float = 10.0

@@ -2,11 +2,11 @@
 
 import ssl
 
-from mailqueue.rabbitmq.broker.settings import Tls
+from mailqueue.rabbitmq.broker.settings import BrokerTls
 from model.errors import BadSettings
 
 
-def context_of(tls: Tls) -> ssl.SSLContext:
+def context_of(tls: BrokerTls) -> ssl.SSLContext:
     """What the standard library takes; it checks the name and the signature of whoever answers.
 
     Raises:

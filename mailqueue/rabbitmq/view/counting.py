@@ -12,7 +12,7 @@ from typing import Final
 
 from mailqueue.concurrency import all_of
 from mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, Slices
-from mailqueue.rabbitmq.view.tallies import Tallies, ToldAt
+from mailqueue.rabbitmq.view.tallies import SliceTallies, ToldAt
 from model.ids import QueueName
 from model.instants import MICROS
 from model.ports import Clock
@@ -43,7 +43,7 @@ class Recounted:
 class Counting:
     """Counts the slices of every queue of a keyspace."""
 
-    def __init__(self, slices: Slices, tallies: Tallies, clock: Clock) -> None:
+    def __init__(self, slices: Slices, tallies: SliceTallies, clock: Clock) -> None:
         self._slices, self._tallies, self._clock = slices, tallies, clock
 
     async def count(self, queue: QueueName, starts: Sequence[datetime], buckets: int) -> list[SliceCount]:

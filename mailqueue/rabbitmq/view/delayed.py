@@ -15,11 +15,11 @@ from typing import Final
 from mailqueue.concurrency import all_of, in_batches, in_order
 from mailqueue.rabbitmq.view.counting import Counting, Recounted
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition
-from mailqueue.rabbitmq.view.known_queues import Ground
+from mailqueue.rabbitmq.view.known_queues import KnownQueues
 from mailqueue.rabbitmq.view.marks import Marks
 from model.ids import EnqueueId, QueueName
 from model.queue.mails import Listed
-from model.queue.positions import Position
+from model.queue.positions import ListingPosition
 from model.queue.size import CountedBy, SliceCount, due_tallied, due_tallies_at
 from model.schema.table import Key
 
@@ -38,10 +38,10 @@ _Slice = list[DuePartition]
 """The buckets of a slice that may hold mails."""
 
 
-class Delayed:
+class DelayedListing:
     """The mails of every queue that are not due yet."""
 
-    def __init__(self, due: DueMails, marks: Marks, counting: Counting, ground: Ground) -> None:
+    def __init__(self, due: DueMails, marks: Marks, counting: Counting, ground: KnownQueues) -> None:
         self._due, self._marks, self._counting, self._ground = due, marks, counting, ground
 
     async def browse(self, queue: QueueName, start: datetime | None = None) -> AsyncGenerator[Listed]:
@@ -149,7 +149,7 @@ async def in_turn(
 
 
 def _order(listed: Listed) -> Key:
-    return Position.of(listed).order
+    return ListingPosition.of(listed).order
 
 
 def _tallies_at(buckets: _Slice) -> datetime:

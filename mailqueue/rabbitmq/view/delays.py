@@ -6,10 +6,10 @@ from datetime import datetime
 
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.ids import QueueName
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Whereabouts
 
-_DELAYED = Where(whereabouts=Whereabouts.DELAYED)
+_DELAYED = MailFilter(whereabouts=Whereabouts.DELAYED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from mailqueue.background import finished
 from mailqueue.concurrency import all_of
 from mailqueue.rabbitmq.codec import due_listed_of, due_row_of
 from mailqueue.rabbitmq.view.marks import LOOKED_UP_AT_ONCE, Marks
-from mailqueue.rabbitmq.view.tallies import Changes, Tallies
+from mailqueue.rabbitmq.view.tallies import Changes, SliceTallies
 from model.catalog.mail_queue import DUE_MAILS, QUEUE_STATE
 from model.catalog.queue_tables import OwnTables
 from model.errors import BadPayload, Contended, DoubtfulWrite, MailmendError
@@ -118,9 +118,9 @@ class DueMails:
         tallies: what this process counts; None: nothing.
     """
 
-    def __init__(self, tables: AsyncTables, clock: Clock, buckets: int, tallies: Tallies | None = None) -> None:
+    def __init__(self, tables: AsyncTables, clock: Clock, buckets: int, tallies: SliceTallies | None = None) -> None:
         self._tables, self._clock, self._buckets = tables, clock, buckets
-        self._tallies = tallies or Tallies(tables, clock, OwnTables(tallies=False))
+        self._tallies = tallies or SliceTallies(tables, clock, OwnTables(tallies=False))
         self._retries = AwaitedRetries(clock)
         self._marks = Marks(tables, self._retries)
         self._entered: set[Key] = set()

@@ -6,7 +6,7 @@ from typing import Final
 from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.shared_reads import SharedReads
 from mailqueue.rabbitmq.view.start_rows import Starts
-from mailqueue.rabbitmq.view.tallies import Tallies
+from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.queue_tables import OwnTables
 from model.ids import QueueName
 from model.instants import MICROS, instant_of
@@ -22,7 +22,7 @@ CUT_SECONDS: Final = 30.0
 one, and buckets only grow, so what is put by an old cut is still found. Whoever lists or sweeps asks each time."""
 
 
-class Ground:
+class KnownQueues:
     """The ground of every queue of a keyspace.
 
     Args:
@@ -34,7 +34,7 @@ class Ground:
     """
 
     def __init__(
-        self, tables: AsyncTables, clock: Clock, configurations: Configurations, tallies: Tallies, own: OwnTables
+        self, tables: AsyncTables, clock: Clock, configurations: Configurations, tallies: SliceTallies, own: OwnTables
     ) -> None:
         self.tables, self.clock, self.tallies, self.own = tables, clock, tallies, own
         self.retries = AwaitedRetries(clock)

@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Final
 
 from mailqueue.concurrency import in_order
-from mailqueue.rabbitmq.view.delayed import Delayed
-from mailqueue.rabbitmq.view.known_queues import Ground
-from mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, Broken, Held, Slices
+from mailqueue.rabbitmq.view.delayed import DelayedListing
+from mailqueue.rabbitmq.view.known_queues import KnownQueues
+from mailqueue.rabbitmq.view.slices import SLICES_AT_ONCE, Broken, SliceContents, Slices
 from model.ids import EnqueueId, QueueName
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
-from model.queue.positions import Position, is_behind
+from model.queue.positions import ListingPosition, is_behind
 from model.queue.slices import Slicing
 from model.queue.starts import GRACE_MIN, live_slices
 
@@ -26,11 +26,11 @@ REMEMBERED_MAX: Final = 100_000
 class Listing:
     """Lists every queue of a keyspace."""
 
-    def __init__(self, ground: Ground, slices: Slices, delayed: Delayed | None) -> None:
+    def __init__(self, ground: KnownQueues, slices: Slices, delayed: DelayedListing | None) -> None:
         self._ground, self._slices, self._delayed = ground, slices, delayed
 
     async def browse(
-        self, queue: QueueName, where: Where, after: Position | None, on_broken: Callable[[Broken], None]
+        self, queue: QueueName, where: MailFilter, after: ListingPosition | None, on_broken: Callable[[Broken], None]
     ) -> AsyncGenerator[Listed]:
         """The mails that are meant; one whose retry was interrupted may be in both tables, and is listed once."""
         seen: set[EnqueueId] = set()
@@ -44,7 +44,9 @@ class Listing:
                 if listed.queued.enqueue_id not in seen:
                     yield listed
 
-    async def _not_due(self, queue: QueueName, where: Where, after: Position | None) -> AsyncGenerator[Listed]:
+    async def _not_due(
+        self, queue: QueueName, where: MailFilter, after: ListingPosition | None
+    ) -> AsyncGenerator[Listed]:
         if self._delayed is None or where.whereabouts is Whereabouts.WAITING:
             return
         first = after.stretch if after is not None and after.whereabouts is Whereabouts.DELAYED else None
@@ -54,7 +56,7 @@ class Listing:
                     yield listed
 
     async def _waiting(
-        self, queue: QueueName, where: Where, after: Position | None, on_broken: Callable[[Broken], None]
+        self, queue: QueueName, where: MailFilter, after: ListingPosition | None, on_broken: Callable[[Broken], None]
     ) -> AsyncGenerator[Listed]:
         if where.whereabouts is Whereabouts.DELAYED or (after and after.whereabouts is Whereabouts.DELAYED):
             return
@@ -63,7 +65,7 @@ class Listing:
         def meant(listed: Listed) -> bool:
             return where.matches(listed) and is_behind(listed, after)
 
-        async def read(slice_start: datetime) -> Held:
+        async def read(slice_start: datetime) -> SliceContents:
             return await self._slices.held(queue, slice_start, slicing.buckets, meant)
 
         starts = await self._starts(queue, where, after, slicing)
@@ -75,7 +77,7 @@ class Listing:
                     yield listed
 
     async def _starts(
-        self, queue: QueueName, where: Where, after: Position | None, slicing: Slicing
+        self, queue: QueueName, where: MailFilter, after: ListingPosition | None, slicing: Slicing
     ) -> Iterable[datetime]:
         """The slices to read, from the first that may hold what is meant: no mail is enqueued after its slice ends."""
         start = await self._ground.browse_start(queue)

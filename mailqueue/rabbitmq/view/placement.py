@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from mailqueue.rabbitmq.codec import row_of
-from mailqueue.rabbitmq.view.known_queues import Ground
+from mailqueue.rabbitmq.view.known_queues import KnownQueues
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import Contended
 from model.ids import QueueName
@@ -52,7 +52,7 @@ class Placement:
     """
 
     def __init__(
-        self, ground: Ground, queue: QueueName, queued: QueuedMail, enqueued_at: datetime, *, again: bool
+        self, ground: KnownQueues, queue: QueueName, queued: QueuedMail, enqueued_at: datetime, *, again: bool
     ) -> None:
         self.slice_start: datetime | None = None
         self._ground, self._queue, self._queued = ground, queue, queued

@@ -7,7 +7,7 @@ from typing import Final
 
 from mailqueue.concurrency import in_order
 from mailqueue.rabbitmq.codec import listed_of
-from mailqueue.rabbitmq.view.known_queues import Ground
+from mailqueue.rabbitmq.view.known_queues import KnownQueues
 from mailqueue.rabbitmq.view.marks import answered
 from mailqueue.rabbitmq.view.placement import Placement
 from model.catalog.mail_queue import ENQUEUED_MAILS
@@ -24,7 +24,7 @@ SLICES_AT_ONCE: Final = 8
 class Placing:
     """Puts, finds and takes back the rows of every queue of a keyspace."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: KnownQueues) -> None:
         self._ground = ground
 
     def placement(self, queue: QueueName, queued: QueuedMail, enqueued_at: datetime | None = None) -> Placement:

@@ -7,26 +7,26 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from mailqueue.metrics import Count, Counts, NoCounts
+from mailqueue.metrics import NoCounts, QueueCount, QueueCounts
 from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.counting import Counting, Recounted
-from mailqueue.rabbitmq.view.delayed import Delayed
+from mailqueue.rabbitmq.view.delayed import DelayedListing
 from mailqueue.rabbitmq.view.due_mails import DueMails
-from mailqueue.rabbitmq.view.known_queues import Ground
+from mailqueue.rabbitmq.view.known_queues import KnownQueues
 from mailqueue.rabbitmq.view.listing import Listing
 from mailqueue.rabbitmq.view.marks import Marks
 from mailqueue.rabbitmq.view.placement import Placement
 from mailqueue.rabbitmq.view.placing import Placing
 from mailqueue.rabbitmq.view.slices import Broken, Slices
 from mailqueue.rabbitmq.view.start_rows import QueueState, Starts
-from mailqueue.rabbitmq.view.tallies import Tallies
+from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
 from model.ports import AsyncTables, Clock
-from model.queue.filters import EVERYTHING, Where
+from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, QueuedMail, Whereabouts
-from model.queue.positions import Position
+from model.queue.positions import ListingPosition
 from model.queue.size import Size, size_of
 from model.queue.slices import EPOCH, slice_of
 
@@ -51,19 +51,19 @@ class QueueView:
         tables: AsyncTables,
         clock: Clock,
         configurations: Configurations,
-        tallies: Tallies,
+        tallies: SliceTallies,
         own: OwnTables,
         *,
-        counts: Counts | None = None,
+        counts: QueueCounts | None = None,
     ) -> None:
-        self.ground = Ground(tables, clock, configurations, tallies, own)
+        self.ground = KnownQueues(tables, clock, configurations, tallies, own)
         self.counts = counts or NoCounts()
         self.marks = Marks(tables, self.ground.retries)
         self.slices = Slices(tables, self.marks, self.ground.retries)
         self.placing = Placing(self.ground)
         self._counting = Counting(self.slices, tallies, clock)
         due = DueMails(tables, clock, buckets=1)
-        self._delayed = Delayed(due, self.marks, self._counting, self.ground) if own.due else None
+        self._delayed = DelayedListing(due, self.marks, self._counting, self.ground) if own.due else None
         self._listing = Listing(self.ground, self.slices, self._delayed)
         self._tallies = tallies
         self._orphans: Counter[QueueName] = Counter()
@@ -185,8 +185,8 @@ class QueueView:
     async def browse(
         self,
         queue: QueueName,
-        where: Where = EVERYTHING,
-        after: Position | None = None,
+        where: MailFilter = EVERYTHING,
+        after: ListingPosition | None = None,
         *,
         include_delayed: bool = True,
         on_broken: Callable[[Broken], None] = lambda _: None,
@@ -223,7 +223,7 @@ class QueueView:
         """The slice whose tally the mark changes: none where it was counted, or where the slice is out of sight."""
         known = self.ground.known.get(queue)
         if slice_start is not None and known is not None and slice_start < known:
-            self.counts.add(Count.ORPHAN_MARKS, queue)
+            self.counts.add(QueueCount.ORPHAN_MARKS, queue)
             self._orphans[queue] += 1
             return None
         return None if (queue, enqueue_id) in self._marked else slice_start

@@ -61,7 +61,7 @@ class Broken:
 
 
 @dataclass(slots=True)
-class Held:
+class SliceContents:
     """What one slice holds that is not marked: its mails in no order, or, of a large slice, their keys."""
 
     mails: list[tuple[Listed, int]] = field(default_factory=list)  # each with its bucket
@@ -110,9 +110,9 @@ class Slices:
                 return
             after = (page[-1]["enqueueid"],)
 
-    async def held(self, queue: QueueName, slice_start: datetime, buckets: int, select: Select) -> Held:
+    async def held(self, queue: QueueName, slice_start: datetime, buckets: int, select: Select) -> SliceContents:
         """What the slice holds of the mails that are meant; what is broken is always meant."""
-        held = Held()
+        held = SliceContents()
 
         async def read(bucket: int) -> None:
             async with aclosing(self.pages((queue, slice_start, bucket))) as pages:
@@ -127,7 +127,9 @@ class Slices:
         await all_of(range(buckets), read, BUCKETS_AT_ONCE)
         return held
 
-    async def mails(self, queue: QueueName, slice_start: datetime, held: Held, select: Select) -> AsyncIterator[Listed]:
+    async def mails(
+        self, queue: QueueName, slice_start: datetime, held: SliceContents, select: Select
+    ) -> AsyncIterator[Listed]:
         """The mails that are held, by the time at which they were enqueued, then by id."""
         for listed in sorted((mail for mail, _ in held.mails), key=_order):
             yield listed

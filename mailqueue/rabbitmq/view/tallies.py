@@ -101,7 +101,7 @@ class ToldAt:
     at: int
 
 
-class Tallies:
+class SliceTallies:
     """What this process has counted, and what all of them tell.
 
     Without a table for it nothing is counted, and nothing told.

@@ -20,13 +20,13 @@ from mailqueue.rabbitmq.view import listing
 from mailqueue.rabbitmq.view import slices as browsing
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.marks import Marks
-from mailqueue.rabbitmq.view.slices import Broken, Held, Slices
+from mailqueue.rabbitmq.view.slices import Broken, SliceContents, Slices
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.errors import TimedOut
 from model.operations import Put, Read, Remove, Scan
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
-from model.queue.positions import Position
+from model.queue.positions import ListingPosition
 from model.queue.slices import bucket_of
 from repair.retries import AwaitedRetries
 from tests.support.queue_scene import HOUR, MINUTE, NOON, SPOOL, Process, Scene, names, passing, queued
@@ -43,9 +43,9 @@ async def fill(scene: Scene, numbers: Sequence[int], step: timedelta = MINUTE, *
     return process
 
 
-async def page(process: Process, size: int, after: str | None = None, where: Where = Where()) -> list[Listed]:  # noqa: B008 - a value
+async def page(process: Process, size: int, after: str | None = None, where: MailFilter = MailFilter()) -> list[Listed]:  # noqa: B008 - a value
     """So many mails after a token."""
-    position = None if after is None else Position.parse(after)
+    position = None if after is None else ListingPosition.parse(after)
     mails = list[Listed]()
     async with aclosing(process.view.browse(SPOOL, where, position)) as browsed:
         async for one in browsed:
@@ -85,7 +85,7 @@ class TestOrder:
         size = await process.view.size(SPOOL)
         assert (size.mails, size.delayed) == (2, 4)
         assert await names(process.view.browse(SPOOL, include_delayed=False)) == ["mail-0", "mail-1"]
-        delayed = Where(whereabouts=Whereabouts.DELAYED)
+        delayed = MailFilter(whereabouts=Whereabouts.DELAYED)
         assert await names(process.view.browse(SPOOL, delayed)) == ["mail-11", "mail-12", "mail-1", "mail-10"]
         assert await names(process.view.browse(SPOOL, delayed, include_delayed=False)) == [
             "mail-11", "mail-12", "mail-1", "mail-10"
@@ -134,7 +134,7 @@ class TestPages:
         paged, after = list[str](), None
         while mails := await page(process, size, after):
             paged += [one.queued.mail.name for one in mails]
-            after = Position.of(mails[-1]).token
+            after = ListingPosition.of(mails[-1]).token
         assert paged == whole
         assert len(whole) == GIVEN + 5
 
@@ -149,7 +149,7 @@ class TestPages:
             gone, shown, after, number = set[int](), list[str](), None, 30
             while mails := await page(process, 4, after):
                 shown += [one.queued.mail.name for one in mails]
-                after = Position.of(mails[-1]).token
+                after = ListingPosition.of(mails[-1]).token
                 for leaving in [int(shown[-1].removeprefix("mail-")), chance.randrange(number)]:
                     await process.view.mark(SPOOL, queued(leaving).enqueue_id, None)
                     gone.add(leaving)
@@ -170,7 +170,7 @@ class TestPages:
         mails = await page(process, 5)
         assert len({one.under for one in read if is_of_mails(one)}) < 30
         read.clear()
-        await page(process, 5, Position.of(mails[-1]).token)
+        await page(process, 5, ListingPosition.of(mails[-1]).token)
         assert min(one.under[1] for one in read if is_of_mails(one)) >= NOON + 4 * HOUR
 
 
@@ -181,7 +181,7 @@ class TestWhere:
         """Across slices and buckets."""
         process = await fill(scene, range(6), HOUR)
         await fill(scene, range(6, 8), HOUR, sender="ann@example.org")
-        where = Where(sender="ANN@*", older_than_at=NOON + 7 * HOUR)
+        where = MailFilter(sender="ANN@*", older_than_at=NOON + 7 * HOUR)
         assert await names(process.view.browse(SPOOL, where)) == ["mail-6"]
 
     async def test_marks_are_asked_for_what_is_meant_alone(self, scene: Scene) -> None:
@@ -189,7 +189,7 @@ class TestWhere:
         process = await fill(scene, range(50))
         read = list[Any]()
         scene.memory.surround = watching(read)
-        assert await names(process.view.browse(SPOOL, Where(name="mail-7"))) == ["mail-7"]
+        assert await names(process.view.browse(SPOOL, MailFilter(name="mail-7"))) == ["mail-7"]
         assert len([one for one in read if isinstance(one, Read) and one.table is DELETED_MAILS]) == 1
 
     async def test_slices_that_are_too_old_are_not_read(self, scene: Scene) -> None:
@@ -197,7 +197,7 @@ class TestWhere:
         process = await fill(scene, range(20), HOUR)
         read = list[Any]()
         scene.memory.surround = watching(read)
-        where = Where(newer_than_at=NOON + 18 * HOUR)
+        where = MailFilter(newer_than_at=NOON + 18 * HOUR)
         assert await names(process.view.browse(SPOOL, where)) == ["mail-18", "mail-19"]
         assert min(one.under[1] for one in read if is_of_mails(one)) >= NOON + 17 * HOUR
 
@@ -210,7 +210,7 @@ class TestBroken:
         process = await fill(scene, range(3))
         scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(7)), "bodyblobid": None})
         broken = list[Broken]()
-        where = Where(sender="sender@*")
+        where = MailFilter(sender="sender@*")
         assert await names(process.view.browse(SPOOL, where, on_broken=broken.append)) == [
             "mail-0",
             "mail-1",
@@ -251,7 +251,7 @@ class TestBounds:
         expected = [f"mail-{number}" for number in range(40) if number != 3]
         assert await names(process.view.browse(SPOOL)) == expected
         mails = await page(process, 30)
-        rest = await page(process, 30, Position.of(mails[-1]).token)
+        rest = await page(process, 30, ListingPosition.of(mails[-1]).token)
         assert [one.queued.mail.name for one in mails + rest] == expected
 
         def lose(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -267,7 +267,7 @@ class TestBounds:
     def test_no_more_is_held_than_may_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whole mails up to the limit; above it numbers."""
         monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 10)
-        held, kept = Held(), list[int]()
+        held, kept = SliceContents(), list[int]()
         for number in range(100):
             held.add(Listed(queued(number), NOON, slice_start=NOON), number % 3)
             kept.append(len(held.mails))
@@ -277,7 +277,13 @@ class TestBounds:
     def test_dense_slices_are_not_read_ahead(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """One that holds much leaves no room for the next; empty ones are read many at once."""
         monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 8)
-        assert [Held(mails=[(Listed(queued(0), NOON), 0)] * count).room for count in (0, 1, 4, 8, 9)] == [8, 8, 2, 1, 0]
+        assert [SliceContents(mails=[(Listed(queued(0), NOON), 0)] * count).room for count in (0, 1, 4, 8, 9)] == [
+            8,
+            8,
+            2,
+            1,
+            0,
+        ]
 
     async def test_pages_of_a_partition_are_read_one_after_another(
         self, monkeypatch: pytest.MonkeyPatch, scene: Scene

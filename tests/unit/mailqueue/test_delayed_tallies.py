@@ -21,8 +21,8 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import LeaseHeld
 from model.instants import instant_of
 from model.operations import Remove, Scan
-from model.queue.filters import Where
-from model.queue.positions import Position
+from model.queue.filters import MailFilter
+from model.queue.positions import ListingPosition
 from model.queue.size import (
     DUE_TALLIED,
     CountedBy,
@@ -178,7 +178,7 @@ async def test_what_an_operator_removed_is_an_estimate_until_it_is_counted_again
     twin = twin_queue(buckets=2)
     async with await twin.process() as queue:
         await delay(queue, HOUR, HOUR, HOUR, DAY)
-        await queue.delete(Where(name="mail-1"))
+        await queue.delete(MailFilter(name="mail-1"))
         assert told(await queue.size())[:2] == (3, SizeKind.ESTIMATE)
         twin.clock.advance(SILENT_SECONDS + 1)
         assert (await queue.parts.view.recount(QUEUE)).left == 0
@@ -304,9 +304,9 @@ async def test_a_page_of_a_large_slice_begins_behind_the_last(monkeypatch: pytes
             await queue.enqueue(mail(f"mail-{number}"), CONTENT, at=at)
             twin.clock.advance(1)
         whole, pages = await names(queue), list[str]()
-        position: Position | None = None
+        position: ListingPosition | None = None
         for _ in range(4):
             page = [one async for one in queue.browse(after=position)][:5]
             pages += [one.queued.mail.name for one in page]
-            position = Position.of(page[-1]) if page else position
+            position = ListingPosition.of(page[-1]) if page else position
         assert pages == whole

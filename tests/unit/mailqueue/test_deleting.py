@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 
 from mailqueue.blobs.memory import BlobVerb
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq import remove as removing
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import CannotReach, StateUnwritable
 from model.operations import Put, Scan
-from model.queue.filters import EVERYTHING, Where
+from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Whereabouts
 from tests.support.queue_mishaps import (
     FAR,
@@ -35,16 +35,16 @@ async def test_what_is_meant_goes_and_nothing_else() -> None:
         await enqueued(queue, "a", "b", "c")
         await queue.enqueue(mail("d"), CONTENT, delay=HOUR)
         await queue.enqueue(mail("e"), CONTENT, delay=HOUR)
-        removed = await queue.delete(Where(name="b"))
+        removed = await queue.delete(MailFilter(name="b"))
         assert (removed.count, removed.failed) == (1, ())
-        removed = await queue.delete(Where(name="d"))
+        removed = await queue.delete(MailFilter(name="d"))
         assert (removed.count, removed.failed) == (1, ())
         assert await names(queue) == ["a", "c", "e"]
         assert len(twin.blobs.ids) == 6
         await queue.flush()
         assert sorted(await all_delivered(queue)) == ["a", "c", "e"]
         assert not twin.broker.dead(QUEUE)
-        assert twin.counted.of(Count.REMOVED) == 2
+        assert twin.counted.of(QueueCount.REMOVED) == 2
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ async def test_waiting_and_delayed_mails_can_be_told_apart(whereabouts: Whereabo
     async with await twin.process() as queue:
         await enqueued(queue, "now")
         await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
-        assert (await queue.delete(Where(whereabouts=whereabouts))).count == 2 - len(left)
+        assert (await queue.delete(MailFilter(whereabouts=whereabouts))).count == 2 - len(left)
         assert await names(queue) == left
 
 
@@ -77,7 +77,7 @@ async def test_a_purge_of_many_is_counted_exactly_and_holds_few() -> None:
         assert (await queue.purge()).count == 0
         async with queue.dequeue() as mails:
             asking = asyncio.ensure_future(anext(mails))
-            await until(lambda: twin.counted.of(Count.FILTERED) == 900)
+            await until(lambda: twin.counted.of(QueueCount.FILTERED) == 900)
             assert not asking.done()
             asking.cancel()
 
@@ -92,7 +92,7 @@ async def test_a_dry_run_changes_nothing() -> None:
 
     async with await twin.process() as queue:
         await enqueued(queue, "a", "b")
-        removed = await queue.delete(Where(name="a"), dry_run=True, on_removed=on_removed)
+        removed = await queue.delete(MailFilter(name="a"), dry_run=True, on_removed=on_removed)
         assert (removed.count, told) == (1, [])
         assert await all_delivered(queue) == ["a", "b"]
 
@@ -135,7 +135,7 @@ async def test_a_mail_whose_mark_fails_is_named(name: str) -> None:
     async with await twin.process() as queue:
         await enqueued(queue, "waiting")
         await queue.enqueue(mail("delayed"), CONTENT, delay=HOUR)
-        (bad,) = await listed(queue, Where(name=name))
+        (bad,) = await listed(queue, MailFilter(name=name))
 
         def refuse(operation: object) -> bool:
             marks = isinstance(operation, Put) and operation.table == DELETED_MAILS

@@ -7,18 +7,18 @@ from datetime import timedelta
 import pytest
 
 from mailqueue.blobs.memory import BlobCall, BlobVerb
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import message_of, payload_of
 from mailqueue.rabbitmq.dequeue import HOLD
 from mailqueue.rabbitmq.look_up import Looking
 from mailqueue.rabbitmq.mail_queue import MailQueue
-from mailqueue.rabbitmq.verdicts import Verdict, verdict_of
+from mailqueue.rabbitmq.verdicts import DeliveryVerdict, verdict_of
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS
 from model.errors import WrongUse
 from model.operations import Put, Remove
 from model.ports import SLICE_HEADER, Message
 from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from model.queue.size import SizeKind
 from tests.support.queue_mishaps import (
@@ -66,7 +66,7 @@ async def test_a_mail_is_delivered_whole_and_once() -> None:
         assert not await names(queue)
     assert not twin.blobs.ids
     assert not twin.broker.unacked(QUEUE)
-    assert twin.counted.of(Count.DELIVERED) == twin.counted.of(Count.ACKED) == 1
+    assert twin.counted.of(QueueCount.DELIVERED) == twin.counted.of(QueueCount.ACKED) == 1
 
 
 async def test_what_was_not_settled_comes_again() -> None:
@@ -137,7 +137,7 @@ async def test_a_slow_blob_holds_up_no_other_mail() -> None:
             assert taken[-1].mail.name == "slow"
             for one in taken:
                 await one.ack()
-        assert twin.counted.of(Count.RETURNED) == 0
+        assert twin.counted.of(QueueCount.RETURNED) == 0
 
 
 # What the consumer does not get
@@ -148,7 +148,7 @@ async def test_a_marked_mail_is_dropped_before_its_bytes_are_looked_for() -> Non
     twin = twin_queue()
     async with await twin.process() as queue:
         await enqueued(queue, "deleted", "kept")
-        await queue.delete(Where(name="deleted"))
+        await queue.delete(MailFilter(name="deleted"))
         gets: list[object] = []
 
         def watch(call: BlobCall) -> bool:
@@ -160,8 +160,8 @@ async def test_a_marked_mail_is_dropped_before_its_bytes_are_looked_for() -> Non
         assert await all_delivered(queue) == ["kept"]
         assert len(gets) == 2, "header and body of the one that is kept"
         assert not twin.broker.dead(QUEUE)
-        assert twin.counted.of(Count.FILTERED) == 1
-        assert twin.counted.of(Count.BLOB_MISSING) == 0
+        assert twin.counted.of(QueueCount.FILTERED) == 1
+        assert twin.counted.of(QueueCount.BLOB_MISSING) == 0
 
 
 async def test_a_mail_deleted_while_it_waits_in_hand_is_not_handed_over() -> None:
@@ -171,14 +171,14 @@ async def test_a_mail_deleted_while_it_waits_in_hand_is_not_handed_over() -> Non
         await enqueued(queue, "first", "deleted", "last")
         async with queue.dequeue(prefetch=3) as mails:
             first = await anext(mails)
-            await queue.delete(Where(name="deleted"))
+            await queue.delete(MailFilter(name="deleted"))
             twin.clock.advance(5)
             second = await anext(mails)
             assert (first.mail.name, second.mail.name) == ("first", "last")
             await first.ack()
             await second.ack()
         assert not twin.broker.ready(QUEUE)
-        assert twin.counted.of(Count.FILTERED) == 1
+        assert twin.counted.of(QueueCount.FILTERED) == 1
 
 
 async def test_bytes_left_by_a_crash_after_the_mark_go_with_the_delivery() -> None:
@@ -202,7 +202,7 @@ async def test_what_is_no_mail_is_a_dead_letter(body: bytes, caplog: pytest.LogC
             await enqueued(queue, "a")
             assert await all_delivered(queue) == ["a"]
             assert [message.body for message in twin.broker.dead(QUEUE)] == [body]
-            assert twin.counted.of(Count.BAD) == 1
+            assert twin.counted.of(QueueCount.BAD) == 1
     assert "cannot be read; it is a dead letter now" in caplog.text
 
 
@@ -219,7 +219,7 @@ def test_a_mail_without_its_bytes_is_a_dead_letter(caplog: pytest.LogCaptureFixt
             assert len(twin.broker.dead(QUEUE)) == 1
             assert await names(queue) == []
             assert (await queue.size()).mails == 0
-            assert twin.counted.of(Count.BLOB_MISSING) == 1
+            assert twin.counted.of(QueueCount.BLOB_MISSING) == 1
             return str(lost.queued.enqueue_id)
 
     with caplog.at_level(logging.WARNING, "mailmend.queue"):
@@ -243,7 +243,7 @@ async def test_a_mail_deleted_while_its_bytes_were_loaded_is_no_dead_letter() ->
         Refusing(twin, blobs=deleted_meanwhile)
         assert not await all_delivered(queue)
         assert not twin.broker.dead(QUEUE)
-        assert twin.counted.of(Count.FILTERED) == 1
+        assert twin.counted.of(QueueCount.FILTERED) == 1
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ async def test_while_tables_do_not_answer_a_delivery_is_held(tables: Refuses) ->
             one = await asking
             assert not one.redelivered
             await one.ack()
-        assert twin.counted.of(Count.RETURNED) == 0
+        assert twin.counted.of(QueueCount.RETURNED) == 0
 
 
 async def test_what_is_held_too_long_goes_back() -> None:
@@ -275,7 +275,7 @@ async def test_what_is_held_too_long_goes_back() -> None:
         refusing = Refusing(twin, tables=everything_of(DELETED_MAILS))
         async with queue.dequeue() as mails:
             asking = asyncio.ensure_future(anext(mails))
-            await until(lambda: twin.counted.of(Count.RETURNED) == 1)
+            await until(lambda: twin.counted.of(QueueCount.RETURNED) == 1)
             refusing.mend()
             one = await asking
             assert one.redelivered
@@ -308,7 +308,7 @@ def test_a_delivery_from_a_swept_slice_is_gone(caplog: pytest.LogCaptureFixture)
             assert not await all_delivered(queue)
             assert not twin.broker.ready(QUEUE)
             assert not twin.broker.dead(QUEUE)
-            assert twin.counted.of(Count.GONE) == 1
+            assert twin.counted.of(QueueCount.GONE) == 1
             return str(shown.queued.enqueue_id)
 
     with caplog.at_level(logging.WARNING, "mailmend.queue"):
@@ -331,7 +331,7 @@ async def test_a_dead_letter_that_is_driven_back_is_not_gone() -> None:
             assert driven_back.dead_lettered
             read = looking.read(driven_back)
             assert read.queued is not None
-            assert verdict_of(await looking.sight(read.queued, driven_back)) is Verdict.DELIVER
+            assert verdict_of(await looking.sight(read.queued, driven_back)) is DeliveryVerdict.DELIVER
 
 
 async def test_a_mail_of_a_slice_that_is_over_is_delivered_while_it_has_its_row() -> None:
@@ -343,7 +343,7 @@ async def test_a_mail_of_a_slice_that_is_over_is_delivered_while_it_has_its_row(
         await enqueued(queue, "new")
         await queue.parts.sweeper.sweep(QUEUE)
         assert sorted(await all_delivered(queue)) == ["new", "old"]
-        assert twin.counted.of(Count.GONE) == 0
+        assert twin.counted.of(QueueCount.GONE) == 0
 
 
 async def test_another_programs_mail_is_never_gone_and_makes_sizes_be_counted() -> None:

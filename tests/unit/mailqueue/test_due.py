@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cql.driver.asynchronous import InTurn
 from mailqueue.maintenance.due_leases import TTL_SECONDS, DueLeases
 from mailqueue.maintenance.move_due import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMails, DuePartition, in_millis_after
@@ -19,7 +19,7 @@ from model.catalog.mail_queue import DUE_MAILS
 from model.errors import BrokerUnreachable, DoubtfulWrite, LeaseHeld, MailmendError
 from model.operations import Change, ChangeIf, Read, Remove, Scan, Seen, Write
 from model.ports import Clock
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import EPOCH, slice_of
 from tests.support.clock import VirtualClock
@@ -81,7 +81,7 @@ async def test_mails_come_in_their_time_and_not_before() -> None:
             twin.clock.advance(1)
             assert await queue.move_due() == 1
             assert await all_delivered(queue) == [name]
-        assert twin.counted.of(Count.DUE_MOVED) == 3
+        assert twin.counted.of(QueueCount.DUE_MOVED) == 3
 
 
 async def test_what_is_moved_keeps_its_id_time_and_bytes() -> None:
@@ -358,7 +358,7 @@ def test_a_mover_that_dies_anywhere_loses_no_mail(verb: str) -> None:
         dying = await mortal_process(twin, life)
         async with await twin.process() as queue:
             await delayed(queue, {"a": MINUTE, "b": 2 * MINUTE})
-            await queue.delete(Where(name="c"))
+            await queue.delete(MailFilter(name="c"))
             twin.clock.advance(1200 if verb == "move_due" else 0)
             life.left = step
             survived = await outlived(getattr(dying, verb)()) is not None
@@ -420,7 +420,7 @@ async def test_a_mail_that_cannot_be_published_stays_delayed(fate: Fate) -> None
         twin.broker.will(fate)
         with pytest.raises(MailmendError):
             await queue.move_due()
-        assert twin.counted.of(Count.DUE_MOVED) == 2
+        assert twin.counted.of(QueueCount.DUE_MOVED) == 2
         assert sorted(await names(queue)) == ["a", "b", "c"]
         assert (await queue.size()).delayed == 1
         assert await queue.move_due() == 1

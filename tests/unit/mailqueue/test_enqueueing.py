@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from mailqueue.blobs.memory import BlobVerb
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.codec import message_of, payload_of, priority_of, queued_of, split
 from mailqueue.rabbitmq.enqueue import DELAY_MAX, due_time
@@ -90,7 +90,7 @@ async def test_two_hundred_at_once_are_all_there() -> None:
         assert set(await names(queue)) == wanted
         assert (await queue.size()).mails == 200
         assert set(await drained(queue, 200)) == wanted
-        assert twin.counted.of(Count.ENQUEUED) == 200
+        assert twin.counted.of(QueueCount.ENQUEUED) == 200
 
 
 FAILURES: dict[str, Refuses] = {
@@ -111,7 +111,7 @@ async def test_tables_that_fail_leave_no_mail(failure: Refuses, done_all_the_sam
         with pytest.raises(CannotReach, match="no answer from the tables"):
             await queue.enqueue(mail("lost"), CONTENT)
         refusing.mend()
-        assert twin.counted.of(Count.ENQUEUE_FAILED) == 1
+        assert twin.counted.of(QueueCount.ENQUEUE_FAILED) == 1
     assert await is_free_of_mails(twin)
 
 
@@ -167,7 +167,7 @@ async def test_a_publish_that_is_kept_twice_is_worked_on_once() -> None:
         twin.broker.will(Fate.TWICE)
         await queue.enqueue(mail("once"), CONTENT)
         assert await all_delivered(queue) == ["once"]
-        assert twin.counted.of(Count.FILTERED) == 1
+        assert twin.counted.of(QueueCount.FILTERED) == 1
 
 
 async def test_what_cannot_be_undone_is_named() -> None:

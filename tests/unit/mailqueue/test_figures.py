@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mailqueue.rabbitmq.figures import Sums, figures_of, pace_between, slack_of, sums_of
+from mailqueue.rabbitmq.figures import TrafficSums, figures_of, pace_between, slack_of, sums_of
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.queue_tables import OwnTables
 from model.ports import Depth
@@ -16,9 +16,9 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
-def sums(at: datetime = NOW, enqueued: int = 0, marked: int = 0, slices: Sequence[datetime] = (NOW,)) -> Sums:
+def sums(at: datetime = NOW, enqueued: int = 0, marked: int = 0, slices: Sequence[datetime] = (NOW,)) -> TrafficSums:
     """What tallies tell."""
-    return Sums(at, slices, enqueued, marked)
+    return TrafficSums(at, slices, enqueued, marked)
 
 
 class TestPace:
@@ -39,7 +39,9 @@ class TestPace:
         assert pace.enqueued == 0
 
     @pytest.mark.parametrize(("first", "second"), [(None, sums()), (sums(), None), (sums(), sums())])
-    def test_without_two_looks_and_time_between_there_is_none(self, first: Sums | None, second: Sums | None) -> None:
+    def test_without_two_looks_and_time_between_there_is_none(
+        self, first: TrafficSums | None, second: TrafficSums | None
+    ) -> None:
         """Nothing is divided by zero."""
         assert pace_between(first, second) is None
 
@@ -47,7 +49,7 @@ class TestPace:
         """The second look is at the slices of the first, though the browse start has moved on."""
         twin = twin_queue()
 
-        async def story() -> tuple[Sums | None, Sums | None]:
+        async def story() -> tuple[TrafficSums | None, TrafficSums | None]:
             async with await twin.process() as queue:
                 await enqueued(queue, "one", "two")
                 await drained(queue, 2)
@@ -68,7 +70,7 @@ class TestPace:
         """A keyspace of James, and a queue that nobody used."""
         for twin in (twin_queue(own=OwnTables(tallies=False)), twin_queue()):
 
-            async def story(twin: TwinQueue = twin) -> Sums | None:
+            async def story(twin: TwinQueue = twin) -> TrafficSums | None:
                 async with await twin.process() as queue:
                     if not twin.own.tallies:
                         await enqueued(queue, "one")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.ids import EnqueueId
-from model.queue.filters import EVERYTHING, Where
+from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Whereabouts
 from tests.support.queue_scene import queued
 
@@ -31,27 +31,27 @@ MAIL = listed()
     "where",
     [
         EVERYTHING,
-        Where(sender="ann@example.org"),
-        Where(sender="ANN@EXAMPLE.ORG"),
-        Where(sender="ann@*"),
-        Where(sender="*"),
-        Where(sender="*@example.org"),
-        Where(sender="a*@e*.org"),
-        Where(recipient="carol@example.com"),
-        Where(recipient="CAROL@example.COM"),
-        Where(recipient="*@example.com"),
-        Where(name="mail-1"),
-        Where(name="mail-*"),
-        Where(state="root"),
-        Where(state="*"),
-        Where(older_than_at=NOON + SECOND),
-        Where(newer_than_at=NOON),
-        Where(enqueue_ids=frozenset({MAIL.queued.enqueue_id})),
-        Where(whereabouts=Whereabouts.WAITING),
-        Where(sender="ann@*", recipient="bob@*", name="mail-1", state="root", newer_than_at=NOON),
+        MailFilter(sender="ann@example.org"),
+        MailFilter(sender="ANN@EXAMPLE.ORG"),
+        MailFilter(sender="ann@*"),
+        MailFilter(sender="*"),
+        MailFilter(sender="*@example.org"),
+        MailFilter(sender="a*@e*.org"),
+        MailFilter(recipient="carol@example.com"),
+        MailFilter(recipient="CAROL@example.COM"),
+        MailFilter(recipient="*@example.com"),
+        MailFilter(name="mail-1"),
+        MailFilter(name="mail-*"),
+        MailFilter(state="root"),
+        MailFilter(state="*"),
+        MailFilter(older_than_at=NOON + SECOND),
+        MailFilter(newer_than_at=NOON),
+        MailFilter(enqueue_ids=frozenset({MAIL.queued.enqueue_id})),
+        MailFilter(whereabouts=Whereabouts.WAITING),
+        MailFilter(sender="ann@*", recipient="bob@*", name="mail-1", state="root", newer_than_at=NOON),
     ],
 )
-def test_a_mail_that_is_meant_matches(where: Where) -> None:
+def test_a_mail_that_is_meant_matches(where: MailFilter) -> None:
     """Each condition by itself, and all together."""
     assert where.matches(MAIL)
 
@@ -59,25 +59,25 @@ def test_a_mail_that_is_meant_matches(where: Where) -> None:
 @pytest.mark.parametrize(
     "where",
     [
-        Where(sender="ann@example.com"),
-        Where(sender="nn@example.org"),
-        Where(sender="*@example.com"),
-        Where(sender="<>"),
-        Where(sender="ann@example.or."),
-        Where(recipient="dave@example.org"),
-        Where(recipient="bob"),
-        Where(name="MAIL-1"),
-        Where(name="mail"),
-        Where(state="Root"),
-        Where(older_than_at=NOON),
-        Where(newer_than_at=NOON + SECOND),
-        Where(enqueue_ids=frozenset()),
-        Where(enqueue_ids=frozenset({EnqueueId(UUID(int=1))})),
-        Where(whereabouts=Whereabouts.DELAYED),
-        Where(sender="ann@*", recipient="dave@*"),
+        MailFilter(sender="ann@example.com"),
+        MailFilter(sender="nn@example.org"),
+        MailFilter(sender="*@example.com"),
+        MailFilter(sender="<>"),
+        MailFilter(sender="ann@example.or."),
+        MailFilter(recipient="dave@example.org"),
+        MailFilter(recipient="bob"),
+        MailFilter(name="MAIL-1"),
+        MailFilter(name="mail"),
+        MailFilter(state="Root"),
+        MailFilter(older_than_at=NOON),
+        MailFilter(newer_than_at=NOON + SECOND),
+        MailFilter(enqueue_ids=frozenset()),
+        MailFilter(enqueue_ids=frozenset({EnqueueId(UUID(int=1))})),
+        MailFilter(whereabouts=Whereabouts.DELAYED),
+        MailFilter(sender="ann@*", recipient="dave@*"),
     ],
 )
-def test_a_mail_that_is_not_meant_does_not(where: Where) -> None:
+def test_a_mail_that_is_not_meant_does_not(where: MailFilter) -> None:
     """One condition that fails is enough; names and states are compared as they are."""
     assert not where.matches(MAIL)
 
@@ -85,39 +85,39 @@ def test_a_mail_that_is_not_meant_does_not(where: Where) -> None:
 def test_the_null_sender_is_asked_for_by_its_brackets() -> None:
     """And is no address."""
     bounce = listed(sender=None)
-    assert Where(sender="<>").matches(bounce)
-    assert Where(sender="*").matches(bounce)
-    assert not Where(sender="*@*").matches(bounce)
+    assert MailFilter(sender="<>").matches(bounce)
+    assert MailFilter(sender="*").matches(bounce)
+    assert not MailFilter(sender="*@*").matches(bounce)
 
 
 def test_a_mail_without_recipients_has_none() -> None:
     """Not even one that anything fits."""
     nobody = Listed(replace(MAIL.queued, mail=replace(MAIL.queued.mail, recipients=())), NOON)
-    assert not Where(recipient="*").matches(nobody)
+    assert not MailFilter(recipient="*").matches(nobody)
     assert EVERYTHING.matches(nobody)
 
 
 def test_a_line_break_hides_nothing() -> None:
     """A name with one is still a name."""
-    assert Where(name="a*b").matches(listed(name="a\nb"))
+    assert MailFilter(name="a*b").matches(listed(name="a\nb"))
 
 
 @given(name=st.text(min_size=1, max_size=20))
 def test_every_name_matches_itself(name: str) -> None:
     """Whatever characters it has: none but `*` means more than itself."""
-    assert Where(name=name).matches(listed(name=name))
+    assert MailFilter(name=name).matches(listed(name=name))
 
 
 @given(name=st.text(st.characters(exclude_characters="*"), min_size=1, max_size=9), other=st.text(max_size=9))
 def test_without_a_wildcard_only_the_same_name_matches(name: str, other: str) -> None:
     """A dot is a dot, a bracket a bracket."""
-    assert Where(name=name).matches(listed(name=other or "-")) == (name == (other or "-"))
+    assert MailFilter(name=name).matches(listed(name=other or "-")) == (name == (other or "-"))
 
 
 @given(at=st.datetimes(datetime(2026, 8, 29, 11), datetime(2026, 8, 29, 13), timezones=st.just(UTC)))  # noqa: DTZ001 - the zone is given apart
 def test_a_mail_is_either_older_or_newer(at: datetime) -> None:
     """Than any instant: nothing falls between two deletions that meet there."""
-    assert Where(older_than_at=at).matches(MAIL) != Where(newer_than_at=at).matches(MAIL)
+    assert MailFilter(older_than_at=at).matches(MAIL) != MailFilter(newer_than_at=at).matches(MAIL)
 
 
 CONDITIONS: dict[str, st.SearchStrategy[Any]] = {
@@ -131,8 +131,8 @@ CONDITIONS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@given(where=st.builds(Where, **CONDITIONS))
-def test_conditions_hold_together_or_not_at_all(where: Where) -> None:
+@given(where=st.builds(MailFilter, **CONDITIONS))
+def test_conditions_hold_together_or_not_at_all(where: MailFilter) -> None:
     """A mail matches all of them exactly when it matches each of them alone."""
-    alone = [Where(**{field.name: getattr(where, field.name)}) for field in fields(Where)]
+    alone = [MailFilter(**{field.name: getattr(where, field.name)}) for field in fields(MailFilter)]
     assert where.matches(MAIL) == all(one.matches(MAIL) for one in alone)

@@ -20,7 +20,7 @@ from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId
 from model.operations import Conditional, Remove, Write
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from tests.support.queue_scene import (
     FOREVER,
     HOUR,
@@ -232,7 +232,7 @@ def test_delayed_mails_that_would_move_are_those_that_then_do(
             for number, minute in enumerate(minutes):
                 await queue.enqueue(mail(str(number)), CONTENT, delay=minute * MINUTE)
             for number in deleted:
-                await queue.delete(Where(name=str(number)))
+                await queue.delete(MailFilter(name=str(number)))
             left = sorted(minute for number, minute in enumerate(minutes) if number not in deleted)
             twin.clock.advance((passed * MINUTE).total_seconds())
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mailqueue.health import BROWSE_START_AGE_MAX, QueueFigures, Trouble, days, judged
+from mailqueue.health import BROWSE_START_AGE_MAX, HealthProblem, QueueFigures, days, judged
 from model.ids import QueueName
 from model.ports import Depth
 
@@ -26,7 +26,7 @@ WELL = QueueFigures(
 )
 
 
-def troubles(figures: QueueFigures) -> list[Trouble]:
+def troubles(figures: QueueFigures) -> list[HealthProblem]:
     """What is wrong, by name."""
     return [reason.trouble for reason in judged(figures)]
 
@@ -45,21 +45,25 @@ def test_where_little_is_known_nothing_is_made_up() -> None:
     ("trouble", "fine", "wrong"),
     [
         (
-            Trouble.BROWSE_START_OLD,
+            HealthProblem.BROWSE_START_OLD,
             {"browse_start": NOW - BROWSE_START_AGE_MAX, "furthest_start": None},
             {"browse_start": NOW - BROWSE_START_AGE_MAX - MOMENT, "furthest_start": None},
         ),
-        (Trouble.MOVED_BACK, {"furthest_start": NOW - HOUR}, {"furthest_start": NOW - HOUR + MOMENT}),
-        (Trouble.NOT_SWEPT, {"swept_at": NOW - 1.5 * DAY}, {"swept_at": NOW - 1.5 * DAY - MOMENT}),
-        (Trouble.STAYS_TOO_LONG, {"oldest_at": NOW - 5 * DAY}, {"oldest_at": NOW - 5 * DAY - MOMENT}),
-        (Trouble.MARKS_EXPIRE_FIRST, {"marks_outlive_rows": True}, {"marks_outlive_rows": False}),
-        (Trouble.DEAD_LETTERS, {"depth": Depth(3, 0, 1, 0)}, {"depth": Depth(3, 0, 1, 1)}),
-        (Trouble.BROKER_AWAY, {"depth": None}, {"depth": None, "broker_away": "refused"}),
-        (Trouble.BROKER_ALARM, {"depth": Depth(3, 0, 1, 0)}, {"depth": Depth(3, 0, 1, 0, alarms=("disk on a@b",))}),
-        (Trouble.NO_CONSUMER, {"depth": Depth(0, 0, 0, 0)}, {"depth": Depth(1, 0, 0, 0)}),
+        (HealthProblem.MOVED_BACK, {"furthest_start": NOW - HOUR}, {"furthest_start": NOW - HOUR + MOMENT}),
+        (HealthProblem.NOT_SWEPT, {"swept_at": NOW - 1.5 * DAY}, {"swept_at": NOW - 1.5 * DAY - MOMENT}),
+        (HealthProblem.STAYS_TOO_LONG, {"oldest_at": NOW - 5 * DAY}, {"oldest_at": NOW - 5 * DAY - MOMENT}),
+        (HealthProblem.MARKS_EXPIRE_FIRST, {"marks_outlive_rows": True}, {"marks_outlive_rows": False}),
+        (HealthProblem.DEAD_LETTERS, {"depth": Depth(3, 0, 1, 0)}, {"depth": Depth(3, 0, 1, 1)}),
+        (HealthProblem.BROKER_AWAY, {"depth": None}, {"depth": None, "broker_away": "refused"}),
+        (
+            HealthProblem.BROKER_ALARM,
+            {"depth": Depth(3, 0, 1, 0)},
+            {"depth": Depth(3, 0, 1, 0, alarms=("disk on a@b",))},
+        ),
+        (HealthProblem.NO_CONSUMER, {"depth": Depth(0, 0, 0, 0)}, {"depth": Depth(1, 0, 0, 0)}),
     ],
 )
-def test_each_rule_at_its_edge(trouble: Trouble, fine: dict[str, object], wrong: dict[str, object]) -> None:
+def test_each_rule_at_its_edge(trouble: HealthProblem, fine: dict[str, object], wrong: dict[str, object]) -> None:
     """Up to the edge it is well, beyond it exactly this is said, with the next command."""
     assert judged(replace(WELL, **fine)) == ()  # type: ignore[arg-type]
     (reason,) = judged(replace(WELL, **wrong))  # type: ignore[arg-type]
@@ -73,7 +77,7 @@ def test_a_queue_that_was_never_swept_counts_from_its_browse_start() -> None:
     young = replace(WELL, swept_at=None, browse_start=NOW - DAY, furthest_start=None)
     old = replace(young, browse_start=NOW - 2 * DAY)
 
-    assert (troubles(young), troubles(old)) == ([], [Trouble.NOT_SWEPT])
+    assert (troubles(young), troubles(old)) == ([], [HealthProblem.NOT_SWEPT])
     assert "nothing was ever swept" in judged(old)[0].what
 
 

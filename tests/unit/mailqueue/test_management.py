@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mailqueue.rabbitmq.broker.management import DELIVERY_LIMIT_DEFAULT, Management, QueueFacts, facts_of
-from mailqueue.rabbitmq.broker.settings import ManagementSettings, Tls
+from mailqueue.rabbitmq.broker.settings import BrokerTls, ManagementSettings
 from model.errors import BrokerDenied, BrokerUnreachable
 
 PASSWORD = "of-nobody-at-all"
@@ -48,7 +48,7 @@ def api(
             thread.join()
 
 
-def ask(url: str, tls: Tls | None = None, vhost: str = "a/b") -> QueueFacts:
+def ask(url: str, tls: BrokerTls | None = None, vhost: str = "a/b") -> QueueFacts:
     """What it says of one queue."""
     settings = ManagementSettings(url, "monitor", PASSWORD, answer_seconds=5)
     return asyncio.run(Management(settings, vhost, tls).facts(["q.1", "q-2"]))
@@ -101,7 +101,7 @@ def test_nobody_there_is_told_with_the_option() -> None:
 def test_https_where_no_tls_is_spoken_is_told() -> None:
     """The handshake fails, and says so."""
     with api(200, b"{}") as (url, _), pytest.raises(BrokerUnreachable, match="does not speak TLS"):
-        ask(url.replace("http:", "https:"), Tls())
+        ask(url.replace("http:", "https:"), BrokerTls())
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from mailqueue.health import QueueFigures
-from mailqueue.metrics import Count, Pace, PrometheusCounts, gauges_text
+from mailqueue.metrics import PrometheusCounts, QueueCount, QueueRates, gauges_text
 from model.ids import QueueName
 from model.ports import Depth
 
@@ -13,9 +13,9 @@ SPOOL, OUTGOING = QueueName("spool"), QueueName("outgoing")
 def test_counts_add_up_for_each_queue_alone() -> None:
     """Two queues of one process keep their own sums."""
     counts = PrometheusCounts()
-    counts.add(Count.ACKED, SPOOL)
-    counts.add(Count.ACKED, SPOOL, 2)
-    counts.add(Count.ACKED, OUTGOING)
+    counts.add(QueueCount.ACKED, SPOOL)
+    counts.add(QueueCount.ACKED, SPOOL, 2)
+    counts.add(QueueCount.ACKED, OUTGOING)
     lines = counts.text().splitlines()
     assert 'mailmend_queue_acked_total{queue="spool"} 3.0' in lines
     assert 'mailmend_queue_acked_total{queue="outgoing"} 1.0' in lines
@@ -24,15 +24,15 @@ def test_counts_add_up_for_each_queue_alone() -> None:
 def test_two_counts_of_one_process_do_not_meet() -> None:
     """Each keeps a registry of its own, so making a second one neither fails nor adds to the first."""
     first, second = PrometheusCounts(), PrometheusCounts()
-    first.add(Count.GONE, SPOOL)
+    first.add(QueueCount.GONE, SPOOL)
     assert 'queue="spool"' not in second.text()
 
 
 def test_every_kind_has_its_own_word_and_says_what_it_means() -> None:
     """A word used twice would be refused by the library only when a service starts."""
-    assert len({count.word for count in Count}) == len(Count)
+    assert len({count.word for count in QueueCount}) == len(QueueCount)
     assert all(
-        f"# HELP mailmend_queue_{count.word}_total {count.meaning}" in PrometheusCounts().text() for count in Count
+        f"# HELP mailmend_queue_{count.word}_total {count.meaning}" in PrometheusCounts().text() for count in QueueCount
     )
 
 
@@ -53,7 +53,7 @@ LOOK = QueueFigures(
 
 def test_a_look_becomes_gauges() -> None:
     """Depth, age of the oldest, browse start, lag of the content start, last sweep, broker, rates."""
-    lines = gauges_text([(LOOK, Pace(enqueued=1.5, marked=0.5))]).splitlines()
+    lines = gauges_text([(LOOK, QueueRates(enqueued=1.5, marked=0.5))]).splitlines()
 
     for expected in (
         'mailmend_queue_mails{queue="spool"} 3.0',

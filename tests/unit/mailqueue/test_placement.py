@@ -9,7 +9,7 @@ import pytest
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.errors import BrokerUnreachable, CannotReach, TimedOut
 from model.operations import Put, Read
@@ -103,7 +103,7 @@ async def test_a_mail_that_was_published_twice_is_delivered_once() -> None:
         assert headers[1] == (shown.slice_start - EPOCH).total_seconds() * 1000
         twin.clock.advance(3 * 3600)
         assert await all_delivered(queue) == ["mail"]
-        assert twin.counted.of(Count.GONE) == 1
+        assert twin.counted.of(QueueCount.GONE) == 1
         assert not await names(queue)
 
 
@@ -127,4 +127,4 @@ async def test_a_look_without_an_answer_hides_what_was_published() -> None:
         twin.memory.surround = lambda _, carry_out: carry_out()
         assert len(twin.broker.ready(QUEUE)) == 2
         assert await all_delivered(queue) == ["before"]
-        assert twin.counted.of(Count.FILTERED) == 1
+        assert twin.counted.of(QueueCount.FILTERED) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.errors import WrongUse
 from model.ids import EnqueueId
 from model.queue.mails import Listed, Whereabouts
-from model.queue.positions import Position, is_behind
+from model.queue.positions import ListingPosition, is_behind
 from tests.support.queue_scene import queued
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
@@ -18,17 +18,19 @@ HOUR = timedelta(hours=1)
 INSTANTS = st.integers(0, 4_000_000_000_000).map(
     lambda millis: datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=millis)
 )
-POSITIONS = st.builds(Position, st.sampled_from(Whereabouts), INSTANTS, INSTANTS, st.uuids(version=4).map(EnqueueId))
+POSITIONS = st.builds(
+    ListingPosition, st.sampled_from(Whereabouts), INSTANTS, INSTANTS, st.uuids(version=4).map(EnqueueId)
+)
 
 
 @given(POSITIONS)
-def test_a_token_leads_back_to_its_position(position: Position) -> None:
+def test_a_token_leads_back_to_its_position(position: ListingPosition) -> None:
     """Pages are asked for by it, maybe by another process."""
-    assert Position.parse(position.token) == position
+    assert ListingPosition.parse(position.token) == position
 
 
 @given(POSITIONS)
-def test_a_token_needs_no_quoting(position: Position) -> None:
+def test_a_token_needs_no_quoting(position: ListingPosition) -> None:
     """Neither in a shell nor in a URL."""
     assert position.token.replace(".", "").isalnum()
 
@@ -39,7 +41,7 @@ def test_a_token_needs_no_quoting(position: Position) -> None:
 def test_what_is_no_token_is_refused(token: str) -> None:
     """With a word on where to get one."""
     with pytest.raises(WrongUse, match="no position in a listing"):
-        Position.parse(token)
+        ListingPosition.parse(token)
 
 
 def waiting(number: int, slice_hours: int, minutes: int) -> Listed:
@@ -55,16 +57,18 @@ def delayed(number: int, minutes: int) -> Listed:
 def test_slices_come_first_then_time_then_id() -> None:
     """A mail that was put back keeps its time but is listed with its slice; what is not due comes last."""
     mails = [waiting(1, 0, 5), waiting(2, 0, 6), waiting(3, 1, 0), waiting(4, 1, 7), delayed(5, -500), delayed(6, 1)]
-    assert sorted(mails, key=lambda mail: Position.of(mail).order) == mails
-    assert max(mails, key=lambda mail: Position.of(mail).order) == mails[-1]
-    same = sorted([waiting(number, 0, 0) for number in range(9)], key=lambda mail: Position.of(mail).order)
+    assert sorted(mails, key=lambda mail: ListingPosition.of(mail).order) == mails
+    assert max(mails, key=lambda mail: ListingPosition.of(mail).order) == mails[-1]
+    same = sorted([waiting(number, 0, 0) for number in range(9)], key=lambda mail: ListingPosition.of(mail).order)
     assert [mail.queued.enqueue_id for mail in same] == sorted(mail.queued.enqueue_id for mail in same)
 
 
 def test_a_page_begins_right_behind_the_one_before() -> None:
     """Nothing is shown twice, nothing left out, even where the last mail seen is gone by now."""
-    mails = sorted([waiting(number, number // 3, 0) for number in range(9)], key=lambda mail: Position.of(mail).order)
-    position = Position.parse(Position.of(mails[3]).token)
+    mails = sorted(
+        [waiting(number, number // 3, 0) for number in range(9)], key=lambda mail: ListingPosition.of(mail).order
+    )
+    position = ListingPosition.parse(ListingPosition.of(mails[3]).token)
     assert [mail for mail in mails if is_behind(mail, position)] == mails[4:]
     assert [mail for mail in mails if is_behind(mail, None)] == mails
 
@@ -78,14 +82,16 @@ def test_pages_part_mails_of_equal_times(times: list[tuple[int, int]], is_delaye
         else waiting(number, hours, minutes)
         for number, (hours, minutes) in enumerate(times)
     ]
-    mails.sort(key=lambda mail: Position.of(mail).order)
+    mails.sort(key=lambda mail: ListingPosition.of(mail).order)
     for seen, last in enumerate(mails, 1):
-        assert [mail for mail in mails if is_behind(mail, Position.parse(Position.of(last).token))] == mails[seen:]
+        assert [
+            mail for mail in mails if is_behind(mail, ListingPosition.parse(ListingPosition.of(last).token))
+        ] == mails[seen:]
 
 
 def test_a_mail_without_a_slice_is_known_by_its_time() -> None:
     """As one that only a message told of."""
     bare = Listed(queued(1), NOON)
-    assert Position.of(bare).stretch == NOON
-    assert not is_behind(bare, Position.of(bare))
-    assert Position.of(bare).enqueue_id == UUID(bytes=bare.queued.enqueue_id.bytes)
+    assert ListingPosition.of(bare).stretch == NOON
+    assert not is_behind(bare, ListingPosition.of(bare))
+    assert ListingPosition.of(bare).enqueue_id == UUID(bytes=bare.queued.enqueue_id.bytes)

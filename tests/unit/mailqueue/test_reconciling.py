@@ -16,9 +16,9 @@ from mailqueue.maintenance.comparison import (
     BlobsSide,
     BrokenRow,
     Drained,
-    Finding,
     LiveMail,
     Mended,
+    QueueFinding,
     Reconciled,
     TablesSide,
     compared,
@@ -96,7 +96,7 @@ def test_only_what_surely_lacks_is_called_lacking(broker: Depth, lacking: int | 
     found = compared(SPOOL, NOW, tables(1, 2, 3), depth=broker)
 
     assert found.lacking == lacking
-    assert found.counts[Finding.LACKS_MESSAGE] == (lacking or 0)
+    assert found.counts[QueueFinding.LACKS_MESSAGE] == (lacking or 0)
 
 
 def test_a_mail_between_row_and_publish_is_not_called_lost() -> None:
@@ -117,7 +117,7 @@ def test_a_drain_names_who_lacks_what() -> None:
     )
 
     assert (found.without_message, found.only_in_broker) == ((mail_id(2),), (mail_id(7),))
-    assert found.counts[Finding.LACKS_MESSAGE] == found.counts[Finding.ONLY_IN_BROKER] == 1
+    assert found.counts[QueueFinding.LACKS_MESSAGE] == found.counts[QueueFinding.ONLY_IN_BROKER] == 1
 
 
 def test_copies_of_messages_are_no_finding() -> None:
@@ -138,8 +138,8 @@ def test_every_finding_is_counted_and_has_a_meaning() -> None:
         drained=Drained(NOW, ids(9), bad=1),
     )
 
-    assert dict(found.counts) == dict.fromkeys(Finding, 1)
-    assert set(MEANINGS) == set(Finding)
+    assert dict(found.counts) == dict.fromkeys(QueueFinding, 1)
+    assert set(MEANINGS) == set(QueueFinding)
 
 
 @given(
@@ -239,22 +239,22 @@ class TestWhatIsLeft:
     def test_what_was_not_is_named(self) -> None:
         """By kind and number."""
         assert left_after(self.found(), Mended()) == {
-            Finding.BROKEN_ROW: 1,
-            Finding.BLOB_MISSING: 1,
-            Finding.ORPHAN_BLOB: 1,
-            Finding.LACKS_MESSAGE: 1,
-            Finding.ONLY_IN_BROKER: 1,
+            QueueFinding.BROKEN_ROW: 1,
+            QueueFinding.BLOB_MISSING: 1,
+            QueueFinding.ORPHAN_BLOB: 1,
+            QueueFinding.LACKS_MESSAGE: 1,
+            QueueFinding.ONLY_IN_BROKER: 1,
         }
 
     def test_a_mail_that_lacked_its_message_and_was_marked_lacks_nothing(self) -> None:
         """It is out of the queue."""
-        assert Finding.LACKS_MESSAGE not in left_after(self.found(), Mended(marked=ids(2)))
+        assert QueueFinding.LACKS_MESSAGE not in left_after(self.found(), Mended(marked=ids(2)))
 
     def test_by_count_every_live_mail_that_leaves_is_one_that_lacks_nothing(self) -> None:
         """Two lack a message, nobody knows which: with one of them gone one is left."""
         counted = compared(SPOOL, NOW, tables(1, 2), depth=depth(0))
 
-        assert left_after(counted, Mended(marked=ids(1))) == {Finding.LACKS_MESSAGE: 1}
+        assert left_after(counted, Mended(marked=ids(1))) == {QueueFinding.LACKS_MESSAGE: 1}
         assert left_after(counted, Mended(marked=ids(1, 2))) == {}
 
 

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.memory import Fate
 from model.errors import BrokerUnreachable, PublishFailed
 from model.ports import SLICE_HEADER
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from tests.support.queues import CONTENT, QUEUE, all_delivered, drained, enqueued, mail, names, twin_queue
 
 MINUTE = timedelta(minutes=1)
@@ -33,7 +33,7 @@ async def test_a_broker_that_lost_everything_is_filled_again() -> None:
         taken = await all_delivered(queue)
         assert len(taken) == 130
         assert not {*taken} & {*done, "later"}
-        assert twin.counted.of(Count.REPUBLISHED) == 130
+        assert twin.counted.of(QueueCount.REPUBLISHED) == 130
 
 
 async def test_only_what_waits_for_long_and_is_meant() -> None:
@@ -43,7 +43,7 @@ async def test_only_what_waits_for_long_and_is_meant() -> None:
         await enqueued(queue, "old", "other")
         twin.clock.advance(120)
         await enqueued(queue, "young")
-        assert await queue.republish(MINUTE, Where(name="o*d")) == 1
+        assert await queue.republish(MINUTE, MailFilter(name="o*d")) == 1
         assert await queue.republish(MINUTE) == 2
         assert await queue.republish(5 * MINUTE) == 0
 
@@ -57,7 +57,7 @@ async def test_what_the_broker_still_had_is_worked_on_once() -> None:
         assert await queue.republish(MINUTE) == 6
         twin.broker.out_of_order = True
         assert sorted(await all_delivered(queue)) == list("abcdef")
-        assert twin.counted.of(Count.FILTERED) == 6
+        assert twin.counted.of(QueueCount.FILTERED) == 6
 
 
 async def test_a_mail_in_a_consumers_hand_is_not_worked_on_beside_it() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailqueue.maintenance.comparison import LiveMail
-from mailqueue.maintenance.restore import Leaver, Return, Traces, restoring, return_of
+from mailqueue.maintenance.restore import RemovedMail, RestoreResult, Traces, restoring, return_of
 from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
@@ -35,16 +35,16 @@ uuids = st.uuids(version=4).map(EnqueueId)
 @pytest.mark.parametrize(
     ("traces", "what"),
     [
-        (Traces(), Return.PUT),
-        (Traces(stays=True), Return.STAYS),
-        (Traces(back=WAITS), Return.PUBLISH),
-        (Traces(back=DELAYED), Return.NOTHING),
-        (Traces(back=WAITS, stays=True), Return.PUBLISH),
-        (Traces(marked=True), Return.NOTHING),
-        (Traces(marked=True, back=WAITS, stays=True), Return.NOTHING),
+        (Traces(), RestoreResult.PUT),
+        (Traces(stays=True), RestoreResult.STAYS),
+        (Traces(back=WAITS), RestoreResult.PUBLISH),
+        (Traces(back=DELAYED), RestoreResult.NOTHING),
+        (Traces(back=WAITS, stays=True), RestoreResult.PUBLISH),
+        (Traces(marked=True), RestoreResult.NOTHING),
+        (Traces(marked=True, back=WAITS, stays=True), RestoreResult.NOTHING),
     ],
 )
-def test_what_brings_a_mail_back_follows_from_its_traces(traces: Traces, what: Return) -> None:
+def test_what_brings_a_mail_back_follows_from_its_traces(traces: Traces, what: RestoreResult) -> None:
     """Of the new passage first, then of the old one."""
     assert return_of(traces) is what
 
@@ -73,14 +73,14 @@ async def queue(twin: TwinQueue) -> AsyncIterator[MailQueue]:
         yield queue
 
 
-async def restored(queue: MailQueue, due_at: datetime | None = None) -> Return:
+async def restored(queue: MailQueue, due_at: datetime | None = None) -> RestoreResult:
     """Bring one mail back."""
-    return await (await restoring(queue, [WAS])).restore(Leaver(WAS, mail("one"), CONTENT, due_at))
+    return await (await restoring(queue, [WAS])).restore(RemovedMail(WAS, mail("one"), CONTENT, due_at))
 
 
 async def test_it_comes_back_whole(queue: MailQueue) -> None:
     """Under the id that follows from its old one, with its bytes, counted as any other."""
-    assert await restored(queue) is Return.PUT
+    assert await restored(queue) is RestoreResult.PUT
     (one,) = await listed(queue)
     assert one.queued.enqueue_id == restored_id(WAS, QUEUE)
     assert await queue.content(one) == CONTENT
@@ -91,8 +91,8 @@ async def test_it_comes_back_whole(queue: MailQueue) -> None:
 async def test_a_delayed_one_waits_for_its_time(twin: TwinQueue, queue: MailQueue) -> None:
     """And is not put twice."""
     due_at = twin.clock.now + HOUR
-    assert await restored(queue, due_at) is Return.PUT
-    assert await restored(queue, due_at) is Return.NOTHING
+    assert await restored(queue, due_at) is RestoreResult.PUT
+    assert await restored(queue, due_at) is RestoreResult.NOTHING
     assert [(one.whereabouts, one.due_at) for one in await listed(queue)] == [(Whereabouts.DELAYED, due_at)]
     assert twin.broker.ready(QUEUE) == []
 
@@ -104,12 +104,12 @@ async def test_a_publish_that_failed_is_gone_on_with(fate: Fate, twin: TwinQueue
     with pytest.raises(PublishFailed):
         await restored(queue)
 
-    assert await restored(queue) is Return.PUBLISH
+    assert await restored(queue) is RestoreResult.PUBLISH
     twin.broker.let_arrive()
 
     assert await names(queue) == ["one"]
     assert await all_delivered(queue) == ["one"]
-    assert await restored(queue) is Return.NOTHING
+    assert await restored(queue) is RestoreResult.NOTHING
     assert await names(queue) == []
 
 
@@ -148,7 +148,7 @@ async def test_one_that_never_left_stays_as_it_is(twin: TwinQueue, queue: MailQu
     """Its removal was killed before its mark."""
     (was,) = await enqueued(queue, "one")
     found = await restoring(queue, [was])
-    assert await found.restore(Leaver(was, mail("one"), CONTENT)) is Return.STAYS
+    assert await found.restore(RemovedMail(was, mail("one"), CONTENT)) is RestoreResult.STAYS
     assert await all_delivered(queue) == ["one"]
     assert not twin.broker.published[1:]
 
@@ -162,7 +162,7 @@ async def test_what_cannot_come_back_leaves_nothing_behind(wrong: object, error:
     due_at = twin.clock.now + HOUR if error is Delayed else None
     async with await twin.process() as queue:
         with pytest.raises(error):
-            await (await restoring(queue, [WAS])).restore(Leaver(WAS, wrong, CONTENT, due_at))  # type: ignore[arg-type]
+            await (await restoring(queue, [WAS])).restore(RemovedMail(WAS, wrong, CONTENT, due_at))  # type: ignore[arg-type]
         assert not twin.blobs.ids
         assert not list(twin.memory.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names)))
 

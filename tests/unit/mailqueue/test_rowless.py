@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cql.statements import Operation
 from mailqueue.maintenance.redrive import redrive
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import payload_of, row_of
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from mailqueue.rabbitmq.missing_row import SECOND_LOOK_SECONDS
@@ -21,7 +21,7 @@ from model.catalog.queue_tables import OwnTables
 from model.operations import Put, Read
 from model.ports import Message
 from model.queue.blob_ids import BlobNaming, BlobsMode
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from model.queue.slices import EPOCH, slice_of
 from model.queue.starts import (
@@ -78,14 +78,14 @@ async def test_a_purged_mail_outlives_its_mark_in_the_broker_and_does_not_come_b
         await enqueued(queue, "stays")
         twin.clock.advance(HOUR.total_seconds())
         await enqueued(queue, "purged")
-        await queue.delete(Where(name="purged"))
+        await queue.delete(MailFilter(name="purged"))
         # When the queue is swept for longer than marks live
         await swept_for(twin, queue, MARK_TTL + DAY)
         assert [one.slice_start for one in await listed(queue)] == [await queue.parts.view.browse_start(QUEUE)]
         assert len(twin.broker.ready(QUEUE)) == 2
         # Then only the mail that waits is delivered
         assert await all_delivered(queue) == ["stays"]
-        assert twin.counted.of(Count.GONE) == 1
+        assert twin.counted.of(QueueCount.GONE) == 1
         assert not twin.broker.dead(QUEUE)
 
 
@@ -102,7 +102,7 @@ async def test_a_purged_mail_of_james_does_not_come_back_either(last_updated: st
         assert not await queue.parts.view.marked(QUEUE, shown.queued.enqueue_id)
         # Then it is gone
         assert await all_delivered(queue) == []
-        assert twin.counted.of(Count.GONE) == 1
+        assert twin.counted.of(QueueCount.GONE) == 1
 
 
 async def published_by_james(twin: TwinQueue, queue: MailQueue, last_updated: datetime | None) -> Listed:
@@ -126,7 +126,7 @@ async def test_an_old_mail_that_waits_is_delivered() -> None:
         found = looks(twin)
         assert await all_delivered(queue) == ["old"]
         assert len(found) == 1
-        assert twin.counted.of(Count.GONE) == 0
+        assert twin.counted.of(QueueCount.GONE) == 0
 
 
 async def test_an_old_mail_of_james_that_waits_is_delivered() -> None:
@@ -173,7 +173,7 @@ async def test_james_may_put_the_row_after_the_message() -> None:
         twin.memory.surround = surround
         # Then the mail is delivered
         assert await all_delivered(queue) == ["theirs"]
-        assert twin.counted.of(Count.GONE) == 0
+        assert twin.counted.of(QueueCount.GONE) == 0
 
 
 async def test_where_marks_live_for_ever_no_row_is_asked_for() -> None:
@@ -202,7 +202,7 @@ async def test_a_mail_whose_row_expired_while_nobody_swept_is_a_dead_letter(capl
             await queue.parts.sweeper.sweep(QUEUE)
             assert await all_delivered(queue) == []
             # Then it is a dead letter
-            assert (twin.counted.of(Count.UNSURE), twin.counted.of(Count.GONE)) == (1, 0)
+            assert (twin.counted.of(QueueCount.UNSURE), twin.counted.of(QueueCount.GONE)) == (1, 0)
             assert len(twin.broker.dead(QUEUE)) == 1
             # And driven back it is delivered
             assert (await redrive(queue)).redriven == 1
@@ -220,10 +220,10 @@ async def test_after_a_lapse_what_is_younger_is_told_apart_again() -> None:
         await queue.parts.sweeper.sweep(QUEUE)
         lapsed = (await queue.parts.view.state(QUEUE)).lapsed_before
         await enqueued(queue, "purged", "waits")
-        await queue.delete(Where(name="purged"))
+        await queue.delete(MailFilter(name="purged"))
         await swept_for(twin, queue, MARK_TTL + DAY)
         assert await all_delivered(queue) == ["waits"]
-        assert (twin.counted.of(Count.UNSURE), twin.counted.of(Count.GONE)) == (1, 1)
+        assert (twin.counted.of(QueueCount.UNSURE), twin.counted.of(QueueCount.GONE)) == (1, 1)
         assert (await queue.parts.view.state(QUEUE)).lapsed_before == lapsed
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import payload_of
 from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue
 from mailqueue.rabbitmq.settle import REQUEUE_PAUSE
@@ -109,7 +109,7 @@ async def test_without_a_mark_there_is_no_ack() -> None:
             assert again.redelivered
             await again.ack()
         assert not await names(queue)
-        assert twin.counted.of(Count.ACKED) == 1
+        assert twin.counted.of(QueueCount.ACKED) == 1
 
 
 async def test_an_ack_stands_though_the_broker_is_gone() -> None:
@@ -123,8 +123,8 @@ async def test_an_ack_stands_though_the_broker_is_gone() -> None:
             await one.ack()
             assert await next_of(mails) is None
         assert not twin.broker.ready(QUEUE)
-        assert twin.counted.of(Count.FILTERED) == 1
-        assert twin.counted.of(Count.CONSUMER_LOST) == 1
+        assert twin.counted.of(QueueCount.FILTERED) == 1
+        assert twin.counted.of(QueueCount.CONSUMER_LOST) == 1
 
 
 async def test_an_ack_after_the_context_was_left_still_counts() -> None:
@@ -217,7 +217,7 @@ async def test_a_retried_mail_comes_again_after_its_wait() -> None:
             assert await queue.move_due() == 1
         assert twin.broker.published[-1][1].headers[ATTEMPTS_HEADER] == 3
         assert await all_delivered(queue) == ["a"]
-        assert twin.counted.of(Count.RETRIED) == 3
+        assert twin.counted.of(QueueCount.RETRIED) == 3
 
 
 async def test_a_retry_keeps_the_error_of_before_unless_told_another() -> None:
@@ -337,7 +337,7 @@ async def test_a_rejected_mail_is_a_dead_letter_and_out_of_sight() -> None:
         assert not await names(queue)
         assert len(twin.blobs.ids) == 2
         assert (await queue.size()).mails == 0
-        assert twin.counted.of(Count.REJECTED) == 1
+        assert twin.counted.of(QueueCount.REJECTED) == 1
 
 
 @pytest.mark.parametrize("settle", [SETTLE["retry"], SETTLE["reject"]], ids=["retry", "reject"])
@@ -371,7 +371,7 @@ async def test_a_rejection_that_the_broker_did_not_hear_is_told() -> None:
             twin.broker.drop_connections()
             with pytest.raises(CannotReach):
                 await one.reject()
-            await until(lambda: twin.counted.of(Count.REJECTED) == 0)
+            await until(lambda: twin.counted.of(QueueCount.REJECTED) == 0)
             await (await anext(mails)).reject()
         assert len(twin.broker.dead(QUEUE)) == 1
         assert not await names(queue)

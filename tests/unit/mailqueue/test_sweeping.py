@@ -14,7 +14,7 @@ from cql.statements import Operation
 from mailqueue.blobs.memory import BlobCall, BlobVerb
 from mailqueue.maintenance.clean_slices import SECOND_LOOK_SECONDS
 from mailqueue.maintenance.sweep import Moved, Swept
-from mailqueue.metrics import Count
+from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.codec import row_of
 from mailqueue.rabbitmq.view.slices import Broken
@@ -660,10 +660,10 @@ class TestCounts:
 
     async def test_what_was_done_is_added(self, scene: Scene) -> None:
         """And nothing else."""
-        process, added = scene.process(), dict[Count, int]()
+        process, added = scene.process(), dict[QueueCount, int]()
 
         class Adding:
-            def add(self, name: Count, queue: QueueName, n: int = 1) -> None:
+            def add(self, name: QueueCount, queue: QueueName, n: int = 1) -> None:
                 """Add."""
                 assert queue == SPOOL
                 added[name] = added.get(name, 0) + n
@@ -673,14 +673,19 @@ class TestCounts:
         await finish(process, range(1, 5))
         scene.put_start(BROWSE_START, NOON + 5 * HOUR)
         await process.sweeper.sweep(SPOOL)
-        assert added == {Count.SWEPT_SLICES: 5, Count.SWEPT_ROWS: 5, Count.SWEPT_BLOBS: 8, Count.RESCUED: 1}
+        assert added == {
+            QueueCount.SWEPT_SLICES: 5,
+            QueueCount.SWEPT_ROWS: 5,
+            QueueCount.SWEPT_BLOBS: 8,
+            QueueCount.RESCUED: 1,
+        }
         await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
-        assert added[Count.ORPHAN_MARKS] == 1
+        assert added[QueueCount.ORPHAN_MARKS] == 1
         assert (await process.sweeper.sweep(SPOOL)).orphan_marks == 1
         scene.put_start(BROWSE_START, NOON)
         await process.sweeper.sweep(SPOOL)
-        assert added[Count.MOVED_BACK] == 1
-        assert added[Count.BROWSE_START_MOVED] == 1
+        assert added[QueueCount.MOVED_BACK] == 1
+        assert added[QueueCount.BROWSE_START_MOVED] == 1
 
 
 class Struck(MemoryBroker):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cql.statements import Operation
 from mailqueue.rabbitmq.view import tallies as module
-from mailqueue.rabbitmq.view.tallies import Changes, Tallies
+from mailqueue.rabbitmq.view.tallies import Changes, SliceTallies
 from model.catalog.mail_queue import SLICE_TALLIES
 from model.errors import TimedOut
 from model.operations import Put, Write
@@ -25,7 +25,7 @@ def told(scene: Scene, slice_start: datetime = NOON) -> list[tuple[int, int, boo
     return sorted((row["enqueued"], row["marked"], row["settled"]) for row in rows)
 
 
-async def count(tallies: Tallies, enqueued: int = 0, marked: int = 0, slice_start: datetime = NOON) -> None:
+async def count(tallies: SliceTallies, enqueued: int = 0, marked: int = 0, slice_start: datetime = NOON) -> None:
     """Something was done in a slice."""
     async with tallies.counting(SPOOL, slice_start) as changes:
         changes.enqueued, changes.marked = enqueued, marked

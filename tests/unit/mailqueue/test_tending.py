@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.background import Afterwards, finished
-from mailqueue.maintenance.loops import Chore, tend
+from mailqueue.background import BackgroundTasks, finished
+from mailqueue.maintenance.loops import BackgroundJob, tend
 from mailqueue.rabbitmq.broker.memory import Fate
 from model.errors import CannotReach
 from model.queue.size import SizeKind
@@ -70,7 +70,11 @@ def test_a_failing_chore_ends_no_other_and_is_tried_seldom(caplog: pytest.LogCap
             if len(at["fine"]) == 40:
                 stop.set()
 
-        chores = (Chore("away", away, SECOND), Chore("flawed", flawed, SECOND), Chore("fine", fine, SECOND))
+        chores = (
+            BackgroundJob("away", away, SECOND),
+            BackgroundJob("flawed", flawed, SECOND),
+            BackgroundJob("fine", fine, SECOND),
+        )
         await tend(QUEUE, clock, stop, chores)
         return at
 
@@ -92,14 +96,14 @@ async def test_told_to_stop_it_stops_at_once() -> None:
         ended.append(clock.now)
 
     begun = clock.now
-    await tend(QUEUE, clock, stop, (Chore("slow", slow, timedelta(hours=1)),))
+    await tend(QUEUE, clock, stop, (BackgroundJob("slow", slow, timedelta(hours=1)),))
     assert ended == [begun]
     assert clock.now - begun < timedelta(hours=1)
 
 
 async def test_closing_waits_for_what_nobody_waited_for() -> None:
     """And no more of it is under way at once than there is room for."""
-    afterwards, done, most, now = Afterwards(under_way=3), [], 0, 0
+    afterwards, done, most, now = BackgroundTasks(under_way=3), [], 0, 0
 
     async def work() -> None:
         nonlocal most, now
@@ -118,7 +122,7 @@ async def test_closing_waits_for_what_nobody_waited_for() -> None:
 async def test_what_fails_afterwards_is_logged_and_fails_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """An error of ours in one line, a flaw with its trace."""
     with caplog.at_level(logging.WARNING, "mailmend.queue"):
-        afterwards = Afterwards()
+        afterwards = BackgroundTasks()
 
         async def fail() -> None:
             raise CannotReach("the blobs do not answer")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mailqueue.background import Afterwards
+from mailqueue.background import BackgroundTasks
 from mailqueue.maintenance import blob_cleanup as tidying
-from mailqueue.maintenance.blob_cleanup import Tidying
+from mailqueue.maintenance.blob_cleanup import BlobCleanup
 from model.errors import BlobsUnreachable
 from model.ids import BlobId
 from model.queue.mails import MailBlobs
@@ -43,18 +43,18 @@ def kept(number: int) -> MailBlobs:
     return MailBlobs(BlobId(f"h{number}"), BlobId(f"b{number}"))
 
 
-def tidying_over(blobs: Any, sweeps: list[int], afterwards: Afterwards) -> Tidying:
+def tidying_over(blobs: Any, sweeps: list[int], afterwards: BackgroundTasks) -> BlobCleanup:
     """Whose sweeps are counted."""
 
     async def maybe_sweep() -> None:
         sweeps.append(1)
 
-    return Tidying(blobs, maybe_sweep, afterwards, VirtualClock())
+    return BlobCleanup(blobs, maybe_sweep, afterwards, VirtualClock())
 
 
 async def test_what_comes_meanwhile_goes_together() -> None:
     """One request for the first, one for all that came while it was under way; a chance of a sweep for each mail."""
-    blobs, sweeps, afterwards = Deleting(), list[int](), Afterwards()
+    blobs, sweeps, afterwards = Deleting(), list[int](), BackgroundTasks()
     tidier = tidying_over(blobs, sweeps, afterwards)
     await tidier.add(kept(0), dequeued=True)
     await until(lambda: len(blobs.requests) == 1)
@@ -69,7 +69,7 @@ async def test_what_comes_meanwhile_goes_together() -> None:
 
 async def test_the_first_waits_a_moment_for_others() -> None:
     """A consumer that acks one mail after the other has many of them forgotten by one request."""
-    blobs, afterwards = Deleting(), Afterwards()
+    blobs, afterwards = Deleting(), BackgroundTasks()
     tidier = tidying_over(blobs, [], afterwards)
     blobs.gate.set()
     for number in range(5):
@@ -83,7 +83,7 @@ async def test_consumers_wait_for_a_store_that_is_far_behind(monkeypatch: pytest
     """No more waits than there is room for."""
     monkeypatch.setattr(tidying, "WAITING_MAX", 3)
     monkeypatch.setattr(tidying, "TOGETHER_MAX", 2)
-    blobs, afterwards = Deleting(), Afterwards()
+    blobs, afterwards = Deleting(), BackgroundTasks()
     tidier = tidying_over(blobs, [], afterwards)
     await tidier.add(kept(0), dequeued=False)
     await until(lambda: len(blobs.requests) == 1)
@@ -100,7 +100,7 @@ async def test_consumers_wait_for_a_store_that_is_far_behind(monkeypatch: pytest
 
 async def test_a_store_that_does_not_answer_fails_nobody() -> None:
     """What it keeps is left to the sweep; the next mails are tried again."""
-    blobs, sweeps, afterwards = Deleting(), list[int](), Afterwards()
+    blobs, sweeps, afterwards = Deleting(), list[int](), BackgroundTasks()
     tidier = tidying_over(blobs, sweeps, afterwards)
     blobs.gate.set()
     blobs.silent = True

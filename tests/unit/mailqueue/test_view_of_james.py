@@ -8,7 +8,7 @@ from mailqueue.rabbitmq.view.slices import Broken
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, JAMES_QUEUE_TABLES
 from model.ids import QueueName
-from model.queue.filters import Where
+from model.queue.filters import MailFilter
 from model.queue.size import CountedBy, SizeKind
 from tests.support.james_queue import SPOOL, james_enqueued, james_queue_rows, put_james_queue
 from tests.support.queue_scene import HOUR, OF_JAMES, Scene, names
@@ -62,7 +62,7 @@ async def test_conditions_choose_among_them(scene: Scene) -> None:
     everything = await names(view.browse(SPOOL))
     wanted = [mail["name"] for mail in james_enqueued() if mail["name"] in everything]
     assert sorted(wanted) == sorted(everything)
-    assert await names(view.browse(SPOOL, Where(name=wanted[0]))) == wanted[:1]
+    assert await names(view.browse(SPOOL, MailFilter(name=wanted[0]))) == wanted[:1]
 
 
 async def test_a_sweep_keeps_what_is_pending_and_cleans_up_behind_the_last(scene: Scene, last: datetime) -> None:
