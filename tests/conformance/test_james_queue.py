@@ -6,8 +6,8 @@ Everything that James 3.8.1 left is loaded as it was: 24 messages, the rows of i
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -17,10 +17,10 @@ from uuid import uuid4
 import pytest
 
 from cql.driver.asynchronous import AwaitedKeyspace, InTurn
-from cql.driver.session import CassandraCluster
+from cql.driver.session import Keyspace
 from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
-from mailqueue.blobs.object_storage import open_s3
+from mailqueue.blobs.object_storage import S3Settings, open_s3
 from mailqueue.blobs.stores import BlobStore
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
@@ -36,7 +36,6 @@ from model.queue.mails import Mail, RecipientHeader
 from model.queue.size import CountedBy, SizeKind
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock
-from tests.support.brokers import Broker as RabbitServer
 from tests.support.clock import VirtualClock
 from tests.support.james_queue import (
     SPOOL,
@@ -47,7 +46,6 @@ from tests.support.james_queue import (
     put_james_queue,
 )
 from tests.support.keyspaces import created, dropped
-from tests.support.object_stores import S3
 from tests.support.queues import listed
 
 AFTER_JAMES = datetime(2026, 11, 20, 19, 30, tzinfo=UTC)
@@ -81,13 +79,23 @@ async def _filled(trio: Trio, store: BlobStore) -> None:
 
 
 @pytest.fixture(params=["twins", pytest.param("servers", marks=[pytest.mark.cassandra, pytest.mark.broker])])
-async def trio(request: pytest.FixtureRequest) -> AsyncIterator[Trio]:
-    """James's queue, on the twins or on real servers."""
+def servers(request: pytest.FixtureRequest) -> Iterator[AbstractAsyncContextManager[Trio] | None]:
+    """James's queue on real servers, or None for the twins."""
     if request.param == "twins":
-        yield await _twins()
+        yield None
         return
     cluster, rabbitmq, s3 = (request.getfixturevalue(name) for name in ("cluster", "rabbitmq", "s3"))
-    async with _servers(cluster, rabbitmq, s3) as trio:
+    keyspace = created(cluster, f"j_queue_{uuid4().hex[:8]}", Schema((), (*QUEUE_TABLES, EVENT_STORE)))
+    put_james_queue(keyspace)
+    with rabbitmq.vhost() as vhost:
+        yield _on_servers(keyspace, BrokerSettings((Host(rabbitmq.host, rabbitmq.port),), vhost), s3.bucket())
+    dropped(cluster, (keyspace.name,))
+
+
+@pytest.fixture
+async def trio(servers: AbstractAsyncContextManager[Trio] | None) -> AsyncIterator[Trio]:
+    """James's queue, on the twins or on real servers."""
+    async with servers or nullcontext(await _twins()) as trio:
         yield trio
 
 
@@ -102,23 +110,12 @@ async def _twins() -> Trio:
 
 
 @asynccontextmanager
-async def _servers(cluster: CassandraCluster, rabbitmq: RabbitServer, s3: S3) -> AsyncIterator[Trio]:
-    keyspace = created(cluster, f"j_queue_{uuid4().hex[:8]}", Schema((), (*QUEUE_TABLES, EVENT_STORE)))
-    put_james_queue(keyspace)
-    with rabbitmq.vhost() as vhost:
-        async with _broker(BrokerSettings((Host(rabbitmq.host, rabbitmq.port),), vhost)) as broker:
-            blobs = open_s3(s3.bucket(), SystemClock())
-            trio = Trio(AwaitedKeyspace(keyspace), broker, blobs, SystemClock())
-            await _filled(trio, blobs.store)
-            yield trio
-    dropped(cluster, (keyspace.name,))
-
-
-@asynccontextmanager
-async def _broker(settings: BrokerSettings) -> AsyncGenerator[Broker]:
-    broker = RabbitBroker(settings, SystemClock())
+async def _on_servers(keyspace: Keyspace, settings: BrokerSettings, bucket: S3Settings) -> AsyncIterator[Trio]:
+    broker, blobs = RabbitBroker(settings, SystemClock()), open_s3(bucket, SystemClock())
+    trio = Trio(AwaitedKeyspace(keyspace), broker, blobs, SystemClock())
+    await _filled(trio, blobs.store)
     try:
-        yield broker
+        yield trio
     finally:
         await broker.close()
 

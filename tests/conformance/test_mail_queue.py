@@ -59,47 +59,48 @@ class Sides:
         return await open_queue(self.name, self.tables, self.broker, self.blobs, self.clock, CONFIGURATION)
 
 
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """What these tests share on real servers."""
+
+    keyspace: Keyspace
+    broker: BrokerSettings
+    bucket: S3Settings
+
+
 @pytest.fixture(scope="session")
-def mail_queue_keyspace(cluster: CassandraCluster) -> Iterator[Keyspace]:
-    """The queue's tables on the real server."""
+def real(cluster: CassandraCluster, rabbitmq: Broker, s3: S3) -> Iterator[Servers]:
+    """The queue's tables, a virtual host and a bucket."""
     name = f"g_conformance_{uuid4().hex[:8]}"
-    yield created(cluster, name, Schema((), (EVENT_STORE, *QUEUE_TABLES)))
+    keyspace = created(cluster, name, Schema((), (EVENT_STORE, *QUEUE_TABLES)))
+    with rabbitmq.vhost() as vhost:
+        hosts = (Host(rabbitmq.host, rabbitmq.port),)
+        yield Servers(keyspace, BrokerSettings(hosts, vhost), s3.bucket())
     dropped(cluster, (name,))
 
 
-@pytest.fixture(scope="session")
-def queue_vhost(rabbitmq: Broker) -> Iterator[str]:
-    """A virtual host that these tests share."""
-    with rabbitmq.vhost() as name:
-        yield name
+_REAL = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
 
-@pytest.fixture(scope="session")
-def queue_bucket(s3: S3) -> S3Settings:
-    """A bucket that these tests share."""
-    return s3.bucket()
+@pytest.fixture(params=["memory", pytest.param("real", marks=_REAL)])
+def servers(request: pytest.FixtureRequest) -> Servers | None:
+    """None for twins."""
+    found: Servers | None = None if request.param == "memory" else request.getfixturevalue("real")
+    return found
 
 
-@pytest.fixture(
-    params=[
-        "memory",
-        pytest.param("real", marks=[pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]),
-    ]
-)
-async def three(request: pytest.FixtureRequest) -> AsyncIterator[Sides]:
+@pytest.fixture
+async def three(servers: Servers | None) -> AsyncIterator[Sides]:
     """The sides of a queue of the test's own, on each kind of servers."""
     name = QueueName(f"q-{uuid4().hex[:12]}")
-    if request.param == "memory":
+    if servers is None:
         clock = VirtualClock()
         yield Sides(name, InTurn(MemoryTables(clock.micros)), MemoryBroker(clock), MemoryBlobs(clock), clock)
         return
-    server: Broker = request.getfixturevalue("rabbitmq")
-    settings = BrokerSettings((Host(server.host, server.port),), request.getfixturevalue("queue_vhost"))
-    tables = AwaitedKeyspace(request.getfixturevalue("mail_queue_keyspace"))
     real_clock = SystemClock()
-    blobs, broker = open_s3(request.getfixturevalue("queue_bucket"), real_clock), RabbitBroker(settings, real_clock)
+    broker = RabbitBroker(servers.broker, real_clock)
     try:
-        yield Sides(name, tables, broker, blobs, real_clock)
+        yield Sides(name, AwaitedKeyspace(servers.keyspace), broker, open_s3(servers.bucket, real_clock), real_clock)
     finally:
         await broker.close()
 
