@@ -12,7 +12,7 @@ UV     := .uv/bin/uv
 RUN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed-$(DRIVER)
 
-.PHONY: help demo test check verify bench format zip clean
+.PHONY: help demo test check verify mutate bench format zip clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,9 @@ verify: $(STAMP) ## What is generated is up to date
 	$(RUN)/mailmend schema lint --level note cql/schema.cql
 	$(RUN)/mailmend schema lint --level note cql/migrations
 	$(RUN)/mailmend schema export --check --dir docs --only page --only drawing --keyspace apache_james
+
+mutate: $(STAMP) ## Change the pure core place by place; do the tests notice? make mutate ARGS=model.queue.starts
+	$(RUN)/python -m tests.mutants $(ARGS)
 
 bench: $(STAMP) ## Measure side by side in one run: make bench MESSAGES=100000
 	$(RUN)/python -m tests.bench --messages $(or $(MESSAGES),1000000) $(ARGS)

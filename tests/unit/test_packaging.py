@@ -22,3 +22,10 @@ def test_the_wheel_carries_exactly_our_packages() -> None:
 def test_every_package_is_typed_for_its_users() -> None:
     """py.typed stands in each."""
     assert all((Path(name) / "py.typed").is_file() for name in OURS)
+
+
+def test_every_module_and_test_of_mutation_testing_is_there() -> None:
+    """A module that moved would go unexamined."""
+    named = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["mutants"]["tests"]
+    assert [test for tests in named.values() for test in tests if not Path(test).is_file()] == []
+    assert [module for module in named if not Path(*module.split(".")).with_suffix(".py").is_file()] == []
