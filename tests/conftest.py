@@ -9,13 +9,16 @@ from admin.local import Wishes
 from tests.support.brokers import Broker, one_rabbitmq
 from tests.support.guarded import GuardedNode, guarded_node
 from tests.support.object_stores import S3, one_s3
+from tests.support.seeds import OPTION, draw_in_ci, seeds_of
 from tests.support.servers import CassandraServer, ThreeNodes, local_node, one_node, three_local_nodes
 from tests.support.spark import spark
 
 __all__ = ["spark"]
 
-# A busy machine is no finding: no example fails for being slow.
-settings.register_profile("mailmend", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine is no finding: no example fails for being slow. CI draws anew too, from a seed that it tells.
+settings.register_profile(
+    "mailmend", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False, print_blob=True
+)
 settings.load_profile("mailmend")
 
 _NEEDS = {
@@ -24,6 +27,24 @@ _NEEDS = {
     "object_store": {"s3"},
 }
 """Every marker of a server, and the fixtures that start one."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Before Hypothesis reads its seed."""
+    draw_in_ci(config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes `story_seed` runs once for each."""
+    if "story_seed" in metafunc.fixturenames:
+        metafunc.parametrize("story_seed", seeds_of(metafunc.config))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The seed stands under what failed."""
+    if (seed := config.getoption(OPTION)) is not None:
+        terminalreporter.write_line(f"Drawn from a seed: {OPTION}={seed} draws the same again.")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -18,7 +17,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from mailqueue.rabbitmq.broker.memory import Fate
@@ -40,6 +38,7 @@ from tests.support.queue_mishaps import Died
 from tests.support.queue_model import Promised, Promises, Standing
 from tests.support.queue_world import Mishap, Side, Trouble, Worker, dead, named, rows, taken
 from tests.support.queues import QUEUE, TwinQueue, listed, mail
+from tests.support.seeds import run_stories
 from tests.support.skewed import SkewedClock
 
 T = TypeVar("T")
@@ -610,17 +609,6 @@ class QueueMachine(RuleBasedStateMachine):
                 await worker.close()
 
 
-def test_stories_of_a_queue() -> None:
+def test_stories_of_a_queue(story_seed: int) -> None:
     """Any order of what processes, operators, a James and bad days do."""
-    run_state_machine_as_test(QueueMachine, settings=_settings(50, 25))
-
-
-def _settings(stories: int, steps: int) -> settings:
-    """The same stories in every run."""
-    return settings(
-        max_examples=stories,
-        stateful_step_count=steps,
-        derandomize=True,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    run_stories(QueueMachine, story_seed, stories=25, steps=25)

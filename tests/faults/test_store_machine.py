@@ -18,14 +18,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from admin.breaking import KINDS, Breaker
@@ -58,6 +56,7 @@ from tests.support.mailbox_model import Add, Copy, Delete, Mailboxes, Move, Oper
 from tests.support.mending import Workplace
 from tests.support.mishaps import Actor, Alongside, Killed, Mishap, Network, Wire
 from tests.support.oracle import expected_suspects
+from tests.support.seeds import run_stories, seeds_of
 from tests.support.servers import CassandraServer
 from tests.support.skewed import SkewedClock
 from tests.support.store_stories import HARMLESS, MISHAPS, MOMENTS, WISHES, Wish
@@ -333,9 +332,9 @@ def _removes(write: Conditional, place: Place | None) -> bool:
     return isinstance(write, RemoveIf) and place is not None and write.key == place.key
 
 
-def test_stories_in_memory() -> None:
+def test_stories_in_memory(story_seed: int) -> None:
     """Any order of changes, mishaps, damages, repairs and hours."""
-    run_state_machine_as_test(StoreMachine, settings=_settings(80, 25))
+    run_stories(StoreMachine, story_seed, stories=40, steps=25)
 
 
 def _struck_amid(stamp: StampSource, kind: str, write: int) -> None:
@@ -370,7 +369,7 @@ def test_a_margin_of_nothing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> No
         test_a_change_amid_a_repair_wins()
 
 
-def test_stories_on_a_real_server(cassandra: CassandraServer) -> None:
+def test_stories_on_a_real_server(cassandra: CassandraServer, pytestconfig: pytest.Config) -> None:
     """A few of them, where time goes by itself, so that nothing arrives late and repairs declare the keyspace quiet."""
     names = (cassandra.keyspace(), cassandra.keyspace())
     with connect(contact_of(cassandra)) as cluster:
@@ -381,7 +380,7 @@ def test_stories_on_a_real_server(cassandra: CassandraServer) -> None:
                 return _real_arena(cluster, mail_tables, ledger)
 
         try:
-            run_state_machine_as_test(RealMachine, settings=_settings(6, 10))
+            run_stories(RealMachine, seeds_of(pytestconfig)[-1], stories=6, steps=10)
         finally:
             dropped(cluster, names)
 
@@ -397,14 +396,4 @@ def _real_arena(cluster: CassandraCluster, mail_tables: Tables, ledger: Tables) 
         virtual=False,
         retries=RetryPolicy(2, 0.001, 0.005),
         skews=(0.0, 0.0),
-    )
-
-
-def _settings(stories: int, steps: int) -> settings:
-    """The same stories in every run."""
-    return settings(
-        max_examples=stories,
-        stateful_step_count=steps,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
     )

@@ -129,7 +129,7 @@ class Chooser(Protocol):
 class Chance:
     """Decides at random, the same way for the same seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
 
     def choose(self, options: int) -> int:

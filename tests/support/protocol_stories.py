@@ -52,6 +52,7 @@ from tests.support.protocol import (
     Story,
     World,
 )
+from tests.support.seeds import KEPT
 
 STAMPS = {"ours": StampSource.TRUTH, "floor": StampSource.FLOOR, "clock": StampSource.CLOCK}
 """The kinds of our writers."""
@@ -291,9 +292,9 @@ def _quiet(world: World, ticks: int) -> list[Outcome]:
     return revisit(world, clock, scan(world), run, as_of)
 
 
-def stories(setting: Setting, seeds: int) -> Iterator[Story]:
-    """Stories at random, one for each seed."""
-    return (tell(setting, Chance(seed)) for seed in range(seeds))
+def stories(setting: Setting, count: int, seed: int = KEPT[0]) -> Iterator[Story]:
+    """So many stories at random, the same for the same seed."""
+    return (tell(setting, Chance(f"{seed} {number}")) for number in range(count))
 
 
 def every_story(setting: Setting, most: int) -> Iterator[Story]:
