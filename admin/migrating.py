@@ -14,15 +14,14 @@ from cql.applying import ensure_ledger
 from cql.introspect import live_schema
 from cql.migrate.agreement import WAIT_SECONDS, Agreement
 from cql.migrate.files import read_folder, shipped
-from cql.migrate.history import History
-from cql.migrate.migrator import STATEMENT_SECONDS
-from cql.migrate.rollout import Means, lease_name, past_of
+from cql.migrate.history import History, record_of
+from cql.migrate.migrator import STATEMENT_SECONDS, Migrator
+from cql.migrate.rollout import lease_name
 from cql.replication import Replication
 from model.catalog.schema_history import HISTORY_TABLES
 from model.errors import LeaseHeld, WrongUse
-from model.migrations.history import Unlock
+from model.migrations.history import LedgerRecord, Unlock
 from model.migrations.migration import Migration
-from model.migrations.plan import Past
 from repair.ledger.leases import TTL_SECONDS, Lease, Leases, sure_seconds
 
 
@@ -67,13 +66,12 @@ def history_of(place: Place) -> History | None:
 
 
 @contextmanager
-def means_to_migrate(place: Place, patience: Patience, replication: Replication | None) -> Iterator[Means]:
-    """What a rollout works with.
+def migrator_of(place: Place, patience: Patience) -> Iterator[Migrator]:
+    """What carries migrations out on the cluster.
 
     Args:
         place: the cluster and its keyspaces.
         patience: the limits.
-        replication: of a keyspace that does not exist yet; the ledger gets the same.
 
     Raises:
         LeaseHeld: by the body; the message then names what ends the lease when its holder is known to be gone.
@@ -82,11 +80,11 @@ def means_to_migrate(place: Place, patience: Patience, replication: Replication 
 
     connection = place.connection
 
-    def open_history() -> History:
+    def open_history(replication: Replication | None) -> History:
         ensure_ledger(place.cluster, connection.ledger_keyspace, connection.keyspace, replication)
         return _history(place)
 
-    def leasing() -> Leases:
+    def leases() -> Leases:
         return Leases(
             place.cluster.keyspace(connection.ledger_keyspace),
             place.clock,
@@ -97,14 +95,14 @@ def means_to_migrate(place: Place, patience: Patience, replication: Replication 
     nodes, waited = CassandraNodes(place.cluster), patience.agreement.total_seconds()
     agreement = Agreement(nodes, place.clock, waited, patience.require_all)
     with progress_on(stderr_console(), place.clock) as progress, _named_way_out(connection.keyspace):
-        yield Means(
+        yield Migrator(
             place.cluster,
             place.clock,
             agreement,
             progress,
             history_of(place),
             open_history,
-            leasing,
+            leases,
             patience.statement.total_seconds(),
         )
 
@@ -113,7 +111,7 @@ def means_to_migrate(place: Place, patience: Patience, replication: Replication 
 class Told:
     """What the ledger tells of one keyspace's schema: its past, who is at work, and whose work was ended by force."""
 
-    past: Past = field(default_factory=Past)
+    past: LedgerRecord = field(default_factory=LedgerRecord)
     lease: Lease | None = None
     unlocks: tuple[Unlock, ...] = ()
 
@@ -121,7 +119,7 @@ class Told:
 def told_of(place: Place) -> Told:
     """What the ledger tells; reading it creates nothing."""
     history = history_of(place)
-    return Told(past_of(history), standing_lease(place), history.unlocks()) if history else Told()
+    return Told(record_of(history), standing_lease(place), history.unlocks()) if history else Told()
 
 
 def standing_lease(place: Place) -> Lease | None:

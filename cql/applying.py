@@ -1,8 +1,4 @@
-"""What is missing on a live cluster, planned as statements; and our own keyspace, the ledger, created.
-
-A keyspace that James made is respected: nothing is created there unless it is asked for, and nothing is ever altered
-(DESIGN section 4 "Schema"). What would be created is told all the same.
-"""
+"""What creates the types and tables that a keyspace lacks; and our own keyspace, the ledger, created."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,16 +6,12 @@ from uuid import UUID, uuid5
 
 from cql.introspect import SchemaServer, keyspace_exists, live_schema
 from cql.render import ServerVersion, keyspace_cql, parse_version, table_cql, type_cql
-from cql.replication import Replication, in_every_data_centre, replication_from
-from model.catalog.generations import Recognition, holds_mail, recognise, was_made_here
+from cql.replication import Replication, replication_from
 from model.catalog.ledger import LEDGER_TABLES
-from model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
 from model.errors import SchemaMismatch
 from model.schema.difference import Aspect, Difference, differences
 from model.schema.keyspace import Schema
 from model.schema.table import Table, identifier
-
-ONE_COPY = in_every_data_centre(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,43 +20,6 @@ class Step:
 
     creates: str
     cql: str
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyPlan:
-    """What applying would carry out, and what it withholds because the keyspace is James's own."""
-
-    steps: tuple[Step, ...]
-    withheld: tuple[Step, ...] = ()
-
-
-def plan_apply(
-    server: SchemaServer,
-    keyspace: str,
-    replication: Replication = ONE_COPY,
-    compaction: CompactionChoice = CompactionChoice.TWCS,
-    *,
-    complete: bool = False,
-) -> ApplyPlan:
-    """What creates the mail tables that are missing; reads only.
-
-    Args:
-        server: the cluster.
-        keyspace: the mail keyspace.
-        replication: for a keyspace that does not exist yet; an existing one keeps its own.
-        compaction: for the big message tables, where they do not exist yet.
-        complete: also create what mailmend needs and a keyspace of James lacks.
-
-    Raises:
-        WrongUse: the server is too old for the compaction.
-    """
-    live, version = live_schema(server, keyspace), parse_version(server.release_version)
-    if holds_mail(live) and not was_made_here(live):
-        steps = tuple(creations(keyspace, _needed(recognise(live), compaction), live, version))
-        return ApplyPlan(steps) if complete else ApplyPlan((), withheld=steps)
-    wanted = Schema(SCHEMA.types, compacted(SCHEMA.tables, compaction))
-    create = () if keyspace_exists(server, keyspace) else (keyspace_step(keyspace, replication),)
-    return ApplyPlan((*create, *creations(keyspace, wanted, live, version)))
 
 
 def ensure_ledger(
@@ -142,13 +97,6 @@ def creations(keyspace: str, wanted: Schema, live: Schema, version: ServerVersio
     for table in wanted.tables:
         if live.table(table.name) is None:
             yield Step(f"table {table.spelling}", table_cql(keyspace, table, version))
-
-
-def _needed(recognition: Recognition, compaction: CompactionChoice) -> Schema:
-    """What mailmend reads or writes, in the form of the recognised generation."""
-    schema = recognition.generation.schema
-    names = {table.name for table in MAIL_TABLES}
-    return Schema(schema.types, compacted((table for table in schema.tables if table.name in names), compaction))
 
 
 def _unfits(difference: Difference) -> bool:

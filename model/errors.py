@@ -3,6 +3,7 @@
 The command line maps each kind to an exit code (DESIGN section 5), so a kind is also a promise to scripts.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Self
 
@@ -57,6 +58,25 @@ class WrongUse(MailmendError):
 
 class BadSettings(WrongUse):
     """A settings file, cqlshrc or environment variable that cannot be read."""
+
+
+class ReplicationNeeded(WrongUse):
+    """A keyspace is to be created on several nodes, and nobody said how many copies of its rows are kept.
+
+    Args:
+        keyspace: its name.
+        nodes: the number of nodes by data centre.
+    """
+
+    def __init__(self, keyspace: str, nodes: Mapping[str, int]) -> None:
+        count = sum(nodes.values())
+        copies = ",".join(f"{name}={min(number, 3)}" for name, number in sorted(nodes.items()))
+        super().__init__(
+            f"keyspace {keyspace!r} does not exist, and the cluster has {count} nodes: say how many copies to keep",
+            mend=f"Give --replication {copies} (copies by data centre), or --replication-factor {min(count, 3)}.",
+        )
+        self.keyspace = keyspace
+        self.nodes = dict(nodes)
 
 
 class BadIdentifier(WrongUse):

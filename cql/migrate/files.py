@@ -12,10 +12,20 @@ from pathlib import Path
 
 from cql.language.lexer import Kind, Token
 from cql.language.parser import parse
-from cql.migrate.sending import tokens_between
+from cql.migrate.spelling import tokens_between
 from model.errors import BadMigration, CqlSyntaxError
-from model.migrations.migration import FileName, Migration, file_name, head_of, in_order, normalised
-from model.migrations.statement_rules import NOT_IDEMPOTENT, REPEATED_OTHERWISE, UNBOUND, refusal
+from model.migrations.migration import (
+    NOT_IDEMPOTENT,
+    REPEATED_OTHERWISE,
+    UNBOUND,
+    FileName,
+    Migration,
+    file_name,
+    head_of,
+    in_order,
+    normalised,
+    refusal,
+)
 from model.schema.names import name_of
 from model.schema.statements import Parsed, Write
 

@@ -10,13 +10,21 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from model.catalog.schema_history import SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK
+from model.catalog.schema_history import SCHEMA_BASELINE, SCHEMA_MIGRATION, SCHEMA_STATEMENT, SCHEMA_UNLOCK
 from model.errors import DoubtfulWrite, LeaseLost
 from model.ids import micros_of
 from model.instants import instant_of
-from model.migrations.history import Entry, State, StatementEntry, Step, Unlock
+from model.migrations.history import (
+    Baseline,
+    Entry,
+    LedgerRecord,
+    MigrationState,
+    StatementEntry,
+    StatementState,
+    Unlock,
+)
 from model.migrations.migration import FileName, Migration, Phase, checksum_of
-from model.operations import Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read
+from model.operations import Change, ChangeIf, Conditional, Level, Put, PutIfAbsent, Read, RemoveIf
 from model.ports import Clock, Tables
 from model.schema.table import Row
 
@@ -48,6 +56,14 @@ class History:
         seen = self.rows.read(Read(SCHEMA_STATEMENT, (self.keyspace, number)))
         return tuple(_statement(one.row) for one in seen)
 
+    def record(self) -> LedgerRecord:
+        """Everything that planning and verifying ask of the ledger."""
+        entries = self.entries()
+        running = [one.number for one in entries if not one.ended]
+        return LedgerRecord(
+            entries, tuple(one for number in running for one in self.statements(number)), self.adoption()
+        )
+
     def unlocks(self) -> tuple[Unlock, ...]:
         """The leases that were ended by force, newest first."""
         seen = self.rows.read(Read(SCHEMA_UNLOCK, (self.keyspace,)))
@@ -64,18 +80,9 @@ class History:
         Raises:
             LeaseLost: another applier has written meanwhile.
         """
-        entry = Entry(
-            migration.file,
-            migration.checksum,
-            migration.chain,
-            State.RUNNING,
-            len(migration.statements),
-            standing.done if standing else 0,
-            self.owner,
-            standing.started_at if standing else self._now(),
-            self.version,
-            claim,
-        )
+        entry = self._entry(migration, MigrationState.RUNNING, claim)
+        if standing is not None:
+            entry = replace(entry, done=standing.done, started_at=standing.started_at)
         if standing is None:
             return self._settled(PutIfAbsent(SCHEMA_MIGRATION, self._row(entry)), entry)
         return self._changed(standing, entry)
@@ -94,7 +101,9 @@ class History:
         Raises:
             LeaseLost: another applier has written meanwhile.
         """
-        return self._changed(entry, replace(entry, state=State.APPLIED, done=entry.statements, ended_at=self._now()))
+        return self._changed(
+            entry, replace(entry, state=MigrationState.APPLIED, done=entry.statements, ended_at=self._now())
+        )
 
     def baseline(self, migrations: Iterable[Migration], claim: UUID, note: str) -> tuple[Entry, ...]:
         """Write down migrations as what is there already: they are never run here.
@@ -109,27 +118,60 @@ class History:
         """
         now = self._now()
         entries = [
-            Entry(
-                one.file,
-                one.checksum,
-                one.chain,
-                State.BASELINE,
-                len(one.statements),
-                0,
-                self.owner,
-                now,
-                self.version,
-                claim,
-                now,
-                note,
-            )
+            replace(self._entry(one, MigrationState.BASELINE, claim), started_at=now, ended_at=now, note=note)
             for one in migrations
         ]
         return tuple(self._settled(PutIfAbsent(SCHEMA_MIGRATION, self._row(one)), one) for one in entries)
 
+    def adoption(self) -> Baseline | None:
+        """What the keyspace was when it was adopted; None where it was not."""
+        seen = self.rows.read(Read(SCHEMA_BASELINE, (self.keyspace,), Level.SERIAL))
+        return _baseline(seen[0].row) if seen else None
+
+    def put_adoption(self, baseline: Baseline) -> None:
+        """Write down that the keyspace was adopted.
+
+        Raises:
+            LeaseLost: somebody else has adopted it meanwhile.
+        """
+        row = {
+            "keyspacename": self.keyspace,
+            "generation": baseline.generation,
+            "fingerprint": baseline.fingerprint,
+            "objects": dict(baseline.objects),
+            "migrations": tuple(baseline.migrations),
+            "adoptedat": baseline.adopted_at,
+            "owner": baseline.owner,
+            "toolversion": baseline.version,
+        }
+        self._settle_adoption(PutIfAbsent(SCHEMA_BASELINE, row), baseline)
+
+    def remove_adoption(self, baseline: Baseline) -> None:
+        """Remove the baseline.
+
+        Raises:
+            LeaseLost: it is another by now.
+        """
+        expected = {"fingerprint": baseline.fingerprint, "adoptedat": baseline.adopted_at}
+        self._settle_adoption(RemoveIf(SCHEMA_BASELINE, (self.keyspace,), expected), None)
+
+    def _settle_adoption(self, write: Conditional, wanted: Baseline | None) -> None:
+        """Carry out a conditional write; where its answer is lost, a SERIAL read tells."""
+        try:
+            applied = self.rows.attempt(write).applied
+        except DoubtfulWrite:
+            applied = self.adoption() == wanted
+        if not applied:
+            raise LeaseLost(
+                f"somebody else has written the baseline of {self.keyspace} meanwhile",
+                mend=f"See what stands there with: mailmend schema verify --keyspace {self.keyspace}",
+            )
+
     def begun(self, number: int, position: int, author_text: str, cql: str, attempt: UUID) -> StatementEntry:
         """Write down that a statement is about to be sent; `author_text` is what the file holds."""
-        entry = StatementEntry(number, position, checksum_of(author_text), Step.BEGUN, attempt, self._now(), cql)
+        entry = StatementEntry(
+            number, position, checksum_of(author_text), StatementState.BEGUN, attempt, self._now(), cql
+        )
         row = {
             "keyspacename": self.keyspace,
             "number": number,
@@ -147,11 +189,11 @@ class History:
 
     def done(self, entry: StatementEntry) -> StatementEntry:
         """Write down that the statement took effect."""
-        return self._settle(entry, Step.DONE, "")
+        return self._settle(entry, StatementState.DONE, "")
 
     def failed(self, entry: StatementEntry, error: str) -> StatementEntry:
         """Write down that the server refused the statement."""
-        return self._settle(entry, Step.FAILED, error)
+        return self._settle(entry, StatementState.FAILED, error)
 
     def unlocked(self, holder: str, reason: str) -> Unlock:
         """Write down that a lease was ended by force."""
@@ -160,7 +202,7 @@ class History:
         self.rows.write(Put(SCHEMA_UNLOCK, row))
         return Unlock(instant_of(micros_of(at)), holder, self.owner, reason)
 
-    def _settle(self, entry: StatementEntry, state: Step, error: str) -> StatementEntry:
+    def _settle(self, entry: StatementEntry, state: StatementState, error: str) -> StatementEntry:
         settled = replace(entry, state=state, ended_at=self._now(), error=error)
         key = (self.keyspace, entry.number, entry.position)
         cells = {"state": state.value, "endedat": settled.ended_at, "error": error}
@@ -197,6 +239,13 @@ class History:
             mend=f"See what it does with: mailmend schema history --keyspace {self.keyspace}",
         )
 
+    def _entry(self, migration: Migration, state: MigrationState, claim: UUID) -> Entry:
+        """What we would write of the migration now."""
+        count, now = len(migration.statements), self._now()
+        return Entry(
+            migration.file, migration.checksum, migration.chain, state, count, 0, self.owner, now, self.version, claim
+        )
+
     def _row(self, entry: Entry) -> dict[str, Any]:
         return {
             "keyspacename": self.keyspace,
@@ -229,7 +278,7 @@ def _entry(row: Row) -> Entry:
         FileName(row["number"], Phase(row["phase"]), row["name"]),
         row["checksum"],
         row["chain"],
-        State(row["state"]),
+        MigrationState(row["state"]),
         row["statements"],
         row["donestatements"],
         row["owner"],
@@ -246,10 +295,26 @@ def _statement(row: Row) -> StatementEntry:
         row["number"],
         row["position"],
         row["checksum"],
-        Step(row["state"]),
+        StatementState(row["state"]),
         row["attempt"],
         row["startedat"],
         row["cql"],
         row["endedat"],
         row["error"] or "",
     )
+
+
+def _baseline(row: Row) -> Baseline:
+    return Baseline(
+        row["generation"],
+        dict(row["objects"]),
+        tuple(row["migrations"] or ()),
+        row["adoptedat"],
+        row["owner"],
+        row["toolversion"],
+    )
+
+
+def record_of(history: History | None) -> LedgerRecord:
+    """What the ledger holds; nothing where there is no ledger."""
+    return history.record() if history else LedgerRecord()

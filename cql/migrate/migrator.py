@@ -5,97 +5,167 @@ lease ours for long enough; do the nodes agree; are we still the applier (a cond
 is written down; it is sent; the nodes agree again; it is written down as done.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from cql.introspect import SchemaServer
-from cql.migrate.agreement import Agreement
-from cql.migrate.history import History
-from cql.migrate.scripts import Script
+from cql.applying import Step
+from cql.introspect import SchemaServer, live_schema
+from cql.language.text import ddl_cql
+from cql.migrate.agreement import Agreement, NodeVersions
+from cql.migrate.history import History, record_of
+from cql.migrate.rollout import RolloutPlan, RolloutRequest, lease_name, plan_rollout
+from cql.migrate.spelling import Spelling
+from cql.render import parse_version
+from cql.replication import Replication
 from model.errors import CannotReach, MigrationFailed, WrongUse
-from model.migrations.history import Entry, StatementEntry
+from model.migrations.history import Entry, LedgerRecord, StatementEntry
 from model.migrations.migration import Migration
-from model.migrations.plan import MigrationPlan, Past, PlannedStatement, Way, created_by
-from model.ports import Clock, HeldLease, Progress
+from model.migrations.plan import MigrationPlan, PlannedStatement, Way, created_by
+from model.migrations.upgrade_notes import OptionalMigration
+from model.ports import Clock, HeldLease, LeaseSource, Progress
 
 STATEMENT_SECONDS = 30.0
 """How long one statement may take."""
 
 
 @dataclass(slots=True)
-class Done:
-    """What was done so far.
+class RolloutResult:
+    """What was done so far, and what the plan was.
 
     Attributes:
+        nodes: how the nodes were when it ended.
         created: tables, types, indexes and views that came of it, as reports name them.
         applied: migrations that came to their end.
         statements: those that were sent.
     """
 
+    plan: RolloutPlan
+    nodes: NodeVersions = field(default_factory=lambda: NodeVersions({}))
     created: list[str] = field(default_factory=list)
     applied: list[str] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Applier:
-    """One holding of the lease, and what it works with.
+class Migrator:
+    """Takes a keyspace from one state of its schema to the next.
 
     Args:
-        script: how each statement is spelled for this server and keyspace.
+        history: the ledger's, or None while there is no ledger.
+        open_history: makes the ledger where it is missing, and opens its history; the replication is that of the mail
+            keyspace, where it is yet to be created.
+        leases: where the lease is taken, once there is a ledger.
         statement_seconds: how long one statement may take; the lease must outlive it.
     """
 
     server: SchemaServer
-    history: History
-    held: HeldLease
-    agreement: Agreement
     clock: Clock
-    script: Script
+    agreement: Agreement
     progress: Progress
+    history: History | None
+    open_history: Callable[[Replication | None], History]
+    leases: Callable[[], LeaseSource]
     statement_seconds: float = STATEMENT_SECONDS
-    done: Done = field(default_factory=Done)
 
-    def carry_out(self, plan: MigrationPlan, past: Past) -> Done:
-        """Run the plan.
+    def roll_out(self, request: RolloutRequest, *, dry_run: bool = False) -> RolloutResult:
+        """Take the keyspace to what the migrations say. A second time there is nothing to do, and nothing is written.
 
         Raises:
+            LeaseHeld: somebody else is at it; the message says who.
+            LeaseLost: the lease was lost on the way; what was done stands.
             SchemaDisagreement: the nodes do not agree; named.
-            LeaseLost: another may apply by now.
-            MigrationFailed: the server refused a statement.
+            MigrationFailed: the server refused a statement; which, and why.
             CannotReach: a statement gave no answer.
+            and whatever `plan_rollout` raises, before anything is done.
         """
-        claim = self.clock.new_uuid()
-        if plan.baseline:
-            self._stands()
-            self.history.baseline(plan.baseline, claim, "there before the history began")
-        for migration in plan.due:
-            self._migrate(migration, plan.of(migration), claim, past.entry(migration.number))
-        return self.done
+        result = RolloutResult(plan_rollout(self.server, record_of(self.history), request))
+        if dry_run or result.plan.empty:
+            result.nodes = self.agreement.look()
+            return result
+        self.agreement.wait("before anything was changed")
+        history = self.open_history(result.plan.replication)
+        self.agreement.wait("before the lease was taken")
+        with self.leases().held(lease_name(request.keyspace), "schema apply") as held:
+            record = history.record()
+            result.plan = plan_rollout(self.server, record, request)
+            _Applier(self, history, held, request.spelling_for(self.server), result).carry_out(record)
+        result.nodes = self.agreement.look()
+        return result
+
+    def run_optional(self, keyspace: str, migration: OptionalMigration) -> tuple[str, ...]:
+        """Run what of an upgrade note is still to do; the statements that were sent.
+
+        Each is looked up in the live schema first, so whoever was interrupted types the same command again.
+
+        Raises:
+            LeaseHeld: somebody else changes the schema.
+            SchemaDisagreement: the nodes do not agree; named.
+            WrongUse: the server refused a statement.
+        """
+        version = parse_version(self.server.release_version)
+        self.agreement.wait("before anything was changed")
+        history = self.open_history(None)
+        with self.leases().held(lease_name(keyspace), f"schema apply --optional {migration.name}") as held:
+            live = live_schema(self.server, keyspace)
+            nothing = MigrationPlan((), (), (), (), (), "", live)
+            result = RolloutResult(RolloutPlan(None, None, nothing))
+            applier = _Applier(self, history, held, Spelling(keyspace, version), result)
+            for statement in migration.due(live):
+                applier.send(ddl_cql(statement, keyspace, version), migration.name)
+        return tuple(result.statements)
+
+
+@dataclass(frozen=True, slots=True)
+class _Applier:
+    """One holding of the lease; what it does is added to the result as it is done."""
+
+    by: Migrator
+    history: History
+    held: HeldLease
+    spelling: Spelling
+    result: RolloutResult
+
+    def carry_out(self, record: LedgerRecord) -> None:
+        """Create the keyspace, run the migrations, create what is missing besides."""
+        plan = self.result.plan
+        if plan.creation:
+            self._create(plan.creation)
+        claim, migrations = self.by.clock.new_uuid(), plan.migrations
+        if migrations.baseline:
+            self._check_lease()
+            self.history.baseline(migrations.baseline, claim, "there before the history began")
+        for migration in migrations.due:
+            self._migrate(migration, migrations.of(migration), claim, record.entry(migration.number))
+        for step in plan.besides:
+            self._create(step)
 
     def send(self, cql: str, place: str) -> None:
         """Send a statement that no migration holds (a keyspace, a table that went missing), with the same care."""
-        self.agreement.wait(f"before {place}")
-        self._stands()
-        self._sent(cql, place)
-        self.agreement.wait(f"after {place}")
+        self.by.agreement.wait(f"before {place}")
+        self._check_lease()
+        self._send(cql, place)
+        self.by.agreement.wait(f"after {place}")
+
+    def _create(self, step: Step) -> None:
+        self.send(step.cql, step.creates)
+        self.result.created.append(step.creates)
 
     def _migrate(
         self, migration: Migration, statements: Sequence[PlannedStatement], claim: UUID, standing: Entry | None
     ) -> None:
-        self.progress.stage(str(migration.file), len(statements))
-        self._stands()
+        self.by.progress.stage(str(migration.file), len(statements))
+        self._check_lease()
         entry = self.history.begin(migration, claim, standing)
         for planned in statements:
-            self.agreement.wait(f"before {planned.place}")
-            self._stands()
+            self.by.agreement.wait(f"before {planned.place}")
+            self._check_lease()
             entry = self.history.advanced(entry, planned.position)
             self._settle(planned)
-            self.progress.advance(1)
+            self.by.progress.advance(1)
         self.history.ended(entry)
-        self.done.applied.append(str(migration.file))
+        self.result.applied.append(str(migration.file))
 
     def _settle(self, planned: PlannedStatement) -> None:
         """Bring one statement to its end."""
@@ -103,31 +173,31 @@ class Applier:
             self.history.done(planned.before or self._begun(planned))
             return
         begun = self._begun(planned)
-        with self._told_in_history(begun, planned.place):
-            self._sent(begun.cql, planned.place)
-        self.agreement.wait(f"after {planned.place}")
+        with self._refusal_recorded(begun, planned.place):
+            self._send(begun.cql, planned.place)
+        self.by.agreement.wait(f"after {planned.place}")
         self.history.done(begun)
         created = created_by(planned.migration.statements[planned.position].statement)
-        self.done.created += [created] if created else []
+        self.result.created += [created] if created else []
 
     def _begun(self, planned: PlannedStatement) -> StatementEntry:
-        attempt = planned.attempt or self.clock.new_uuid()
-        cql = self.script.sent(planned.migration, planned.position, attempt)
+        attempt = planned.attempt or self.by.clock.new_uuid()
+        cql = self.spelling.sent(planned.migration, planned.position, attempt)
         author_text = planned.migration.cql(planned.position)
         return self.history.begun(planned.migration.number, planned.position, author_text, cql, attempt)
 
-    def _sent(self, cql: str, place: str) -> None:
+    def _send(self, cql: str, place: str) -> None:
         try:
-            self.server.execute_ddl(cql, self.statement_seconds, agreed=0)  # each node is asked afterwards
+            self.by.server.execute_ddl(cql, self.by.statement_seconds, agreed=0)  # each node is asked afterwards
         except CannotReach as error:
             raise CannotReach(
                 f"{place}: {error.what}",
                 mend="It may have been carried out. Type the same command again: it looks whether it was, and goes on.",
             ) from error
-        self.done.statements.append(cql)
+        self.result.statements.append(cql)
 
     @contextmanager
-    def _told_in_history(self, begun: StatementEntry, place: str) -> Iterator[None]:
+    def _refusal_recorded(self, begun: StatementEntry, place: str) -> Iterator[None]:
         """A refusal is written down with the server's own words."""
         try:
             yield
@@ -139,5 +209,5 @@ class Applier:
                 "they are), then type the same command again.",
             ) from error
 
-    def _stands(self) -> None:
-        self.held.check(self.statement_seconds)
+    def _check_lease(self) -> None:
+        self.held.check(self.by.statement_seconds)

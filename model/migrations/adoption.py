@@ -4,12 +4,23 @@ Adopting alters nothing in the mail keyspace. It is refused where its word would
 is not James's, and one that James had not finished has nothing yet that could count as done.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from model.catalog.generations import Recognition, holds_mail, recognise, was_made_here
-from model.migrations.baselines import Baseline
-from model.migrations.history import Entry, State
+from model.catalog.generations import (
+    AUGUST_2026,
+    JAMES_3_8,
+    JAMES_3_9,
+    NEWEST,
+    Generation,
+    Recognition,
+    holds_mail,
+    recognise,
+    was_made_here,
+)
+from model.errors import UnsafeRequest, WrongUse
+from model.migrations.history import LedgerRecord, MigrationState
 from model.migrations.upgrade_notes import OptionalMigration, due_migrations, note_adding
 from model.schema.difference import Aspect, Difference
 from model.schema.keyspace import Schema
@@ -41,26 +52,17 @@ class Adoption:
     optional: tuple[OptionalMigration, ...]
 
 
-def decide_adoption(live: Schema, baseline: Baseline | None, history: tuple[Entry, ...] = ()) -> Adoption:
-    """What adopting the keyspace would do.
-
-    Args:
-        live: the mail keyspace.
-        baseline: what the ledger holds of an adoption before.
-        history: what the ledger holds of its migrations.
-    """
+def decide_adoption(live: Schema, record: LedgerRecord) -> Adoption:
+    """What adopting the mail keyspace would do."""
     recognition = recognise(live)
     against = tuple(one for one in recognition.drift if not _adoptable(one))
-    standing = _standing(live, baseline, history, against)
-    return Adoption(standing, recognition, against, due_migrations(live))
+    return Adoption(_standing(live, record, against), recognition, against, due_migrations(live))
 
 
-def _standing(
-    live: Schema, baseline: Baseline | None, history: tuple[Entry, ...], against: tuple[Difference, ...]
-) -> Standing:
-    if baseline is not None:
+def _standing(live: Schema, record: LedgerRecord, against: tuple[Difference, ...]) -> Standing:
+    if record.baseline is not None:
         return Standing.ADOPTED
-    if any(one.state is not State.BASELINE for one in history):
+    if any(one.state is not MigrationState.BASELINE for one in record.entries):
         return Standing.OURS
     if not holds_mail(live):
         return Standing.EMPTY
@@ -77,3 +79,70 @@ def _adoptable(difference: Difference) -> bool:
     if difference.aspect is Aspect.MISSING_COLUMN:
         return note_adding(difference.owner, difference.subject) is not None
     return difference.aspect is Aspect.UNEXPECTED_COLUMN
+
+
+SUPPORTED: Mapping[str, tuple[int, int]] = {
+    JAMES_3_8.name: (8, 12),
+    JAMES_3_9.name: (12, 15),
+    AUGUST_2026.name: (12, 15),
+    NEWEST.name: (12, 16),
+}
+"""The oldest and the newest version that a James of each generation knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionStep:
+    """Writing a version.
+
+    Attributes:
+        before: the greatest that stands there; None where there is no row.
+        assumed: what James takes for it then.
+        after: what is wanted.
+    """
+
+    before: int | None
+    assumed: int
+    after: int
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to write."""
+        return self.before != self.after
+
+    @property
+    def caution(self) -> str:
+        """What writing it would claim; "" where it claims no more than what stands there."""
+        if self.after <= self.assumed:
+            return ""
+        steps = ", ".join(f"{step} to {step + 1}" for step in range(self.assumed, self.after))
+        return (
+            f"James will take its own data migrations ({steps}) for done and never run them. Write it only when they "
+            f"are, or have nothing to do."
+        )
+
+
+def decide_version(values: Iterable[int], generation: Generation, wanted: int) -> VersionStep:
+    """What writing a version would do.
+
+    Args:
+        values: those of the rows that stand there.
+        generation: of the keyspace.
+        wanted: the version.
+
+    Raises:
+        WrongUse: no James of this generation knows such a version.
+        UnsafeRequest: a greater one stands there, so nobody would read it.
+    """
+    oldest, newest = SUPPORTED[generation.name]
+    before = max(values, default=None)
+    if not oldest <= wanted <= newest:
+        raise WrongUse(
+            f"a James of the generation {generation.name} knows the schema versions {oldest} to {newest}, not {wanted}",
+            mend="Ask James itself: GET /cassandra/version/latest of its webadmin.",
+        )
+    if before is not None and wanted < before:
+        raise UnsafeRequest(
+            f"schema version {before} stands there, and James reads the greatest: {wanted} would change nothing",
+            mend="Leave it. A version that was written by mistake goes with its row: DELETE FROM schemaversion.",
+        )
+    return VersionStep(before, oldest if before is None else before, wanted)

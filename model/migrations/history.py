@@ -9,12 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from hashlib import sha256
 from uuid import UUID
 
 from model.migrations.migration import FileName, Migration, checksum_of, next_link
+from model.schema.cql_types import normal_type
+from model.schema.difference import index_text, view_text
+from model.schema.keyspace import Schema
+from model.schema.names import name_of
+from model.schema.table import Column, Table
 
 
-class State(Enum):
+class MigrationState(Enum):
     """How far a migration is; the value is what the ledger holds."""
 
     RUNNING = "running"  # begun, not ended: its applier works, was killed, or met an error
@@ -22,7 +28,7 @@ class State(Enum):
     BASELINE = "baseline"  # it was never run here: what it makes was there already
 
 
-class Step(Enum):
+class StatementState(Enum):
     """How far a statement is; the value is what the ledger holds."""
 
     BEGUN = "begun"  # sent, or about to be: whether it took effect is for the live schema to say
@@ -44,7 +50,7 @@ class Entry:
     file: FileName
     checksum: str
     chain: str
-    state: State
+    state: MigrationState
     statements: int
     done: int
     owner: str
@@ -62,7 +68,7 @@ class Entry:
     @property
     def ended(self) -> bool:
         """Whether nothing of it is left to do."""
-        return self.state is not State.RUNNING
+        return self.state is not MigrationState.RUNNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +85,58 @@ class StatementEntry:
     number: int
     position: int
     checksum: str
-    state: Step
+    state: StatementState
     attempt: UUID
     started_at: datetime
     cql: str
     ended_at: datetime | None = None
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """One adoption.
+
+    Attributes:
+        generation: what the keyspace was recognised as.
+        objects: the digest of each table, type, index and view, by kind and name.
+        migrations: the files that count as done.
+        version: of mailmend.
+    """
+
+    generation: str
+    objects: Mapping[str, str]
+    migrations: tuple[str, ...]
+    adopted_at: datetime
+    owner: str
+    version: str
+
+    @property
+    def fingerprint(self) -> str:
+        """One value for the whole keyspace."""
+        return fingerprint_of(self.objects)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """What the ledger holds of a keyspace.
+
+    Attributes:
+        statements: those of migrations that have not ended.
+        baseline: what the keyspace was when it was adopted; None where it was not.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    statements: tuple[StatementEntry, ...] = ()
+    baseline: Baseline | None = None
+
+    def entry(self, number: int) -> Entry | None:
+        """The migration of that number."""
+        return next((one for one in self.entries if one.number == number), None)
+
+    def statement(self, number: int, position: int) -> StatementEntry | None:
+        """The statement at that place."""
+        return next((one for one in self.statements if (one.number, one.position) == (number, position)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +209,7 @@ def _between(
         return _inserted(file) if file else None
     if file is None or str(file.file) != str(entry.file):
         return _elsewhere(file, entry, files)
-    if file.checksum == entry.checksum or (entry.state is State.RUNNING and _goes_on(file, begun)):
+    if file.checksum == entry.checksum or (entry.state is MigrationState.RUNNING and _goes_on(file, begun)):
         return None
     why = f"its checksum is {file.checksum[:12]}, {entry.checksum[:12]} was applied on {entry.started_at:%Y-%m-%d}"
     return HistoryDrift(Tampering.EDITED, entry.number, str(file.file), why, _PUT_BACK)
@@ -165,7 +217,7 @@ def _between(
 
 def _goes_on(file: Migration, begun: Sequence[StatementEntry]) -> bool:
     """Whether every statement that may have taken effect still stands in the file as it was."""
-    sent = [one for one in begun if one.number == file.number and one.state is not Step.FAILED]
+    sent = [one for one in begun if one.number == file.number and one.state is not StatementState.FAILED]
     return all(
         one.position < len(file.statements) and checksum_of(file.cql(one.position)) == one.checksum for one in sent
     )
@@ -211,3 +263,66 @@ def _forged(history: Sequence[Entry]) -> Iterator[HistoryDrift]:
             yield HistoryDrift(Tampering.FORGED, entry.number, str(entry.file), why, mend)
             return
         expected += 1
+
+
+_DIGITS = 16
+
+
+class Since(Enum):
+    """What became of an object since the adoption; the value is its name in reports."""
+
+    NEW = "new since adoption"
+    CHANGED = "changed since adoption"
+    GONE = "gone since adoption"
+
+
+def changes_since(baseline: Baseline, live: Schema) -> tuple[tuple[Since, str], ...]:
+    """What is otherwise than it was when the keyspace was adopted, by kind and name."""
+    before, now = baseline.objects, digests(live)
+    found = [(_since(before.get(name), now.get(name)), name) for name in sorted({*before, *now})]
+    return tuple((since, name) for since, name in found if since)
+
+
+def _since(before: str | None, now: str | None) -> Since | None:
+    if before == now:
+        return None
+    if before is None:
+        return Since.NEW
+    return Since.GONE if now is None else Since.CHANGED
+
+
+def fingerprint_of(objects: Mapping[str, str]) -> str:
+    """One value for all objects together."""
+    return _digest("\n".join(f"{name} {objects[name]}" for name in sorted(objects)))
+
+
+def digests(schema: Schema) -> dict[str, str]:
+    """A digest of each object of a keyspace, by kind and name."""
+    return {name: _digest(text) for name, text in _texts(schema)}
+
+
+def _texts(schema: Schema) -> Iterator[tuple[str, str]]:
+    for user_type in schema.types:
+        fields = ", ".join(f"{name_of(name)} {normal_type(text)}" for name, text in user_type.fields)
+        yield f"type {user_type.name}", fields
+    for table in schema.tables:
+        yield f"table {table.name}", _table_text(table)
+    for index in schema.indexes:
+        yield f"index {name_of(index.spelling)}", index_text(index)
+    for view in schema.views:
+        yield f"view {view.table.name}", view_text(view)
+
+
+def _table_text(table: Table) -> str:
+    """Key columns in their order, the others by name: a server tells them in an order of its own."""
+    rest = sorted(table.regular, key=lambda column: column.name)
+    return "\n".join(_column_text(column) for column in (*table.key, *rest))
+
+
+def _column_text(column: Column) -> str:
+    order = " desc" if column.descending else ""
+    return f"{column.name} {normal_type(column.type)} {column.kind.value}{order}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:_DIGITS]

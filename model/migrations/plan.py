@@ -10,9 +10,8 @@ from enum import Enum
 from uuid import UUID
 
 from model.errors import BadMigration, HistoryMismatch, SchemaRefused, WrongUse
-from model.migrations.history import Entry, StatementEntry, Step, history_drift
-from model.migrations.migration import Migration, Phase
-from model.migrations.statement_rules import refusal
+from model.migrations.history import LedgerRecord, StatementEntry, StatementState, history_drift
+from model.migrations.migration import Migration, Phase, refusal
 from model.migrations.took_effect import Effect, effect_of
 from model.schema.difference import Aspect, differences
 from model.schema.folding.fold import fold, fold_all
@@ -30,7 +29,7 @@ class Way(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class MigrationTarget:
     """How far a person wants to go.
 
     Attributes:
@@ -42,22 +41,6 @@ class Wish:
     to: int | None = None
     phase: Phase | None = None
     takes_over: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What the history holds: its migrations, and the statements of those that have not ended."""
-
-    entries: tuple[Entry, ...] = ()
-    statements: tuple[StatementEntry, ...] = ()
-
-    def entry(self, number: int) -> Entry | None:
-        """The migration of that number."""
-        return next((one for one in self.entries if one.number == number), None)
-
-    def statement(self, number: int, position: int) -> StatementEntry | None:
-        """The statement at that place."""
-        return next((one for one in self.statements if (one.number, one.position) == (number, position)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +60,7 @@ class PlannedStatement:
     @property
     def attempt(self) -> UUID | None:
         """What was drawn for its first sending, where it may have been carried out."""
-        return self.before.attempt if self.before and self.before.state is Step.BEGUN else None
+        return self.before.attempt if self.before and self.before.state is StatementState.BEGUN else None
 
     @property
     def place(self) -> str:
@@ -120,9 +103,9 @@ class MigrationPlan:
 def decide(
     keyspace: str,
     migrations: Sequence[Migration],
-    past: Past,
+    record: LedgerRecord,
     live: Schema,
-    wish: Wish,
+    wish: MigrationTarget,
 ) -> MigrationPlan:
     """What is to be run on a keyspace that is as `live` says.
 
@@ -131,17 +114,17 @@ def decide(
         BadMigration: a pending statement would be refused, or names another keyspace.
         WrongUse: there is no migration of the number that is wished for.
     """
-    refuse_tampering(keyspace, migrations, past)
+    refuse_tampering(keyspace, migrations, record)
     if wish.to is not None and not 1 <= wish.to <= len(migrations):
         raise WrongUse(
             f"there is no migration {wish.to:04}", mend=f"The last of the folder is {migrations[-1].number:04}."
         )
-    fresh = wish.takes_over and not past.entries
+    fresh = wish.takes_over and not record.entries
     baseline = _standing(migrations, live) if fresh else ()
-    ended = {entry.number for entry in past.entries if entry.ended} | {one.number for one in baseline}
+    ended = {entry.number for entry in record.entries if entry.ended} | {one.number for one in baseline}
     pending = [one for one in migrations if one.number not in ended]
     due, stopped = _due(pending, wish)
-    rehearsal = _Rehearsal(keyspace, past, live, live, _dropped_once(live), fresh)
+    rehearsal = _Rehearsal(keyspace, record, live, live, _dropped_once(live), fresh)
     statements = tuple(one for migration in due for one in rehearsal.planned(migration))
     done_then = ended | {one.number for one in due}
     reached = tuple(one for one in migrations if one.number in done_then)
@@ -149,13 +132,13 @@ def decide(
     return MigrationPlan(baseline, tuple(due), statements, reached, left, stopped, rehearsal.schema)
 
 
-def refuse_tampering(keyspace: str, migrations: Sequence[Migration], past: Past) -> None:
+def refuse_tampering(keyspace: str, migrations: Sequence[Migration], record: LedgerRecord) -> None:
     """Refuse a folder that is not what was applied: nothing can be told from it.
 
     Raises:
         HistoryMismatch: each file that is otherwise, and what to do with it.
     """
-    drift = history_drift(migrations, past.entries, past.statements)
+    drift = history_drift(migrations, record.entries, record.statements)
     if drift:
         mends = dict.fromkeys(one.mend for one in drift)
         raise HistoryMismatch(
@@ -207,7 +190,7 @@ def _holds(live: Schema, made: Schema) -> bool:
     return all(one.aspect in _BESIDE for one in differences(made, live))
 
 
-def _due(pending: Sequence[Migration], wish: Wish) -> tuple[list[Migration], str]:
+def _due(pending: Sequence[Migration], wish: MigrationTarget) -> tuple[list[Migration], str]:
     """The pending migrations as far as they are wished for, and why the others are left."""
     due: list[Migration] = []
     for one in pending:
@@ -227,7 +210,7 @@ class _Rehearsal:
     """The live schema as a value, on which one pending statement after the other is carried out."""
 
     keyspace: str
-    past: Past
+    record: LedgerRecord
     live: Schema
     schema: Schema
     dropped: DroppedColumns
@@ -236,8 +219,8 @@ class _Rehearsal:
     def planned(self, migration: Migration) -> Iterator[PlannedStatement]:
         """The statements of a migration that are not done yet."""
         for position in range(len(migration.statements)):
-            before = self.past.statement(migration.number, position)
-            if before is None or before.state is not Step.DONE:
+            before = self.record.statement(migration.number, position)
+            if before is None or before.state is not StatementState.DONE:
                 yield self._planned(migration, position, before)
 
     def _planned(self, migration: Migration, position: int, before: StatementEntry | None) -> PlannedStatement:
@@ -253,7 +236,7 @@ class _Rehearsal:
         return PlannedStatement(migration, position, way, planned.assessment, before)
 
     def _way(self, planned: PlannedStatement) -> Way:
-        begun = planned.before is not None and planned.before.state is Step.BEGUN
+        begun = planned.before is not None and planned.before.state is StatementState.BEGUN
         if not begun and not self.fresh:
             return Way.RUN
         match effect_of(planned.migration.statements[planned.position].statement, self.schema):

@@ -10,10 +10,18 @@ from dataclasses import dataclass
 
 from model.catalog.generations import Recognition, declared, recognise
 from model.errors import SchemaRefused
-from model.migrations.baselines import Baseline, Since, changes_since
-from model.migrations.history import Entry, HistoryDrift, State, Step, history_drift
+from model.migrations.history import (
+    Baseline,
+    Entry,
+    HistoryDrift,
+    LedgerRecord,
+    MigrationState,
+    Since,
+    StatementState,
+    changes_since,
+    history_drift,
+)
 from model.migrations.migration import Migration
-from model.migrations.plan import Past
 from model.schema.difference import Aspect, Difference, differences
 from model.schema.folding.fold import fold
 from model.schema.keyspace import Schema
@@ -24,7 +32,7 @@ _NOTED = (Aspect.DIFFERENT_OPTION, Aspect.UNEXPECTED_TABLE, Aspect.UNEXPECTED_TY
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SchemaComparison:
     """A live schema beside what it should be.
 
     Attributes:
@@ -51,7 +59,7 @@ class Verification:
         since: what has changed since then.
     """
 
-    against: Comparison
+    against: SchemaComparison
     tampering: tuple[HistoryDrift, ...]
     running: tuple[Entry, ...]
     pending: tuple[str, ...]
@@ -65,15 +73,7 @@ class Verification:
         return not (self.against.drift or self.tampering or self.running)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What the ledger holds of a keyspace."""
-
-    past: Past
-    baseline: Baseline | None = None
-
-
-def verify_ours(live: Schema, migrations: Sequence[Migration], record: Record | None) -> Verification:
+def verify_ours(live: Schema, migrations: Sequence[Migration], record: LedgerRecord | None) -> Verification:
     """A mail keyspace against the catalog, and its history against our own migrations.
 
     Args:
@@ -83,62 +83,62 @@ def verify_ours(live: Schema, migrations: Sequence[Migration], record: Record | 
     """
     found = recognise(live)
     expected = declared(found.generation, live, made_here=found.made_here)
-    against = Comparison(expected, found.drift, found.notes, found)
+    against = SchemaComparison(expected, found.drift, found.notes, found)
     return _verified(against, live, migrations, record)
 
 
-def verify_migrations(live: Schema, migrations: Sequence[Migration], record: Record | None) -> Verification:
+def verify_migrations(live: Schema, migrations: Sequence[Migration], record: LedgerRecord | None) -> Verification:
     """Any keyspace against what was applied of a folder of migrations.
 
     A folder that was tampered with may say nothing that fits together; then its files are the drift, not the tables.
     """
-    past = record.past if record else Past()
+    known = record or LedgerRecord()
     try:
-        expected = expected_after(migrations, past)
+        expected = expected_after(migrations, known)
     except SchemaRefused:
-        if not history_drift(migrations, past.entries, past.statements):
+        if not history_drift(migrations, known.entries, known.statements):
             raise
         expected = live
     found = differences(expected, live)
-    older = any(entry.state is State.BASELINE for entry in past.entries)
+    older = any(entry.state is MigrationState.BASELINE for entry in known.entries)
     notes = tuple(one for one in found if older and one.aspect in _NOTED)
     drift = tuple(one for one in found if one not in notes)
-    return _verified(Comparison(expected, drift, notes), live, migrations, record)
+    return _verified(SchemaComparison(expected, drift, notes), live, migrations, record)
 
 
-def expected_after(migrations: Sequence[Migration], past: Past) -> Schema:
+def expected_after(migrations: Sequence[Migration], record: LedgerRecord) -> Schema:
     """What an empty keyspace becomes by everything of the folder that the history says is done.
 
     Raises:
         SchemaRefused: the folder is not what was applied, and does not fit together.
     """
     schema = Schema((), ())
-    for statement in _done(migrations, past):
+    for statement in _done(migrations, record):
         schema = fold(schema, statement)
     return schema
 
 
-def _done(migrations: Sequence[Migration], past: Past) -> Iterator[Statement]:
+def _done(migrations: Sequence[Migration], record: LedgerRecord) -> Iterator[Statement]:
     """The statements that were carried out: of a migration under way, those before the first that is not."""
     for migration in migrations:
-        entry = past.entry(migration.number)
+        entry = record.entry(migration.number)
         for position, parsed in enumerate(migration.statements if entry else ()):
-            begun = past.statement(migration.number, position)
-            if (entry and entry.ended) or (begun and begun.state is Step.DONE):
+            begun = record.statement(migration.number, position)
+            if (entry and entry.ended) or (begun and begun.state is StatementState.DONE):
                 yield parsed.statement
 
 
 def _verified(
-    against: Comparison, live: Schema, migrations: Sequence[Migration], record: Record | None
+    against: SchemaComparison, live: Schema, migrations: Sequence[Migration], record: LedgerRecord | None
 ) -> Verification:
-    past, baseline = (record.past, record.baseline) if record else (Past(), None)
-    known = {entry.number for entry in past.entries}
+    held = record or LedgerRecord()
+    known = {entry.number for entry in held.entries}
     return Verification(
         against,
-        history_drift(migrations, past.entries, past.statements),
-        tuple(entry for entry in past.entries if not entry.ended),
+        history_drift(migrations, held.entries, held.statements),
+        tuple(entry for entry in held.entries if not entry.ended),
         tuple(str(one.file) for one in migrations if one.number not in known) if record else (),
-        len([entry for entry in past.entries if entry.ended]) if record else None,
-        baseline,
-        changes_since(baseline, live) if baseline else (),
+        len([entry for entry in held.entries if entry.ended]) if record else None,
+        held.baseline,
+        changes_since(held.baseline, live) if held.baseline else (),
     )

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from cql.driver.session import CassandraCluster
 from cql.introspect import SchemaServer, live_schema
 from cql.migrate.files import read_folder
-from cql.migrate.rollout import Order, plan_rollout
+from cql.migrate.rollout import RolloutRequest, plan_rollout
 from cql.render import keyspace_cql
 from cql.replication import in_every_data_centre
-from model.migrations.history import State
+from model.migrations.history import LedgerRecord, MigrationState
 from model.migrations.migration import Migration
-from model.migrations.plan import Past, declared_by
-from model.migrations.verification import Record, verify_migrations
+from model.migrations.plan import declared_by
+from model.migrations.verification import verify_migrations
 from model.schema.difference import differences
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock
@@ -71,15 +71,15 @@ def _measured(cluster: CassandraCluster, folder: Path, size: int) -> Measured:
         text = f"{HEAD}CREATE TABLE table_{number} (id uuid PRIMARY KEY, {_COLUMNS});\n"
         folder.joinpath(f"{number:04}_pre_table_{number}.cql").write_text(text, encoding="utf-8")
     read, migrations = _best(lambda: read_folder(folder))
-    order = Order(KEYSPACE, migrations, ours=False)
-    plan_all, _ = _best(lambda: plan_rollout(MigrationServer(), Past(), order))
-    past = Past(applied(migrations, State.APPLIED))
+    request = RolloutRequest(KEYSPACE, migrations, ours=False)
+    plan_all, _ = _best(lambda: plan_rollout(MigrationServer(), LedgerRecord(), request))
+    past = LedgerRecord(applied(migrations, MigrationState.APPLIED))
     server = _with_tables(cluster, migrations)
     try:
-        plan_none, rollout = _best(lambda: plan_rollout(server, past, order))
+        plan_none, rollout = _best(lambda: plan_rollout(server, past, request))
         assert rollout.migrations.empty
         introspect, live = _best(lambda: live_schema(server, KEYSPACE))
-        verify, found = _best(lambda: verify_migrations(live, migrations, Record(past)))
+        verify, found = _best(lambda: verify_migrations(live, migrations, past))
         assert found.agrees
     finally:
         dropped(cluster, (KEYSPACE,))

@@ -19,7 +19,7 @@ from cql.introspect import live_schema
 from cql.migrate.agreement import Agreement
 from cql.migrate.history import History
 from model.catalog.ledger import LEDGER_TABLES
-from model.migrations.history import State, Step
+from model.migrations.history import MigrationState, StatementState
 from model.migrations.plan import declared_by
 from model.schema.difference import differences
 from repair.clock import SystemClock
@@ -96,8 +96,8 @@ def test_two_at_once_and_holders_killed_at_each_step(three_nodes: ThreeNodes, tm
         _applied_once_the_lease_has_ended(mailmend, shop)
         assert differences(declared_by(folder()), live_schema(cluster, killed)) == ()
         history = History(cluster.keyspace(ledger), SystemClock(), killed, "a test", "0.1.0")
-        assert [one.state for one in history.entries()] == [State.APPLIED] * len(SHOP)
-        assert {one.state for number in range(1, 5) for one in history.statements(number)} == {Step.DONE}
+        assert [one.state for one in history.entries()] == [MigrationState.APPLIED] * len(SHOP)
+        assert {one.state for number in range(1, 5) for one in history.statements(number)} == {StatementState.DONE}
 
 
 def _raced(nodes: ThreeNodes, home: Path, shop: Path) -> str:

@@ -15,9 +15,10 @@ from cql.introspect import keyspace_exists, live_schema
 from cql.migrate.agreement import Agreement
 from cql.migrate.files import shipped
 from cql.migrate.history import History
-from cql.migrate.rollout import Means, Order, roll_out
+from cql.migrate.migrator import Migrator
+from cql.migrate.rollout import RolloutRequest
 from model.catalog.mail import SCHEMA
-from model.migrations.history import State, Step
+from model.migrations.history import MigrationState, StatementState
 from model.migrations.plan import declared_by
 from model.operations import Applied, Conditional, Read, Seen, Write
 from model.schema.difference import differences
@@ -178,13 +179,13 @@ class KilledRows:
             raise Killed
 
 
-def means(server: KilledServer, ledger: Keyspace, keyspace: str) -> Means:
+def migrator(server: KilledServer, ledger: Keyspace, keyspace: str) -> Migrator:
     """What an applier works with who may be killed."""
     clock, rows = SystemClock(), KilledRows(ledger, server)
     history = History(rows, clock, keyspace, "a test", "0.1.0")  # type: ignore[arg-type] # nor does a history
     leases = Leases(rows, clock, "a test")  # type: ignore[arg-type] # leases need no more of a ledger
     agreement = Agreement(CassandraNodes(server.cluster), clock)
-    return Means(server, clock, agreement, SilentProgress(), history, lambda: history, lambda: leases)
+    return Migrator(server, clock, agreement, SilentProgress(), history, lambda _: history, lambda: leases)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before each statement", "after each statement"])
@@ -199,16 +200,16 @@ def test_killed_at_every_statement_it_ends_at_the_same(
     while server.dead or not kills:
         server.dead = False
         try:
-            roll_out(means(server, rows, keyspace), Order(keyspace, folder(), ours=False))
+            migrator(server, rows, keyspace).roll_out(RolloutRequest(keyspace, folder(), ours=False))
         except Killed:
             kills += 1
             leases.force_release(f"schema {keyspace}", "it was killed")
     assert kills == STATEMENTS
     assert differences(declared_by(folder()), live_schema(cluster, keyspace)) == ()
     history = History(rows, SystemClock(), keyspace, "a test", "0.1.0")
-    assert {one.state for one in history.entries()} == {State.APPLIED}
+    assert {one.state for one in history.entries()} == {MigrationState.APPLIED}
     statements = [one for number in range(1, 5) for one in history.statements(number)]
-    assert [one.state for one in statements] == [Step.DONE] * STATEMENTS
+    assert [one.state for one in statements] == [StatementState.DONE] * STATEMENTS
     (row,) = cluster.query(
         "SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = 'orders'", (keyspace,)
     )

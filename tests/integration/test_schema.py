@@ -6,19 +6,22 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from admin.cli import run
-from cql.applying import Step, ensure_ledger, plan_apply
+from cql.applying import Step, ensure_ledger
 from cql.driver.contact import Contact
 from cql.driver.session import CassandraCluster, connect
 from cql.introspect import keyspace_exists, live_schema
+from cql.migrate.files import shipped
+from cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
 from cql.replication import in_every_data_centre, parse_replication
 from model.catalog.generations import AUGUST_2026, JAMES_3_8, JAMES_3_9, NEWEST
 from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.mail import FAMILIES, MAIL_TABLES, SCHEMA, CompactionChoice
 from model.errors import SchemaMismatch, UnknownKeyspace, WrongUse
+from model.migrations.history import LedgerRecord
 from model.operations import Level, Read, Scan
 from model.projections.binding import bind
 from model.schema.difference import Aspect, differences
-from tests.support.applying import apply_schema, verify_schema
+from tests.support.applying import apply_schema, missing_steps, verify_schema
 from tests.support.james import SCHEMA_FILE, james_families, james_rows, james_schema, load_james
 from tests.support.servers import CassandraServer
 
@@ -63,16 +66,21 @@ def create(cluster: CassandraCluster, steps: Iterable[Step]) -> None:
         cluster.execute_ddl(step.cql)
 
 
+def rollout(cluster: CassandraCluster, keyspace: str, *, complete: bool = False) -> RolloutPlan:
+    """What our own migrations would do where there is no history."""
+    return plan_rollout(cluster, LedgerRecord(), RolloutRequest(keyspace, shipped(), ours=True, complete=complete))
+
+
 def test_apply_creates_everything_once(cluster: CassandraCluster, keyspace: str) -> None:
     """Then it finds nothing missing, verify finds nothing wrong to the last option, and the families bind whole."""
     first = apply_schema(cluster, keyspace)
     again = apply_schema(cluster, keyspace)
-    assert len(first.created) == 1 + len(SCHEMA.types) + len(SCHEMA.tables)
-    assert again.created == ()
-    for recognition in (first.recognition, again.recognition, verify_schema(cluster, keyspace)):
-        assert recognition.generation is NEWEST
-        assert recognition.made_here
-        assert recognition.drift == recognition.notes == ()
+    assert len(first) == 1 + len(SCHEMA.types) + len(SCHEMA.tables)
+    assert again == ()
+    recognition = verify_schema(cluster, keyspace)
+    assert recognition.generation is NEWEST
+    assert recognition.made_here
+    assert recognition.drift == recognition.notes == ()
     live = live_schema(cluster, keyspace)
     assert differences(SCHEMA, live) == ()
     assert {table.name for table in live.tables} == {table.name for table in SCHEMA.tables}
@@ -82,7 +90,7 @@ def test_apply_creates_everything_once(cluster: CassandraCluster, keyspace: str)
 @pytest.mark.parametrize("choice", CompactionChoice)
 def test_the_choice_of_compaction_is_kept(cluster: CassandraCluster, keyspace: str, choice: CompactionChoice) -> None:
     """The server takes each, and verify takes each for right."""
-    create(cluster, plan_apply(cluster, keyspace, compaction=choice).steps[:BIG_TABLES])
+    create(cluster, missing_steps(cluster, keyspace, compaction=choice)[:BIG_TABLES])
     truth = live_schema(cluster, keyspace).table("imapuidtable")
     assert truth is not None
     assert truth.compaction is not None
@@ -93,18 +101,18 @@ def test_the_choice_of_compaction_is_kept(cluster: CassandraCluster, keyspace: s
 
 def test_an_interrupted_apply_goes_on_where_it_stopped(cluster: CassandraCluster, keyspace: str) -> None:
     """Half of the statements ran; the next apply creates the other half, and leaves the replication as it is."""
-    steps = plan_apply(cluster, keyspace, parse_replication("SimpleStrategy=2")).steps
+    steps = missing_steps(cluster, keyspace, parse_replication("SimpleStrategy=2"))
     half = len(steps) // 2
     create(cluster, steps[:half])
     applied = apply_schema(cluster, keyspace, in_every_data_centre(1))
-    assert applied.created == tuple(step.creates for step in steps[half:])
-    assert applied.recognition.agrees
+    assert applied == tuple(step.creates for step in steps[half:])
+    assert verify_schema(cluster, keyspace).agrees
     assert cluster.replication_of(keyspace)["replication_factor"] == "2"
 
 
 def test_a_plan_carries_nothing_out(cluster: CassandraCluster, keyspace: str) -> None:
     """It only reads."""
-    assert plan_apply(cluster, keyspace).steps
+    assert rollout(cluster, keyspace).creation is not None
     assert not keyspace_exists(cluster, keyspace)
 
 
@@ -142,9 +150,10 @@ def test_an_older_server_takes_the_same_schema(cassandra41: CassandraServer) -> 
         with pytest.raises(WrongUse, match="--compaction leveled"):
             apply_schema(older, name, compaction=CompactionChoice.UNIFIED)
         assert not keyspace_exists(older, name)
-        applied = apply_schema(older, name)
-        assert applied.recognition.generation is NEWEST
-        assert applied.recognition.drift == applied.recognition.notes == ()
+        apply_schema(older, name)
+        recognition = verify_schema(older, name)
+        assert recognition.generation is NEWEST
+        assert recognition.drift == recognition.notes == ()
         assert ensure_ledger(older, f"{name}_ledger", name)
         assert ensure_ledger(older, f"{name}_ledger", name) == ()
 
@@ -157,7 +166,7 @@ def test_verify_of_no_keyspace_says_so(cluster: CassandraCluster) -> None:
 
 def test_each_generation_is_recognised_on_a_server(cluster: CassandraCluster, keyspace: str) -> None:
     """Step by step from the newest to the oldest, by the columns that James dropped since."""
-    create(cluster, plan_apply(cluster, keyspace).steps[:BIG_TABLES])
+    create(cluster, missing_steps(cluster, keyspace)[:BIG_TABLES])
     newer = NEWEST
     assert verify_schema(cluster, keyspace).generation is NEWEST
     for generation in (AUGUST_2026, JAMES_3_9):
@@ -197,23 +206,20 @@ def test_the_keyspace_of_james_binds_as_its_generation(cluster: CassandraCluster
 
 def test_nothing_is_created_in_a_keyspace_of_james(cluster: CassandraCluster, james: str) -> None:
     """It lacks nothing that mailmend needs, so there is nothing to withhold either."""
-    before = live_schema(cluster, james)
-    applied = apply_schema(cluster, james)
-    assert applied.created == applied.withheld == ()
-    assert live_schema(cluster, james) == before
+    plan = rollout(cluster, james)
+    assert (plan.foreign, plan.empty, plan.withheld) == (True, True, ())
 
 
 def test_what_a_keyspace_of_james_lacks_is_created_only_on_request(cluster: CassandraCluster, keyspace: str) -> None:
     """First it is told, then, with `complete`, created: what mailmend needs, in the form of that generation."""
-    create(cluster, plan_apply(cluster, keyspace).steps[:BIG_TABLES])
+    create(cluster, missing_steps(cluster, keyspace)[:BIG_TABLES])
     cluster.execute_ddl(f"ALTER TABLE {keyspace}.imapuidtable WITH comment = 'James'' own'")
-    wanted = tuple(f"table {table.spelling}" for table in MAIL_TABLES[3:])
-    assert apply_schema(cluster, keyspace).withheld == wanted
-    assert len(live_schema(cluster, keyspace).tables) == 3
-    completed = apply_schema(cluster, keyspace, complete=True)
-    assert completed.created == wanted
-    assert completed.withheld == ()
-    assert completed.recognition.agrees
+    wanted = [f"table {table.spelling}" for table in MAIL_TABLES[3:]]
+    assert [step.creates for step in rollout(cluster, keyspace).withheld] == wanted
+    asked = rollout(cluster, keyspace, complete=True)
+    assert ([step.creates for step in asked.besides], asked.withheld) == (wanted, ())
+    create(cluster, asked.besides)
+    assert verify_schema(cluster, keyspace).agrees
 
 
 @pytest.mark.parametrize("damaged", [False, True])
@@ -242,7 +248,7 @@ def test_the_ledger_is_created_like_the_mail_keyspace(cluster: CassandraCluster,
     """Same replication, expiring tables in windows; a second time nothing is created."""
     ledger = f"{keyspace}_ledger"
     cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {ledger}")
-    create(cluster, plan_apply(cluster, keyspace, parse_replication("SimpleStrategy=3")).steps[:1])
+    create(cluster, missing_steps(cluster, keyspace, parse_replication("SimpleStrategy=3"))[:1])
     try:
         created = ensure_ledger(cluster, ledger, keyspace)
         assert len(created) == 1 + len(LEDGER_TABLES)
@@ -259,7 +265,7 @@ def test_the_ledger_is_created_like_the_mail_keyspace(cluster: CassandraCluster,
 
 def test_a_ledger_that_does_not_fit_is_refused(cluster: CassandraCluster, keyspace: str) -> None:
     """Somebody else's table of that name is not written to; the error names what is otherwise."""
-    create(cluster, plan_apply(cluster, keyspace).steps[:1])
+    create(cluster, missing_steps(cluster, keyspace)[:1])
     cluster.execute_ddl(f"CREATE TABLE {keyspace}.repair_run (day text PRIMARY KEY, run uuid)")
     with pytest.raises(SchemaMismatch, match="repair_run"):
         ensure_ledger(cluster, keyspace, keyspace)

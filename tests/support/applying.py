@@ -1,21 +1,29 @@
 """The mail tables created without lease and history, for tests and benches that are about something else."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from cql.applying import ONE_COPY, plan_apply
-from cql.introspect import SchemaServer, live_schema
-from cql.replication import Replication
+from cql.applying import Step, creations, keyspace_step
+from cql.introspect import SchemaServer, keyspace_exists, live_schema
+from cql.render import parse_version
+from cql.replication import Replication, in_every_data_centre
 from model.catalog.generations import Recognition, recognise
-from model.catalog.mail import CompactionChoice
+from model.catalog.mail import SCHEMA, CompactionChoice, compacted
+from model.schema.keyspace import Schema
+
+ONE_COPY = in_every_data_centre(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What was created, what was withheld, and what the keyspace was taken for when it was read back."""
-
-    created: tuple[str, ...]
-    withheld: tuple[str, ...]
-    recognition: Recognition
+def missing_steps(
+    server: SchemaServer,
+    keyspace: str,
+    replication: Replication = ONE_COPY,
+    compaction: CompactionChoice = CompactionChoice.TWCS,
+) -> Sequence[Step]:
+    """What creates everything that is missing; reads only."""
+    wanted = Schema(SCHEMA.types, compacted(SCHEMA.tables, compaction))
+    live, version = live_schema(server, keyspace), parse_version(server.release_version)
+    create = [] if keyspace_exists(server, keyspace) else [keyspace_step(keyspace, replication)]
+    return [*create, *creations(keyspace, wanted, live, version)]
 
 
 def apply_schema(
@@ -23,20 +31,16 @@ def apply_schema(
     keyspace: str,
     replication: Replication = ONE_COPY,
     compaction: CompactionChoice = CompactionChoice.TWCS,
-    *,
-    complete: bool = False,
-) -> Applied:
-    """Create whatever is missing, and read the result back. Applying again creates nothing.
+) -> tuple[str, ...]:
+    """Create whatever is missing; the names of it.
 
     Raises:
         WrongUse: the server is too old for the compaction.
     """
-    plan = plan_apply(server, keyspace, replication, compaction, complete=complete)
-    for step in plan.steps:
+    steps = missing_steps(server, keyspace, replication, compaction)
+    for step in steps:
         server.execute_ddl(step.cql)
-    created = tuple(step.creates for step in plan.steps)
-    withheld = tuple(step.creates for step in plan.withheld)
-    return Applied(created, withheld, recognise(live_schema(server, keyspace)))
+    return tuple(step.creates for step in steps)
 
 
 def verify_schema(server: SchemaServer, keyspace: str) -> Recognition:

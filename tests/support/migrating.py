@@ -6,7 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 from cql.language.parser import parse
-from model.migrations.history import Entry, State
+from model.migrations.history import Entry, MigrationState
 from model.migrations.migration import Migration, file_name, head_of, in_order
 
 HEAD = "-- Why: a test wants it.\n-- Effect: what the statements say.\n-- Undo: drop the keyspace.\n\n"
@@ -44,7 +44,7 @@ def written(path: Path, files: Mapping[str, str] = SHOP, head: str = HEAD) -> Pa
     return path
 
 
-def applied(migrations: Iterable[Migration], state: State = State.APPLIED) -> tuple[Entry, ...]:
+def applied(migrations: Iterable[Migration], state: MigrationState = MigrationState.APPLIED) -> tuple[Entry, ...]:
     """A history in which these were applied."""
     at = datetime(2026, 9, 1, tzinfo=UTC)
     return tuple(

@@ -18,7 +18,8 @@ from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.migrate.agreement import Agreement
 from cql.migrate.files import read_folder
 from cql.migrate.history import History
-from cql.migrate.rollout import Means, Order, roll_out
+from cql.migrate.migrator import Migrator
+from cql.migrate.rollout import RolloutRequest
 from model.operations import Applied, Conditional, Read, Seen, Write
 from model.schema.table import Row
 from repair.clock import SystemClock
@@ -98,10 +99,10 @@ def act(arguments: Sequence[str], steps: int) -> None:
         leases = Leases(cluster.keyspace(ledger), clock, f"pid {os.getpid()}", int(ttl))
         agreement = Agreement(CassandraNodes(cluster), clock)
         server = Server(cluster, counted)
-        means = Means(
-            server, clock, agreement, SilentProgress(), history, lambda: history, lambda: leases, STATEMENT_SECONDS
+        migrator = Migrator(
+            server, clock, agreement, SilentProgress(), history, lambda _: history, lambda: leases, STATEMENT_SECONDS
         )
-        roll_out(means, Order(keyspace, read_folder(Path(folder)), ours=False))
+        migrator.roll_out(RolloutRequest(keyspace, read_folder(Path(folder)), ours=False))
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -13,17 +13,19 @@ from cql.language.parser import parse
 from cql.memory import MemoryTables
 from cql.migrate.agreement import Agreement
 from cql.migrate.history import History
-from cql.migrate.rollout import Means, Order, Rolled, roll_out
+from cql.migrate.migrator import Migrator, RolloutResult
+from cql.migrate.rollout import RolloutRequest
 from cql.statements import Operation
 from model.errors import CannotReach, SchemaRefused, WrongUse
 from model.migrations.migration import Migration
 from model.schema.folding.fold import fold
 from model.schema.keyspace import Schema
+from model.schema.literals import pairs_of
 from model.schema.statements import CreateKeyspace, CreateTable, Write
 from model.schema.table import Row
 from repair.ledger.leases import Leases
 from tests.support.clock import VirtualClock
-from tests.support.schema_twin import ONE_COPY, SchemaTwin
+from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served
 
 VERSION = UUID(int=1)
@@ -65,7 +67,7 @@ class Killer:
 
 
 class MigrationServer(SchemaTwin):
-    """A cluster of three nodes that carries out CQL. Implements `SchemaServer` and `cql.migrate.ports.Nodes`."""
+    """A cluster of three nodes that carries out CQL. Implements `SchemaServer` and `model.ports.SchemaNodes`."""
 
     def __init__(self, killer: Killer | None = None, **keyspaces: Schema) -> None:
         super().__init__("5.0.9", **keyspaces)
@@ -103,7 +105,7 @@ class MigrationServer(SchemaTwin):
         statement = parsed.statement
         if isinstance(statement, CreateKeyspace):
             self.keyspaces.setdefault(statement.keyspace, Schema((), ()))
-            self.replications.setdefault(statement.keyspace, ONE_COPY)
+            self.replications.setdefault(statement.keyspace, pairs_of(statement.options["replication"]))
             return
         name = statement.name  # type: ignore[union-attr] # nothing else may be sent
         assert name.keyspace is not None, f"{text} names no keyspace"
@@ -153,22 +155,22 @@ class Stage:
         self.ledger = MemoryTables(self.clock.micros, self.killer.surround)
         self.told: list[str] = []
 
-    def means(self, name: str = "alice", *, require_all: bool = False, ledger: bool = True) -> Means:
+    def migrator(self, name: str = "alice", *, require_all: bool = False, ledger: bool = True) -> Migrator:
         """What an applier of that name works with."""
         agreement = Agreement(self.server, self.clock, 5.0, require_all)
         leases = Leases(self.ledger, self.clock, name)
         history = self.history(name)
-        return Means(
-            self.server, self.clock, agreement, self, history if ledger else None, lambda: history, lambda: leases
+        return Migrator(
+            self.server, self.clock, agreement, self, history if ledger else None, lambda _: history, lambda: leases
         )
 
     def history(self, name: str = "alice", keyspace: str = KEYSPACE) -> History:
         """The history as an applier of that name writes it."""
         return History(self.ledger, self.clock, keyspace, name, "0.1.0")
 
-    def apply(self, migrations: tuple[Migration, ...], name: str = "alice", **order: Any) -> Rolled:
+    def apply(self, migrations: tuple[Migration, ...], name: str = "alice", **request: Any) -> RolloutResult:
         """Apply them to the shop."""
-        return roll_out(self.means(name), Order(KEYSPACE, migrations, ours=False, **order))
+        return self.migrator(name).roll_out(RolloutRequest(KEYSPACE, migrations, ours=False, **request))
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Remember what was told."""

@@ -32,7 +32,7 @@ ONE_COPY = {"class": "org.apache.cassandra.locator.SimpleStrategy", "replication
 
 
 class SchemaTwin(SchemaServer):
-    """A server that holds nothing but schemas. Implements `cql.introspect.SchemaServer`."""
+    """A server that holds nothing but schemas; `data_centres` has one for each node. Implements `SchemaServer`."""
 
     def __init__(self, release_version: str = "5.0.9", **keyspaces: Schema) -> None:
         self.release_version = release_version
@@ -40,9 +40,13 @@ class SchemaTwin(SchemaServer):
         self.replications: dict[str, Mapping[str, str]] = dict.fromkeys(keyspaces, ONE_COPY)
         self.carried_out: list[str] = []
         self.fails_after: int | None = None
+        self.data_centres: tuple[str, ...] = ("dc1",)
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
         """The rows of one of the server's own tables, for one keyspace."""
+        if text.startswith("SELECT data_center FROM system."):
+            first, *others = ({"data_center": one} for one in self.data_centres)
+            return [first] if text.endswith("local") else others
         asked = _FROM.search(text)
         assert asked, text
         (keyspace,) = values

@@ -9,19 +9,18 @@ import click
 from admin.cli.options import connection_options
 from admin.cli.schema.optional import optional_json, show_optional
 from admin.cli.schema.recognised import difference_json, differences_grid, mend_of
-from admin.migrating import Patience, history_of, means_to_migrate, migrations_in
+from admin.migrating import Patience, history_of, migrations_in, migrator_of
 from admin.output import stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
 from cql.introspect import live_schema
-from cql.migrate.adopting import adopt as take_over
-from cql.migrate.adopting import forget as give_back
-from cql.migrate.adopting import look_at
-from cql.migrate.james_version import VersionWritten, version_step, write_version
+from cql.migrate.adoption import VersionWritten, look_at, version_step, write_version
+from cql.migrate.adoption import adopt as take_over
+from cql.migrate.adoption import forget as give_back
 from cql.render import parse_version
 from model.errors import ExitCode, WrongUse
 from model.migrations.adoption import Adoption, Standing
-from model.migrations.baselines import Baseline
+from model.migrations.history import Baseline
 from model.schema.keyspace import Schema
 
 _EPILOG = """\b
@@ -103,8 +102,8 @@ def _adopt(place: Place, wanted_version: int | None, *, dry_run: bool) -> Outcom
         step = version_step(live, keyspace, place.mail, adoption.recognition.generation, wanted_version)
     writes = adoption.standing is Standing.ADOPTABLE and not dry_run
     if writes:
-        with means_to_migrate(place, Patience(), None) as means:
-            baseline = take_over(place.cluster, means.open_history(), means.leasing(), migrations_in(None))
+        with migrator_of(place, Patience()) as migrator:
+            baseline = take_over(place.cluster, migrator.open_history(None), migrator.leases(), migrations_in(None))
     written = None
     if step is not None:
         written = VersionWritten(step) if dry_run else write_version(place.mail, place.clock, step)
@@ -115,8 +114,8 @@ def _forget(place: Place, *, dry_run: bool, as_json: bool) -> int:
     keyspace, history = place.connection.keyspace, history_of(place)
     _, baseline = look_at(place.cluster, keyspace, history)
     if history is not None and not dry_run:
-        with means_to_migrate(place, Patience(), None) as means:
-            baseline = give_back(history, means.leasing())
+        with migrator_of(place, Patience()) as migrator:
+            baseline = give_back(history, migrator.leases())
     if as_json:
         forgotten = _baseline_json(baseline) if baseline else None
         write_json({"keyspace": keyspace, "forgotten": forgotten, "dry_run": dry_run, "exit": int(ExitCode.FINE)})

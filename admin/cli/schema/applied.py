@@ -7,7 +7,8 @@ from admin.cli.schema import recognised
 from admin.cli.schema.recognised import difference_json, recognition_json, show_recognition
 from admin.output import stderr_console, stdout_console, write_json
 from cql.introspect import SchemaServer, live_schema
-from cql.migrate.rollout import Order, Rolled
+from cql.migrate.migrator import RolloutResult
+from cql.migrate.rollout import RolloutRequest
 from model.catalog.generations import Recognition, judge, recognise
 from model.errors import ExitCode
 from model.schema.difference import Difference
@@ -21,42 +22,44 @@ class Outcome:
         found: what a keyspace of mail was taken for; for anybody else's tables, in what they are not as expected.
     """
 
-    order: Order
-    rolled: Rolled
+    request: RolloutRequest
+    result: RolloutResult
     found: Recognition | tuple[Difference, ...]
 
     @property
     def exit(self) -> int:
         """The exit code: whether what was read back is what it should be."""
         if isinstance(self.found, Recognition):
-            partly = bool(self.rolled.plan.migrations.left) and not self.rolled.plan.foreign
+            partly = bool(self.result.plan.migrations.left) and not self.result.plan.foreign
             return int(ExitCode.FINE) if partly else recognised.exit_code(self.found)
         return int(ExitCode.DRIFT if self.found else ExitCode.FINE)
 
 
-def read_back(server: SchemaServer, order: Order, rolled: Rolled) -> Recognition | tuple[Difference, ...]:
+def read_back(
+    server: SchemaServer, request: RolloutRequest, result: RolloutResult
+) -> Recognition | tuple[Difference, ...]:
     """What the keyspace is now."""
-    live = live_schema(server, order.keyspace)
-    if order.ours:
+    live = live_schema(server, request.keyspace)
+    if request.ours:
         return recognise(live)
-    drift, _ = judge(rolled.plan.migrations.expected, live, made_here=True)
+    drift, _ = judge(result.plan.migrations.expected, live, made_here=True)
     return drift
 
 
 def write_outcome(outcome: Outcome) -> None:
     """One JSON object, under the names that scripts rely on."""
-    rolled, plan = outcome.rolled, outcome.rolled.plan
+    result, plan = outcome.result, outcome.result.plan
     write_json(
         _found_json(outcome)
         | {
-            "created": rolled.done.created,
+            "created": result.created,
             "withheld": [step.creates for step in plan.withheld],
-            "applied": rolled.done.applied,
+            "applied": result.applied,
             "baseline": [str(one.file) for one in plan.migrations.baseline],
-            "statements": rolled.done.statements,
+            "statements": result.statements,
             "left": [str(one.file) for one in plan.migrations.left] if not plan.foreign else [],
             "stopped": plan.migrations.stopped or None,
-            "nodes_down": list(rolled.nodes.down),
+            "nodes_down": list(result.nodes.down),
             "exit": outcome.exit,
         }
     )
@@ -64,20 +67,20 @@ def write_outcome(outcome: Outcome) -> None:
 
 def _found_json(outcome: Outcome) -> dict[str, Any]:
     if isinstance(outcome.found, Recognition):
-        return recognition_json(outcome.order.keyspace, outcome.found)
+        return recognition_json(outcome.request.keyspace, outcome.found)
     drift = [difference_json(one) for one in outcome.found]
-    return {"keyspace": outcome.order.keyspace, "generation": None, "drift": drift, "notes": []}
+    return {"keyspace": outcome.request.keyspace, "generation": None, "drift": drift, "notes": []}
 
 
 def show_outcome(outcome: Outcome) -> None:
     """Print it: what was created, what was left, what was read back."""
-    console, rolled = stdout_console(), outcome.rolled
-    plan, keyspace = rolled.plan, outcome.order.keyspace
+    console, result = stdout_console(), outcome.result
+    plan, keyspace = result.plan, outcome.request.keyspace
     for one in plan.migrations.baseline:
         console.print(f"there already: {one.file}", soft_wrap=True)
-    for name in rolled.done.created:
+    for name in result.created:
         console.print(f"created {name}", soft_wrap=True)
-    for file in rolled.done.applied:
+    for file in result.applied:
         console.print(f"applied {file}", soft_wrap=True)
     if plan.withheld:
         names = ", ".join(step.creates for step in plan.withheld)
@@ -92,13 +95,13 @@ def show_outcome(outcome: Outcome) -> None:
         left = ", ".join(str(one.file) for one in plan.migrations.left)
         console.print(f"Left: {left}. {plan.migrations.stopped}.", soft_wrap=True, markup=False)
     _show_found(outcome)
-    _show_nodes(rolled)
+    _show_nodes(result)
 
 
 def _show_found(outcome: Outcome) -> None:
-    console, keyspace = stdout_console(), outcome.order.keyspace
+    console, keyspace = stdout_console(), outcome.request.keyspace
     if isinstance(outcome.found, Recognition):
-        if not outcome.rolled.plan.migrations.left or outcome.rolled.plan.foreign:
+        if not outcome.result.plan.migrations.left or outcome.result.plan.foreign:
             show_recognition(keyspace, outcome.found)
         return
     for one in outcome.found:
@@ -106,9 +109,9 @@ def _show_found(outcome: Outcome) -> None:
     console.print(f"{keyspace}: " + ("not as expected." if outcome.found else "the schema is as expected."))
 
 
-def _show_nodes(rolled: Rolled) -> None:
-    if rolled.nodes.down:
-        names = ", ".join(rolled.nodes.down)
+def _show_nodes(result: RolloutResult) -> None:
+    if result.nodes.down:
+        names = ", ".join(result.nodes.down)
         stderr_console().print(
             f"Down, and without this schema until they return (they take it from the others): {names}", soft_wrap=True
         )

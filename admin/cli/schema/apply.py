@@ -1,21 +1,25 @@
 """`mailmend schema apply`: run the pending migrations, and read the tables back."""
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
+from admin.asking import someone_is_there
 from admin.cli.options import connection_options
 from admin.cli.schema.applied import Outcome, read_back, show_outcome, write_outcome
 from admin.cli.schema.migration_options import patience_of, patience_options, plan_options, refuse_beside
 from admin.cli.schema.optional import apply_optional
 from admin.cli.schema.plan import sizes_for
-from admin.cli.schema.planned import order_of, rollout_json, show_rollout, statements_of
-from admin.migrating import history_of, means_to_migrate
-from admin.output import write_json
+from admin.cli.schema.planned import request_of, rollout_json, show_rollout, statements_of
+from admin.migrating import migrator_of
+from admin.output import stderr_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
-from cql.migrate.rollout import Order, past_of, plan_rollout, roll_out, script_of
-from model.errors import ExitCode
+from cql.migrate.migrator import Migrator, RolloutResult
+from cql.migrate.rollout import RolloutRequest
+from cql.replication import COPIES_MAX, in_every_data_centre
+from model.errors import ExitCode, ReplicationNeeded
 
 _EPILOG = """\b
 Examples:
@@ -48,24 +52,36 @@ def apply(connection: ConnectionSettings, *, optional: str | None, dry_run: bool
     """
     if optional is not None:
         refuse_beside("--optional")
-    order, patience = order_of(connection, options), patience_of(options)
+    request, patience = request_of(connection, options), patience_of(options)
     with open_place(connection) as place:
         if optional is not None:
             return apply_optional(place, optional, patience, dry_run=dry_run, as_json=as_json)
+        with migrator_of(place, patience) as migrator:
+            result = _rolled_out(migrator, request, dry_run=dry_run, asks=not as_json and someone_is_there())
         if dry_run:
-            _show_plan(place, order, as_json=as_json)
+            _show_plan(place, request, result, as_json=as_json)
             return int(ExitCode.FINE)
-        with means_to_migrate(place, patience, order.replication) as means:
-            rolled = roll_out(means, order)
-        outcome = Outcome(order, rolled, read_back(place.cluster, order, rolled))
+        outcome = Outcome(request, result, read_back(place.cluster, request, result))
     (write_outcome if as_json else show_outcome)(outcome)
     return outcome.exit
 
 
-def _show_plan(place: Place, order: Order, *, as_json: bool) -> None:
+def _rolled_out(migrator: Migrator, request: RolloutRequest, *, dry_run: bool, asks: bool) -> RolloutResult:
+    """Roll out; where the number of copies is needed and a person is there, ask for it."""
+    try:
+        return migrator.roll_out(request, dry_run=dry_run)
+    except ReplicationNeeded as needed:
+        if not asks:
+            raise
+        stderr_console().print(str(needed), soft_wrap=True, markup=False)
+        copies = click.prompt("Copies in each data centre", type=click.IntRange(1, COPIES_MAX), err=True)
+        return migrator.roll_out(replace(request, replication=in_every_data_centre(copies)), dry_run=dry_run)
+
+
+def _show_plan(place: Place, request: RolloutRequest, result: RolloutResult, *, as_json: bool) -> None:
     """CQL that can be piped into cqlsh; what is withheld stands in it as a comment."""
-    rollout = plan_rollout(place.cluster, past_of(history_of(place)), order)
-    script, sizes = script_of(place.cluster, order), sizes_for(place, rollout)
+    rollout = result.plan
+    script, sizes = request.spelling_for(place.cluster), sizes_for(place, rollout)
     if as_json:
         shown = rollout_json(rollout, script, sizes)
         write_json(shown | {"statements": statements_of(rollout, script), "exit": int(ExitCode.FINE)})

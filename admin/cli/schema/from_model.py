@@ -17,7 +17,8 @@ from admin.migrating import history_of
 from admin.wiring import Place
 from cql.introspect import live_schema
 from cql.language.text import ddl_cql
-from cql.migrate.rollout import Order, past_of
+from cql.migrate.history import record_of
+from cql.migrate.rollout import RolloutRequest
 from cql.render import ServerVersion, parse_version
 from model.catalog.mail import CompactionChoice
 from model.errors import ExitCode, WrongUse
@@ -84,28 +85,28 @@ class ModelPlan:
         return str(size) if size and change.assessment.worst is not Risk.NONE else ""
 
 
-def plan_from_model(place: Place, order: Order, options: Mapping[str, Any]) -> ModelPlan:
+def plan_from_model(place: Place, request: RolloutRequest, options: Mapping[str, Any]) -> ModelPlan:
     """What would take the keyspace to its model; reads only.
 
     Args:
         place: the cluster.
-        order: which keyspace, and whether its migrations are ours.
+        request: which keyspace, and whether its migrations are ours.
         options: of the command line.
 
     Raises:
         UnknownKeyspace: there is none of that name.
         HistoryMismatch: the migrations are not those that were applied.
     """
-    place.cluster.replication_of(order.keyspace)
-    live, include = live_schema(place.cluster, order.keyspace), _included(options)
-    if order.ours:
-        gap = gap_to_catalog(live, include, newest=options["newest"], choice=_choice(order))
+    place.cluster.replication_of(request.keyspace)
+    live, include = live_schema(place.cluster, request.keyspace), _included(options)
+    if request.ours:
+        gap = gap_to_catalog(live, include, newest=options["newest"], choice=_choice(request))
     else:
-        past = past_of(history_of(place))
-        refuse_tampering(order.keyspace, order.migrations, past)
-        gap = Gap(expected_after(order.migrations, past), live, include)
+        past = record_of(history_of(place))
+        refuse_tampering(request.keyspace, request.migrations, past)
+        gap = Gap(expected_after(request.migrations, past), live, include)
     found = changes(gap)
-    return ModelPlan(order.keyspace, found, _sizes(place, found), parse_version(place.cluster.release_version))
+    return ModelPlan(request.keyspace, found, _sizes(place, found), parse_version(place.cluster.release_version))
 
 
 def _included(options: Mapping[str, Any]) -> frozenset[Include]:
@@ -113,10 +114,10 @@ def _included(options: Mapping[str, Any]) -> frozenset[Include]:
     return frozenset(one for one, wanted in asked.items() if wanted)
 
 
-def _choice(order: Order) -> CompactionChoice | None:
+def _choice(request: RolloutRequest) -> CompactionChoice | None:
     """The compaction, where the person names it; the option's default says nothing about a table that is there."""
     source = click.get_current_context().get_parameter_source("compaction")
-    return None if source is ParameterSource.DEFAULT else order.compaction
+    return None if source is ParameterSource.DEFAULT else request.compaction
 
 
 def _sizes(place: Place, found: tuple[SchemaChange, ...]) -> Sizes:

@@ -11,7 +11,7 @@ from admin.migrating import Told, told_of
 from admin.output import rows_grid, stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
-from model.migrations.history import Entry, State, StatementEntry, Step, Unlock
+from model.migrations.history import Entry, MigrationState, StatementEntry, StatementState, Unlock
 from repair.ledger.leases import Lease
 
 _EPILOG = """\b
@@ -121,13 +121,15 @@ def _show(keyspace: str, told: Told) -> None:
 
 
 def _cells(one: Entry) -> Sequence[str]:
-    counted = "" if one.state is State.BASELINE else f"{one.done}/{one.statements}"
+    counted = "" if one.state is MigrationState.BASELINE else f"{one.done}/{one.statements}"
     return (str(one.file), one.state.value, counted, _shown(one.ended_at or one.started_at), one.owner)
 
 
 def _statement_cells(one: StatementEntry) -> Sequence[str]:
     first, *_ = one.cql.splitlines()
-    state = "begun (the next apply looks whether it took effect)" if one.state is Step.BEGUN else one.state.value
+    state = (
+        "begun (the next apply looks whether it took effect)" if one.state is StatementState.BEGUN else one.state.value
+    )
     return (f"{one.number:04}", str(one.position + 1), state, first, one.error)
 
 

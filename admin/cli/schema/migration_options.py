@@ -41,7 +41,7 @@ _CREATION: Final = (
         "--replication-factor",
         type=click.IntRange(1, COPIES_MAX),
         metavar="N",
-        help="Copies in each data centre, when the keyspace is created. [default: 1]",
+        help="Copies in each data centre, when the keyspace is created. [default: 1 on a cluster of one node]",
     ),
     click.option(
         "--replication", type=_REPLICATION, metavar="DC=N,...", help="Copies by data centre; or SimpleStrategy=N."

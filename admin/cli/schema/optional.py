@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from admin.migrating import Patience, means_to_migrate
+from admin.migrating import Patience, migrator_of
 from admin.output import stdout_console, write_json
 from admin.wiring import Place
 from cql.introspect import live_schema
 from cql.language.text import ddl_cql
-from cql.migrate.optional import run_optional
 from cql.render import ServerVersion, parse_version
 from model.errors import ExitCode
 from model.migrations.upgrade_notes import OptionalMigration, optional_migration
@@ -29,8 +28,8 @@ def apply_optional(place: Place, name: str, patience: Patience, *, dry_run: bool
     shown = optional_json(migration, live, keyspace, server)
     sent: tuple[str, ...] = ()
     if shown["statements"] and not dry_run:
-        with means_to_migrate(place, patience, None) as means:
-            sent = run_optional(means, keyspace, migration)
+        with migrator_of(place, patience) as migrator:
+            sent = migrator.run_optional(keyspace, migration)
     if as_json:
         write_json(shown | {"keyspace": keyspace, "optional": name, "sent": list(sent), "exit": int(ExitCode.FINE)})
         return int(ExitCode.FINE)

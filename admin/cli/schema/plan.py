@@ -13,12 +13,13 @@ from admin.cli.schema.from_model import (
     show_model_plan,
 )
 from admin.cli.schema.migration_options import plan_options, refuse_beside
-from admin.cli.schema.planned import Sizes, order_of, risky, rollout_json, show_rollout, statements_of
+from admin.cli.schema.planned import Sizes, request_of, risky, rollout_json, show_rollout, statements_of
 from admin.migrating import history_of
 from admin.output import write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
-from cql.migrate.rollout import Rollout, past_of, plan_rollout, script_of
+from cql.migrate.history import record_of
+from cql.migrate.rollout import RolloutPlan, plan_rollout
 from model.errors import ExitCode
 
 _EPILOG = """\b
@@ -45,18 +46,18 @@ def plan(connection: ConnectionSettings, *, from_model: bool, as_json: bool, **o
     With --from-model: what takes the live tables to the model (or to what the applied --migrations say), whatever the
     history holds.
     """
-    order = order_of(connection, options)
+    request = request_of(connection, options)
     if from_model:
         refuse_beside("--from-model")
     else:
         refuse_without_model(options)
     with open_place(connection) as place:
         if from_model:
-            model_plan = plan_from_model(place, order, options)
+            model_plan = plan_from_model(place, request, options)
             (write_json(model_plan_json(model_plan)) if as_json else show_model_plan(model_plan))
             return model_plan.exit
-        rollout = plan_rollout(place.cluster, past_of(history_of(place)), order)
-        script, sizes = script_of(place.cluster, order), sizes_for(place, rollout)
+        rollout = plan_rollout(place.cluster, record_of(history_of(place)), request)
+        script, sizes = request.spelling_for(place.cluster), sizes_for(place, rollout)
     code = exit_code(rollout)
     if as_json:
         shown = rollout_json(rollout, script, sizes)
@@ -66,12 +67,12 @@ def plan(connection: ConnectionSettings, *, from_model: bool, as_json: bool, **o
     return code
 
 
-def exit_code(rollout: Rollout) -> int:
+def exit_code(rollout: RolloutPlan) -> int:
     """Whether there is something to do: run it, or adopt the keyspace first."""
     return int(ExitCode.FINE if rollout.empty and not rollout.foreign else ExitCode.DRIFT)
 
 
-def sizes_for(place: Place, rollout: Rollout) -> Sizes:
+def sizes_for(place: Place, rollout: RolloutPlan) -> Sizes:
     """The tables' sizes, where they matter."""
     if not risky(rollout):
         return {}

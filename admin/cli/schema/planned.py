@@ -8,9 +8,8 @@ from typing import Any
 from admin.cli.schema.migration_options import replication_of
 from admin.migrating import migrations_in
 from admin.settings import ConnectionSettings
-from cql.applying import ONE_COPY
-from cql.migrate.rollout import Order, Rollout
-from cql.migrate.scripts import Script
+from cql.migrate.rollout import RolloutPlan, RolloutRequest
+from cql.migrate.spelling import Spelling
 from model.catalog.mail import CompactionChoice
 from model.migrations.migration import Phase
 from model.migrations.plan import PlannedStatement, Way
@@ -22,7 +21,7 @@ Sizes = Mapping[str, TableSize]
 """What the nodes tell of the tables' sizes, by name."""
 
 
-def order_of(connection: ConnectionSettings, options: Mapping[str, Any]) -> Order:
+def request_of(connection: ConnectionSettings, options: Mapping[str, Any]) -> RolloutRequest:
     """What the command line asks for.
 
     Raises:
@@ -31,11 +30,11 @@ def order_of(connection: ConnectionSettings, options: Mapping[str, Any]) -> Orde
     """
     folder: Path | None = options["migrations"]
     replication = replication_of(options)
-    return Order(
+    return RolloutRequest(
         connection.keyspace,
         migrations_in(folder),
         ours=folder is None,
-        replication=replication or ONE_COPY,
+        replication=replication,
         creates=folder is None or replication is not None,
         compaction=CompactionChoice(options["compaction"]),
         complete=options["complete"],
@@ -44,17 +43,17 @@ def order_of(connection: ConnectionSettings, options: Mapping[str, Any]) -> Orde
     )
 
 
-def risky(rollout: Rollout) -> bool:
+def risky(rollout: RolloutPlan) -> bool:
     """Whether the size of a table matters to anything in the plan."""
     return any(one.assessment.worst is not Risk.NONE for one in rollout.migrations.statements)
 
 
-def rollout_json(rollout: Rollout, script: Script, sizes: Sizes) -> dict[str, Any]:
+def rollout_json(rollout: RolloutPlan, script: Spelling, sizes: Sizes) -> dict[str, Any]:
     """The plan under the names that scripts rely on."""
     plan = rollout.migrations
     return {
         "keyspace": script.keyspace,
-        "create_keyspace": rollout.keyspace.cql if rollout.keyspace else None,
+        "create_keyspace": rollout.creation.cql if rollout.creation else None,
         "baseline": [str(one.file) for one in plan.baseline],
         "plan": [statement_json(one, script, sizes) for one in plan.statements],
         "left": [str(one.file) for one in plan.left],
@@ -65,7 +64,7 @@ def rollout_json(rollout: Rollout, script: Script, sizes: Sizes) -> dict[str, An
     }
 
 
-def statement_json(planned: PlannedStatement, script: Script, sizes: Sizes) -> dict[str, Any]:
+def statement_json(planned: PlannedStatement, script: Spelling, sizes: Sizes) -> dict[str, Any]:
     """One statement of a plan."""
     migration, assessment = planned.migration, planned.assessment
     return {
@@ -83,9 +82,9 @@ def statement_json(planned: PlannedStatement, script: Script, sizes: Sizes) -> d
     }
 
 
-def statements_of(rollout: Rollout, script: Script) -> list[str]:
+def statements_of(rollout: RolloutPlan, script: Spelling) -> list[str]:
     """The CQL that would be sent, in its order."""
-    create = [rollout.keyspace.cql] if rollout.keyspace else []
+    create = [rollout.creation.cql] if rollout.creation else []
     run = [one for one in rollout.migrations.statements if one.way is not Way.RECORD]
     return [
         *create,
@@ -94,17 +93,17 @@ def statements_of(rollout: Rollout, script: Script) -> list[str]:
     ]
 
 
-def show_rollout(rollout: Rollout, script: Script, sizes: Sizes) -> None:
+def show_rollout(rollout: RolloutPlan, script: Spelling, sizes: Sizes) -> None:
     """Print the plan."""
     sys.stdout.writelines(f"{line}\n" for line in _lines(rollout, script, sizes))
 
 
-def _lines(rollout: Rollout, script: Script, sizes: Sizes) -> Iterator[str]:
+def _lines(rollout: RolloutPlan, script: Spelling, sizes: Sizes) -> Iterator[str]:
     plan = rollout.migrations
     for one in plan.baseline:
         yield f"-- {one.file}: what it makes is there; it is written into the history, and not run"
-    if rollout.keyspace:
-        yield from (rollout.keyspace.cql, "")
+    if rollout.creation:
+        yield from (rollout.creation.cql, "")
     for migration in plan.due:
         yield f"-- {migration.file} ({migration.file.phase.value}): {migration.head.effect}"
         for planned in plan.of(migration):
@@ -118,7 +117,7 @@ def _lines(rollout: Rollout, script: Script, sizes: Sizes) -> Iterator[str]:
     yield from _closing_lines(rollout, script.keyspace)
 
 
-def _statement_lines(planned: PlannedStatement, script: Script, sizes: Sizes) -> Iterator[str]:
+def _statement_lines(planned: PlannedStatement, script: Spelling, sizes: Sizes) -> Iterator[str]:
     assessment, estimate = planned.assessment, _estimate(planned, sizes)
     risks = ", ".join(risk.value for risk in assessment.risks)
     size = f" The table: {estimate}." if estimate else ""
@@ -135,7 +134,7 @@ def _statement_lines(planned: PlannedStatement, script: Script, sizes: Sizes) ->
     yield ""
 
 
-def _closing_lines(rollout: Rollout, keyspace: str) -> Iterator[str]:
+def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
     plan = rollout.migrations
     if rollout.foreign:
         yield f"-- {keyspace} was not made by mailmend. Take it over with: mailmend schema adopt --keyspace {keyspace}"

@@ -12,10 +12,8 @@ from admin.output import write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
 from cql.introspect import live_schema
-from cql.migrate.adopting import baselines_of
-from cql.migrate.rollout import past_of
 from model.migrations.migration import Migration
-from model.migrations.verification import Record, Verification, verify_migrations, verify_ours
+from model.migrations.verification import Verification, verify_migrations, verify_ours
 
 _EPILOG = """\b
 Examples:
@@ -53,6 +51,6 @@ def _verification(place: Place, migrations: tuple[Migration, ...], *, ours: bool
     keyspace = place.connection.keyspace
     place.cluster.replication_of(keyspace)
     history = history_of(place)
-    record = Record(past_of(history), baselines_of(history).get()) if history else None
+    record = history.record() if history else None
     live = live_schema(place.cluster, keyspace)
     return (verify_ours if ours else verify_migrations)(live, migrations, record)

@@ -9,10 +9,9 @@ import pytest
 
 from admin.cli.schema.verified import Verified, show_verified, verified_json
 from model.catalog.generations import JAMES_3_8, NEWEST
-from model.migrations.baselines import Baseline, digests
-from model.migrations.history import State
-from model.migrations.plan import Past, declared_by
-from model.migrations.verification import Record, verify_migrations, verify_ours
+from model.migrations.history import Baseline, LedgerRecord, MigrationState, digests
+from model.migrations.plan import declared_by
+from model.migrations.verification import verify_migrations, verify_ours
 from model.schema.keyspace import Schema
 from model.schema.statements import Index
 from model.schema.table import Column, Kind, Table, UserType
@@ -26,9 +25,9 @@ ADOPTED = Baseline("3.8.1", digests(served(JAMES_3_8.schema)), (), datetime(2026
 PLAN = "mailmend schema plan --from-model --migrations db --keyspace shop"
 
 
-def of_shop(live: Schema, past: Past | None = None) -> Verified:
+def of_shop(live: Schema, past: LedgerRecord | None = None) -> Verified:
     """Somebody's own keyspace, compared with the folder that made it."""
-    record = Record(past or Past(HISTORY))
+    record = past or LedgerRecord(HISTORY)
     return Verified("shop", Path("db"), verify_migrations(live, MIGRATIONS, record))
 
 
@@ -100,8 +99,8 @@ def test_a_keyspace_that_agrees_says_so(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_migration_in_flight_names_the_command_that_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
     """Who began it, when, and how far it is."""
-    running = replace(HISTORY[3], state=State.RUNNING, done=0, ended_at=None)
-    verified = of_shop(declared_by(MIGRATIONS[:3]), Past((*HISTORY[:3], running)))
+    running = replace(HISTORY[3], state=MigrationState.RUNNING, done=0, ended_at=None)
+    verified = of_shop(declared_by(MIGRATIONS[:3]), LedgerRecord((*HISTORY[:3], running)))
     show_verified(verified)
     (drift,) = verified_json(verified)["drift"]
     assert (drift["aspect"], drift["subject"]) == ("migration in flight", "0004_pre_places.cql")
@@ -113,7 +112,7 @@ def test_a_migration_in_flight_names_the_command_that_ends_it(capsys: pytest.Cap
 def test_an_edited_file_is_drift_with_its_mend(capsys: pytest.CaptureFixture[str]) -> None:
     """Also when every table is as it should be."""
     edited = folder({**SHOP, "0002_pre_labels.cql": SHOP["0002_pre_labels.cql"] + "-- a word\n"})
-    verified = Verified("shop", Path("db"), verify_migrations(LIVE, edited, Record(Past(HISTORY))))
+    verified = Verified("shop", Path("db"), verify_migrations(LIVE, edited, LedgerRecord(HISTORY)))
     show_verified(verified)
     (drift,) = verified_json(verified)["drift"]
     assert (drift["aspect"], drift["subject"]) == ("edited migration", "0002_pre_labels.cql")
@@ -123,7 +122,7 @@ def test_an_edited_file_is_drift_with_its_mend(capsys: pytest.CaptureFixture[str
 
 def test_what_is_pending_is_told_with_the_command_that_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
     """No drift: exit code 0."""
-    verified = of_shop(declared_by(MIGRATIONS[:3]), Past(HISTORY[:3]))
+    verified = of_shop(declared_by(MIGRATIONS[:3]), LedgerRecord(HISTORY[:3]))
     show_verified(verified)
     assert verified.exit == 0
     assert "Pending: 0004_pre_places.cql; see: mailmend schema plan --migrations db" in capsys.readouterr().out
@@ -133,7 +132,7 @@ def test_an_adopted_keyspace_tells_what_has_changed_since(capsys: pytest.Capture
     """Noted, not wrong: James's own upgrade, say."""
     live = served(JAMES_3_8.schema)
     live = replace(live, tables=(*live.tables, Table("other", (Column("id", "uuid", Kind.PARTITION),))))
-    verified = Verified("mail", None, verify_ours(live, (), Record(Past(), ADOPTED)))
+    verified = Verified("mail", None, verify_ours(live, (), LedgerRecord(baseline=ADOPTED)))
     show_verified(verified)
     told = capsys.readouterr().out
     assert "Adopted 2026-09-01 as generation 3.8.1" in told
@@ -150,7 +149,7 @@ def test_a_keyspace_of_james_that_was_not_adopted_is_told_how(capsys: pytest.Cap
 
 def test_a_script_reads_what_is_wrong_with_the_history_under_the_names_of_any_drift() -> None:
     """The table's fields are there, and empty; the file is the subject."""
-    verified = Verified("shop", Path("db"), verify_migrations(LIVE, MIGRATIONS[:3], Record(Past(HISTORY))))
+    verified = Verified("shop", Path("db"), verify_migrations(LIVE, MIGRATIONS[:3], LedgerRecord(HISTORY)))
     *_, drift = verified_json(verified)["drift"]
     assert drift == {
         "aspect": "missing migration",
@@ -165,7 +164,7 @@ def test_a_script_reads_what_is_wrong_with_the_history_under_the_names_of_any_dr
 
 def test_what_was_never_applied_is_counted_and_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """Every file of the folder would stand there."""
-    show_verified(Verified("shop", Path("db"), verify_migrations(Schema((), ()), MIGRATIONS, Record(Past()))))
+    show_verified(Verified("shop", Path("db"), verify_migrations(Schema((), ()), MIGRATIONS, LedgerRecord())))
     told = capsys.readouterr().out
     assert "shop: 0 migrations applied, 4 pending." in told
     assert "Pending:" not in told
@@ -184,7 +183,7 @@ def test_who_made_a_mail_keyspace_is_said(capsys: pytest.CaptureFixture[str], *,
 def test_a_folder_with_odd_signs_can_be_typed_as_it_is_told() -> None:
     """Quoted for a shell."""
     verified = Verified(
-        "shop", Path("our db's"), verify_migrations(without_tables(LIVE, "places"), MIGRATIONS, Record(Past(HISTORY)))
+        "shop", Path("our db's"), verify_migrations(without_tables(LIVE, "places"), MIGRATIONS, LedgerRecord(HISTORY))
     )
     (drift,) = verified_json(verified)["drift"]
     assert shlex.split(drift["mend"].split(" | ")[0])[4:] == ["--migrations", "our db's", "--keyspace", "shop"]

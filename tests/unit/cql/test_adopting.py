@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 from cql.memory import MemoryTables, Surround
-from cql.migrate.adopting import adopt, forget, look_at
-from cql.migrate.baselines import Baselines
+from cql.migrate.adoption import VersionWritten, adopt, forget, look_at, version_step, write_version
 from cql.migrate.files import shipped
 from cql.migrate.history import History
-from cql.migrate.james_version import VersionWritten, version_step, write_version
 from cql.statements import Operation
 from model.catalog.generations import JAMES_3_8, NEWEST
 from model.catalog.james_tables import SCHEMA_VERSION
@@ -18,8 +16,7 @@ from model.catalog.mail import SCHEMA
 from model.catalog.schema_history import SCHEMA_BASELINE, SCHEMA_MIGRATION
 from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, SchemaMismatch, UnknownKeyspace, UnsafeRequest
 from model.migrations.adoption import Standing
-from model.migrations.baselines import digests, fingerprint_of
-from model.migrations.history import State
+from model.migrations.history import MigrationState, digests, fingerprint_of
 from model.operations import PutIfAbsent, Read, Scan
 from model.schema.keyspace import Schema
 from repair.ledger.leases import TTL_SECONDS, Leases
@@ -46,7 +43,7 @@ class Scene:
         """Take it over."""
         self.opened = adopt(self.server, self.history, self.leases, MIGRATIONS)
 
-    def states(self) -> list[State]:
+    def states(self) -> list[MigrationState]:
         """The states of the history."""
         return [one.state for one in self.history.entries()]
 
@@ -73,7 +70,7 @@ def test_adopting_writes_the_baseline_and_every_migration_as_there_already(scene
     assert baseline.fingerprint == fingerprint_of(digests(JAMES))
     assert baseline.migrations == tuple(str(one.file) for one in MIGRATIONS)
     assert baseline.owner == "ann@host pid 1"
-    assert scene.states() == [State.BASELINE] * len(MIGRATIONS)
+    assert scene.states() == [MigrationState.BASELINE] * len(MIGRATIONS)
     assert {one.note for one in scene.history.entries()} == {"adopted as 3.8.1"}
     assert scene.server.carried_out == []
 
@@ -114,7 +111,7 @@ def test_forgetting_what_was_never_adopted_keeps_a_history_of_our_own() -> None:
     scene = Scene(served(SCHEMA, made_here=True))
     scene.history.begin(MIGRATIONS[0], scene.clock.new_uuid(), None)
     assert forget(scene.history, scene.leases) is None
-    assert scene.states() == [State.RUNNING]
+    assert scene.states() == [MigrationState.RUNNING]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +165,7 @@ def test_whoever_is_killed_on_the_way_leaves_a_way_on(scene: Scene, survived: in
     assert look_at(scene.server, KEYSPACE, scene.history)[0].standing is Standing.ADOPTABLE
     if ending == "adopt":
         scene.adopt()
-        assert scene.states() == [State.BASELINE] * len(MIGRATIONS)
+        assert scene.states() == [MigrationState.BASELINE] * len(MIGRATIONS)
     else:
         assert forget(scene.history, scene.leases) is None
         assert scene.states() == []
@@ -191,7 +188,7 @@ def _dying(survived: int) -> Surround:
 @pytest.mark.parametrize("carried_out", [True, False])
 def test_a_doubtful_answer_is_settled_by_the_row_itself(scene: Scene, carried_out: bool) -> None:
     """The baseline that was written counts; one that was not is told, and nothing else is claimed."""
-    alive, baselines = scene.rows.surround, Baselines(scene.rows, KEYSPACE)
+    alive = scene.rows.surround
 
     def doubtful(operation: Operation, carry_out: Callable[[], Any]) -> Any:
         if not isinstance(operation, PutIfAbsent) or operation.table is not SCHEMA_BASELINE:
@@ -203,11 +200,11 @@ def test_a_doubtful_answer_is_settled_by_the_row_itself(scene: Scene, carried_ou
     scene.rows.surround = doubtful
     if carried_out:
         scene.adopt()
-        assert baselines.get() == scene.opened
+        assert scene.history.adoption() == scene.opened
         return
     with pytest.raises(LeaseLost, match="meanwhile"):
         scene.adopt()
-    assert baselines.get() is None
+    assert scene.history.adoption() is None
 
 
 def test_a_version_is_written_as_james_writes_it_and_can_be_taken_back() -> None:
@@ -240,7 +237,7 @@ def test_forgetting_what_was_never_adopted_keeps_what_was_there_before_the_histo
     scene = Scene(served(SCHEMA, made_here=True))
     scene.history.baseline(MIGRATIONS, scene.clock.new_uuid(), "there before the history began")
     assert forget(scene.history, scene.leases) is None
-    assert scene.states() == [State.BASELINE] * len(MIGRATIONS)
+    assert scene.states() == [MigrationState.BASELINE] * len(MIGRATIONS)
 
 
 def test_without_a_ledger_a_keyspace_can_be_looked_at() -> None:

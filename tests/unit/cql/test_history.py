@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cql.statements import Operation
 from model.errors import DoubtfulWrite, LeaseLost
-from model.migrations.history import State, Step
+from model.migrations.history import MigrationState, StatementState
 from model.operations import ChangeIf, PutIfAbsent
 from repair.ledger.leases import TTL_SECONDS
 from tests.support.migrating import folder
@@ -97,7 +97,7 @@ def test_of_two_that_begin_the_same_migration_one_is_refused() -> None:
         alice.advanced(entry, 1)
     with pytest.raises(LeaseLost):
         alice.ended(entry)
-    assert bob.ended(taken).state is State.APPLIED
+    assert bob.ended(taken).state is MigrationState.APPLIED
     (kept,) = stage.history().entries()
     assert (kept.owner, kept.started_at, kept.done) == ("bob", entry.started_at, 3)
 
@@ -110,7 +110,11 @@ def test_what_is_kept_of_a_statement_reads_back() -> None:
     assert history.statements(2) == (begun,)
     failed = history.failed(begun, "there is no such table")
     assert history.statements(2) == (failed,)
-    assert (failed.state, failed.error, failed.ended_at is not None) == (Step.FAILED, "there is no such table", True)
+    assert (failed.state, failed.error, failed.ended_at is not None) == (
+        StatementState.FAILED,
+        "there is no such table",
+        True,
+    )
     again = history.begun(2, 0, "ALTER TABLE t ADD a int", "ALTER TABLE ks.t ADD a int", attempt)
     assert history.statements(2) == (again,)
     assert history.statements(2) == (again,)
@@ -147,7 +151,7 @@ def test_a_baseline_is_written_once() -> None:
     stage.history().baseline(FOLDER[:2], claim, "adopted: James 3.8.1")
     entries = stage.history().entries()
     assert [(one.state, one.note, one.done, one.ended) for one in entries] == [
-        (State.BASELINE, "adopted: James 3.8.1", 0, True)
+        (MigrationState.BASELINE, "adopted: James 3.8.1", 0, True)
     ] * 2
     with pytest.raises(LeaseLost):
         stage.history("bob").baseline(FOLDER[:2], stage.clock.new_uuid(), "again")

@@ -2,7 +2,6 @@
 
 import pytest
 
-from cql.migrate.optional import run_optional
 from model.catalog.generations import JAMES_3_9
 from model.errors import LeaseHeld, SchemaDisagreement, WrongUse
 from model.migrations.upgrade_notes import optional_migration
@@ -34,15 +33,15 @@ def stage() -> Stage:
 
 def test_what_is_left_of_it_is_run_and_nothing_a_second_time(stage: Stage) -> None:
     """Both tables, then none."""
-    assert list(run_optional(stage.means(), KEYSPACE, SAVE_DATE)) == BOTH
-    assert run_optional(stage.means(), KEYSPACE, SAVE_DATE) == ()
+    assert list(stage.migrator().run_optional(KEYSPACE, SAVE_DATE)) == BOTH
+    assert stage.migrator().run_optional(KEYSPACE, SAVE_DATE) == ()
     assert stage.server.carried_out == BOTH
 
 
 def test_a_table_that_was_altered_by_hand_is_left_out() -> None:
     """The other one is not."""
     stage = Stage(shop=unfollowed("imapuidtable"))
-    assert list(run_optional(stage.means(), KEYSPACE, SAVE_DATE)) == BOTH[1:]
+    assert list(stage.migrator().run_optional(KEYSPACE, SAVE_DATE)) == BOTH[1:]
 
 
 def test_whoever_is_killed_at_any_point_leaves_a_way_on() -> None:
@@ -53,7 +52,7 @@ def test_whoever_is_killed_at_any_point_leaves_a_way_on() -> None:
         stage = Stage(shop=unfollowed("imapuidtable", "messageidtable"))
         stage.killer.at = point
         try:
-            run_optional(stage.means(), KEYSPACE, SAVE_DATE)
+            stage.migrator().run_optional(KEYSPACE, SAVE_DATE)
         except Killed:
             killed += 1
         else:
@@ -62,7 +61,7 @@ def test_whoever_is_killed_at_any_point_leaves_a_way_on() -> None:
         # When the lease has run out and the same command is typed again
         stage.killer.revive()
         stage.clock.advance(120)
-        run_optional(stage.means("bob"), KEYSPACE, SAVE_DATE)
+        stage.migrator("bob").run_optional(KEYSPACE, SAVE_DATE)
 
         # Then all of it is done, once
         assert stage.server.carried_out == BOTH, point
@@ -72,9 +71,9 @@ def test_whoever_is_killed_at_any_point_leaves_a_way_on() -> None:
 
 def test_while_somebody_else_changes_the_schema_nothing_is_run(stage: Stage) -> None:
     """The lease is that of every schema change."""
-    means = stage.means("bob")
-    with means.leasing().held(f"schema {KEYSPACE}", "schema apply"), pytest.raises(LeaseHeld, match="schema apply"):
-        run_optional(stage.means("alice"), KEYSPACE, SAVE_DATE)
+    leases = stage.migrator("bob").leases()
+    with leases.held(f"schema {KEYSPACE}", "schema apply"), pytest.raises(LeaseHeld, match="schema apply"):
+        stage.migrator("alice").run_optional(KEYSPACE, SAVE_DATE)
     assert stage.server.carried_out == []
 
 
@@ -82,7 +81,7 @@ def test_while_the_nodes_disagree_nothing_is_run(stage: Stage) -> None:
     """The node that is behind is named."""
     stage.server.versions["10.0.0.2"] = OLD_VERSION
     with pytest.raises(SchemaDisagreement, match=r"10\.0\.0\.2"):
-        run_optional(stage.means(), KEYSPACE, SAVE_DATE)
+        stage.migrator().run_optional(KEYSPACE, SAVE_DATE)
     assert stage.server.carried_out == []
 
 
@@ -90,7 +89,7 @@ def test_what_the_server_refuses_is_told_and_what_was_done_stands(stage: Stage) 
     """The second statement is refused; typed again, only that one is left."""
     stage.server.refuses = "imapUidTable"
     with pytest.raises(WrongUse, match="the server would not"):
-        run_optional(stage.means(), KEYSPACE, SAVE_DATE)
+        stage.migrator().run_optional(KEYSPACE, SAVE_DATE)
     assert stage.server.carried_out == BOTH[:1]
     stage.server.refuses = None
-    assert list(run_optional(stage.means("alice"), KEYSPACE, SAVE_DATE)) == BOTH[1:]
+    assert list(stage.migrator("alice").run_optional(KEYSPACE, SAVE_DATE)) == BOTH[1:]

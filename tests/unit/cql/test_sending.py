@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.language.parser import parse
-from cql.migrate.sending import qualified, sent
+from cql.migrate.spelling import qualified, sent
 from model.ids import micros_of
 from model.schema.statements import CreateTable, Write
 from tests.support.clock import uuid_at

@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.migrations.history import HistoryDrift, State, StatementEntry, Step, Tampering, history_drift
+from model.migrations.history import (
+    HistoryDrift,
+    MigrationState,
+    StatementEntry,
+    StatementState,
+    Tampering,
+    history_drift,
+)
 from model.migrations.migration import Migration, checksum_of, in_order
 from tests.support.migrating import SHOP, applied, folder, migration
+
+DONE, BEGUN = StatementState.DONE, StatementState.BEGUN
 
 FOLDER = folder()
 
@@ -26,7 +35,7 @@ def drift(files: Mapping[str, str], history: tuple[Migration, ...] = FOLDER) -> 
 @given(st.integers(0, len(FOLDER)))
 def test_a_folder_fits_its_own_history_however_far_that_came(number: int) -> None:
     """Also a baseline's."""
-    for state in (State.APPLIED, State.BASELINE):
+    for state in (MigrationState.APPLIED, MigrationState.BASELINE):
         assert history_drift(FOLDER, applied(FOLDER[:number], state)) == ()
 
 
@@ -94,9 +103,9 @@ def test_a_history_that_was_written_into_by_hand_is_told(at: int) -> None:
     assert [(one.kind, one.number) for one in history_drift(FOLDER, history)] == [(Tampering.FORGED, at + 1)]
 
 
-def running(states: list[Step]) -> tuple[HistoryDrift, ...]:
+def running(states: list[StatementState]) -> tuple[HistoryDrift, ...]:
     """The second migration was edited in its second statement while the history has it as running, so far."""
-    history = (*applied(FOLDER[:1]), replace(applied(FOLDER)[1], state=State.RUNNING, done=0))
+    history = (*applied(FOLDER[:1]), replace(applied(FOLDER)[1], state=MigrationState.RUNNING, done=0))
     at = datetime(2026, 9, 1, tzinfo=UTC)
     begun = [
         StatementEntry(2, place, checksum_of(FOLDER[1].cql(place)), state, UUID(int=9), at, FOLDER[1].cql(place))
@@ -106,23 +115,27 @@ def running(states: list[Step]) -> tuple[HistoryDrift, ...]:
     return history_drift(in_order([FOLDER[0], edited, *FOLDER[2:]]), history, begun)
 
 
-@pytest.mark.parametrize("states", [[], [Step.DONE], [Step.BEGUN], [Step.DONE, Step.FAILED]])
-def test_what_has_not_taken_effect_may_still_be_mended(states: list[Step]) -> None:
+@pytest.mark.parametrize(
+    "states", [[], [StatementState.DONE], [StatementState.BEGUN], [StatementState.DONE, StatementState.FAILED]]
+)
+def test_what_has_not_taken_effect_may_still_be_mended(states: list[StatementState]) -> None:
     """A statement that the server refused, and those after it."""
     assert running(states) == ()
 
 
-@pytest.mark.parametrize("states", [[Step.DONE, Step.DONE], [Step.DONE, Step.BEGUN]])
-def test_what_may_have_taken_effect_stays_as_it_is(states: list[Step]) -> None:
+@pytest.mark.parametrize(
+    "states", [[StatementState.DONE, StatementState.DONE], [StatementState.DONE, StatementState.BEGUN]]
+)
+def test_what_may_have_taken_effect_stays_as_it_is(states: list[StatementState]) -> None:
     """Done, or begun by somebody who was interrupted."""
     assert [one.kind for one in running(states)] == [Tampering.EDITED]
 
 
 def test_a_statement_that_took_effect_cannot_be_left_out() -> None:
     """The file has fewer statements than were done."""
-    history = (replace(applied(FOLDER)[0], state=State.RUNNING),)
+    history = (replace(applied(FOLDER)[0], state=MigrationState.RUNNING),)
     at = datetime(2026, 9, 1, tzinfo=UTC)
-    begun = [StatementEntry(1, 2, checksum_of(FOLDER[0].cql(2)), Step.DONE, UUID(int=9), at, "")]
+    begun = [StatementEntry(1, 2, checksum_of(FOLDER[0].cql(2)), StatementState.DONE, UUID(int=9), at, "")]
     shorter = migration("0001_pre_orders.cql", "CREATE TYPE place (street text, town text);")
     assert [one.kind for one in history_drift(in_order([shorter]), history, begun)] == [Tampering.EDITED]
 
@@ -194,8 +207,8 @@ def test_only_what_runs_may_be_edited_and_only_its_own_statements_count() -> Non
     """What is over stays as it is; statements of another migration say nothing of this one."""
     at = datetime(2026, 9, 1, tzinfo=UTC)
     edited = in_order([migration("0001_pre_orders.cql", "DROP TABLE nothing;")])
-    of_another = StatementEntry(2, 0, "0" * 64, Step.DONE, UUID(int=9), at, "")
-    running = replace(applied(FOLDER)[0], state=State.RUNNING)
+    of_another = StatementEntry(2, 0, "0" * 64, StatementState.DONE, UUID(int=9), at, "")
+    running = replace(applied(FOLDER)[0], state=MigrationState.RUNNING)
     assert history_drift(edited, [running], [of_another]) == ()
-    for state in (State.APPLIED, State.BASELINE):
+    for state in (MigrationState.APPLIED, MigrationState.BASELINE):
         assert [one.kind for one in history_drift(edited, [replace(running, state=state)])] == [Tampering.EDITED]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from model.catalog.generations import AUGUST_2026, GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation
 from model.errors import ExitCode, UnsafeRequest, WrongUse
-from model.migrations.james_version import SUPPORTED, VersionStep, decide_version
+from model.migrations.adoption import SUPPORTED, VersionStep, decide_version
 
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)

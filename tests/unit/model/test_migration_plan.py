@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from cql.language.parser import parse
 from model.errors import BadMigration, HistoryMismatch, WrongUse
-from model.migrations.history import State, StatementEntry, Step
-from model.migrations.migration import Migration, Phase, checksum_of
-from model.migrations.plan import MigrationPlan, Past, Way, Wish, created_by, decide, declared_by
-from model.migrations.statement_rules import refusal
+from model.migrations.history import LedgerRecord, MigrationState, StatementEntry, StatementState
+from model.migrations.migration import Migration, Phase, checksum_of, refusal
+from model.migrations.plan import MigrationPlan, MigrationTarget, Way, created_by, decide, declared_by
 from model.schema.folding.fold import fold, fold_all
 from model.schema.keyspace import Schema
 from model.schema.risk import Risk
@@ -35,35 +34,35 @@ def before(place: tuple[int, int]) -> Schema:
     return schema
 
 
-def past(place: tuple[int, int], state: Step | None) -> Past:
+def past(place: tuple[int, int], state: StatementState | None) -> LedgerRecord:
     """Everything before that statement is done, and the statement is in that state."""
     number, position = place
     ended = applied(FOLDER[: number - 1])
-    running = replace(applied(FOLDER)[number - 1], state=State.RUNNING, done=position)
-    states = [Step.DONE] * position + ([state] if state else [])
+    running = replace(applied(FOLDER)[number - 1], state=MigrationState.RUNNING, done=position)
+    states = [StatementState.DONE] * position + ([state] if state else [])
     at = datetime(2026, 9, 1, tzinfo=UTC)
     statements = [
         StatementEntry(number, index, checksum_of(FOLDER[number - 1].cql(index)), one, UUID(int=index), at, "")
         for index, one in enumerate(states)
     ]
-    return Past((*ended, running), tuple(statements))
+    return LedgerRecord((*ended, running), tuple(statements))
 
 
-def planned(place: tuple[int, int], state: Step | None, live: Schema) -> MigrationPlan:
+def planned(place: tuple[int, int], state: StatementState | None, live: Schema) -> MigrationPlan:
     """The plan from there."""
-    return decide("shop", FOLDER, past(place, state), live, Wish())
+    return decide("shop", FOLDER, past(place, state), live, MigrationTarget())
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
-@pytest.mark.parametrize("state", [None, Step.BEGUN, Step.FAILED], ids=str)
+@pytest.mark.parametrize("state", [None, StatementState.BEGUN, StatementState.FAILED], ids=str)
 def test_from_every_statement_the_rest_is_planned_and_ends_at_the_same(
-    place: tuple[int, int], state: Step | None
+    place: tuple[int, int], state: StatementState | None
 ) -> None:
     """What was begun and left nothing is run again, under the same attempt."""
     plan = planned(place, state, before(place))
     assert [(one.migration.number, one.position) for one in plan.statements] == [one for one in PLACES if one >= place]
-    assert plan.statements[0].way is (Way.AGAIN if state is Step.BEGUN else Way.RUN)
-    assert (plan.statements[0].attempt is not None) is (state is Step.BEGUN)
+    assert plan.statements[0].way is (Way.AGAIN if state is StatementState.BEGUN else Way.RUN)
+    assert (plan.statements[0].attempt is not None) is (state is StatementState.BEGUN)
     assert {one.way for one in plan.statements[1:]} <= {Way.RUN}
     assert plan.expected == declared_by(FOLDER)
     assert plan.reached == FOLDER
@@ -74,7 +73,7 @@ def test_what_was_begun_and_took_effect_is_only_written_down(place: tuple[int, i
     """Of every kind of statement but rows, which are sent again as of their first time."""
     number, position = place
     after = fold(before(place), FOLDER[number - 1].statements[position].statement)
-    plan = planned(place, Step.BEGUN, after)
+    plan = planned(place, StatementState.BEGUN, after)
     assert plan.statements[0].way is Way.RECORD
     assert plan.expected == declared_by(FOLDER)
 
@@ -86,18 +85,18 @@ def test_what_was_begun_and_is_otherwise_now_is_for_a_person() -> None:
     with pytest.raises(
         BadMigration, match=r"0001_pre_orders\.cql, line 6: what the statement names is in shop already"
     ):
-        planned((1, 1), Step.BEGUN, live)
+        planned((1, 1), StatementState.BEGUN, live)
 
 
 def test_a_migration_whose_end_nobody_wrote_down_is_due_without_a_statement() -> None:
     """All of its statements are done."""
     at = datetime(2026, 9, 1, tzinfo=UTC)
     done = [
-        StatementEntry(1, index, checksum_of(FOLDER[0].cql(index)), Step.DONE, UUID(int=1), at, "")
+        StatementEntry(1, index, checksum_of(FOLDER[0].cql(index)), StatementState.DONE, UUID(int=1), at, "")
         for index in range(3)
     ]
-    running = replace(applied(FOLDER)[0], state=State.RUNNING)
-    plan = decide("shop", FOLDER, Past((running,), tuple(done)), before((2, 0)), Wish(to=1))
+    running = replace(applied(FOLDER)[0], state=MigrationState.RUNNING)
+    plan = decide("shop", FOLDER, LedgerRecord((running,), tuple(done)), before((2, 0)), MigrationTarget(to=1))
     assert (plan.due, plan.statements, plan.empty) == (FOLDER[:1], (), False)
 
 
@@ -105,7 +104,7 @@ def test_a_migration_whose_end_nobody_wrote_down_is_due_without_a_statement() ->
 def test_what_is_wished_for_is_a_beginning_of_what_is_pending(done: int, to: int | None, phase: Phase | None) -> None:
     """Never a migration out of order; what is left is named, with a reason when there is one."""
     live = declared_by(FOLDER[:done])
-    plan = decide("shop", FOLDER, Past(applied(FOLDER[:done])), live, Wish(to, phase))
+    plan = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:done])), live, MigrationTarget(to, phase))
     assert plan.due + plan.left == FOLDER[done:]
     assert plan.reached == FOLDER[: done + len(plan.due)]
     assert all(one.number <= (to or 9999) and phase in (None, one.file.phase) for one in plan.due)
@@ -117,8 +116,8 @@ def test_what_is_wished_for_is_a_beginning_of_what_is_pending(done: int, to: int
 
 def test_risks_are_those_of_the_tables_that_are_there() -> None:
     """A column of a table that the plan itself makes holds nothing yet."""
-    new = decide("shop", FOLDER, Past(), EMPTY, Wish())
-    old = decide("shop", FOLDER, Past(applied(FOLDER[:2])), declared_by(FOLDER[:2]), Wish())
+    new = decide("shop", FOLDER, LedgerRecord(), EMPTY, MigrationTarget())
+    old = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:2])), declared_by(FOLDER[:2]), MigrationTarget())
     dropping = [
         next(one for one in plan.statements if "DROP total" in one.migration.cql(one.position)) for plan in (new, old)
     ]
@@ -130,14 +129,14 @@ def test_an_edited_folder_plans_nothing() -> None:
     """The message names the file, the way back and the history."""
     edited = folder({**SHOP, "0001_pre_orders.cql": SHOP["0001_pre_orders.cql"] + "\n"})
     with pytest.raises(HistoryMismatch, match=r"edited migration: 0001_pre_orders\.cql") as refused:
-        decide("shop", edited, Past(applied(FOLDER[:1])), declared_by(FOLDER[:1]), Wish())
+        decide("shop", edited, LedgerRecord(applied(FOLDER[:1])), declared_by(FOLDER[:1]), MigrationTarget())
     assert "mailmend schema history --keyspace shop" in refused.value.mend
 
 
 def test_a_number_beyond_the_folder_is_refused() -> None:
     """With the last one."""
     with pytest.raises(WrongUse, match="there is no migration 0009") as refused:
-        decide("shop", FOLDER, Past(), EMPTY, Wish(to=9))
+        decide("shop", FOLDER, LedgerRecord(), EMPTY, MigrationTarget(to=9))
     assert "0004" in refused.value.mend
 
 
@@ -187,7 +186,7 @@ def test_what_an_older_mailmend_made_is_taken_over(
     there: str, baseline: tuple[Migration, ...], ways: list[Way]
 ) -> None:
     """Whole migrations from the first on are a baseline; of the rest only what lacks is run, whatever stands there."""
-    plan = decide("shop", PAIR, Past(), after(there), Wish(takes_over=True))
+    plan = decide("shop", PAIR, LedgerRecord(), after(there), MigrationTarget(takes_over=True))
     assert plan.baseline == baseline
     assert [one.way for one in plan.statements] == ways
     assert plan.due == PAIR[len(baseline) :]
@@ -211,7 +210,7 @@ GROWN = folder(
 @pytest.mark.parametrize("count", range(6))
 def test_a_keyspace_that_later_migrations_changed_is_taken_over_as_it_is(count: int) -> None:
     """As far as it tells; rows are written once more, and what follows is looked at one by one."""
-    plan = decide("shop", GROWN, Past(), declared_by(GROWN[:count]), Wish(takes_over=True))
+    plan = decide("shop", GROWN, LedgerRecord(), declared_by(GROWN[:count]), MigrationTarget(takes_over=True))
     assert plan.baseline == GROWN[: min(count, 3)]
     assert plan.expected == declared_by(GROWN)
     assert [one.way for one in plan.statements][-1] is (Way.RECORD if count == 5 else Way.RUN)
@@ -220,24 +219,24 @@ def test_a_keyspace_that_later_migrations_changed_is_taken_over_as_it_is(count: 
 def test_options_that_were_not_set_are_set_when_a_keyspace_is_taken_over() -> None:
     """That its columns are right does not tell that its options are."""
     slow = folder({"0001_pre_one.cql": ONE, "0002_pre_slow.cql": "ALTER TABLE one WITH gc_grace_seconds = 5;"})
-    assert decide("shop", slow, Past(), declared_by(slow[:1]), Wish(takes_over=True)).due == slow[1:]
-    assert decide("shop", slow, Past(), declared_by(slow), Wish(takes_over=True)).baseline == slow
+    assert decide("shop", slow, LedgerRecord(), declared_by(slow[:1]), MigrationTarget(takes_over=True)).due == slow[1:]
+    assert decide("shop", slow, LedgerRecord(), declared_by(slow), MigrationTarget(takes_over=True)).baseline == slow
 
 
 def test_nothing_is_taken_over_once_there_is_a_history() -> None:
     """What stands there unasked then is somebody's: the server would refuse to create it again."""
-    past = Past(applied(PAIR[:1]))
+    past = LedgerRecord(applied(PAIR[:1]))
     with pytest.raises(BadMigration, match=r"0002_pre_two\.cql, line 5: the server would refuse it: CREATE TABLE two"):
-        decide("shop", PAIR, past, after(ONE + UNO + TWO), Wish(takes_over=True))
+        decide("shop", PAIR, past, after(ONE + UNO + TWO), MigrationTarget(takes_over=True))
     with pytest.raises(BadMigration, match="it exists already"):
-        decide("shop", PAIR, Past(), after(ONE), Wish())
+        decide("shop", PAIR, LedgerRecord(), after(ONE), MigrationTarget())
 
 
 def test_what_cannot_be_taken_over_is_for_a_person() -> None:
     """A table of that name with another key."""
     live = after("CREATE TABLE one (k int, c int, PRIMARY KEY (k, c))")
     with pytest.raises(BadMigration, match="is in shop already, and is otherwise") as refused:
-        decide("shop", PAIR, Past(), live, Wish(takes_over=True))
+        decide("shop", PAIR, LedgerRecord(), live, MigrationTarget(takes_over=True))
     assert refused.value.mend == "See how with: mailmend schema verify --keyspace shop"
 
 
@@ -245,14 +244,14 @@ def test_a_refusal_tells_how_to_mend_it_and_that_nothing_ran() -> None:
     """The server's reason, the place, and what to write instead."""
     bad = folder({**SHOP, "0005_pre_again.cql": "ALTER TABLE orders ADD note text;\nALTER TABLE orders ADD note int;"})
     with pytest.raises(BadMigration) as refused:
-        decide("shop", bad, Past(applied(FOLDER)), declared_by(FOLDER), Wish())
+        decide("shop", bad, LedgerRecord(applied(FOLDER)), declared_by(FOLDER), MigrationTarget())
     assert str(refused.value) == (
         "0005_pre_again.cql, line 6: the server would refuse it: ALTER TABLE ADD orders: it has a column note already\n"
         "Add IF NOT EXISTS after ADD (4.1 and later). Nothing of this plan was run."
     )
     bad = folder({"0001_pre_gone.cql": "DROP TABLE nowhere;"})
     with pytest.raises(BadMigration) as refused:
-        decide("shop", bad, Past(), EMPTY, Wish())
+        decide("shop", bad, LedgerRecord(), EMPTY, MigrationTarget())
     assert refused.value.mend == "Nothing of this plan was run."
 
 
@@ -276,7 +275,7 @@ def test_what_no_migration_may_hold_is_refused_at_its_line(cql: str, why: str) -
     """Before anything is rehearsed: with the reason, and the way that there is."""
     bad = folder({"0001_pre_a.cql": f"{SHOP['0001_pre_orders.cql']}{cql};"})
     with pytest.raises(BadMigration) as refused:
-        decide("shop", bad, Past(), EMPTY, Wish())
+        decide("shop", bad, LedgerRecord(), EMPTY, MigrationTarget())
     assert str(refused.value).startswith("0001_pre_a.cql, line 8: ")
     assert why in str(refused.value)
 
@@ -295,7 +294,7 @@ def test_what_no_migration_may_hold_is_refused_at_its_line(cql: str, why: str) -
 def test_rows_and_the_own_keyspace_may_stand_in_a_migration(cql: str) -> None:
     """What can be told from the schema, or sent twice without harm."""
     good = folder({"0001_pre_a.cql": f"{SHOP['0001_pre_orders.cql']}{cql};"})
-    plan = decide("shop", good, Past(), EMPTY, Wish())
+    plan = decide("shop", good, LedgerRecord(), EMPTY, MigrationTarget())
     assert [one.place for one in plan.statements][-1] == "0001_pre_a.cql, line 8"
 
 
@@ -308,7 +307,7 @@ def test_a_folder_may_be_read_before_its_keyspace_is_known() -> None:
 
 def test_statements_are_told_by_their_migration() -> None:
     """Of each only its own."""
-    plan = decide("shop", FOLDER, Past(applied(FOLDER[:2])), declared_by(FOLDER[:2]), Wish())
+    plan = decide("shop", FOLDER, LedgerRecord(applied(FOLDER[:2])), declared_by(FOLDER[:2]), MigrationTarget())
     assert [len(plan.of(one)) for one in FOLDER] == [0, 0, 2, 2]
     assert {one.migration.number for one in plan.of(FOLDER[2])} == {3}
 
@@ -320,13 +319,13 @@ def test_a_column_that_the_plan_drops_and_adds_again_is_dangerous() -> None:
         "0002_pre_in.cql": "ALTER TABLE orders ADD total int;",
     }
     live = after("CREATE TABLE orders (id uuid PRIMARY KEY, total int)")
-    again = decide("shop", folder(files), Past(), live, Wish()).statements[1]
+    again = decide("shop", folder(files), LedgerRecord(), live, MigrationTarget()).statements[1]
     assert again.assessment.worst is Risk.DATA_LOSS
     assert "is added again after it was dropped" in again.assessment.why
 
     long_ago = after("CREATE TABLE orders (id uuid PRIMARY KEY, total int); ALTER TABLE orders DROP total")
     (again,) = decide(
-        "shop", folder({"0001_pre_in.cql": files["0002_pre_in.cql"]}), Past(), long_ago, Wish()
+        "shop", folder({"0001_pre_in.cql": files["0002_pre_in.cql"]}), LedgerRecord(), long_ago, MigrationTarget()
     ).statements
     assert again.assessment.worst is Risk.DATA_LOSS
 
@@ -334,30 +333,30 @@ def test_a_column_that_the_plan_drops_and_adds_again_is_dangerous() -> None:
 @pytest.mark.parametrize(
     ("wish", "stopped"),
     [
-        (Wish(to=2), "0003_post_no_totals.cql and what follows come after --to 0002"),
+        (MigrationTarget(to=2), "0003_post_no_totals.cql and what follows come after --to 0002"),
         (
-            Wish(phase=Phase.PRE),
+            MigrationTarget(phase=Phase.PRE),
             (
                 "0003_post_no_totals.cql comes first: it is of the phase 'post', "
                 "and migrations are applied in the order of their numbers"
             ),
         ),
-        (Wish(to=4), ""),
-        (Wish(), ""),
+        (MigrationTarget(to=4), ""),
+        (MigrationTarget(), ""),
     ],
 )
-def test_why_a_plan_stops_is_told(wish: Wish, stopped: str) -> None:
+def test_why_a_plan_stops_is_told(wish: MigrationTarget, stopped: str) -> None:
     """With the file at which it does."""
-    assert decide("shop", FOLDER, Past(), EMPTY, wish).stopped == stopped
+    assert decide("shop", FOLDER, LedgerRecord(), EMPTY, wish).stopped == stopped
 
 
 @pytest.mark.parametrize("to", [-1, 0, 5, 9999])
 def test_only_numbers_of_the_folder_can_be_wished_for(to: int) -> None:
     """1 and the last one included."""
     with pytest.raises(WrongUse, match=f"there is no migration {to:04}"):
-        decide("shop", FOLDER, Past(), EMPTY, Wish(to=to))
-    assert decide("shop", FOLDER, Past(), EMPTY, Wish(to=1)).reached == FOLDER[:1]
-    assert decide("shop", FOLDER, Past(), EMPTY, Wish(to=4)).reached == FOLDER
+        decide("shop", FOLDER, LedgerRecord(), EMPTY, MigrationTarget(to=to))
+    assert decide("shop", FOLDER, LedgerRecord(), EMPTY, MigrationTarget(to=1)).reached == FOLDER[:1]
+    assert decide("shop", FOLDER, LedgerRecord(), EMPTY, MigrationTarget(to=4)).reached == FOLDER
 
 
 @pytest.mark.parametrize(
@@ -380,13 +379,15 @@ def test_whatever_was_interrupted_goes_on_where_it_was(cql: str) -> None:
     # Given a keyspace, and a migration whose only statement was begun
     live = after("CREATE TABLE orders (id uuid PRIMARY KEY, total int, tags map<text, int>)")
     (one,) = folder({"0001_pre_a.cql": f"{cql};"})
-    running = replace(applied([one])[0], state=State.RUNNING, done=0)
-    begun = StatementEntry(1, 0, checksum_of(one.cql(0)), Step.BEGUN, UUID(int=1), running.started_at, one.cql(0))
-    past = Past((running,), (begun,))
+    running = replace(applied([one])[0], state=MigrationState.RUNNING, done=0)
+    begun = StatementEntry(
+        1, 0, checksum_of(one.cql(0)), StatementState.BEGUN, UUID(int=1), running.started_at, one.cql(0)
+    )
+    past = LedgerRecord((running,), (begun,))
 
     # Then what the server did tells the rest
     done = fold(live, one.statements[0].statement)
     for held, way in ((live, Way.AGAIN), (done, Way.RECORD)):
-        plan = decide("shop", (one,), past, held, Wish())
+        plan = decide("shop", (one,), past, held, MigrationTarget())
         assert [planned.way for planned in plan.statements] == [way]
         assert plan.expected == done

@@ -9,11 +9,20 @@ import pytest
 
 from model.catalog.generations import JAMES_3_8
 from model.catalog.mail import SCHEMA
-from model.migrations.baselines import Baseline, Since, digests
-from model.migrations.history import Entry, State, StatementEntry, Step, Tampering
+from model.migrations.history import (
+    Baseline,
+    Entry,
+    LedgerRecord,
+    MigrationState,
+    Since,
+    StatementEntry,
+    StatementState,
+    Tampering,
+    digests,
+)
 from model.migrations.migration import Migration, checksum_of
-from model.migrations.plan import Past, declared_by
-from model.migrations.verification import Record, expected_after, verify_migrations, verify_ours
+from model.migrations.plan import declared_by
+from model.migrations.verification import expected_after, verify_migrations, verify_ours
 from model.schema.difference import Aspect
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table, UserType
@@ -24,16 +33,16 @@ AT = datetime(2026, 9, 1, tzinfo=UTC)
 MIGRATIONS = folder()
 HISTORY = applied(MIGRATIONS)
 LIVE = declared_by(MIGRATIONS)
-WHOLE = Record(Past(HISTORY))
+WHOLE = LedgerRecord(HISTORY)
 OTHER = Table("other", (Column("id", "uuid", Kind.PARTITION),))
 
 
-def aspects(live: Schema, record: Record | None = WHOLE, files: Sequence[Migration] = MIGRATIONS) -> list[Aspect]:
+def aspects(live: Schema, record: LedgerRecord | None = WHOLE, files: Sequence[Migration] = MIGRATIONS) -> list[Aspect]:
     """What is wrong with the tables."""
     return [one.aspect for one in verify_migrations(live, files, record).against.drift]
 
 
-def begun(number: int, position: int, state: Step) -> StatementEntry:
+def begun(number: int, position: int, state: StatementState) -> StatementEntry:
     """A statement in the history."""
     cql = MIGRATIONS[number - 1].cql(position)
     return StatementEntry(number, position, checksum_of(cql), state, UUID(int=1), AT, cql)
@@ -59,7 +68,7 @@ def test_missing_unexpected_and_different_are_drift() -> None:
 
 def test_a_keyspace_that_held_tables_before_its_first_migration_may_hold_them_still() -> None:
     """What the baseline stands for is not known statement by statement."""
-    older = Record(Past((replace(HISTORY[0], state=State.BASELINE), *HISTORY[1:])))
+    older = LedgerRecord((replace(HISTORY[0], state=MigrationState.BASELINE), *HISTORY[1:]))
     found = verify_migrations(replace(LIVE, tables=(*LIVE.tables, OTHER)), MIGRATIONS, older)
     assert found.agrees
     assert [one.aspect for one in found.against.notes] == [Aspect.UNEXPECTED_TABLE]
@@ -77,7 +86,7 @@ def test_without_a_history_everything_is_unexpected() -> None:
 
 def test_what_is_pending_is_told_and_is_no_drift() -> None:
     """The next apply brings it."""
-    two = Record(Past(HISTORY[:2]))
+    two = LedgerRecord(HISTORY[:2])
     found = verify_migrations(declared_by(MIGRATIONS[:2]), MIGRATIONS, two)
     assert found.agrees
     assert found.pending == tuple(str(one.file) for one in MIGRATIONS[2:])
@@ -87,14 +96,14 @@ def test_what_is_pending_is_told_and_is_no_drift() -> None:
 def test_a_migration_under_way_is_drift_and_what_it_did_is_expected(done: int) -> None:
     """Its statements that are done count, the others do not; whoever was killed left exactly that."""
     # Given a second migration of which some statements are done
-    running = replace(HISTORY[1], state=State.RUNNING, done=done, ended_at=None)
-    statements = tuple(begun(2, position, Step.DONE) for position in range(done))
-    statements += (begun(2, done, Step.BEGUN),)
-    past = Past((HISTORY[0], running), statements)
+    running = replace(HISTORY[1], state=MigrationState.RUNNING, done=done, ended_at=None)
+    statements = tuple(begun(2, position, StatementState.DONE) for position in range(done))
+    statements += (begun(2, done, StatementState.BEGUN),)
+    past = LedgerRecord((HISTORY[0], running), statements)
     live = expected_after(MIGRATIONS, past)
 
     # Then only its being under way is told
-    found = verify_migrations(live, MIGRATIONS, Record(past))
+    found = verify_migrations(live, MIGRATIONS, past)
     assert not found.agrees
     assert found.against.drift == ()
     assert [str(one.file) for one in found.running] == ["0002_pre_labels.cql"]
@@ -139,8 +148,8 @@ def test_a_folder_that_fits_together_no_more_is_told_by_its_files() -> None:
 
 def test_a_migration_that_was_put_in_between_is_drift() -> None:
     """The history has a later one, and not this."""
-    past = Past((*HISTORY[:2], *HISTORY[3:]))
-    kinds = {one.kind for one in verify_migrations(LIVE, MIGRATIONS, Record(past)).tampering}
+    past = LedgerRecord((*HISTORY[:2], *HISTORY[3:]))
+    kinds = {one.kind for one in verify_migrations(LIVE, MIGRATIONS, past).tampering}
     assert Tampering.INSERTED in kinds
 
 
@@ -152,7 +161,7 @@ def test_a_mail_keyspace_is_compared_with_its_generation_and_with_its_baseline()
     baseline = Baseline("3.8.1", digests(before), (), AT, "ann@host", "1.0")
 
     # Then the tables are told as new
-    found = verify_ours(now, MIGRATIONS, Record(Past(), baseline))
+    found = verify_ours(now, MIGRATIONS, LedgerRecord(baseline=baseline))
     assert found.agrees
     assert found.against.recognition is not None
     assert found.since == ((Since.NEW, "table blobparts"), (Since.NEW, "table blobs"))
@@ -175,21 +184,21 @@ def entry_of(one: Migration) -> Entry:
 def test_expected_is_the_fold_of_what_was_applied_and_of_nothing_else() -> None:
     """Migration by migration."""
     for count in range(len(MIGRATIONS) + 1):
-        past = Past(tuple(entry_of(one) for one in MIGRATIONS[:count]))
+        past = LedgerRecord(tuple(entry_of(one) for one in MIGRATIONS[:count]))
         assert expected_after(MIGRATIONS, past) == declared_by(MIGRATIONS[:count])
 
 
-@pytest.mark.parametrize("state", [Step.BEGUN, Step.FAILED])
-def test_a_statement_that_is_not_known_to_be_done_is_not_expected(state: Step) -> None:
+@pytest.mark.parametrize("state", [StatementState.BEGUN, StatementState.FAILED])
+def test_a_statement_that_is_not_known_to_be_done_is_not_expected(state: StatementState) -> None:
     """If it took effect all the same, that is told as unexpected: the next apply settles it."""
-    running = replace(HISTORY[1], state=State.RUNNING, done=0, ended_at=None)
-    past = Past((HISTORY[0], running), (begun(2, 0, state),))
+    running = replace(HISTORY[1], state=MigrationState.RUNNING, done=0, ended_at=None)
+    past = LedgerRecord((HISTORY[0], running), (begun(2, 0, state),))
     assert expected_after(MIGRATIONS, past) == declared_by(MIGRATIONS[:1])
 
 
 def test_statements_of_migrations_that_the_history_lacks_count_for_nothing() -> None:
     """A row left over of one that was never begun changes no expectation."""
-    past = Past(HISTORY[:1], (begun(2, 0, Step.DONE),))
+    past = LedgerRecord(HISTORY[:1], (begun(2, 0, StatementState.DONE),))
     assert expected_after(MIGRATIONS, past) == declared_by(MIGRATIONS[:1])
 
 
@@ -198,10 +207,10 @@ def test_each_thing_that_is_wrong_is_enough() -> None:
     assert verify_migrations(LIVE, MIGRATIONS, WHOLE).agrees
     drifted = verify_migrations(without_tables(LIVE, "places"), MIGRATIONS, WHOLE)
     assert (bool(drifted.against.drift), drifted.tampering, drifted.running) == (True, (), ())
-    forged = Record(Past((*HISTORY[:-1], replace(HISTORY[-1], chain="0" * 64))))
+    forged = LedgerRecord((*HISTORY[:-1], replace(HISTORY[-1], chain="0" * 64)))
     tampered = verify_migrations(LIVE, MIGRATIONS, forged)
     assert (tampered.against.drift, [one.kind for one in tampered.tampering]) == ((), [Tampering.FORGED])
-    open_end = Record(Past((*HISTORY[:-1], replace(HISTORY[-1], state=State.RUNNING))))
+    open_end = LedgerRecord((*HISTORY[:-1], replace(HISTORY[-1], state=MigrationState.RUNNING)))
     running = verify_migrations(declared_by(MIGRATIONS[:-1]), MIGRATIONS, open_end)
     assert (running.against.drift, running.tampering, len(running.running)) == ((), (), 1)
     assert [one.agrees for one in (drifted, tampered, running)] == [False, False, False]
@@ -209,7 +218,7 @@ def test_each_thing_that_is_wrong_is_enough() -> None:
 
 def test_options_and_types_of_an_older_keyspace_are_noted_and_its_columns_are_not() -> None:
     """What a baseline stands for may have been tuned; its tables are still those of the migrations."""
-    older = Record(Past(applied(MIGRATIONS, State.BASELINE)))
+    older = LedgerRecord(applied(MIGRATIONS, MigrationState.BASELINE))
     tuned = replace(LIVE, types=(*LIVE.types, UserType("size", (("bytes", "int"),))))
     found = verify_migrations(tuned, MIGRATIONS, older)
     assert found.agrees

@@ -165,6 +165,35 @@ def test_a_new_keyspace_has_the_copies_that_were_asked_for(
     assert {"one_ledger", "two_ledger", "three_ledger"} <= set(cluster.keyspaces)
 
 
+def test_on_several_nodes_a_person_is_asked_for_the_copies_and_a_script_is_refused(
+    cluster: MigrationCluster, mailmend: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One copy would be lost with its node; the refusal names the option, and nothing is done before the answer."""
+    cluster.data_centres = ("dc1", "dc1", "dc1")
+    for command in (("apply",), ("apply", "--dry-run"), ("plan",)):
+        refused = mailmend("schema", *command)
+        assert refused.code == 2
+        assert "keyspace 'shop' does not exist, and the cluster has 3 nodes" in refused.err
+        assert "--replication dc1=3" in refused.err
+    assert cluster.untouched
+
+    monkeypatch.setattr("admin.cli.schema.apply.someone_is_there", lambda: True)
+    monkeypatch.setattr("click.prompt", lambda *_, **__: 3)
+    answered = mailmend("schema", "apply")
+    assert answered.code == 0, answered.err
+    assert "the cluster has 3 nodes" in answered.err
+    assert {name: cluster.replications[name]["replication_factor"] for name in ("shop", "mailmend")} == {
+        "shop": "3",
+        "mailmend": "3",
+    }
+
+
+def test_on_one_node_one_copy_is_kept_unasked(cluster: MigrationCluster, mailmend: CommandLine) -> None:
+    """There is nowhere to put another."""
+    assert mailmend("schema", "apply").code == 0
+    assert cluster.replications["shop"]["replication_factor"] == "1"
+
+
 def test_a_statement_that_the_server_refuses_is_named_with_its_place(
     cluster: MigrationCluster, mailmend: CommandLine, shop: tuple[str, ...]
 ) -> None:

@@ -1,4 +1,7 @@
-"""A statement as it is sent: its author's text, with the keyspace before the name, and safe to be sent again.
+"""How statements of migrations are spelled for a keyspace and a server, so that they may be sent again.
+
+A statement is its author's text with the keyspace before the name. Only in our own migrations is one choice open, how
+the big message tables are compacted, and options that an older server lacks are left out.
 
 Sent twice (its applier was killed, the answer was lost, a paused coordinator goes on after an hour), a statement must
 do once what it does. A table is created under an id that was drawn and written down before the first sending: two
@@ -7,15 +10,63 @@ Rows are written as of that moment, so that a repetition overwrites nothing that
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from uuid import UUID
 
 from cql.language.lexer import Kind, Token, tokens_of
+from cql.language.parser import parse
+from cql.language.text import ddl_cql
+from cql.render import ServerVersion, lacking_options
+from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES, CompactionChoice
 from model.ids import micros_of
+from model.migrations.migration import Migration
 from model.schema.statements import Change, CreateTable, Parsed, Write
 from model.schema.table import identifier
 
 _OPEN, _CLOSE = "([{", ")]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """The spelling of statements for one keyspace on one server.
+
+    Args:
+        choice: of the compaction, for migrations that leave it open; None for anybody else's migrations.
+    """
+
+    keyspace: str
+    server: ServerVersion
+    choice: CompactionChoice | None = None
+
+    def shown(self, migration: Migration, position: int) -> str:
+        """The statement as a plan shows it, to be read or piped into cqlsh."""
+        text, parsed = self._chosen(migration, position)
+        return f"{qualified(text, parsed, self.keyspace)};"
+
+    def sent(self, migration: Migration, position: int, attempt: UUID) -> str:
+        """The statement as the server gets it; the same for every repetition of the attempt."""
+        text, parsed = self._chosen(migration, position)
+        return sent(text, parsed, self.keyspace, attempt)
+
+    def _chosen(self, migration: Migration, position: int) -> tuple[str, Parsed]:
+        """The text that holds the statement, and the statement in it.
+
+        Raises:
+            WrongUse: the server is too old for the compaction.
+        """
+        parsed = migration.statements[position]
+        statement = parsed.statement
+        if self.choice is None or not isinstance(statement, CreateTable):
+            return migration.text, parsed
+        table = statement.table
+        if table.compaction == TWCS_MESSAGES:
+            table = replace(table, compaction=MESSAGE_COMPACTIONS[self.choice])
+        if table == statement.table and not lacking_options(table, self.server):
+            return migration.text, parsed
+        text = ddl_cql(replace(statement, table=table), self.keyspace, self.server)
+        return text, parse(text)[0]
+
 
 Insertion = tuple[int, str]
 """Something to put into a text, and before which of its characters."""

@@ -5,28 +5,26 @@ the baseline is written last and taken away first, so a keyspace counts as adopt
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
 
 from cql.introspect import SchemaServer, live_schema
-from cql.migrate.baselines import Baselines
-from cql.migrate.history import History
+from cql.migrate.history import History, record_of
 from cql.migrate.rollout import lease_name
+from model.catalog.generations import Generation
+from model.catalog.james_tables import SCHEMA_VERSION
 from model.catalog.schema_history import SCHEMA_MIGRATION
-from model.errors import UnsafeRequest
+from model.errors import SchemaMismatch, UnsafeRequest
 from model.instants import instant_of
-from model.migrations.adoption import Adoption, Standing, decide_adoption
-from model.migrations.baselines import Baseline, digests
-from model.migrations.history import State
+from model.migrations.adoption import Adoption, Standing, VersionStep, decide_adoption, decide_version
+from model.migrations.history import Baseline, MigrationState, digests
 from model.migrations.migration import Migration
-from model.operations import RemoveIf
-from model.ports import LeaseSource
+from model.operations import Level, Put, RemoveIf, Scan
+from model.ports import Clock, LeaseSource, Tables
+from model.schema.keyspace import Schema
 
 _ADOPTED = "adopted as "
 """How the note begins by which the entries of an adoption are told from those of a keyspace that we made ourselves."""
-
-
-def baselines_of(history: History) -> Baselines:
-    """The baseline of the keyspace that the history is of."""
-    return Baselines(history.rows, history.keyspace)
 
 
 def look_at(server: SchemaServer, keyspace: str, history: History | None) -> tuple[Adoption, Baseline | None]:
@@ -41,18 +39,17 @@ def look_at(server: SchemaServer, keyspace: str, history: History | None) -> tup
         UnknownKeyspace: there is none of that name.
     """
     server.replication_of(keyspace)
-    baseline = baselines_of(history).get() if history else None
-    entries = history.entries() if history else ()
-    return decide_adoption(live_schema(server, keyspace), baseline, entries), baseline
+    record = record_of(history)
+    return decide_adoption(live_schema(server, keyspace), record), record.baseline
 
 
-def adopt(server: SchemaServer, history: History, leasing: LeaseSource, migrations: Sequence[Migration]) -> Baseline:
+def adopt(server: SchemaServer, history: History, leases: LeaseSource, migrations: Sequence[Migration]) -> Baseline:
     """Take the keyspace over: its migrations count as done, and its schema is remembered by its fingerprint.
 
     Args:
         server: the cluster.
         history: of a keyspace that `look_at` found adoptable.
-        leasing: where the lease of schema changes is taken.
+        leases: where the lease of schema changes is taken.
         migrations: our own, all of which count as done.
 
     Raises:
@@ -60,7 +57,7 @@ def adopt(server: SchemaServer, history: History, leasing: LeaseSource, migratio
         UnsafeRequest: it is no longer adoptable.
     """
     keyspace = history.keyspace
-    with leasing.held(lease_name(keyspace), "schema adopt") as held:
+    with leases.held(lease_name(keyspace), "schema adopt") as held:
         adoption, standing = look_at(server, keyspace, history)
         if standing is not None:
             return standing
@@ -81,21 +78,21 @@ def adopt(server: SchemaServer, history: History, leasing: LeaseSource, migratio
             history.owner,
             history.version,
         )
-        baselines_of(history).put(baseline)
+        history.put_adoption(baseline)
         return baseline
 
 
-def forget(history: History, leasing: LeaseSource) -> Baseline | None:
+def forget(history: History, leases: LeaseSource) -> Baseline | None:
     """Undo an adoption; what it was, or None when there was none.
 
     Raises:
         LeaseHeld: the schema of the keyspace is being changed.
         UnsafeRequest: migrations were applied to it since, whose history would be lost.
     """
-    keyspace, baselines = history.keyspace, baselines_of(history)
-    with leasing.held(lease_name(keyspace), "schema adopt --forget") as held:
-        entries, baseline = history.entries(), baselines.get()
-        applied = [str(one.file) for one in entries if one.state is not State.BASELINE]
+    keyspace = history.keyspace
+    with leases.held(lease_name(keyspace), "schema adopt --forget") as held:
+        entries, baseline = history.entries(), history.adoption()
+        applied = [str(one.file) for one in entries if one.state is not MigrationState.BASELINE]
         if baseline is not None and applied:
             raise UnsafeRequest(
                 f"{keyspace} was adopted, and then migrated: {', '.join(applied)}; forgetting would lose that history",
@@ -103,7 +100,44 @@ def forget(history: History, leasing: LeaseSource) -> Baseline | None:
             )
         held.check()
         if baseline is not None:
-            baselines.remove(baseline)
+            history.remove_adoption(baseline)
         for one in () if applied else (one for one in entries if one.note.startswith(_ADOPTED)):
             history.rows.attempt(RemoveIf(SCHEMA_MIGRATION, (keyspace, one.number), {"claim": one.claim}))
         return baseline
+
+
+@dataclass(frozen=True, slots=True)
+class VersionWritten:
+    """What was written, or would be; `key` names the row, None where nothing was written."""
+
+    step: VersionStep
+    key: UUID | None = None
+
+    def undo(self, keyspace: str) -> str:
+        """The CQL that takes it back; "" where nothing was written."""
+        table = f"{keyspace}.{SCHEMA_VERSION.name}"
+        row = f"key = {self.key} AND value = {self.step.after}"
+        return f"DELETE FROM {table} WHERE {row};" if self.key else ""  # noqa: S608 - shown to a person, never sent
+
+
+def version_step(live: Schema, keyspace: str, rows: Tables, generation: Generation, wanted: int) -> VersionStep:
+    """What writing the version would do; reads only.
+
+    Raises:
+        SchemaMismatch: the keyspace has no table of versions.
+        WrongUse: no James of this generation knows such a version.
+        UnsafeRequest: a greater one stands there, so nobody would read it.
+    """
+    if live.table(SCHEMA_VERSION.name) is None:
+        raise SchemaMismatch(keyspace, (f"table {SCHEMA_VERSION.spelling}",))
+    standing = rows.scan(Scan(SCHEMA_VERSION, ("value",), Level.QUORUM))
+    return decide_version((row["value"] for row in standing), generation, wanted)
+
+
+def write_version(rows: Tables, clock: Clock, step: VersionStep) -> VersionWritten:
+    """Write a row of the version, as James itself does; nothing where it stands there already."""
+    if not step.changes:
+        return VersionWritten(step)
+    key = clock.new_uuid()
+    rows.write(Put(SCHEMA_VERSION, {"key": key, "value": step.after}))
+    return VersionWritten(step, key)
