@@ -24,7 +24,7 @@ from admin.local import LocalCluster, Wishes, local_cluster
 from admin.local.layout import default_layout
 from admin.local.ports import free_port
 from admin.local.progress import progress_for
-from admin.output import rows_grid, stdout_console
+from admin.present.presenter import rows_grid, stdout_console
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
 from model.errors import MailmendError

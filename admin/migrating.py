@@ -7,7 +7,7 @@ from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 
-from admin.output import stderr_console
+from admin.present.presenter import stderr_console
 from admin.progress import progress_on
 from admin.wiring import Place, owner_name
 from cql.applying import ensure_ledger

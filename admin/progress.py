@@ -28,16 +28,6 @@ LINE_EVERY_SECONDS = 10
 """How often a plain line is written at most, stages apart: a log file is no terminal."""
 
 
-class Silent:
-    """Tells nobody."""
-
-    def stage(self, name: str, total: int | None = None) -> None:
-        """Begin a stage."""
-
-    def advance(self, steps: int, suspects: int = 0) -> None:
-        """Count."""
-
-
 @dataclass(slots=True)
 class _Count:
     """How far one stage is."""
@@ -112,6 +102,7 @@ class Terminal:
         if self._task is not None:
             self._progress.stop_task(self._task)
         self._suspects = 0
+        self._progress.start()
         self._task = self._progress.add_task(name, total=total, suspects="")
 
     def advance(self, steps: int, suspects: int = 0) -> None:
@@ -126,19 +117,26 @@ class Terminal:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Leave the terminal to a question."""
-        self._progress.stop()
+        drawing = self._progress.live.is_started
+        if drawing:
+            self._progress.stop()
         try:
             yield
         finally:
-            self._progress.start()
+            if drawing:
+                self._progress.start()
 
 
 @contextmanager
 def progress_on(console: Console, clock: Clock) -> Iterator[ProgressPort]:
     """Progress as it suits the stream behind the console, closed at the end whatever happens."""
     if console.is_terminal:
-        with _bars(console) as bars:
-            yield Terminal(bars)
+        bars = _bars(console)
+        try:
+            yield Terminal(bars)  # which starts them with the first stage: a command without one draws nothing
+        finally:
+            if bars.live.is_started:
+                bars.stop()
         return
     lines = PlainLines(console.file, clock)
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from admin.output import rows_grid, stdout_console
+from admin.present.presenter import rows_grid, stdout_console
 from mailqueue.health import HealthReason, QueueFigures, days
 from mailqueue.maintenance.comparison import MEANINGS, QueueFinding, Reconciled
 from mailqueue.rabbitmq.codec import priority_of

@@ -226,6 +226,26 @@ def settings_path(environment: Mapping[str, str], home: Path) -> Path:
     return (stated if stated.is_absolute() else home / ".config") / "mailmend" / "config.toml"
 
 
+def first_line(file: Path) -> str:
+    """The password in a file.
+
+    Raises:
+        BadSettings: the file cannot be read, or is empty.
+    """
+    try:
+        lines = file.expanduser().read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSettings(f"password file {file} cannot be read: {reason_of(error)}") from error
+    if not lines or not lines[0]:
+        raise BadSettings(f"password file {file} is empty", mend="Its first line must be the password.")
+    return lines[0]
+
+
+def reason_of(error: Exception) -> str:
+    """Why a file could not be read or written, without its contents."""
+    return (error.strerror or type(error).__name__) if isinstance(error, OSError) else "it is not UTF-8 text"
+
+
 def _with_python_names(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name.replace("-", "_"): _with_python_names(value) if isinstance(value, dict) else value

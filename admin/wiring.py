@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from admin.cli.groups import import_or_name_extra
+from admin.extras import import_or_name_extra
 from admin.local.java import SPARK, find_java
 from admin.local.layout import data_home
 from admin.settings import ConnectionSettings

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast
 
 from admin.awaiting import awaited
-from admin.cli.groups import import_or_name_extra
 from admin.cli.queue_options import QueueSettings
+from admin.extras import import_or_name_extra
 from admin.queue_settings import BlobsSettings, Store
 from admin.wiring import Place, open_place
 from cql.driver.asynchronous import AwaitedKeyspace

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from admin.advice.traffic_figures import GivenTraffic, traffic_figures
-from admin.cli.groups import import_or_name_extra
+from admin.extras import import_or_name_extra
 from admin.wiring import Place
 from cql.statistics import Statistics, read_statistics
 from cql.traffic import (

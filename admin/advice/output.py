@@ -6,7 +6,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from admin.advice.advising import Advised, MessageTables
-from admin.output import rows_grid
+from admin.present.presenter import rows_grid
 from cql.traffic import ENQUEUED
 from model.advice.compaction import ReadCost, TrialResult
 from model.advice.queue_settings import DAY, MIB, Advice, Figure, Traffic, span, window_compaction

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from admin.advice.trial import TrialNode
-from admin.cli.groups import import_or_name_extra
+from admin.extras import import_or_name_extra
 from admin.local import Wishes, local_cluster
 from admin.local.ports import free_port
 from admin.local.processes import ProcessId, look

@@ -17,8 +17,8 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
-from admin.cli.groups import EXTRAS, missing_extra
-from admin.cli.options import place_of
+from admin.cli.settings_file import place_of
+from admin.extras import EXTRAS, library_of, missing_extra
 from model.errors import ExitCode, MailmendError, came_of_interruption
 
 INTERRUPTED: Final = 130
@@ -94,7 +94,7 @@ def _wrong_use(error: click.ClickException) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    library = (error.name or "").split(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    library = library_of(error) if isinstance(error, ModuleNotFoundError) else ""
     if library in EXTRAS:
         say(f"mailmend: {missing_extra(library)}")
         return int(ExitCode.WRONG_USE)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from admin.cli.options import connection_options
-from admin.output import stderr_console, stdout_console, write_json
+from admin.present.presenter import stderr_console, stdout_console, write_json
 from admin.progress import progress_on
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place, open_store, state_folders

@@ -25,7 +25,7 @@ from admin.local.releases import RELEASES
 from admin.local.service_kinds import known_names, parse_names
 from admin.local.services import ServiceStatus
 from admin.local.settings import HEAP_MIB_DEFAULT, NATIVE_PORT_DEFAULT, NODES_MAX, heap_mib
-from admin.output import rows_grid, stdout_console, write_json
+from admin.present.presenter import rows_grid, stdout_console, write_json
 from model.errors import ExitCode
 
 _HEAP: Final = Named("size", heap_mib)

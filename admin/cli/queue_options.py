@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from admin.cli.kinds import Named
-from admin.cli.options import connection_options, first_line, with_options
+from admin.cli.options import connection_options, with_options
 from admin.queue_settings import (
     GUEST,
     QUEUE_DEFAULT,
@@ -28,7 +28,7 @@ from admin.queue_settings import (
     parse_broker,
     parse_management,
 )
-from admin.settings import ConnectionSettings
+from admin.settings import ConnectionSettings, first_line
 from mailqueue.blobs.s3_settings import S3Settings
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, BrokerTls, ManagementSettings
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm

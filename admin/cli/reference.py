@@ -35,7 +35,7 @@ under the end of that variable's name in small letters: `MAILMEND_QUEUE_SWEEP_DR
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class ListedOption:
     """One option as the page shows it; equal where two commands declare the same."""
 
     names: str
@@ -52,7 +52,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ListedCommand:
     """One command and its context, which knows its full name."""
 
     command: click.Command
@@ -63,15 +63,15 @@ class Command:
         """What is typed, as `mailmend queue size`."""
         return self.context.command_path
 
-    def options(self) -> list[Option]:
+    def options(self) -> list[ListedOption]:
         """Its options in the order of its help, without --help."""
         own = (one for one in self.command.params if isinstance(one, click.Option) and not one.hidden)
         return [_option(one, self.context) for one in own]
 
 
-def commands_of(command: click.Command, context: click.Context) -> Iterator[Command]:
+def commands_of(command: click.Command, context: click.Context) -> Iterator[ListedCommand]:
     """The command and all below it, in the order in which the help lists them."""
-    yield Command(command, context)
+    yield ListedCommand(command, context)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)
@@ -99,16 +99,16 @@ def _context(command: click.Command, name: str, parent: click.Context | None) ->
     return command.context_class(command, info_name=name, parent=parent, **settings)
 
 
-def _option(option: click.Option, context: click.Context) -> Option:
+def _option(option: click.Option, context: click.Context) -> ListedOption:
     record = option.get_help_record(context)
     extra = option.get_help_extra(context)
     variable = option.envvar or f"{context.auto_envvar_prefix}_{str(option.name).upper()}"
     limits = "; ".join(text for text in (extra.get("range"), extra.get("required")) if text)
     text = " ".join((option.help or "").split()) + (f" [{limits}]" if limits else "")
-    return Option(record[0] if record else "", text, extra.get("default", ""), str(variable))
+    return ListedOption(record[0] if record else "", text, extra.get("default", ""), str(variable))
 
 
-def _section(command: Command, shared: Mapping[Option, int]) -> str:
+def _section(command: ListedCommand, shared: Mapping[ListedOption, int]) -> str:
     pieces = " ".join((command.path, *command.command.collect_usage_pieces(command.context)))
     options = command.options()
     below = command.command.list_commands(command.context) if isinstance(command.command, click.Group) else []
@@ -125,7 +125,7 @@ def _section(command: Command, shared: Mapping[Option, int]) -> str:
     )
 
 
-def _table(options: Iterable[Option]) -> str:
+def _table(options: Iterable[ListedOption]) -> str:
     rows = "\n".join(option.row for option in options)
     return f"| option | meaning | default | environment |\n|---|---|---|---|\n{rows}\n" if rows else ""
 

@@ -3,7 +3,7 @@
 import click
 from rich.markdown import Markdown
 
-from admin.output import rows_grid, stdout_console, write_json
+from admin.present.presenter import rows_grid, stdout_console, write_json
 from admin.runbook import page_named, pages
 
 

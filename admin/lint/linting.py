@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
-from admin.cli.options import reason_of
+from admin.settings import reason_of
 from cql.introspect import SchemaServer
 from cql.lint_sources import live_subject, statements_of
 from model.catalog.lint_ignores import ignores_for

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from admin.lint.linting import LintReport
-from admin.output import PAPER_COLUMNS
+from admin.present.presenter import PAPER_COLUMNS
 from model.schema.lint.finding import Finding, Rule, Severity
 from model.schema.statements import Span
 from model.texts import Place, place_of

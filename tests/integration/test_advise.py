@@ -14,7 +14,7 @@ from admin.advice.sampling import draw_sample
 from admin.advice.trial import Trial
 from admin.advice.trial_node import PREFIX, given_node, remove, started_node, sweep
 from admin.local.ports import require_free
-from admin.progress import Silent
+from admin.services.caller import Silent
 from cql.driver.contact import Contact
 from cql.driver.nodes import ask_every_node, sstables_of, traced
 from cql.driver.session import CassandraCluster, connect

@@ -52,7 +52,7 @@ def test_runbooks_are_read_from_the_wheel(installed: Path) -> None:
 
 def test_what_is_no_python_came_along(installed: Path) -> None:
     """The report's page, the schema, the checksums of the embedded server, the marks of typed packages."""
-    for name in ("admin/report.html", "cql/schema.cql", "model/py.typed", "repair/py.typed"):
+    for name in ("admin/present/report.html", "cql/schema.cql", "model/py.typed", "repair/py.typed"):
         assert (installed / name).read_bytes() == (TOP / name).read_bytes()
     assert list((installed / "admin" / "local" / "pinned").glob("*.sha256"))
     ours = TOP / "cql" / "migrations"

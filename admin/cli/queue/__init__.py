@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from admin.cli.groups import Later, LazyGroup
+from admin.cli.command import Later, LazyGroup
 from admin.cli.queue_options import SHARED_NAMES
 
 _COMMANDS: Final = {

@@ -8,7 +8,7 @@ from admin.advice.queue_advising import advise_on_queue, queue_advised_json, sho
 from admin.advice.traffic_figures import GivenTraffic
 from admin.cli.options import connection_options
 from admin.cli.traffic_options import traffic_options
-from admin.output import stderr_console, stdout_console, write_json
+from admin.present.presenter import stderr_console, stdout_console, write_json
 from admin.progress import progress_on
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place

@@ -11,7 +11,7 @@ from admin.cli.kinds import Named
 from admin.cli.queue.filters import Filters, filter_options
 from admin.cli.queue.shared import answer_json, json_option, remark, say
 from admin.cli.queue_options import QueueSettings, queue_options, where
-from admin.output import write_json
+from admin.present.presenter import write_json
 from admin.queue_output import Content, mail_cells, mail_json, printable, show_mails
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.blobs.contents import content_of

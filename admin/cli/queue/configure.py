@@ -10,7 +10,7 @@ import click
 from admin.awaiting import awaited
 from admin.cli.kinds import Duration
 from admin.cli.options import connection_options
-from admin.output import rows_grid, stderr_console, stdout_console, write_json
+from admin.present.presenter import rows_grid, stderr_console, stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
 from cql.driver.asynchronous import AwaitedKeyspace

@@ -11,7 +11,7 @@ from admin.cli.queue.filters import Filters, filter_options, refuse_everything
 from admin.cli.queue.shared import answer_json, ask, dry_run_option, json_option, remark, say, yes_option
 from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.kept_mails import KeptMails, kept_file
-from admin.output import stderr_console
+from admin.present.presenter import stderr_console
 from admin.progress import progress_on
 from admin.queue_output import mail_cells, mail_json, show_mails
 from admin.wiring import state_folders

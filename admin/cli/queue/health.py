@@ -6,7 +6,7 @@ import click
 
 from admin.cli.queue.shared import all_option, json_option, named_queues, no_broker_option, say
 from admin.cli.queue_options import QueueSettings, queue_options, unless
-from admin.output import write_json
+from admin.present.presenter import write_json
 from admin.queue_output import figures_json
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.health import HealthReason, QueueFigures, judged

@@ -9,7 +9,7 @@ import click
 
 from admin.cli.queue.shared import json_option, say
 from admin.cli.queue_options import QueueSettings, queue_options
-from admin.output import rows_grid, stdout_console, write_json
+from admin.present.presenter import rows_grid, stdout_console, write_json
 from admin.queue_output import instant_text, shown, size_json
 from admin.wiring_queue import Sides, on_sides
 from model.ids import QueueName

@@ -9,7 +9,7 @@ import click
 from admin.cli.kinds import Duration
 from admin.cli.queue.shared import all_option, named_queues, no_broker_option, remark
 from admin.cli.queue_options import QueueSettings, queue_options, unless
-from admin.report import whole_file
+from admin.present.files import whole_file
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.health import QueueFigures
 from mailqueue.metrics import QueueRates, gauges_text

@@ -13,7 +13,7 @@ from admin.cli.kinds import Duration
 from admin.cli.queue.aside import Aside
 from admin.cli.queue.shared import answer_json, ask, dry_run_option, json_option, remark, say, yes_option
 from admin.cli.queue_options import QueueSettings, always, queue_options, unless
-from admin.output import rows_grid, stderr_console, stdout_console
+from admin.present.presenter import rows_grid, stderr_console, stdout_console
 from admin.progress import progress_on
 from admin.queue_output import finding_rows, named_lines, reconciled_json, sides_rows
 from admin.wiring_queue import Sides, on_sides

@@ -11,7 +11,7 @@ from admin.cli.queue.browse import content_found
 from admin.cli.queue.shared import dry_run_option, json_option, remark, say
 from admin.cli.queue_options import QueueSettings, queue_options, unless
 from admin.kept_mails import KeptMail, Restored, read_kept, was_delayed
-from admin.output import stderr_console, write_json
+from admin.present.presenter import stderr_console, write_json
 from admin.progress import progress_on
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.blobs.files import FileStore

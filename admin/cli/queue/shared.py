@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import click
 
-from admin.asking import somebody_types
+from admin.cli.asking import somebody_types
 from admin.cli.queue_options import QueueSettings
-from admin.output import stdout_console, write_json
+from admin.present.presenter import stdout_console, write_json
 from admin.wiring_queue import Sides
 from model.errors import ExitCode, UnsafeRequest
 from model.ids import QueueName

@@ -21,8 +21,8 @@ from admin.cli.queue.shared import (
 )
 from admin.cli.queue.sweep import NOTHING_WRITTEN, foreseen_json, foreseen_lines, swept_json, swept_line
 from admin.cli.queue_options import QueueSettings, queue_options, unless
-from admin.output import write_json
-from admin.report import refuse_unwritable, whole_file
+from admin.present.files import refuse_unwritable, whole_file
+from admin.present.presenter import write_json
 from admin.wiring_queue import Sides, on_sides
 from mailqueue.maintenance.loops import paused
 from mailqueue.maintenance.sweep import Swept

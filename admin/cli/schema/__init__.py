@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from admin.cli.groups import Later, LazyGroup
+from admin.cli.command import Later, LazyGroup
 
 _COMMANDS: Final = {
     "plan": Later("admin.cli.schema.plan", "plan", "Show what an apply would run, and what it risks."),

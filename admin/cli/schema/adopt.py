@@ -10,7 +10,7 @@ from admin.cli.options import connection_options
 from admin.cli.schema.optional import optional_json, show_optional
 from admin.cli.schema.recognised import difference_json, differences_grid, mend_of
 from admin.migrating import Patience, history_of, migrations_in, migrator_of
-from admin.output import stdout_console, write_json
+from admin.present.presenter import stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
 from cql.introspect import live_schema

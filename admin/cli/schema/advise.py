@@ -16,7 +16,7 @@ from admin.advice.trial_node import given_node, started_node
 from admin.cli.kinds import Named
 from admin.cli.options import connection_options
 from admin.cli.traffic_options import traffic_options
-from admin.output import stderr_console, stdout_console, write_json
+from admin.present.presenter import stderr_console, stdout_console, write_json
 from admin.progress import progress_on
 from admin.settings import LOOPBACK, PORT_DEFAULT, ConnectionSettings, parse_port
 from admin.wiring import open_place

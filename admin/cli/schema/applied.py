@@ -5,7 +5,7 @@ from typing import Any
 
 from admin.cli.schema import recognised
 from admin.cli.schema.recognised import difference_json, recognition_json, show_recognition
-from admin.output import stderr_console, stdout_console, write_json
+from admin.present.presenter import stderr_console, stdout_console, write_json
 from cql.introspect import SchemaServer, live_schema
 from cql.migrate.migrator import RolloutResult
 from cql.migrate.rollout import RolloutRequest

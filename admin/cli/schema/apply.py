@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from admin.asking import someone_is_there
+from admin.cli.asking import someone_is_there
 from admin.cli.options import connection_options
 from admin.cli.schema.applied import Outcome, read_back, show_outcome, write_outcome
 from admin.cli.schema.migration_options import patience_of, patience_options, plan_options, refuse_beside
@@ -13,7 +13,7 @@ from admin.cli.schema.optional import apply_optional
 from admin.cli.schema.plan import sizes_for
 from admin.cli.schema.planned import request_of, rollout_json, show_rollout, statements_of
 from admin.migrating import migrator_of
-from admin.output import stderr_console, write_json
+from admin.present.presenter import stderr_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
 from cql.migrate.migrator import Migrator, RolloutResult

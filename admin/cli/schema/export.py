@@ -7,12 +7,12 @@ from typing import Final
 
 import click
 
-from admin.cli.options import connection_options_where, reason_of
+from admin.cli.options import connection_options_where
 from admin.export.drawing import svg
 from admin.export.page import Page, page_text
 from admin.export.sources import declared, found
-from admin.output import stdout_console, write_json
-from admin.settings import ConnectionSettings
+from admin.present.presenter import stdout_console, write_json
+from admin.settings import ConnectionSettings, reason_of
 from admin.wiring import open_place
 from cql.export import live_file_text
 from cql.introspect import live_schema

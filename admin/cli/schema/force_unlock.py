@@ -2,10 +2,10 @@
 
 import click
 
-from admin.asking import someone_is_there
+from admin.cli.asking import someone_is_there
 from admin.cli.options import connection_options
 from admin.migrating import standing_lease, unlock
-from admin.output import stderr_console, stdout_console, write_json
+from admin.present.presenter import stderr_console, stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
 from model.errors import UnsafeRequest

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from admin.output import rows_grid, stdout_console, write_json
+from admin.present.presenter import rows_grid, stdout_console, write_json
 from cql.granting import create_role_cql, drop_role_cql, grant_cql, login_cql, revoke_cql
 from model.errors import ExitCode
 from model.schema.grants import REMARKS, Comparison, Grant, Keyspaces, Resource, Role, absent, grants_of

@@ -8,7 +8,7 @@ import click
 
 from admin.cli.options import connection_options
 from admin.migrating import Told, told_of
-from admin.output import rows_grid, stdout_console, write_json
+from admin.present.presenter import rows_grid, stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
 from model.migrations.history import Entry, MigrationState, StatementEntry, StatementState, Unlock

@@ -10,12 +10,12 @@ from typing import Any, Final
 import click
 
 from admin.cli.kinds import KEEP, Named
-from admin.cli.options import connection_options_where, reason_of
+from admin.cli.options import connection_options_where
 from admin.lint.linting import LintOrder, LintReport, lint_files, lint_live
 from admin.lint.output import report_json, rule_json, rule_lines, show_report
 from admin.lint.sarif import sarif
-from admin.output import stderr_console, stdout_console, write_json
-from admin.settings import ConnectionSettings
+from admin.present.presenter import stderr_console, stdout_console, write_json
+from admin.settings import ConnectionSettings, reason_of
 from admin.wiring import open_place
 from model.errors import ExitCode, WrongUse
 from model.schema.lint.finding import Severity

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from admin.migrating import Patience, migrator_of
-from admin.output import stdout_console, write_json
+from admin.present.presenter import stdout_console, write_json
 from admin.wiring import Place
 from cql.introspect import live_schema
 from cql.language.text import ddl_cql

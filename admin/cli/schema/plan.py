@@ -15,7 +15,7 @@ from admin.cli.schema.from_model import (
 from admin.cli.schema.migration_options import plan_options, refuse_beside
 from admin.cli.schema.planned import Sizes, request_of, risky, rollout_json, show_rollout, statements_of
 from admin.migrating import history_of
-from admin.output import write_json
+from admin.present.presenter import write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
 from cql.migrate.history import record_of

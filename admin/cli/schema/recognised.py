@@ -4,9 +4,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any, Final
 
-from rich.table import Table as Grid
-
-from admin.output import rows_grid, stdout_console
+from admin.present.presenter import rows_grid, stdout_console
 from model.catalog.generations import REBUILDABLE, Recognition
 from model.errors import ExitCode
 from model.migrations.upgrade_notes import note_adding
@@ -104,7 +102,7 @@ def show_recognition(keyspace: str, recognition: Recognition) -> None:
         console.print(f"{'.'.join(_place(one))}: {mend}", soft_wrap=True, markup=False)
 
 
-def differences_grid(title: str, found: Iterable[Difference]) -> Grid:
+def differences_grid(title: str, found: Iterable[Difference]) -> Any:
     """Differences as a table for people; what and where are never squeezed by long options."""
     grid = rows_grid(title, _COLUMNS, [_cells(one) for one in found])
     for column, wraps in zip(grid.columns, _WRAPS, strict=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from admin.cli.schema.recognised import difference_json, differences_grid, mend_of
-from admin.output import stdout_console
+from admin.present.presenter import stdout_console
 from model.errors import ExitCode
 from model.migrations.history import Entry, HistoryDrift
 from model.migrations.verification import Verification

@@ -8,7 +8,7 @@ from admin.cli.options import connection_options
 from admin.cli.schema.migration_options import folder_option
 from admin.cli.schema.verified import Verified, show_verified, verified_json
 from admin.migrating import history_of, migrations_in
-from admin.output import write_json
+from admin.present.presenter import write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
 from cql.introspect import live_schema

@@ -11,7 +11,7 @@ from admin.advice.advising import Advised, TrialWanted, advise
 from admin.advice.measuring import WATCHED
 from admin.advice.traffic_figures import GivenTraffic
 from admin.advice.trial import TrialNode
-from admin.progress import Silent
+from admin.services.caller import Silent
 from model.advice.queue_settings import QueueSettings, Source
 from model.catalog.mail import MESSAGE_COMPACTIONS, CompactionChoice
 from model.errors import JavaMissing, MailmendError, SchemaMismatch, UnknownKeyspace

@@ -6,8 +6,9 @@ import sys
 import pytest
 from rich.console import Console
 
-from admin.asking import go_on_by
-from admin.progress import Silent, Terminal, progress_on
+from admin.cli.asking import asking_on
+from admin.progress import Terminal, progress_on
+from admin.services.caller import Silent
 from model.catalog.mail import MESSAGE_ID
 from model.operations import Put
 from repair.clock import SystemClock
@@ -38,7 +39,7 @@ def test_somebody_must_be_able_to_read_and_to_answer(
     monkeypatch.setattr(sys, "stdin", _Stream(terminal=typing))
     monkeypatch.setattr(sys, "stderr", _Stream(terminal=reading))
 
-    assert (go_on_by(Silent()) is not None) is asked
+    assert (asking_on(Silent(), Console()) is not None) is asked
 
 
 def test_bars_stand_still_while_a_question_is_open() -> None:
@@ -58,7 +59,7 @@ class TestMaxFixes:
 
     @pytest.fixture(autouse=True)
     def _terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("admin.asking.someone_is_there", lambda: True)
+        monkeypatch.setattr("admin.cli.asking.someone_is_there", lambda: True)
 
     def answer(self, monkeypatch: pytest.MonkeyPatch, typed: str) -> list[str]:
         """What the person will type; the questions as they are asked."""

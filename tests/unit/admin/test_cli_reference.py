@@ -18,7 +18,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.path)
-def test_every_command_has_a_section_with_every_option(command: reference.Command) -> None:
+def test_every_command_has_a_section_with_every_option(command: reference.ListedCommand) -> None:
     """An option that many share is named there, and described once for all."""
     section = PAGE.split(f"\n## {command.path}\n")[1].split("\n## ")[0]
     for option in command.command.params:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from admin.cli.command import Later, LazyGroup
 from admin.cli.endings import (
     GO_ON,
     INTERRUPTED,
@@ -18,7 +19,7 @@ from admin.cli.endings import (
     heed_termination,
     quiet_libraries,
 )
-from admin.cli.groups import Later, LazyGroup, import_or_name_extra
+from admin.extras import import_or_name_extra
 from model.errors import AccessDenied, CannotReach, FixLimit, LeaseHeld, UnknownKeyspace, WrongUse
 
 

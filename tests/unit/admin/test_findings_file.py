@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.findings_file import finding_json, findings_file
+from admin.present.findings import finding_json, findings_file
 from model.errors import WrongUse
 from repair.decisions.findings import Outcome, Suspect
 from repair.decisions.verdicts import Verdict

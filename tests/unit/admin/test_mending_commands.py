@@ -263,15 +263,7 @@ class TestDangling:
         self, mail: MailKeyspace, mend: Mend, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, back: bool
     ) -> None:
         """Enter means no."""
-
-        class Terminal:
-            def isatty(self) -> bool:
-                return True
-
-            def readline(self) -> str:
-                return answer
-
-        monkeypatch.setattr("sys.stdin", Terminal())
+        monkeypatch.setattr("admin.cli.asking.someone_is_there", lambda: True)
         monkeypatch.setattr("click.termui.visible_prompt_func", lambda *_: answer.strip())
 
         ended = mend("--dangling", "restore", "--only", "WITHDRAW")

@@ -1,49 +1,68 @@
 """Options: cqlshrc < settings file < environment < flags, secrets from files and the environment only."""
 
 import json
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
 from admin.cli import options
+from admin.cli.command import Command, Group, made
 from admin.cli.endings import ending_of
-from admin.cli.groups import Later, LazyGroup
-from admin.cli.options import config_option, connection_options
-from admin.settings import ConnectionSettings
+from admin.cli.options import CONFIG, CONNECTION, PROFILE
+from admin.present.document import Document
+from admin.services.caller import Caller
+from admin.settings import ConnectionSettings, first_line
 from model.errors import WrongUse
 
 Ask = Callable[..., Result]
 
 
-@click.command("look")
-@click.option("--depth", type=int, default=1)
-@connection_options
-def look(connection: ConnectionSettings, depth: int) -> None:
+@dataclass(frozen=True)
+class LookRequest:
+    """What was understood."""
+
+    connection: ConnectionSettings
+    depth: int
+
+
+def look(request: LookRequest, _: Caller) -> LookRequest:
     """Say what was understood."""
-    tls = connection.tls
-    click.echo(
-        json.dumps(
-            {
-                "hosts": connection.hosts,
-                "port": connection.port,
-                "keyspace": connection.keyspace,
-                "username": connection.username,
-                "password": connection.password,
-                "tls": [str(file) for file in (tls.authority, tls.certificate, tls.key)] if tls else None,
-                "names": bool(tls and tls.hostnames),
-                "depth": depth,
-            }
-        )
-    )
+    return request
 
 
-@click.group(cls=LazyGroup, later={"look": Later(__name__, "look", "Look.")})
-@config_option
-def group() -> None:
-    """A group as ours is."""
+def said_document(found: LookRequest) -> Document:
+    """What was understood, as text."""
+    connection, tls = found.connection, found.connection.tls
+    said = {
+        "hosts": connection.hosts,
+        "port": connection.port,
+        "keyspace": connection.keyspace,
+        "username": connection.username,
+        "password": connection.password,
+        "tls": [str(file) for file in (tls.authority, tls.certificate, tls.key)] if tls else None,
+        "names": bool(tls and tls.hostnames),
+        "depth": found.depth,
+    }
+    return Document(body=(json.dumps(said),))
+
+
+LOOK = Command(
+    name="look",
+    summary="Look.",
+    about="Look.",
+    service="looking:look",
+    present="looking:said_document",
+    options=(click.Option(["--depth"], type=int, default=1),),
+    shared=(CONNECTION,),
+)
+_TABLE = Group(name="mailmend", summary="", about="A group as ours is.", commands=(LOOK,))
+group = made(_TABLE, params=[CONFIG, PROFILE])
 
 
 @pytest.fixture
@@ -53,7 +72,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_CONFIG_HOME", "CQLSHRC", "MAILMEND_CONFIG", "MAILMEND_HOST", "MAILMEND_PASSWORD"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(options, "local_instance", lambda: None)
-    monkeypatch.setitem(__import__("sys").modules, __name__, __import__("types").SimpleNamespace(look=look))
+    monkeypatch.setitem(sys.modules, "looking", SimpleNamespace(look=look, said_document=said_document))
     return tmp_path
 
 
@@ -219,4 +238,4 @@ def test_a_settings_file_that_is_not_text_is_refused(ask: Ask, home: Path) -> No
 def test_an_empty_password_file_is_refused(home: Path) -> None:
     """An empty password is almost certainly a mistake of whoever mounted the secret."""
     with pytest.raises(WrongUse, match="is empty"):
-        options.first_line(_write(home / "secret", "\n"))
+        first_line(_write(home / "secret", "\n"))

@@ -6,27 +6,21 @@ import json
 import pytest
 from rich.console import Console
 
-from admin.output import (
-    MEANINGS,
-    closing_lines,
-    counts_json,
-    exit_meaning,
-    next_lines,
-    rows_grid,
-    show_summary,
-    summary_json,
-    write_json,
-)
-from admin.samples import SAMPLES_MAX, Samples
+from admin.present.document import Table
+from admin.present.mending import MEANINGS, STYLES, closing_lines, counts_json, document_of, next_lines, summary_json
+from admin.present.presenter import exit_meaning, grid_of, show, write_json
+from admin.services.examples import EXAMPLES_MAX, Examples
+from admin.services.mending import MendingResult
 from model.errors import ExitCode
 from repair.decisions.findings import Summary
 from repair.decisions.verdicts import Verdict
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
 
-def _shown(summary: Summary, samples: Samples | None = None) -> str:
+def _shown(summary: Summary, examples: Examples | None = None) -> str:
     stream = io.StringIO()
-    show_summary(summary, samples or Samples(), Console(file=stream, width=120, highlight=False))
+    document = document_of(MendingResult(summary, (examples or Examples()).sorted()))
+    show(document, Console(file=stream, width=120, highlight=False))
     return stream.getvalue()
 
 
@@ -75,7 +69,7 @@ def test_zeros_are_left_out_of_counts() -> None:
 
 def test_every_verdict_has_a_meaning_and_every_exit_code_a_name() -> None:
     """Nothing is shown without words."""
-    assert set(MEANINGS) == set(Verdict)
+    assert set(MEANINGS) == set(STYLES) == set(Verdict)
     assert all(exit_meaning(code) for code in ExitCode)
 
 
@@ -90,32 +84,32 @@ def test_a_check_shows_counts_with_what_they_mean() -> None:
 
 def test_examples_are_few_and_carry_whole_keys() -> None:
     """Keys can be copied; a million findings stay a page."""
-    samples = Samples()
+    examples = Examples()
     for uid in range(100):
-        samples.add(outcome(uid=uid))
+        examples.add(outcome(uid=uid))
 
-    shown = _shown(check_summary(), samples)
+    shown = _shown(check_summary(), examples)
 
     assert f"{MAILBOX} 0" in shown
-    assert shown.count(str(MAILBOX)) == SAMPLES_MAX
+    assert shown.count(str(MAILBOX)) == EXAMPLES_MAX
 
 
 def test_what_settled_by_itself_is_no_example() -> None:
     """AGREE at the second look is a lag that went away."""
-    samples = Samples()
-    samples.add(outcome(Verdict.AGREE))
+    examples = Examples()
+    examples.add(outcome(Verdict.AGREE))
 
-    assert list(samples) == []
+    assert examples.sorted() == ()
 
 
 def test_examples_say_what_became_of_them() -> None:
     """Fixed, hidden, failed, or the last trace of a message."""
-    samples = Samples()
-    samples.add(outcome(Verdict.AMEND, Verdict.FIXED))
-    samples.add(outcome(Verdict.WITHDRAW, last_trace=True))
-    samples.add(outcome(Verdict.PROJECT, error="it timed out\nmend it"))
+    examples = Examples()
+    examples.add(outcome(Verdict.AMEND, Verdict.FIXED))
+    examples.add(outcome(Verdict.WITHDRAW, last_trace=True))
+    examples.add(outcome(Verdict.PROJECT, error="it timed out\nmend it"))
 
-    assert [sample.ended for sample in samples] == ["FIXED", "it timed out", "as found; its content still exists"]
+    assert [one.result for one in examples.sorted()] == ["FIXED", "it timed out", "as found; its content still exists"]
 
 
 def test_a_check_with_drift_names_the_next_command() -> None:
@@ -204,6 +198,6 @@ def test_what_stands_in_a_table_is_no_markup(text: str) -> None:
     """A mailbox may be named [red]."""
     stream = io.StringIO()
 
-    Console(file=stream, width=80).print(rows_grid("x", ("a",), [(text,)]))
+    Console(file=stream, width=80).print(grid_of(Table("x", ("a",), [(text,)])))
 
     assert text in stream.getvalue()

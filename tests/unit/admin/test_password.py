@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from admin.asking import hidden_password
+from admin.cli.asking import hidden_password
 from admin.cli.options import connection_of
 from model.errors import BadSettings, ExitCode
 from tests.support.commands import CommandLine, command_line
@@ -27,6 +27,7 @@ OPTIONS: Mapping[str, object] = {
     "password_file": None,
     "tls": None,
     "tls_ca": None,
+    "password_command": None,
     "tls_cert": None,
     "tls_key": None,
     "tls_hostnames": False,

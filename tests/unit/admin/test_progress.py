@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from admin.progress import LINE_EVERY_SECONDS, PlainLines, Silent, progress_line, progress_on
+from admin.progress import LINE_EVERY_SECONDS, PlainLines, progress_line, progress_on
 from tests.support.clock import VirtualClock
 
 
@@ -72,13 +72,17 @@ def test_steps_before_any_stage_are_shown_too() -> None:
     with progress_on(Console(file=stream, force_terminal=True, width=100), VirtualClock()) as progress:
         progress.advance(5)
 
+    assert "5/?" in stream.getvalue()
 
-def test_silence_takes_everything() -> None:
-    """Where nobody listens nothing is said."""
-    silent = Silent()
 
-    silent.stage("scan")
-    silent.advance(1)
+def test_a_command_without_stages_draws_nothing() -> None:
+    """`runs list` is over before a bar would help; not even the cursor moves."""
+    stream = io.StringIO()
+
+    with progress_on(Console(file=stream, force_terminal=True, width=100), VirtualClock()):
+        pass
+
+    assert not stream.getvalue()
 
 
 def test_a_stage_named_after_a_folder_is_shown_as_it_is() -> None:

@@ -15,7 +15,7 @@ from admin.advice.queue_advising import (
     show_queue_advised,
 )
 from admin.advice.traffic_figures import GivenTraffic
-from admin.progress import Silent
+from admin.services.caller import Silent
 from model.catalog.james_tables import EVENT_STORE
 from model.errors import SchemaMismatch
 from model.queue.configuration import configuration_of, event_json

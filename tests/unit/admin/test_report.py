@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,9 +11,15 @@ from typing import IO, Any
 
 import pytest
 
-from admin.report import refuse_unwritable, render_report, whole_file, write_report
-from admin.samples import Samples
+from admin.present.document import Document
+from admin.present.files import refuse_unwritable, whole_file
+from admin.present.mending import document_of
+from admin.present.presenter import html_of
+from admin.present.presenter import write_report as write_document
+from admin.services.examples import Examples
+from admin.services.mending import MendingResult
 from model.errors import WrongUse
+from repair.decisions.findings import Summary
 from repair.decisions.verdicts import Verdict
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
@@ -43,24 +50,40 @@ def _parsed(html: str) -> _Page:
     return page
 
 
-def _samples() -> Samples:
-    samples = Samples()
-    samples.add(outcome())
-    return samples
+def _examples() -> Examples:
+    examples = Examples()
+    examples.add(outcome())
+    return examples
+
+
+def render_report(summary: Summary, examples: Examples, now_micros: int) -> str:
+    """The report of a check or repair."""
+    return html_of(document_of(MendingResult(summary, examples.sorted())), now_micros)
+
+
+def write_report(file: Path, text: str) -> None:
+    """Write a report of one sentence."""
+    write_document(file, Document(body=(text,)), 0)
+
+
+def text_in(file: Path) -> str:
+    """The one sentence of a report."""
+    found = re.search("<pre>(.*)</pre>", file.read_text())
+    return found[1] if found else ""
 
 
 def test_a_report_is_whole_and_fetches_nothing() -> None:
     """It opens on a machine without a network."""
-    page = _parsed(render_report(repair_summary(), _samples(), 1_790_000_000_000_000))
+    page = _parsed(render_report(repair_summary(), _examples(), 1_790_000_000_000_000))
 
     assert page.open == []
     assert page.fetched == []
     assert not page.tags.keys() & {"script", "link", "img", "iframe"}
 
 
-def test_a_report_shows_counts_samples_and_the_run() -> None:
+def test_a_report_shows_counts_examples_and_the_run() -> None:
     """What a person asks on the morning after."""
-    html = render_report(repair_summary(), _samples(), 1_790_000_000_000_000)
+    html = render_report(repair_summary(), _examples(), 1_790_000_000_000_000)
 
     for text in ("PROJECT", "messageIdTable", f"{MAILBOX} 7", str(RUN), "apache_james", "2026-09-21", "1,500", "drift"):
         assert text in html, text
@@ -71,20 +94,20 @@ def test_a_check_without_findings_says_so() -> None:
     summary = check_summary(0)
     summary.findings.clear()
 
-    html = render_report(summary, Samples(), 0)
+    html = render_report(summary, Examples(), 0)
 
-    assert "Every projection agrees with its truth." in html
+    assert "No drift." in html
     assert "a check writes nothing" in html
 
 
 def test_whatever_stands_in_the_keyspace_is_escaped() -> None:
     """A key made by an attacker is text, never markup."""
-    samples = Samples()
-    samples.add(outcome(Verdict.PROJECT, error="<script>alert(1)</script>"))
+    examples = Examples()
+    examples.add(outcome(Verdict.PROJECT, error="<script>alert(1)</script>"))
     summary = check_summary()
     summary.findings["<img src=x>"] = Counter({Verdict.AMEND: 1})
 
-    page = _parsed(render_report(summary, samples, 0))
+    page = _parsed(render_report(summary, examples, 0))
 
     assert not page.tags.keys() & {"script", "img"}
 
@@ -96,7 +119,7 @@ def test_a_report_replaces_the_one_before(tmp_path: Path) -> None:
     write_report(file, "one")
     write_report(file, "two")
 
-    assert file.read_text() == "two"
+    assert text_in(file) == "two"
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -108,7 +131,7 @@ def test_a_full_disk_leaves_the_old_report_whole(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="No space left on device"), whole_file(file, _full) as stream:
         stream.write("new")
 
-    assert file.read_text() == "old"
+    assert text_in(file) == "old"
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -144,7 +167,7 @@ def test_a_device_or_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> 
     with pytest.raises(WrongUse, match="No space left on device"):
         write_report(device, "x")
 
-    assert os.read(reader, 100) == b"through the pipe"
+    assert b"through the pipe" in os.read(reader, 10_000)
     assert pipe.is_fifo()
     assert device.is_char_device()
 
@@ -156,7 +179,7 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     write_report(tmp_path / "link.html", "x")
 
     assert (tmp_path / "link.html").is_symlink()
-    assert (tmp_path / "real.html").read_text() == "x"
+    assert text_in(tmp_path / "real.html") == "x"
 
 
 def test_an_impossible_place_is_refused_before_the_work(tmp_path: Path) -> None:

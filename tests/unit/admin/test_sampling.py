@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admin.advice.sampling import NAMES, Sample, SampledMessage, blanked, draw_sample
-from admin.progress import Silent
+from admin.services.caller import Silent
 from cql.memory import MemoryTables
 from model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_ID
 from model.operations import Put, Write

@@ -21,7 +21,7 @@ from admin.advice.sampling import (
     sampled,
     with_history,
 )
-from admin.progress import Silent
+from admin.services.caller import Silent
 from cql.memory import MemoryTables
 from model.catalog.generations import GENERATIONS, Generation
 from model.catalog.mail import MAIL_TABLES, MESSAGE_ID

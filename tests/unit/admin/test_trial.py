@@ -7,7 +7,7 @@ import pytest
 from admin.advice.sampling import SampledMessage, draw_sample
 from admin.advice.trial import ROUNDS, SETTLE_SECONDS_MAX, TRACES_SECONDS_MAX, Trial, TrialNode
 from admin.advice.trial_plan import TABLES
-from admin.progress import Silent
+from admin.services.caller import Silent
 from cql.memory import MemoryTables
 from model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_ID, CompactionChoice
 from model.errors import MailmendError

@@ -23,7 +23,7 @@ from admin.advice.trial_plan import (
     waves_of,
     writes_of,
 )
-from admin.progress import Silent
+from admin.services.caller import Silent
 from model.catalog.mail import IMAP_UID, MESSAGE_COMPACTIONS, CompactionChoice
 from model.operations import Change, Put, Read
 from tests.support.clock import VirtualClock, uuid_at

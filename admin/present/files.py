@@ -1,52 +1,13 @@
-"""A report as one HTML file that opens anywhere, offline: what was found, examples, and how the run went.
-
-It is written beside its place and moved there whole, so a full disk leaves the old report, or none: never half of one.
-"""
+"""Files that appear whole or not at all: a full disk leaves the old one, or none, and never half of one."""
 
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from admin.output import MEANINGS, exit_meaning
-from admin.samples import SAMPLES_MAX, Samples
 from model.errors import WrongUse
-from model.instants import MICROS
-from repair.decisions.findings import Summary
-from repair.decisions.verdicts import Verdict
-
-
-def render_report(summary: Summary, samples: Samples, now_micros: int) -> str:
-    """The report as HTML text; whatever the keyspace holds is escaped."""
-    pages = Environment(
-        loader=PackageLoader("admin", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    return pages.get_template("report.html").render(
-        summary=summary,
-        outcome=exit_meaning(summary.exit),
-        findings=_findings(summary),
-        outcomes=_outcomes(summary),
-        samples=list(samples),
-        samples_max=SAMPLES_MAX,
-        written_at=datetime.fromtimestamp(now_micros / MICROS, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
-        version=version("mailmend"),
-    )
-
-
-def write_report(file: Path, html: str) -> None:
-    """Write the report whole.
-
-    Raises:
-        WrongUse: it cannot be written there; what lay there before is untouched.
-    """
-    with whole_file(file) as stream, named_when_refused(file):
-        stream.write(html)
 
 
 @contextmanager
@@ -130,20 +91,3 @@ def _mask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
-
-
-def _findings(summary: Summary) -> list[dict[str, Any]]:
-    return [
-        {"projection": name, "verdict": verdict.value, "count": counts[verdict], "meaning": MEANINGS[verdict]}
-        for name, counts in sorted(summary.findings.items())
-        for verdict in Verdict
-        if counts.get(verdict)
-    ]
-
-
-def _outcomes(summary: Summary) -> list[dict[str, Any]]:
-    return [
-        {"verdict": verdict.value, "fixed": summary.fixed.get(verdict, 0), "left": summary.left.get(verdict, 0)}
-        for verdict in Verdict
-        if summary.fixed.get(verdict) or summary.left.get(verdict)
-    ]

@@ -1,0 +1,83 @@
+"""Questions that only a person can answer: asked on a terminal, on stderr, and never where nobody sits.
+
+Enter always means no.
+"""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from getpass import GetPassWarning
+
+import click
+from rich.console import Console
+
+from admin.present.document import Document, Part, Styled, Table
+from admin.present.mending import MEANINGS
+from admin.present.presenter import show
+from admin.progress import Terminal
+from admin.services.caller import Question
+from admin.services.examples import key_text
+from model.errors import BadSettings
+from model.ports import Progress
+from repair.decisions.verdicts import Verdict
+from repair.mending.request import Excess
+
+
+def somebody_types() -> bool:
+    """Whether a person can answer; a service may have no standard input at all."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def someone_is_there() -> bool:
+    """Whether a person can read a question and answer it."""
+    return somebody_types() and sys.stderr.isatty()
+
+
+def asking_on(progress: Progress, console: Console) -> Callable[[Question], bool] | None:
+    """What asks a question while the progress stands still; None where nobody can answer."""
+    if not someone_is_there():
+        return None
+
+    def ask(question: Question) -> bool:
+        with progress.paused() if isinstance(progress, Terminal) else nullcontext():
+            if isinstance(question, str):
+                return click.confirm(question, default=False, err=True)
+            show(Document(body=tuple(excess_parts(question))), console)
+            total, allowed = f"{question.total:,}", f"{question.allowed:,}"
+            sentence = f"{total} would be mended, --max-fixes allows {allowed}. Mend them all?"
+            return click.confirm(sentence, default=False, err=True)
+
+    return ask
+
+
+def hidden_password(username: str) -> str:
+    """The password of a role, typed unseen.
+
+    Raises:
+        BadSettings: the terminal cannot hide it.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            typed: str = click.prompt(f"Password of {username}", hide_input=True, err=True)
+        except GetPassWarning as error:
+            raise BadSettings(
+                "this terminal would show the password", mend="Set MAILMEND_PASSWORD, or name a --password-file."
+            ) from error
+    return typed
+
+
+def excess_parts(excess: Excess) -> Iterator[Part]:
+    """What is due: counts per projection and verdict, and a few of the keys."""
+    rows = [
+        (name, verdict.value, f"{counts[verdict]:,}", MEANINGS[verdict])
+        for name, counts in sorted(excess.counts.items())
+        for verdict in Verdict
+        if counts[verdict]
+    ]
+    yield Table(f"Due in {excess.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
+    if excess.samples:
+        yield Styled("For example:", "dim")
+    for one in excess.samples:
+        yield Styled(f"    {one.verdict.value} in {one.projection}: {key_text(one.key)}", "dim")

@@ -1,0 +1,227 @@
+"""The command line is a table of declarations: this module makes click's commands of them.
+
+To add a command, write a service `(request, caller) -> result` in `admin.services`, whose request is a frozen dataclass
+with one field for each option; a function `result -> Document` in `admin.present`; and a declaration in a table:
+
+    Command(
+        name="size",
+        summary="How many mails wait; exact or estimate.",          # the line in the group's list
+        about="Say how many mails wait in a queue. ...",            # what its help says
+        service="admin.services.queues:size",                       # imported when it is called
+        present="admin.present.queues:size_document",
+        options=(flag("--recount", "Look at every row first."),),   # `recount: bool` of the request
+        shared=(QUEUE, CONNECTION),     # each builds one field of the request; listed at the end of the help
+        output=(JSON,),                 # --json, --report, --findings: the presenter's, not the request's
+        examples="mailmend queue size --queue outgoing",
+        exits="0 it was counted, 2 wrong use, 4 the cluster cannot be reached.",
+    )
+
+Options are click's own values, so that one may stand in many declarations.
+"""
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import click
+
+from admin.cli.settings_file import refuse_unknown_settings
+from admin.extras import imported
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Options that many commands have, and the field of the request that is built of them.
+
+    Attributes:
+        field: of the request.
+        groups: the options below the titles under which a help lists them; "" is with the command's own.
+        build: (what was given for them, what was given for the other options, the context) -> the field's value.
+    """
+
+    field: str
+    groups: Mapping[str, Sequence[click.Option]]
+    build: Callable[[Values, Values, click.Context], Any]
+
+    @property
+    def names(self) -> list[str]:
+        """Under which their values are given."""
+        return [str(one.name) for options in self.groups.values() for one in options if one.expose_value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command: see the head of this module. `about` is split into paragraphs by empty lines."""
+
+    name: str
+    summary: str
+    about: str
+    service: str
+    present: str
+    options: Sequence[click.Parameter] = ()
+    shared: Sequence[Shared] = ()
+    output: Sequence[click.Option] = ()
+    examples: str = ""
+    exits: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A group or command whose module is imported when it is called."""
+
+    name: str
+    summary: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Commands under a noun.
+
+    Attributes:
+        settings: names that the group's table of the settings file may hold, for all of its commands.
+        epilog: what its help says after the examples.
+    """
+
+    name: str
+    summary: str
+    about: str
+    commands: Sequence["Command | Group | Late"]
+    examples: str = ""
+    epilog: str = ""
+    settings: frozenset[str] = frozenset()
+
+
+class GroupedCommand(click.Command):
+    """A command whose help lists its own options first, and those that many share under titles of their own."""
+
+    def __init__(self, *args: Any, titled: Mapping[str, Sequence[click.Option]], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.titled = titled
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the options."""
+        elsewhere = [option for options in self.titled.values() for option in options]
+        own = [one for one in self.get_params(ctx) if isinstance(one, click.Option) and one not in elsewhere]
+        for title, options in {"Options": own, **self.titled}.items():
+            records = [record for one in options if (record := one.get_help_record(ctx))]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class DeclaredGroup(click.Group):
+    """A group whose commands are made, or imported, when they are called: its help needs neither driver nor Spark."""
+
+    def __init__(self, *args: Any, declared: Group, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.declared: Mapping[str, Command | Group | Late] = {one.name: one for one in declared.commands}
+        self.settings = declared.settings
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The names, in the order in which they were declared."""
+        return list(self.declared)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name; the settings file's table of it is checked."""
+        if cmd_name not in self.declared:
+            return None
+        if cmd_name not in self.commands:
+            declared = self.declared[cmd_name]
+            self.commands[cmd_name] = imported(declared.place) if isinstance(declared, Late) else made(declared)
+        command = self.commands[cmd_name]
+        refuse_unknown_settings(ctx, cmd_name, _settings_of(command, ctx))
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command, or an error that names those with a similar name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(error.command_name, possibilities=self.declared, ctx=ctx) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.summary) for name, one in self.declared.items()])
+
+
+class Later(NamedTuple):
+    """A command of a `LazyGroup`."""
+
+    module: str
+    name: str
+    help: str
+
+
+class LazyGroup(DeclaredGroup):
+    """A group by decorators, until its commands are declared."""
+
+    def __init__(
+        self, *args: Any, later: Mapping[str, Later], shared: frozenset[str] = frozenset(), **settings: Any
+    ) -> None:
+        commands = tuple(Late(name, one.help, f"{one.module}:{one.name}") for name, one in later.items())
+        declared = Group(name="", summary="", about="", commands=commands, settings=shared)
+        super().__init__(*args, declared=declared, **settings)
+        self.later = later
+
+
+def made(declared: Command | Group, **settings: Any) -> click.Command:
+    """What click runs."""
+    text: dict[str, Any] = {"help": declared.about, "short_help": declared.summary}
+    if isinstance(declared, Group):
+        parts = (_examples(declared.examples), declared.epilog)
+        epilog = "\n\n".join(part for part in parts if part)
+        cls: type[DeclaredGroup] = settings.pop("cls", DeclaredGroup)
+        return cls(declared.name, declared=declared, epilog=epilog, **text, **settings)
+    titled: dict[str, list[click.Option]] = {}
+    for shared in declared.shared:
+        for title, options in shared.groups.items():
+            titled.setdefault(title, []).extend(options)
+    own = titled.pop("", [])
+    if declared.output:
+        titled["Output"] = list(declared.output)
+    grouped = [option for options in titled.values() for option in options]
+    exits = f"\b\n{textwrap.fill(f'Exit codes: {declared.exits}', 118)}" if declared.exits else ""
+    return GroupedCommand(
+        declared.name,
+        params=[*declared.options, *own, *grouped],
+        callback=lambda **values: run(declared, values),
+        epilog="\n\n".join(part for part in (_examples(declared.examples), exits) if part),
+        titled=titled,
+        **text,
+    )
+
+
+def run(command: Command, values: Values) -> int:
+    """Make the request of what was typed, have the service do it, and show the result."""
+    context = click.get_current_context()
+    output = imported("admin.cli.output:Output")(**{name: values.pop(name) for name in OUTPUT_NAMES if name in values})
+    given = [(one, {name: values.pop(name) for name in one.names}) for one in command.shared]
+    built = {one.field: one.build(own, values, context) for one, own in given}
+    service: Callable[..., Any] = imported(command.service)
+    request = inspect.signature(service).parameters["request"].annotation(**values, **built)
+    with output.caller() as caller:
+        result = service(request, caller)
+    code: int = output.show(imported(command.present)(result))
+    return code
+
+
+OUTPUT_NAMES: Final = ("as_json", "report", "findings")
+
+
+def _settings_of(command: click.Command, context: click.Context) -> set[str]:
+    known = {str(parameter.name) for parameter in command.params}
+    if isinstance(command, click.Group):
+        known |= {name.replace("-", "_") for name in command.list_commands(context)}
+        known |= getattr(command, "settings", frozenset())
+    return known
+
+
+def _examples(text: str) -> str:
+    lines = "\n".join(f"  {line}" if line.strip() else "\b" for line in inspect.cleandoc(text).splitlines())
+    return f"\b\nExamples:\n{lines}" if text else ""

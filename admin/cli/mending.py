@@ -1,0 +1,306 @@
+"""Declarations of check, repair, undo and runs."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from admin.cli.command import Command, Group
+from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICTS, duration_text
+from admin.cli.options import CONNECTION, FINDINGS, JSON, REPORT, flag
+from model.catalog.ledger import KEEP as KEEP_DEFAULT
+from model.operations import Level
+from repair.clock import MARGIN_SECONDS, SKEW_SECONDS
+
+_ENGINES: Final = ("spark", "local")
+
+DELAY_OPTION: Final = click.Option(
+    ["--delay"], type=DELAY, default="60s", show_default=True, help="How long lags may settle before the second look."
+)
+_TIMING: Final = (
+    DELAY_OPTION,
+    click.Option(
+        ["--clock-skew"],
+        type=DELAY,
+        default=f"{SKEW_SECONDS:g}s",
+        show_default=True,
+        help="The greatest difference between any two clocks.",
+    ),
+)
+ROWS_PER_SECOND: Final = click.Option(
+    ["--rows-per-second"],
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Read and write no faster, over all workers together.",
+)
+_SCANNING: Final = (
+    click.Option(
+        ["--engine"],
+        type=click.Choice(_ENGINES),
+        default="spark",
+        show_default=True,
+        help="spark: any size; local: this process alone, without Spark.",
+    ),
+    click.Option(["--master"], metavar="URL", help="Spark's master. [default: local[*], or spark-submit's]"),
+    click.Option(
+        ["--spark-conf"],
+        type=SPARK_SETTING,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A setting of Spark's own, like spark.executor.memory=2g; may be given again. No secrets.",
+    ),
+    ROWS_PER_SECOND,
+    click.Option(
+        ["--level"],
+        type=click.Choice([Level.ONE, Level.LOCAL_QUORUM, Level.QUORUM], case_sensitive=False),
+        metavar="[ONE|LOCAL_QUORUM|QUORUM]",
+        default=Level.LOCAL_QUORUM,
+        show_default=True,
+        help="Consistency of the scans.",
+    ),
+    click.Option(
+        ["--torn"],
+        type=click.Choice(["report", "accept"]),
+        default="report",
+        show_default=True,
+        help="Rows that lack columns: accept takes them as whole, as James before 3.7 wrote them.",
+    ),
+)
+_WRITING: Final = (
+    click.Option(
+        ["--margin"],
+        type=DELAY,
+        default=f"{MARGIN_SECONDS:g}s",
+        show_default=True,
+        help="How long before its scan a repair is dated; must exceed the clocks' skew and 20 s.",
+    ),
+    flag("--no-writers", "Declare that nobody writes: no margin, and any delay will do."),
+    click.Option(
+        ["--keep"],
+        type=KEEP,
+        default=duration_text(KEEP_DEFAULT),
+        show_default=True,
+        help="How long before-images are kept.",
+    ),
+)
+_COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that nobody writes: counters are looked at twice at once.")
+_RUN: Final = click.Argument(["run"], type=click.UUID)
+_RESULTS: Final = (JSON, REPORT, FINDINGS)
+_REPAIR_EXITS: Final = (
+    "0 nothing is left to mend, 1 drift is left (after --dry-run: there is drift), 2 wrong use, 3 some fixes failed "
+    "(the rest stands), 4 the cluster cannot be reached, 130 interrupted: run it again."
+)
+
+CHECK: Final = Command(
+    name="check",
+    summary="Find drift, without writing anything.",
+    about="""Find drift, without writing anything.
+
+    WHAT is `messages` (the tables that follow from the source of truth, imapUidTable) or `all` (the paths of mailboxes
+    too; the default). Every table is read once. What looks wrong is looked at again by key after the delay; only what
+    is still wrong is drift.""",
+    service="admin.services.mending:check",
+    present="admin.present.mending:document_of",
+    options=(
+        click.Argument(["what"], type=click.Choice(["messages", "all"]), default="all"),
+        *_TIMING,
+        _COUNTERS_AT_ONCE,
+        flag("--no-recheck", "Report raw suspects, without waiting and looking again."),
+        *_SCANNING,
+    ),
+    shared=(CONNECTION,),
+    output=_RESULTS,
+    examples="""
+        mailmend check                                     every denormalised table of the keyspace
+        mailmend check messages --engine local             without Spark
+        mailmend check --report drift.html --findings drift.jsonl
+        mailmend check --no-recheck --json | jq .findings  raw suspects, at once""",
+    exits="0 no drift (leaks are told and do not count), 1 confirmed drift, 2 wrong use, 3 some suspects could not be "
+    "looked at again, 4 the cluster cannot be reached.",
+)
+
+_REPAIR_MESSAGES: Final = Command(
+    name="messages",
+    summary="Mend what follows from imapUidTable.",
+    about="""Mend the denormalised tables that follow from the source of truth, imapUidTable.
+
+    Reads every table once, waits, looks at every suspect again, keeps what it overwrites (see `mailmend undo`), and
+    writes as of a moment before its scan, so that whatever users change meanwhile wins. Running it again converges.
+
+    With --message, --mailbox or --user no Spark is needed, and nothing is scanned unless --scan is given; what such a
+    look cannot see is said, and is `unseen` in the JSON.""",
+    service="admin.services.mending:repair",
+    present="admin.present.mending:document_of",
+    options=(
+        *_TIMING,
+        flag("--dry-run", "Look twice, say what would be mended, write nothing."),
+        click.Option(
+            ["--only"],
+            type=VERDICTS,
+            multiple=True,
+            metavar="VERDICT",
+            help="Mend these only: PROJECT,AMEND,WITHDRAW.",
+        ),
+        click.Option(
+            ["--max-fixes"],
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="If more are due, ask on a terminal, else stop, before the first write.",
+        ),
+        click.Option(
+            ["--orphans"],
+            type=click.Choice(["report", "quarantine"]),
+            default="report",
+            show_default=True,
+            help="Rows of truth whose content is lost; quarantine removes them, never younger than a day.",
+        ),
+        click.Option(
+            ["--dangling"],
+            type=click.Choice(["withdraw", "restore", "report"]),
+            default="withdraw",
+            show_default=True,
+            help="Denormalised rows without truth; restore may bring back what was deleted, and asks.",
+        ),
+        click.Option(
+            ["--leaks"],
+            type=click.Choice(["report", "collect"]),
+            default="report",
+            show_default=True,
+            help="Content that no row of truth names; collect removes it, never younger than a day.",
+        ),
+        flag("--beat-ahead", "Overwrite cells whose timestamps lie in the future, at once; a late writer loses."),
+        flag("--yes", "Do what --dangling restore would ask about; --max-fixes still stops."),
+        *_WRITING,
+        click.Option(
+            ["--message"],
+            type=click.UUID,
+            multiple=True,
+            metavar="ID",
+            help="Exactly what this message's truth and content lead to; with --mailbox, --user or --scan also rows "
+            "of messageIdTable that name it there without any truth.",
+        ),
+        click.Option(
+            ["--mailbox"], type=click.UUID, multiple=True, metavar="ID", help="What this mailbox's rows show."
+        ),
+        click.Option(["--user"], multiple=True, metavar="NAME", help="What the rows of this user's mailboxes show."),
+        flag(
+            "--scan",
+            "With --mailbox or --user: also page the truth for missing rows; with --message: messageIdTable.",
+        ),
+        *_SCANNING,
+    ),
+    shared=(CONNECTION,),
+    output=_RESULTS,
+    examples="""
+        mailmend repair messages --dry-run                      what would be mended
+        mailmend repair messages                                mend it
+        mailmend repair messages --only PROJECT --max-fixes 1000
+        mailmend repair messages --message 6e0ab5e0-8d1c-...    one message, at once, without Spark
+        mailmend repair messages --message 6e0ab5e0-8d1c-... --user bob    and what bob's mailboxes tell of it
+        mailmend repair messages --mailbox 6e0ab5e0-8d1c-...    what the mailbox's own rows show
+        mailmend repair messages --orphans quarantine           take rows without content out of mailboxes""",
+    exits=_REPAIR_EXITS,
+)
+
+_REPAIR_LAGS: Final = Command(
+    name="lags",
+    summary="Mend the rows whose writes outlived their retries.",
+    about="""Mend the denormalised rows whose writes outlived their retries, without any scan.
+
+    Writers journal such lags themselves. What agrees by now is forgotten; what cannot be mended yet stays for the next
+    run.""",
+    service="admin.services.mending:repair_lags",
+    present="admin.present.mending:document_of",
+    options=(
+        *_TIMING,
+        flag("--dry-run", "Look at them, say what would be mended, write nothing."),
+        *_WRITING,
+        ROWS_PER_SECOND,
+    ),
+    shared=(CONNECTION,),
+    output=_RESULTS,
+    examples="""
+        mailmend repair lags --dry-run      how many there are, and which
+        mailmend repair lags                mend exactly them; safe to schedule every few minutes""",
+    exits=_REPAIR_EXITS,
+)
+
+REPAIR: Final = Group(
+    name="repair",
+    summary="Mend drift: messages, or journalled lags.",
+    about="Mend drift: `messages`, or the `lags` that writers journalled.",
+    commands=(_REPAIR_MESSAGES, _REPAIR_LAGS),
+)
+
+UNDO: Final = Command(
+    name="undo",
+    summary="Put back what a run changed.",
+    about="""Put back what a run changed.
+
+    A row returns to its before-image only where nobody has changed it since; the rest is left and counted as moved. The
+    undo is a run of its own, so it can be undone as well.""",
+    service="admin.services.mending:undo",
+    present="admin.present.mending:document_of",
+    options=(_RUN, flag("--dry-run", "Say what would be put back, write nothing."), _COUNTERS_AT_ONCE),
+    shared=(CONNECTION,),
+    output=_RESULTS,
+    examples="""
+        mailmend runs list                  which runs there were
+        mailmend undo RUN --dry-run         what would return
+        mailmend undo RUN                   put it back
+        mailmend undo UNDO_RUN              put the undo back: the repair's state again""",
+    exits="0 all of it was put back, 1 some rows have been used since and were left, 2 wrong use, 3 some rows failed, "
+    "4 the cluster cannot be reached.",
+)
+
+RUNS: Final = Group(
+    name="runs",
+    summary="What ran, and what it found.",
+    about="What ran, and what it found; kept for 30 days unless a repair said otherwise (`--keep`).",
+    commands=(
+        Command(
+            name="list",
+            summary="List the runs, newest first.",
+            about="List the runs, newest first.",
+            service="admin.services.runs:list_runs",
+            present="admin.present.runs:list_document",
+            options=(
+                flag("--all", "The runs of every mail keyspace, not only of --keyspace.", "everything"),
+                click.Option(
+                    ["--since"],
+                    type=KEEP,
+                    default=duration_text(KEEP_DEFAULT),
+                    show_default=True,
+                    help="How far to look back; a repair's own --keep may be longer.",
+                ),
+            ),
+            shared=(CONNECTION,),
+            output=(JSON,),
+        ),
+        Command(
+            name="show",
+            summary="Show one run: what was asked for, its sums, some findings.",
+            about="Show one run: what it was asked for, its sums, the first of its findings.",
+            service="admin.services.runs:show_run",
+            present="admin.present.runs:show_document",
+            options=(_RUN,),
+            shared=(CONNECTION,),
+            output=(
+                JSON,
+                click.Option(
+                    ["--findings"],
+                    is_flag=False,
+                    flag_value="-",
+                    type=click.Path(path_type=Path),
+                    metavar="[FILE]",
+                    help="Write every finding as a line of JSON: keys, rows, times; without FILE on stdout, and "
+                    "nothing else goes there.",
+                ),
+            ),
+        ),
+    ),
+    examples="""
+        mailmend runs list
+        mailmend runs show 6e0ab5e0-8d1c-11f0-9a5e-0242ac120002
+        mailmend runs show RUN --findings | jq .key""",
+)

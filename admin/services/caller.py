@@ -1,0 +1,44 @@
+"""What a face lends a service while it works: where progress, findings, remarks and questions go."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from model.ports import Progress
+from repair.decisions.findings import Outcome
+from repair.mending.request import Excess
+
+Question = str | Excess
+"""What a person is asked: a sentence, or more fixes than `--max-fixes` allows."""
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Begin a stage."""
+
+    def advance(self, steps: int, suspects: int = 0) -> None:
+        """Count."""
+
+
+def ignore(_: object) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who called a service. The defaults are those of a job that nobody watches.
+
+    Attributes:
+        progress: is told how far long work is.
+        finding: takes every finding as it comes; a result holds only a few examples.
+        examples: whether anybody looks at these; where not, they need not be read.
+        remark: takes a sentence about something that happened on the way.
+        ask: whether to go on; None where nobody can answer.
+    """
+
+    progress: Progress = field(default_factory=Silent)
+    finding: Callable[[Outcome], None] = ignore
+    examples: bool = True
+    remark: Callable[[str], None] = ignore
+    ask: Callable[[Question], bool] | None = None

@@ -1,0 +1,297 @@
+"""Check, repair and undo: drift found, mended after a second look, and put back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from admin.services.caller import Caller
+from admin.services.examples import Example, Examples
+from admin.settings import ConnectionSettings, format_duration
+from admin.wiring import (
+    EngineWanted,
+    Place,
+    families_named,
+    means_for_lags,
+    means_to_look,
+    means_to_mend,
+    means_to_undo,
+    open_place,
+    owner_name,
+    target_of,
+)
+from model.catalog.ledger import KEEP
+from model.errors import UnsafeRequest
+from model.ids import RunId
+from model.operations import Level
+from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, STAMP_AGE_SECONDS, Timing
+from repair.decisions.findings import Outcome, Summary
+from repair.decisions.verdicts import MENDABLE, Verdict
+from repair.mending import runner
+from repair.mending.lag_repair import mend_lags
+from repair.mending.request import DELAY_SECONDS, Order
+from repair.mending.undo import UndoOrder
+from repair.mending.undo import undo as undo_run
+
+DELAY = timedelta(seconds=DELAY_SECONDS)
+SKEW = timedelta(seconds=SKEW_SECONDS)
+MARGIN = timedelta(seconds=MARGIN_SECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRequest:
+    """How a keyspace is looked at: what check and repair have in common.
+
+    Attributes:
+        engine: "spark" or "local".
+        torn: "report" or "accept".
+        delay: between the scan and the second look.
+        clock_skew: the greatest difference between any two clocks.
+    """
+
+    connection: ConnectionSettings
+    engine: str = "spark"
+    master: str | None = None
+    spark_conf: tuple[tuple[str, str], ...] = ()
+    rows_per_second: int | None = None
+    level: Level = Level.LOCAL_QUORUM
+    torn: str = "report"
+    delay: timedelta = DELAY
+    clock_skew: timedelta = SKEW
+    no_writers: bool = False
+
+    @property
+    def engine_wanted(self) -> EngineWanted:
+        """What scans."""
+        return EngineWanted(self.engine, self.master, dict(self.spark_conf))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest(ScanRequest):
+    """`what` is "messages" or "all" (the paths of mailboxes too)."""
+
+    what: str = "all"
+    no_recheck: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRequest(ScanRequest):
+    """What may be mended, and where; the names are those of the options."""
+
+    dry_run: bool = False
+    only: tuple[frozenset[Verdict], ...] = ()
+    max_fixes: int | None = None
+    orphans: str = "report"
+    dangling: str = "withdraw"
+    leaks: str = "report"
+    beat_ahead: bool = False
+    yes: bool = False
+    margin: timedelta = MARGIN
+    keep: timedelta = KEEP
+    message: tuple[UUID, ...] = ()
+    mailbox: tuple[UUID, ...] = ()
+    user: tuple[str, ...] = ()
+    scan: bool = False
+
+    @property
+    def verdicts(self) -> frozenset[Verdict]:
+        """What may be mended; all that can be when nothing is named."""
+        return frozenset[Verdict]().union(*self.only) or MENDABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagsRequest:
+    """How journalled lags are mended."""
+
+    connection: ConnectionSettings
+    dry_run: bool = False
+    delay: timedelta = DELAY
+    clock_skew: timedelta = SKEW
+    margin: timedelta = MARGIN
+    no_writers: bool = False
+    keep: timedelta = KEEP
+    rows_per_second: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoRequest:
+    """Which run is put back."""
+
+    connection: ConnectionSettings
+    run: UUID
+    dry_run: bool = False
+    no_writers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MendingResult:
+    """The sums of a check, a repair or an undo, and a few of the findings."""
+
+    summary: Summary
+    examples: tuple[Example, ...] = ()
+
+
+def check(request: CheckRequest, caller: Caller) -> MendingResult:
+    """Find drift, without writing anything.
+
+    Raises:
+        CannotReach: the cluster does not answer.
+    """
+    examples, skew = Examples(), request.clock_skew.total_seconds()
+    with open_place(request.connection) as place:
+        order = Order(
+            keyspace=place.mail.name,
+            families=place.families(families_named(request.what)),
+            level=request.level,
+            delay_seconds=request.delay.total_seconds(),
+            timing=Timing(0, skew, no_writers=True),
+            recheck=not request.no_recheck,
+            accept_torn=request.torn == "accept",
+            rows_per_second=request.rows_per_second,
+        )
+        # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
+        counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
+        with means_to_look(place, request.engine_wanted, order, caller.progress, counters) as means:
+            summary = runner.check(order, means, _both(examples, caller))
+    return MendingResult(summary, examples.sorted())
+
+
+def repair(request: RepairRequest, caller: Caller) -> MendingResult:
+    """Mend drift after a second look, as of a moment before the scan; a dry run only looks.
+
+    Raises:
+        UnsafeRequest: what may bring back deleted messages was not agreed to.
+        FixLimit: more is due than `max_fixes` allows; nothing was written.
+        LeaseHeld: another repair of the keyspace is at work.
+    """
+    _refuse_unasked_restore(request, caller)
+    examples = Examples()
+    with open_place(request.connection) as place:
+        order = _order_of(request, place)
+        target = target_of(place, request.message, request.mailbox, request.user, scan=request.scan)
+        engine = replace(request.engine_wanted, target=target)
+        opening = (
+            means_to_look(place, engine, order, caller.progress)
+            if request.dry_run
+            else means_to_mend(place, engine, order, caller.progress, request.keep)
+        )
+        with opening as means:
+            go_on = None if request.dry_run else caller.ask
+            summary = runner.repair(order, replace(means, go_on=go_on), _both(examples, caller))
+    summary.unseen = target.unseen if target else None
+    return MendingResult(summary, examples.sorted())
+
+
+def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
+    """Mend the rows whose writes outlived their retries, without any scan."""
+    examples = Examples()
+    with open_place(request.connection) as place:
+        order = Order(
+            keyspace=place.mail.name,
+            families=place.families(families_named("messages")),
+            delay_seconds=request.delay.total_seconds(),
+            timing=_timing(request),
+            dry_run=request.dry_run,
+            rows_per_second=request.rows_per_second,
+            owner=owner_name(),
+            options={"lags": True, "delay": _plain(request.delay), "margin": _plain(request.margin)},
+        )
+        journal, means = means_for_lags(place, order, caller.progress, request.keep)
+        summary = mend_lags(journal, place.mail, order, means, _both(examples, caller))
+    return MendingResult(summary, examples.sorted())
+
+
+def undo(request: UndoRequest, caller: Caller) -> MendingResult:
+    """Put back what a run changed, where nobody has changed it since.
+
+    Raises:
+        UnknownRun: no such run is kept.
+    """
+    examples = Examples()
+    with open_place(request.connection) as place:
+        families = place.families()
+        place.known_ledger(request.run)
+        order = UndoOrder(
+            RunId(request.run),
+            place.mail.name,
+            families,
+            dry_run=request.dry_run,
+            owner=owner_name(),
+            options={"run": str(request.run), "no_writers": request.no_writers},
+        )
+        means = means_to_undo(place, families, caller.progress, no_writers=request.no_writers)
+        summary = undo_run(order, means, _both(examples, caller))
+    return MendingResult(summary, examples.sorted())
+
+
+def _both(examples: Examples, caller: Caller) -> Callable[[Outcome], None]:
+    def take(outcome: Outcome) -> None:
+        examples.add(outcome)
+        caller.finding(outcome)
+
+    return take
+
+
+def _timing(request: RepairRequest | LagsRequest) -> Timing:
+    return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds(), no_writers=request.no_writers)
+
+
+def _order_of(request: RepairRequest, place: Place) -> Order:
+    return Order(
+        keyspace=place.mail.name,
+        families=place.families(families_named("messages")),
+        level=request.level,
+        delay_seconds=request.delay.total_seconds(),
+        timing=_timing(request),
+        dry_run=request.dry_run,
+        only=request.verdicts,
+        orphans=request.orphans,
+        dangling=request.dangling,
+        leaks=request.leaks,
+        beat_ahead=request.beat_ahead,
+        accept_torn=request.torn == "accept",
+        max_fixes=request.max_fixes,
+        rows_per_second=request.rows_per_second,
+        owner=owner_name(),
+        options=_recorded_options(request),
+    )
+
+
+_NOT_RECORDED = frozenset({"connection", "master", "spark_conf"})
+
+
+def _recorded_options(request: RepairRequest) -> Mapping[str, Any]:
+    """What the ledger keeps of the request, in the words of the options."""
+    given = {one.name: getattr(request, one.name) for one in fields(request) if one.name not in _NOT_RECORDED}
+    if request.only:
+        given["only"] = sorted(verdict.value for verdict in request.verdicts)
+    return {name: _plain(value) for name, value in given.items() if value not in (None, False, ())}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case timedelta():
+            return format_duration(value)
+        case Enum():
+            return value.value
+        case tuple():
+            return [str(one) for one in value]
+        case _:
+            return value
+
+
+def _refuse_unasked_restore(request: RepairRequest, caller: Caller) -> None:
+    """Restoring may bring back a message whose delete was half carried out: a person has to want it.
+
+    Raises:
+        UnsafeRequest: nobody can be asked, or the answer was no.
+    """
+    if request.dangling != "restore" or request.yes or request.dry_run:
+        return
+    risk = "--dangling restore may bring back messages that users deleted"
+    if caller.ask is None:
+        raise UnsafeRequest(risk, mend="Look first with --dry-run; then say --yes. Never schedule it.")
+    if not caller.ask(f"{risk}. Restore them?"):
+        raise UnsafeRequest("nothing was restored", mend="Without --dangling restore they are withdrawn or reported.")
