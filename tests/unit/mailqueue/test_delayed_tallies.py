@@ -154,23 +154,23 @@ async def test_what_was_moved_leaves_no_sums() -> None:
         assert len(kept) == 1
 
 
-async def test_a_lease_that_ran_out_while_mails_were_moved_leaves_an_estimate() -> None:
+async def test_a_lease_that_ran_out_while_mails_were_moved_leaves_an_estimate(
+    twin: TwinQueue, queue: MailQueue
+) -> None:
     """Another mover may have taken the same mails off the sum."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delay(queue, HOUR, DAY)
-        await queue.parts.tallies.flush()
+    await delay(queue, HOUR, DAY)
+    await queue.parts.tallies.flush()
 
-        def late(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            if isinstance(operation, Remove) and operation.table is DUE_MAILS:
-                twin.clock.advance(TTL_SECONDS)
-            return carry_out()
+    def late(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        if isinstance(operation, Remove) and operation.table is DUE_MAILS:
+            twin.clock.advance(TTL_SECONDS)
+        return carry_out()
 
-        twin.memory.surround = late
-        with pytest.raises(LeaseHeld):
-            await queue.flush()
-        twin.memory.surround = lambda _, carry_out: carry_out()
-        assert (await queue.size()).kind is SizeKind.ESTIMATE
+    twin.memory.surround = late
+    with pytest.raises(LeaseHeld):
+        await queue.flush()
+    twin.memory.surround = lambda _, carry_out: carry_out()
+    assert (await queue.size()).kind is SizeKind.ESTIMATE
 
 
 async def test_what_an_operator_removed_is_an_estimate_until_it_is_counted_again() -> None:
@@ -185,18 +185,16 @@ async def test_what_an_operator_removed_is_an_estimate_until_it_is_counted_again
         assert told(await queue.size()) == (3, SizeKind.EXACT, CountedBy.TALLIES)
 
 
-async def test_counting_again_sets_wrong_sums_right() -> None:
+async def test_counting_again_sets_wrong_sums_right(twin: TwinQueue, queue: MailQueue) -> None:
     """Of a process that was killed, once it was silent for long enough."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delay(queue, HOUR, DAY)
-        dying = await mortal_process(twin, Life(4))
-        assert await outlived(dying.enqueue(mail("late"), CONTENT, delay=HOUR)) is None
-        await queue.parts.tallies.flush()
-        assert (await queue.size()).kind is SizeKind.ESTIMATE
-        twin.clock.advance(SILENT_SECONDS + 1)
-        await queue.parts.view.recount(QUEUE)
-        assert told(await queue.size())[:2] == (delayed_rows(twin), SizeKind.EXACT)
+    await delay(queue, HOUR, DAY)
+    dying = await mortal_process(twin, Life(4))
+    assert await outlived(dying.enqueue(mail("late"), CONTENT, delay=HOUR)) is None
+    await queue.parts.tallies.flush()
+    assert (await queue.size()).kind is SizeKind.ESTIMATE
+    twin.clock.advance(SILENT_SECONDS + 1)
+    await queue.parts.view.recount(QUEUE)
+    assert told(await queue.size())[:2] == (delayed_rows(twin), SizeKind.EXACT)
 
 
 @settings(max_examples=20, deadline=None)

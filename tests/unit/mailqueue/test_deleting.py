@@ -8,6 +8,7 @@ import pytest
 from mailqueue.blobs.memory import BlobVerb
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq import remove as removing
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import CannotReach, StateUnwritable
 from model.operations import Put, Scan
@@ -23,7 +24,18 @@ from tests.support.queue_mishaps import (
     verb,
     writes_of,
 )
-from tests.support.queues import CONTENT, QUEUE, all_delivered, enqueued, listed, mail, names, twin_queue, until
+from tests.support.queues import (
+    CONTENT,
+    QUEUE,
+    TwinQueue,
+    all_delivered,
+    enqueued,
+    listed,
+    mail,
+    names,
+    twin_queue,
+    until,
+)
 
 HOUR = timedelta(hours=1)
 
@@ -50,14 +62,14 @@ async def test_what_is_meant_goes_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("whereabouts", "left"), [(Whereabouts.WAITING, ["later"]), (Whereabouts.DELAYED, ["now"]), (None, [])]
 )
-async def test_waiting_and_delayed_mails_can_be_told_apart(whereabouts: Whereabouts | None, left: list[str]) -> None:
+async def test_waiting_and_delayed_mails_can_be_told_apart(
+    whereabouts: Whereabouts | None, left: list[str], queue: MailQueue
+) -> None:
     """Or are removed together."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "now")
-        await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
-        assert (await queue.delete(MailFilter(whereabouts=whereabouts))).count == 2 - len(left)
-        assert await names(queue) == left
+    await enqueued(queue, "now")
+    await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
+    assert (await queue.delete(MailFilter(whereabouts=whereabouts))).count == 2 - len(left)
+    assert await names(queue) == left
 
 
 async def test_a_purge_of_many_is_counted_exactly_and_holds_few() -> None:
@@ -82,9 +94,8 @@ async def test_a_purge_of_many_is_counted_exactly_and_holds_few() -> None:
             asking.cancel()
 
 
-async def test_a_dry_run_changes_nothing() -> None:
+async def test_a_dry_run_changes_nothing(twin: TwinQueue) -> None:
     """It counts what would go, and tells nobody."""
-    twin = twin_queue()
     told: list[Listed] = []
 
     async def on_removed(one: Listed) -> None:
@@ -97,9 +108,8 @@ async def test_a_dry_run_changes_nothing() -> None:
         assert await all_delivered(queue) == ["a", "b"]
 
 
-async def test_whoever_keeps_what_is_deleted_is_told_before() -> None:
+async def test_whoever_keeps_what_is_deleted_is_told_before(twin: TwinQueue) -> None:
     """Each mail while it is still there, with its bytes."""
-    twin = twin_queue()
     kept: dict[str, bytes] = {}
 
     async with await twin.process() as queue:
@@ -114,9 +124,8 @@ async def test_whoever_keeps_what_is_deleted_is_told_before() -> None:
         assert kept == {"a": CONTENT, "b": CONTENT}
 
 
-async def test_what_cannot_be_kept_is_not_deleted() -> None:
+async def test_what_cannot_be_kept_is_not_deleted(twin: TwinQueue) -> None:
     """The disk is full: the error is told, and every mail that was not kept is still there."""
-    twin = twin_queue()
 
     async def on_removed(_: Listed) -> None:
         raise StateUnwritable("no room")
@@ -129,62 +138,54 @@ async def test_what_cannot_be_kept_is_not_deleted() -> None:
 
 
 @pytest.mark.parametrize("name", ["waiting", "delayed"])
-async def test_a_mail_whose_mark_fails_is_named(name: str) -> None:
+async def test_a_mail_whose_mark_fails_is_named(name: str, twin: TwinQueue, queue: MailQueue) -> None:
     """Counted as failed, with the reason; the others are removed."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "waiting")
-        await queue.enqueue(mail("delayed"), CONTENT, delay=HOUR)
-        (bad,) = await listed(queue, MailFilter(name=name))
+    await enqueued(queue, "waiting")
+    await queue.enqueue(mail("delayed"), CONTENT, delay=HOUR)
+    (bad,) = await listed(queue, MailFilter(name=name))
 
-        def refuse(operation: object) -> bool:
-            marks = isinstance(operation, Put) and operation.table == DELETED_MAILS
-            return marks and operation.row["enqueueid"] == bad.queued.enqueue_id  # type: ignore[attr-defined]
+    def refuse(operation: object) -> bool:
+        marks = isinstance(operation, Put) and operation.table == DELETED_MAILS
+        return marks and operation.row["enqueueid"] == bad.queued.enqueue_id  # type: ignore[attr-defined]
 
-        refusing = Refusing(twin, tables=refuse)
-        removed = await queue.purge()
-        assert removed.count == 1
-        assert [(one.enqueue_id, one.why) for one in removed.failed] == [
-            (bad.queued.enqueue_id, "no answer from the tables")
-        ]
-        refusing.mend()
-        assert await names(queue) == (["waiting"] if name == "waiting" else [])
+    refusing = Refusing(twin, tables=refuse)
+    removed = await queue.purge()
+    assert removed.count == 1
+    assert [(one.enqueue_id, one.why) for one in removed.failed] == [
+        (bad.queued.enqueue_id, "no answer from the tables")
+    ]
+    refusing.mend()
+    assert await names(queue) == (["waiting"] if name == "waiting" else [])
 
 
-async def test_a_delayed_mail_whose_row_cannot_be_removed_is_whole() -> None:
+async def test_a_delayed_mail_whose_row_cannot_be_removed_is_whole(twin: TwinQueue, queue: MailQueue) -> None:
     """It is neither marked nor without its bytes: a later purge takes it."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await queue.enqueue(mail("a"), CONTENT, delay=HOUR)
-        refusing = Refusing(twin, tables=writes_of(DUE_MAILS))
-        removed = await queue.purge()
-        assert (removed.count, len(removed.failed)) == (0, 1)
-        refusing.mend()
-        (shown,) = await listed(queue)
-        assert await queue.content(shown) == CONTENT
-        assert (await queue.purge()).count == 1
+    await queue.enqueue(mail("a"), CONTENT, delay=HOUR)
+    refusing = Refusing(twin, tables=writes_of(DUE_MAILS))
+    removed = await queue.purge()
+    assert (removed.count, len(removed.failed)) == (0, 1)
+    refusing.mend()
+    (shown,) = await listed(queue)
+    assert await queue.content(shown) == CONTENT
+    assert (await queue.purge()).count == 1
 
 
-async def test_bytes_that_cannot_be_deleted_do_not_keep_a_mail() -> None:
+async def test_bytes_that_cannot_be_deleted_do_not_keep_a_mail(twin: TwinQueue, queue: MailQueue) -> None:
     """It is removed; its blobs are left to the sweep."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a", "b")
-        refusing = Refusing(twin, blobs=verb(BlobVerb.DELETE))
-        assert (await queue.purge()).count == 2
-        refusing.mend()
-        assert not await all_delivered(queue)
-        assert not twin.blobs.ids, "the deliveries took them along"
+    await enqueued(queue, "a", "b")
+    refusing = Refusing(twin, blobs=verb(BlobVerb.DELETE))
+    assert (await queue.purge()).count == 2
+    refusing.mend()
+    assert not await all_delivered(queue)
+    assert not twin.blobs.ids, "the deliveries took them along"
 
 
-async def test_a_listing_that_breaks_off_is_told() -> None:
+async def test_a_listing_that_breaks_off_is_told(twin: TwinQueue, queue: MailQueue) -> None:
     """Nobody takes a part for the whole."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        Refusing(twin, tables=reads_of(ENQUEUED_MAILS))
-        with pytest.raises(CannotReach):
-            await queue.purge()
+    await enqueued(queue, "a")
+    Refusing(twin, tables=reads_of(ENQUEUED_MAILS))
+    with pytest.raises(CannotReach):
+        await queue.purge()
 
 
 async def test_too_many_failures_end_a_removal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,9 +225,8 @@ def test_a_purge_that_dies_anywhere_is_ended_by_the_next() -> None:
     assert survivals[-1]
 
 
-async def test_a_purge_and_a_consumer_at_once_agree() -> None:
+async def test_a_purge_and_a_consumer_at_once_agree(twin: TwinQueue) -> None:
     """Each mail is either worked on or removed by the purge; none is a dead letter."""
-    twin = twin_queue()
     async with await twin.process() as queue, await twin.process() as operator:
         await enqueued(queue, *(f"{number}" for number in range(60)))
         async with asyncio.TaskGroup() as tasks:

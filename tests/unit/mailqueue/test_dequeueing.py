@@ -51,9 +51,8 @@ def republished(twin: TwinQueue, shown: Listed, **headers: int | str) -> Message
 # What the consumer gets
 
 
-async def test_a_mail_is_delivered_whole_and_once() -> None:
+async def test_a_mail_is_delivered_whole_and_once(twin: TwinQueue) -> None:
     """Envelope, bytes, id; after the ack it is neither listed nor delivered, and its bytes are gone."""
-    twin = twin_queue()
     async with await twin.process() as queue:
         (enqueue_id,) = await enqueued(queue, "whole")
         (shown,) = await listed(queue)
@@ -69,51 +68,44 @@ async def test_a_mail_is_delivered_whole_and_once() -> None:
     assert twin.counted.of(QueueCount.DELIVERED) == twin.counted.of(QueueCount.ACKED) == 1
 
 
-async def test_what_was_not_settled_comes_again() -> None:
+async def test_what_was_not_settled_comes_again(queue: MailQueue) -> None:
     """Leaving the context gives back what the consumer had, and what was in hand besides."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a", "b", "c")
-        async with queue.dequeue() as mails:
-            await anext(mails)
-        async with queue.dequeue() as mails:
-            one = await anext(mails)
-            assert one.redelivered
-            await one.ack()
-        assert len(await all_delivered(queue)) == 2
+    await enqueued(queue, "a", "b", "c")
+    async with queue.dequeue() as mails:
+        await anext(mails)
+    async with queue.dequeue() as mails:
+        one = await anext(mails)
+        assert one.redelivered
+        await one.ack()
+    assert len(await all_delivered(queue)) == 2
 
 
-async def test_a_consumer_that_fails_hears_of_its_own_error() -> None:
+async def test_a_consumer_that_fails_hears_of_its_own_error(queue: MailQueue) -> None:
     """Not wrapped, not replaced; and its mail comes again."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
+    await enqueued(queue, "a")
 
-        async def consumer() -> None:
-            async with queue.dequeue() as mails:
-                raise LookupError((await anext(mails)).mail.name)
+    async def consumer() -> None:
+        async with queue.dequeue() as mails:
+            raise LookupError((await anext(mails)).mail.name)
 
-        with pytest.raises(LookupError, match="a"):
-            await consumer()
-        assert await all_delivered(queue) == ["a"]
+    with pytest.raises(LookupError, match="a"):
+        await consumer()
+    assert await all_delivered(queue) == ["a"]
 
 
-async def test_no_more_is_in_hand_than_the_prefetch() -> None:
+async def test_no_more_is_in_hand_than_the_prefetch(twin: TwinQueue, queue: MailQueue) -> None:
     """The only pressure back: what waits stays with the broker."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, *"abcdefgh")
-        async with queue.dequeue(prefetch=3) as mails:
-            assert [await next_of(mails) is not None for _ in range(4)] == [True, True, True, False]
-            assert len(twin.broker.unacked(QUEUE)) == 3
-            assert len(twin.broker.ready(QUEUE)) == 5
-        with pytest.raises(WrongUse):
-            queue.dequeue(prefetch=0)
+    await enqueued(queue, *"abcdefgh")
+    async with queue.dequeue(prefetch=3) as mails:
+        assert [await next_of(mails) is not None for _ in range(4)] == [True, True, True, False]
+        assert len(twin.broker.unacked(QUEUE)) == 3
+        assert len(twin.broker.ready(QUEUE)) == 5
+    with pytest.raises(WrongUse):
+        queue.dequeue(prefetch=0)
 
 
-async def test_a_wait_for_the_next_mail_can_be_cancelled_and_begun_again() -> None:
+async def test_a_wait_for_the_next_mail_can_be_cancelled_and_begun_again(twin: TwinQueue) -> None:
     """No mail is lost between two waits."""
-    twin = twin_queue()
     async with await twin.process() as queue, queue.dequeue() as mails:
         assert await next_of(mails) is None
         await enqueued(queue, "a")
@@ -122,68 +114,61 @@ async def test_a_wait_for_the_next_mail_can_be_cancelled_and_begun_again() -> No
         await one.ack()
 
 
-async def test_a_slow_blob_holds_up_no_other_mail() -> None:
+async def test_a_slow_blob_holds_up_no_other_mail(twin: TwinQueue, queue: MailQueue) -> None:
     """Mails are handed over as they are ready: the first one's bytes do not answer for a while."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "slow", "b", "c")
-        slow = (await listed(queue))[0].queued.blobs
-        refusing = Refusing(twin, blobs=lambda call: call.blob_id in (slow.header, slow.body))
-        async with queue.dequeue(prefetch=3) as mails:
-            taken = [await anext(mails), await anext(mails)]
-            assert {one.mail.name for one in taken} == {"b", "c"}
-            refusing.mend()
-            taken.append(await anext(mails))
-            assert taken[-1].mail.name == "slow"
-            for one in taken:
-                await one.ack()
-        assert twin.counted.of(QueueCount.RETURNED) == 0
+    await enqueued(queue, "slow", "b", "c")
+    slow = (await listed(queue))[0].queued.blobs
+    refusing = Refusing(twin, blobs=lambda call: call.blob_id in (slow.header, slow.body))
+    async with queue.dequeue(prefetch=3) as mails:
+        taken = [await anext(mails), await anext(mails)]
+        assert {one.mail.name for one in taken} == {"b", "c"}
+        refusing.mend()
+        taken.append(await anext(mails))
+        assert taken[-1].mail.name == "slow"
+        for one in taken:
+            await one.ack()
+    assert twin.counted.of(QueueCount.RETURNED) == 0
 
 
 # What the consumer does not get
 
 
-async def test_a_marked_mail_is_dropped_before_its_bytes_are_looked_for() -> None:
+async def test_a_marked_mail_is_dropped_before_its_bytes_are_looked_for(twin: TwinQueue, queue: MailQueue) -> None:
     """Deleted with its bytes, it is filtered without an alarm, and no read of a blob."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "deleted", "kept")
-        await queue.delete(MailFilter(name="deleted"))
-        gets: list[object] = []
+    await enqueued(queue, "deleted", "kept")
+    await queue.delete(MailFilter(name="deleted"))
+    gets: list[object] = []
 
-        def watch(call: BlobCall) -> bool:
-            if call.verb is BlobVerb.GET:
-                gets.append(call)
-            return False
+    def watch(call: BlobCall) -> bool:
+        if call.verb is BlobVerb.GET:
+            gets.append(call)
+        return False
 
-        Refusing(twin, blobs=watch)
-        assert await all_delivered(queue) == ["kept"]
-        assert len(gets) == 2, "header and body of the one that is kept"
-        assert not twin.broker.dead(QUEUE)
-        assert twin.counted.of(QueueCount.FILTERED) == 1
-        assert twin.counted.of(QueueCount.BLOB_MISSING) == 0
+    Refusing(twin, blobs=watch)
+    assert await all_delivered(queue) == ["kept"]
+    assert len(gets) == 2, "header and body of the one that is kept"
+    assert not twin.broker.dead(QUEUE)
+    assert twin.counted.of(QueueCount.FILTERED) == 1
+    assert twin.counted.of(QueueCount.BLOB_MISSING) == 0
 
 
-async def test_a_mail_deleted_while_it_waits_in_hand_is_not_handed_over() -> None:
+async def test_a_mail_deleted_while_it_waits_in_hand_is_not_handed_over(twin: TwinQueue, queue: MailQueue) -> None:
     """A consumer that takes its time is not given what was deleted meanwhile."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "first", "deleted", "last")
-        async with queue.dequeue(prefetch=3) as mails:
-            first = await anext(mails)
-            await queue.delete(MailFilter(name="deleted"))
-            twin.clock.advance(5)
-            second = await anext(mails)
-            assert (first.mail.name, second.mail.name) == ("first", "last")
-            await first.ack()
-            await second.ack()
-        assert not twin.broker.ready(QUEUE)
-        assert twin.counted.of(QueueCount.FILTERED) == 1
+    await enqueued(queue, "first", "deleted", "last")
+    async with queue.dequeue(prefetch=3) as mails:
+        first = await anext(mails)
+        await queue.delete(MailFilter(name="deleted"))
+        twin.clock.advance(5)
+        second = await anext(mails)
+        assert (first.mail.name, second.mail.name) == ("first", "last")
+        await first.ack()
+        await second.ack()
+    assert not twin.broker.ready(QUEUE)
+    assert twin.counted.of(QueueCount.FILTERED) == 1
 
 
-async def test_bytes_left_by_a_crash_after_the_mark_go_with_the_delivery() -> None:
+async def test_bytes_left_by_a_crash_after_the_mark_go_with_the_delivery(twin: TwinQueue) -> None:
     """The mark stood, the process died: the redelivery heals what it left."""
-    twin = twin_queue()
     async with await twin.process() as queue:
         (enqueue_id,) = await enqueued(queue, "a")
         (shown,) = await listed(queue)
@@ -228,59 +213,55 @@ def test_a_mail_without_its_bytes_is_a_dead_letter(caplog: pytest.LogCaptureFixt
     assert "example.org" not in caplog.text
 
 
-async def test_a_mail_deleted_while_its_bytes_were_loaded_is_no_dead_letter() -> None:
+async def test_a_mail_deleted_while_its_bytes_were_loaded_is_no_dead_letter(twin: TwinQueue, queue: MailQueue) -> None:
     """The mark is looked up once more where the bytes are missing."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        (enqueue_id,) = await enqueued(queue, "deleted")
+    (enqueue_id,) = await enqueued(queue, "deleted")
 
-        def deleted_meanwhile(call: BlobCall) -> bool:
-            if call.verb is BlobVerb.GET:
-                twin.memory.write(Put(DELETED_MAILS, {"queuename": QUEUE, "enqueueid": enqueue_id}))
-                twin.blobs.store._kept.clear()
-            return False
+    def deleted_meanwhile(call: BlobCall) -> bool:
+        if call.verb is BlobVerb.GET:
+            twin.memory.write(Put(DELETED_MAILS, {"queuename": QUEUE, "enqueueid": enqueue_id}))
+            twin.blobs.store._kept.clear()
+        return False
 
-        Refusing(twin, blobs=deleted_meanwhile)
-        assert not await all_delivered(queue)
-        assert not twin.broker.dead(QUEUE)
-        assert twin.counted.of(QueueCount.FILTERED) == 1
+    Refusing(twin, blobs=deleted_meanwhile)
+    assert not await all_delivered(queue)
+    assert not twin.broker.dead(QUEUE)
+    assert twin.counted.of(QueueCount.FILTERED) == 1
 
 
 @pytest.mark.parametrize(
     "tables", [everything_of(DELETED_MAILS), everything_of(BROWSE_START, DELETED_MAILS)], ids=["marks", "both"]
 )
-async def test_while_tables_do_not_answer_a_delivery_is_held(tables: Refuses) -> None:
+async def test_while_tables_do_not_answer_a_delivery_is_held(
+    tables: Refuses, twin: TwinQueue, queue: MailQueue
+) -> None:
     """It is looked up again and again, and delivered when they answer: the broker never counts a return."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        refusing = Refusing(twin, tables=tables)
-        async with queue.dequeue() as mails:
-            asking = asyncio.ensure_future(anext(mails))
-            begun = twin.clock.now
-            await until(lambda: twin.clock.now > begun + HOLD / 2)
-            assert not asking.done()
-            refusing.mend()
-            one = await asking
-            assert not one.redelivered
-            await one.ack()
-        assert twin.counted.of(QueueCount.RETURNED) == 0
+    await enqueued(queue, "a")
+    refusing = Refusing(twin, tables=tables)
+    async with queue.dequeue() as mails:
+        asking = asyncio.ensure_future(anext(mails))
+        begun = twin.clock.now
+        await until(lambda: twin.clock.now > begun + HOLD / 2)
+        assert not asking.done()
+        refusing.mend()
+        one = await asking
+        assert not one.redelivered
+        await one.ack()
+    assert twin.counted.of(QueueCount.RETURNED) == 0
 
 
-async def test_what_is_held_too_long_goes_back() -> None:
+async def test_what_is_held_too_long_goes_back(twin: TwinQueue, queue: MailQueue) -> None:
     """Others may have their turn, here or elsewhere; nothing is lost or a dead letter."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        refusing = Refusing(twin, tables=everything_of(DELETED_MAILS))
-        async with queue.dequeue() as mails:
-            asking = asyncio.ensure_future(anext(mails))
-            await until(lambda: twin.counted.of(QueueCount.RETURNED) == 1)
-            refusing.mend()
-            one = await asking
-            assert one.redelivered
-            await one.ack()
-        assert not twin.broker.dead(QUEUE)
+    await enqueued(queue, "a")
+    refusing = Refusing(twin, tables=everything_of(DELETED_MAILS))
+    async with queue.dequeue() as mails:
+        asking = asyncio.ensure_future(anext(mails))
+        await until(lambda: twin.counted.of(QueueCount.RETURNED) == 1)
+        refusing.mend()
+        one = await asking
+        assert one.redelivered
+        await one.ack()
+    assert not twin.broker.dead(QUEUE)
 
 
 # What was swept
@@ -316,39 +297,36 @@ def test_a_delivery_from_a_swept_slice_is_gone(caplog: pytest.LogCaptureFixture)
     assert f"mail {enqueue_id} has left the queue" in caplog.text
 
 
-async def test_a_dead_letter_that_is_driven_back_is_not_gone() -> None:
+async def test_a_dead_letter_that_is_driven_back_is_not_gone(twin: TwinQueue, queue: MailQueue) -> None:
     """Its row went with its rejection, its slice was swept: delivered all the same, with its bytes."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "rejected")
-        async with queue.dequeue() as mails:
-            await (await anext(mails)).reject()
-        assert not await names(queue)
-        twin.clock.advance(4 * 3600)
-        await queue.parts.sweeper.sweep(QUEUE)
-        async with twin.broker.dead_letters(QUEUE, 1) as dead:
-            driven_back, looking = await anext(dead), Looking(QUEUE, queue.parts)
-            assert driven_back.dead_lettered
-            read = looking.read(driven_back)
-            assert read.queued is not None
-            assert verdict_of(await looking.sight(read.queued, driven_back)) is DeliveryVerdict.DELIVER
+    await enqueued(queue, "rejected")
+    async with queue.dequeue() as mails:
+        await (await anext(mails)).reject()
+    assert not await names(queue)
+    twin.clock.advance(4 * 3600)
+    await queue.parts.sweeper.sweep(QUEUE)
+    async with twin.broker.dead_letters(QUEUE, 1) as dead:
+        driven_back, looking = await anext(dead), Looking(QUEUE, queue.parts)
+        assert driven_back.dead_lettered
+        read = looking.read(driven_back)
+        assert read.queued is not None
+        assert verdict_of(await looking.sight(read.queued, driven_back)) is DeliveryVerdict.DELIVER
 
 
-async def test_a_mail_of_a_slice_that_is_over_is_delivered_while_it_has_its_row() -> None:
+async def test_a_mail_of_a_slice_that_is_over_is_delivered_while_it_has_its_row(
+    twin: TwinQueue, queue: MailQueue
+) -> None:
     """Only the browse start decides, and it waits for every mail."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "old")
-        twin.clock.advance(10 * 3600)
-        await enqueued(queue, "new")
-        await queue.parts.sweeper.sweep(QUEUE)
-        assert sorted(await all_delivered(queue)) == ["new", "old"]
-        assert twin.counted.of(QueueCount.GONE) == 0
+    await enqueued(queue, "old")
+    twin.clock.advance(10 * 3600)
+    await enqueued(queue, "new")
+    await queue.parts.sweeper.sweep(QUEUE)
+    assert sorted(await all_delivered(queue)) == ["new", "old"]
+    assert twin.counted.of(QueueCount.GONE) == 0
 
 
-async def test_another_programs_mail_is_never_gone_and_makes_sizes_be_counted() -> None:
+async def test_another_programs_mail_is_never_gone_and_makes_sizes_be_counted(twin: TwinQueue) -> None:
     """James sends no slice: its mail is delivered, and what is alive is counted by its rows from then on."""
-    twin = twin_queue()
     async with await twin.process() as queue:
         await enqueued(queue, "ours", "theirs")
         (_, theirs) = await listed(queue)
@@ -364,12 +342,10 @@ async def test_another_programs_mail_is_never_gone_and_makes_sizes_be_counted() 
 
 
 @pytest.mark.parametrize("value", ["soon", 2**70, -(2**70)])
-async def test_a_slice_that_cannot_be_read_is_no_slice(value: int | str) -> None:
+async def test_a_slice_that_cannot_be_read_is_no_slice(value: int | str, twin: TwinQueue, queue: MailQueue) -> None:
     """Headers are anybody's: nonsense in ours is as if there was none."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        (shown,) = await listed(queue)
-        twin.broker.wipe()
-        await twin.broker.publish(QUEUE, republished(twin, shown, **{SLICE_HEADER: value}))
-        assert await all_delivered(queue) == ["a"]
+    await enqueued(queue, "a")
+    (shown,) = await listed(queue)
+    twin.broker.wipe()
+    await twin.broker.publish(QUEUE, republished(twin, shown, **{SLICE_HEADER: value}))
+    assert await all_delivered(queue) == ["a"]

@@ -84,20 +84,18 @@ async def test_mails_come_in_their_time_and_not_before() -> None:
         assert twin.counted.of(QueueCount.DUE_MOVED) == 3
 
 
-async def test_what_is_moved_keeps_its_id_time_and_bytes() -> None:
+async def test_what_is_moved_keeps_its_id_time_and_bytes(twin: TwinQueue, queue: MailQueue) -> None:
     """The queue shows it as it was enqueued; its slice is that of now."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        enqueue_id = await queue.enqueue(mail("a"), CONTENT, delay=5 * HOUR)
-        (before,) = await listed(queue)
-        twin.clock.advance(5 * 3600 + 1)
-        await queue.move_due()
-        (after,) = await listed(queue)
-        assert after.queued == before.queued
-        assert after.queued.enqueue_id == enqueue_id
-        assert after.enqueued_at == before.enqueued_at
-        assert (after.whereabouts, after.slice_start) == (Whereabouts.WAITING, slice_of(twin.clock.now, HOUR))
-        assert await queue.content(after) == CONTENT
+    enqueue_id = await queue.enqueue(mail("a"), CONTENT, delay=5 * HOUR)
+    (before,) = await listed(queue)
+    twin.clock.advance(5 * 3600 + 1)
+    await queue.move_due()
+    (after,) = await listed(queue)
+    assert after.queued == before.queued
+    assert after.queued.enqueue_id == enqueue_id
+    assert after.enqueued_at == before.enqueued_at
+    assert (after.whereabouts, after.slice_start) == (Whereabouts.WAITING, slice_of(twin.clock.now, HOUR))
+    assert await queue.content(after) == CONTENT
 
 
 @settings(max_examples=25)
@@ -165,71 +163,62 @@ async def test_buckets_that_grew_are_all_moved() -> None:
 # Reading no more than there is
 
 
-async def test_a_round_reads_behind_what_was_moved() -> None:
+async def test_a_round_reads_behind_what_was_moved(twin: TwinQueue, queue: MailQueue) -> None:
     """The tombstones of moved mails are not met again and again, but for those of the last seconds."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delayed(queue, {"first": timedelta(seconds=1), "later": timedelta(seconds=400)})
-        for _ in range(5):
-            twin.clock.advance(60)
-            await queue.move_due()
-        scans: list[Scan] = []
-
-        def watch(operation: object) -> bool:
-            if isinstance(operation, Scan) and operation.under[1] != EPOCH:
-                scans.append(operation)
-            return False
-
-        Refusing(twin, tables=watch)
+    await delayed(queue, {"first": timedelta(seconds=1), "later": timedelta(seconds=400)})
+    for _ in range(5):
+        twin.clock.advance(60)
         await queue.move_due()
-        assert [(scan.after, scan.limit) for scan in scans] == [((twin.clock.now - LATE,), 1)]
-        twin.clock.advance(200)
-        assert await queue.move_due() == 1
+    scans: list[Scan] = []
+
+    def watch(operation: object) -> bool:
+        if isinstance(operation, Scan) and operation.under[1] != EPOCH:
+            scans.append(operation)
+        return False
+
+    Refusing(twin, tables=watch)
+    await queue.move_due()
+    assert [(scan.after, scan.limit) for scan in scans] == [((twin.clock.now - LATE,), 1)]
+    twin.clock.advance(200)
+    assert await queue.move_due() == 1
 
 
-async def test_nothing_delayed_costs_one_read() -> None:
+async def test_nothing_delayed_costs_one_read(twin: TwinQueue, queue: MailQueue) -> None:
     """However far the next mail is ahead; no conditional write."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delayed(queue, {"far": 300 * 24 * HOUR})
-        seen: list[object] = []
+    await delayed(queue, {"far": 300 * 24 * HOUR})
+    seen: list[object] = []
 
-        def watch(operation: object) -> bool:
-            seen.append(operation)
-            return False
+    def watch(operation: object) -> bool:
+        seen.append(operation)
+        return False
 
-        Refusing(twin, tables=watch)
-        assert await queue.move_due() == 0
-        assert len(seen) == 1
+    Refusing(twin, tables=watch)
+    assert await queue.move_due() == 0
+    assert len(seen) == 1
 
 
-async def test_listing_costs_the_slices_that_hold_mails() -> None:
+async def test_listing_costs_the_slices_that_hold_mails(twin: TwinQueue, queue: MailQueue) -> None:
     """Not the stretch of time that they lie in."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delayed(queue, {"near": MINUTE, "far": 300 * 24 * HOUR})
-        assert len(await partitions(twin)) == 2
-        assert (await queue.size()).delayed == 2
+    await delayed(queue, {"near": MINUTE, "far": 300 * 24 * HOUR})
+    assert len(await partitions(twin)) == 2
+    assert (await queue.size()).delayed == 2
 
 
-async def test_a_slice_that_is_over_is_struck_off() -> None:
+async def test_a_slice_that_is_over_is_struck_off(twin: TwinQueue, queue: MailQueue) -> None:
     """Of what was moved no row is left, nor of its place in the list."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delayed(queue, {"a": MINUTE, "b": 2 * MINUTE})
-        twin.clock.advance(121)
-        assert await queue.move_due() == 2
-        assert await partitions(twin)
-        twin.clock.advance((DUE_WINDOW + CLOSE_AFTER).total_seconds())
-        await queue.move_due()
-        assert not await partitions(twin)
-        assert not rows(twin)
-        assert await due_of(twin).due_start(QUEUE) == slice_of(twin.clock.now - CLOSE_AFTER, DUE_WINDOW)
+    await delayed(queue, {"a": MINUTE, "b": 2 * MINUTE})
+    twin.clock.advance(121)
+    assert await queue.move_due() == 2
+    assert await partitions(twin)
+    twin.clock.advance((DUE_WINDOW + CLOSE_AFTER).total_seconds())
+    await queue.move_due()
+    assert not await partitions(twin)
+    assert not rows(twin)
+    assert await due_of(twin).due_start(QUEUE) == slice_of(twin.clock.now - CLOSE_AFTER, DUE_WINDOW)
 
 
-async def test_the_due_start_only_grows() -> None:
+async def test_the_due_start_only_grows(twin: TwinQueue) -> None:
     """A mover whose clock is behind closes nothing again, and opens nothing."""
-    twin = twin_queue()
     due = due_of(twin)
     later = await due.close_before(QUEUE, twin.clock.now)
     assert await due.close_before(QUEUE, twin.clock.now - HOUR) == later
@@ -244,16 +233,14 @@ def a_listed(twin: TwinQueue, due_at: datetime, name: str = "late") -> Listed:
     return Listed(queued_mail(twin.clock, name), twin.clock.now, Whereabouts.DELAYED, due_at=due_at)
 
 
-async def test_a_mail_for_a_closed_slice_is_due_at_once() -> None:
+async def test_a_mail_for_a_closed_slice_is_due_at_once(twin: TwinQueue, queue: MailQueue) -> None:
     """Its author's clock is behind: the mail lies in an open slice, and comes with the next round."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        start = await due_of(twin).close_before(QUEUE, twin.clock.now)
-        slow = Skewed(twin.clock, -7200)
-        put = await due_of(twin, slow).put(QUEUE, a_listed(twin, slow.now + MINUTE))
-        assert put.due_at == put.partition.due_slice == start
-        assert rows(twin) == 2 + 1, "its row, and two places in the list"
-        assert await queue.move_due() == 1
+    start = await due_of(twin).close_before(QUEUE, twin.clock.now)
+    slow = Skewed(twin.clock, -7200)
+    put = await due_of(twin, slow).put(QUEUE, a_listed(twin, slow.now + MINUTE))
+    assert put.due_at == put.partition.due_slice == start
+    assert rows(twin) == 2 + 1, "its row, and two places in the list"
+    assert await queue.move_due() == 1
 
 
 class Gated(InTurn):
@@ -282,40 +269,39 @@ class Gated(InTurn):
 
 
 @pytest.mark.parametrize("operations", range(4))
-async def test_a_slice_that_is_closed_while_a_mail_is_put_loses_nothing(operations: int) -> None:
+async def test_a_slice_that_is_closed_while_a_mail_is_put_loses_nothing(
+    operations: int, twin: TwinQueue, queue: MailQueue
+) -> None:
     """The mover closes, empties and strikes off the slice between two steps of a put: the mail is moved all the same.
 
     The put names the slice, writes the row, reads the due start; it stalls before each of them, or not at all.
     """
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delayed(queue, {"other": MINUTE})
-        stalled = VirtualClock()
-        tables = Gated(twin, operations)
-        putting = asyncio.ensure_future(
-            DueMails(tables, stalled, 1).put(QUEUE, a_listed(twin, twin.clock.now + 2 * MINUTE))
-        )
-        reached = asyncio.ensure_future(tables.reached.wait())
-        await asyncio.wait((putting, reached), return_when=asyncio.FIRST_COMPLETED)
-        reached.cancel()
-        twin.clock.advance(2 * 3600)
-        for _ in range(2):
-            await queue.move_due()
-        assert not await partitions(twin)
-        tables.gate.set()
-        await putting
-        for _ in range(2):
-            await queue.move_due()
-        assert sorted(await names(queue)) == ["late", "other"]
-        twin.clock.advance(3600)
+    await delayed(queue, {"other": MINUTE})
+    stalled = VirtualClock()
+    tables = Gated(twin, operations)
+    putting = asyncio.ensure_future(
+        DueMails(tables, stalled, 1).put(QUEUE, a_listed(twin, twin.clock.now + 2 * MINUTE))
+    )
+    reached = asyncio.ensure_future(tables.reached.wait())
+    await asyncio.wait((putting, reached), return_when=asyncio.FIRST_COMPLETED)
+    reached.cancel()
+    twin.clock.advance(2 * 3600)
+    for _ in range(2):
         await queue.move_due()
-        assert not rows(twin)
+    assert not await partitions(twin)
+    tables.gate.set()
+    await putting
+    for _ in range(2):
+        await queue.move_due()
+    assert sorted(await names(queue)) == ["late", "other"]
+    twin.clock.advance(3600)
+    await queue.move_due()
+    assert not rows(twin)
 
 
 @pytest.mark.parametrize("seconds", [1, 20, 120, 500])
-async def test_a_row_that_was_written_late_is_found(seconds: int) -> None:
+async def test_a_row_that_was_written_late_is_found(seconds: int, twin: TwinQueue) -> None:
     """With the next round where it is late by what writes may take; at the latest when its slice is closed."""
-    twin = twin_queue()
     twin.clock.turn_to(slice_of(twin.clock.now, DUE_WINDOW) + MINUTE)
     async with await twin.process() as queue:
         begun = twin.clock.now
@@ -379,9 +365,8 @@ def test_a_mover_that_dies_anywhere_loses_no_mail(verb: str) -> None:
     assert survivals[-1]
 
 
-async def test_what_was_deleted_while_it_was_moved_does_not_come_back() -> None:
+async def test_what_was_deleted_while_it_was_moved_does_not_come_back(twin: TwinQueue) -> None:
     """The mover had looked its mark up just before: the mail's delivery is filtered."""
-    twin = twin_queue()
     async with await twin.process() as queue, await twin.process() as operator:
         await delayed(queue, {"a": MINUTE})
         twin.clock.advance(61)
@@ -396,77 +381,69 @@ async def test_what_was_deleted_while_it_was_moved_does_not_come_back() -> None:
         assert not twin.blobs.ids
 
 
-async def test_a_marked_mail_goes_with_its_bytes_when_its_time_comes() -> None:
+async def test_a_marked_mail_goes_with_its_bytes_when_its_time_comes(twin: TwinQueue, queue: MailQueue) -> None:
     """An early copy of it was acked: nothing is left to deliver."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delayed(queue, {"a": MINUTE})
-        (shown,) = await listed(queue)
-        await queue.parts.view.mark(QUEUE, shown.queued.enqueue_id, None)
-        assert not await names(queue)
-        twin.clock.advance(61)
-        assert await queue.move_due() == 0
-        assert not twin.broker.published
-        assert not twin.blobs.ids
+    await delayed(queue, {"a": MINUTE})
+    (shown,) = await listed(queue)
+    await queue.parts.view.mark(QUEUE, shown.queued.enqueue_id, None)
+    assert not await names(queue)
+    twin.clock.advance(61)
+    assert await queue.move_due() == 0
+    assert not twin.broker.published
+    assert not twin.blobs.ids
 
 
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.UNREACHABLE, Fate.UNCONFIRMED_KEPT], ids=lambda fate: fate.name)
-async def test_a_mail_that_cannot_be_published_stays_delayed(fate: Fate) -> None:
+async def test_a_mail_that_cannot_be_published_stays_delayed(fate: Fate, twin: TwinQueue, queue: MailQueue) -> None:
     """The others are moved, the caller is told, the next round takes it along; it is listed once."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delayed(queue, {"a": MINUTE, "b": MINUTE, "c": MINUTE})
-        twin.clock.advance(61)
-        twin.broker.will(fate)
-        with pytest.raises(MailmendError):
-            await queue.move_due()
-        assert twin.counted.of(QueueCount.DUE_MOVED) == 2
-        assert sorted(await names(queue)) == ["a", "b", "c"]
-        assert (await queue.size()).delayed == 1
-        assert await queue.move_due() == 1
-        assert sorted(await all_delivered(queue)) == ["a", "b", "c"]
+    await delayed(queue, {"a": MINUTE, "b": MINUTE, "c": MINUTE})
+    twin.clock.advance(61)
+    twin.broker.will(fate)
+    with pytest.raises(MailmendError):
+        await queue.move_due()
+    assert twin.counted.of(QueueCount.DUE_MOVED) == 2
+    assert sorted(await names(queue)) == ["a", "b", "c"]
+    assert (await queue.size()).delayed == 1
+    assert await queue.move_due() == 1
+    assert sorted(await all_delivered(queue)) == ["a", "b", "c"]
 
 
-async def test_a_broker_that_is_away_fails_the_round_and_no_mail() -> None:
+async def test_a_broker_that_is_away_fails_the_round_and_no_mail(twin: TwinQueue, queue: MailQueue) -> None:
     """However many are due: the round gives up soon, and the next one moves all."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delayed(queue, {f"{number}": MINUTE for number in range(200)})
-        twin.clock.advance(61)
-        twin.broker.go_away()
-        with pytest.raises(BrokerUnreachable):
-            await queue.move_due()
-        twin.broker.come_back()
-        assert await queue.move_due() == 200
+    await delayed(queue, {f"{number}": MINUTE for number in range(200)})
+    twin.clock.advance(61)
+    twin.broker.go_away()
+    with pytest.raises(BrokerUnreachable):
+        await queue.move_due()
+    twin.broker.come_back()
+    assert await queue.move_due() == 200
 
 
-async def test_a_row_that_holds_no_mail_stays_until_somebody_looks() -> None:
+async def test_a_row_that_holds_no_mail_stays_until_somebody_looks(twin: TwinQueue, queue: MailQueue) -> None:
     """The others of its slice are moved; the slice is asked for seldom, and never struck off."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delayed(queue, {"a": MINUTE, "b": MINUTE})
-        (broken, _) = await listed(queue)
-        ((due_slice,),) = [[one] for one in await partitions(twin)]
-        key = (QUEUE, due_slice, 0, broken.due_at, broken.queued.enqueue_id)
-        twin.memory.write(Change(DUE_MAILS, key, assign={"headerblobid": None}))
-        twin.clock.advance(1200)
-        assert await queue.move_due() == 1
-        await queue.move_due()
-        assert await partitions(twin)
-        seen: list[object] = []
+    await delayed(queue, {"a": MINUTE, "b": MINUTE})
+    (broken, _) = await listed(queue)
+    ((due_slice,),) = [[one] for one in await partitions(twin)]
+    key = (QUEUE, due_slice, 0, broken.due_at, broken.queued.enqueue_id)
+    twin.memory.write(Change(DUE_MAILS, key, assign={"headerblobid": None}))
+    twin.clock.advance(1200)
+    assert await queue.move_due() == 1
+    await queue.move_due()
+    assert await partitions(twin)
+    seen: list[object] = []
 
-        def watch(operation: object) -> bool:
-            seen.append(operation)
-            return False
+    def watch(operation: object) -> bool:
+        seen.append(operation)
+        return False
 
-        refusing = Refusing(twin, tables=watch)
-        await queue.move_due()
-        assert len(seen) == 2, "the list and the due start"
-        refusing.mend()
-        twin.memory.write(Remove(DUE_MAILS, key))
-        twin.clock.advance(UNREADABLE_PAUSE.total_seconds() + 1)
-        await queue.move_due()
-        assert not await partitions(twin)
+    refusing = Refusing(twin, tables=watch)
+    await queue.move_due()
+    assert len(seen) == 2, "the list and the due start"
+    refusing.mend()
+    twin.memory.write(Remove(DUE_MAILS, key))
+    twin.clock.advance(UNREADABLE_PAUSE.total_seconds() + 1)
+    await queue.move_due()
+    assert not await partitions(twin)
 
 
 # Flush
@@ -483,71 +460,64 @@ async def test_a_flush_makes_every_delayed_mail_due() -> None:
         assert await queue.flush() == 0
 
 
-async def test_two_flushes_at_once_deliver_each_mail_once() -> None:
+async def test_two_flushes_at_once_deliver_each_mail_once(twin: TwinQueue) -> None:
     """One waits for the other's turn to end."""
-    twin = twin_queue()
     async with await twin.process() as one, await twin.process() as two:
         await delayed(one, {f"{number}": HOUR for number in range(100)})
         assert sum(await asyncio.gather(one.flush(), two.flush())) == 100
         assert len(twin.broker.published) == 100
 
 
-async def test_a_flush_waits_for_a_dead_movers_lease() -> None:
+async def test_a_flush_waits_for_a_dead_movers_lease(twin: TwinQueue, queue: MailQueue) -> None:
     """It ends by time; a mover that lives and never lets go is told of."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delayed(queue, {"a": HOUR / 2})
-        (partition,) = [one async for one in due_of(twin).partitions(QUEUE)]
-        leases = DueLeases(InTurn(twin.memory), twin.clock, QUEUE)
-        dead = leases.turn(partition)
-        assert await dead.__aenter__()
-        begun = twin.clock.now
-        assert await queue.flush() == 1
-        assert timedelta(seconds=TTL_SECONDS - 1) < twin.clock.now - begun < timedelta(seconds=TTL_SECONDS + 5)
-        await delayed(queue, {"b": HOUR / 2})
-        forever = DueLeases(InTurn(twin.memory), twin.clock, QUEUE, ttl_seconds=3600)
-        async with forever.turn([one async for one in due_of(twin).partitions(QUEUE)][-1]) as lease:
-            assert lease
-            with pytest.raises(LeaseHeld, match="mailmend queue flush --queue spool"):
-                await queue.flush()
+    await delayed(queue, {"a": HOUR / 2})
+    (partition,) = [one async for one in due_of(twin).partitions(QUEUE)]
+    leases = DueLeases(InTurn(twin.memory), twin.clock, QUEUE)
+    dead = leases.turn(partition)
+    assert await dead.__aenter__()
+    begun = twin.clock.now
+    assert await queue.flush() == 1
+    assert timedelta(seconds=TTL_SECONDS - 1) < twin.clock.now - begun < timedelta(seconds=TTL_SECONDS + 5)
+    await delayed(queue, {"b": HOUR / 2})
+    forever = DueLeases(InTurn(twin.memory), twin.clock, QUEUE, ttl_seconds=3600)
+    async with forever.turn([one async for one in due_of(twin).partitions(QUEUE)][-1]) as lease:
+        assert lease
+        with pytest.raises(LeaseHeld, match="mailmend queue flush --queue spool"):
+            await queue.flush()
 
 
-async def test_a_flush_has_one_lease_for_all_that_no_round_looks_at() -> None:
+async def test_a_flush_has_one_lease_for_all_that_no_round_looks_at(twin: TwinQueue, queue: MailQueue) -> None:
     """However many slices: two conditional writes, and two more for each slice that begins within the hour."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delayed(queue, {f"{number}": number * HOUR for number in range(2, 40)})
-        await delayed(queue, {"soon": HOUR / 2})
-        leases = list[ChangeIf]()
+    await delayed(queue, {f"{number}": number * HOUR for number in range(2, 40)})
+    await delayed(queue, {"soon": HOUR / 2})
+    leases = list[ChangeIf]()
 
-        def watch(operation: object) -> bool:
-            if isinstance(operation, ChangeIf) and operation.table is DUE_MAILS:
-                leases.append(operation)
-            return False
+    def watch(operation: object) -> bool:
+        if isinstance(operation, ChangeIf) and operation.table is DUE_MAILS:
+            leases.append(operation)
+        return False
 
-        Refusing(twin, tables=watch)
-        assert await queue.flush() == 39
-        assert len(leases) == 4
-        assert sorted(await all_delivered(queue)) == sorted(["soon", *map(str, range(2, 40))])
+    Refusing(twin, tables=watch)
+    assert await queue.flush() == 39
+    assert len(leases) == 4
+    assert sorted(await all_delivered(queue)) == sorted(["soon", *map(str, range(2, 40))])
 
 
-async def test_a_flush_waits_for_another_that_died() -> None:
+async def test_a_flush_waits_for_another_that_died(twin: TwinQueue, queue: MailQueue) -> None:
     """Its lease ends by time; one that lives and goes on is told of."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await delayed(queue, {"a": 9 * HOUR})
-        begun = twin.clock.now
-        dead = DueLeases(InTurn(twin.memory), twin.clock, QUEUE).turn_of_flush()
-        assert await dead.__aenter__()
-        assert await queue.flush() == 1
-        assert twin.clock.now - begun > timedelta(seconds=TTL_SECONDS - 1)
-        await delayed(queue, {"b": 9 * HOUR})
-        forever = DueLeases(InTurn(twin.memory), twin.clock, QUEUE, ttl_seconds=3600)
-        async with forever.turn_of_flush() as lease:
-            assert lease
-            with pytest.raises(LeaseHeld, match="mailmend queue flush --queue spool"):
-                await queue.flush()
-        assert len(await partitions(twin)) == 1, "what carries the lease of a flush is no partition"
+    await delayed(queue, {"a": 9 * HOUR})
+    begun = twin.clock.now
+    dead = DueLeases(InTurn(twin.memory), twin.clock, QUEUE).turn_of_flush()
+    assert await dead.__aenter__()
+    assert await queue.flush() == 1
+    assert twin.clock.now - begun > timedelta(seconds=TTL_SECONDS - 1)
+    await delayed(queue, {"b": 9 * HOUR})
+    forever = DueLeases(InTurn(twin.memory), twin.clock, QUEUE, ttl_seconds=3600)
+    async with forever.turn_of_flush() as lease:
+        assert lease
+        with pytest.raises(LeaseHeld, match="mailmend queue flush --queue spool"):
+            await queue.flush()
+    assert len(await partitions(twin)) == 1, "what carries the lease of a flush is no partition"
 
 
 # Leases
@@ -560,63 +530,56 @@ async def a_partition(twin: TwinQueue, queue: MailQueue) -> tuple[DueLeases, Due
     return DueLeases(InTurn(twin.memory), twin.clock, QUEUE), partition
 
 
-async def test_a_lease_has_one_holder_until_it_is_given_back() -> None:
+async def test_a_lease_has_one_holder_until_it_is_given_back(twin: TwinQueue, queue: MailQueue) -> None:
     """The second is told at once that it is not its turn."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        leases, partition = await a_partition(twin, queue)
-        async with leases.turn(partition) as mine:
-            assert mine
-            async with leases.turn(partition) as yours:
-                assert yours is None
-        async with leases.turn(partition) as again:
-            assert again
+    leases, partition = await a_partition(twin, queue)
+    async with leases.turn(partition) as mine:
+        assert mine
+        async with leases.turn(partition) as yours:
+            assert yours is None
+    async with leases.turn(partition) as again:
+        assert again
 
 
-async def test_a_lease_is_renewed_in_time_and_known_to_be_lost() -> None:
+async def test_a_lease_is_renewed_in_time_and_known_to_be_lost(twin: TwinQueue, queue: MailQueue) -> None:
     """Half its life is kept as it is; what another holds by now cannot be kept."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        leases, partition = await a_partition(twin, queue)
-        async with leases.turn(partition) as lease:
-            assert lease
-            first = lease.until
-            assert await leases.keep(lease)
-            assert lease.until == first
-            twin.clock.advance(TTL_SECONDS / 2)
-            assert await leases.keep(lease)
-            assert lease.until > first
-            twin.clock.advance(TTL_SECONDS + 1)
-            async with leases.turn(partition) as other:
-                assert other, "it has expired"
-                assert not await leases.keep(lease)
+    leases, partition = await a_partition(twin, queue)
+    async with leases.turn(partition) as lease:
+        assert lease
+        first = lease.until
+        assert await leases.keep(lease)
+        assert lease.until == first
+        twin.clock.advance(TTL_SECONDS / 2)
+        assert await leases.keep(lease)
+        assert lease.until > first
+        twin.clock.advance(TTL_SECONDS + 1)
+        async with leases.turn(partition) as other:
+            assert other, "it has expired"
+            assert not await leases.keep(lease)
 
 
 @pytest.mark.parametrize("applied", [False, True])
-async def test_a_doubtful_lease_is_settled_by_reading(applied: bool) -> None:
+async def test_a_doubtful_lease_is_settled_by_reading(applied: bool, twin: TwinQueue, queue: MailQueue) -> None:
     """The answer to the conditional write was lost: the row tells whose turn it is."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        leases, partition = await a_partition(twin, queue)
+    leases, partition = await a_partition(twin, queue)
 
-        def doubtful(operation: object, carry_out: object) -> object:
-            if isinstance(operation, ChangeIf) and operation.assign.get("name"):
-                if applied:
-                    carry_out()  # type: ignore[operator]
-                raise DoubtfulWrite("no answer")
-            return carry_out()  # type: ignore[operator]
+    def doubtful(operation: object, carry_out: object) -> object:
+        if isinstance(operation, ChangeIf) and operation.assign.get("name"):
+            if applied:
+                carry_out()  # type: ignore[operator]
+            raise DoubtfulWrite("no answer")
+        return carry_out()  # type: ignore[operator]
 
-        twin.memory.surround = doubtful
-        async with leases.turn(partition) as lease:
-            assert bool(lease) is applied
+    twin.memory.surround = doubtful
+    async with leases.turn(partition) as lease:
+        assert bool(lease) is applied
 
 
 # Clocks that differ
 
 
-async def test_a_slow_clock_deletes_what_a_fast_one_has_delayed() -> None:
+async def test_a_slow_clock_deletes_what_a_fast_one_has_delayed(twin: TwinQueue) -> None:
     """The row goes, whoever stamped it: else the mail would come back once its mark expired, before a far due time."""
-    twin = twin_queue()
     slow = Worker(twin, SkewedClock(twin.clock, timedelta(minutes=-7)))
     await slow.start()
     async with await twin.process() as queue:
@@ -626,9 +589,8 @@ async def test_a_slow_clock_deletes_what_a_fast_one_has_delayed() -> None:
     await slow.close()
 
 
-async def test_a_mail_that_is_due_at_the_same_moment_again_is_not_covered() -> None:
+async def test_a_mail_that_is_due_at_the_same_moment_again_is_not_covered(twin: TwinQueue) -> None:
     """Retried at once by a slow clock, twice within one slice that a fast one has closed: both times it comes."""
-    twin = twin_queue()
     slow, fast = (Worker(twin, SkewedClock(twin.clock, timedelta(minutes=m))) for m in (-10, 10))
     for worker in (slow, fast):
         await worker.start()

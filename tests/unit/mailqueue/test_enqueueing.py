@@ -11,6 +11,7 @@ from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.codec import message_of, payload_of, priority_of, queued_of, split
 from mailqueue.rabbitmq.enqueue import DELAY_MAX, due_time
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
 from model.catalog.queue_tables import OwnTables
 from model.errors import (
@@ -51,32 +52,28 @@ async def test_blobs_come_first_then_the_row_then_the_publish() -> None:
         assert life.steps == ["put blob", "put blob", "Put enqueuedMailsV4", "publish"]
 
 
-async def test_the_message_carries_the_mail_and_its_slice() -> None:
+async def test_the_message_carries_the_mail_and_its_slice(twin: TwinQueue, queue: MailQueue) -> None:
     """James reads the body, ours read the slice besides."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        enqueue_id = await queue.enqueue(mail("told"), CONTENT)
-        (shown,) = await listed(queue)
-        ((_, message, priority),) = twin.broker.published
-        assert queued_of(message.body) == shown.queued
-        assert shown.queued.enqueue_id == enqueue_id
-        assert message.headers == {SLICE_HEADER: (slice_of(twin.clock.now, HOUR) - EPOCH) // timedelta(milliseconds=1)}
-        assert priority == PRIORITY_NORMAL
-        header, body = split(CONTENT)
-        assert await twin.blobs.get(shown.queued.blobs.header) == header
-        assert await twin.blobs.get(shown.queued.blobs.body) == body
-        assert await queue.content(shown) == CONTENT
+    enqueue_id = await queue.enqueue(mail("told"), CONTENT)
+    (shown,) = await listed(queue)
+    ((_, message, priority),) = twin.broker.published
+    assert queued_of(message.body) == shown.queued
+    assert shown.queued.enqueue_id == enqueue_id
+    assert message.headers == {SLICE_HEADER: (slice_of(twin.clock.now, HOUR) - EPOCH) // timedelta(milliseconds=1)}
+    assert priority == PRIORITY_NORMAL
+    header, body = split(CONTENT)
+    assert await twin.blobs.get(shown.queued.blobs.header) == header
+    assert await twin.blobs.get(shown.queued.blobs.body) == body
+    assert await queue.content(shown) == CONTENT
 
 
-async def test_a_message_says_how_often_its_mail_was_tried() -> None:
+async def test_a_message_says_how_often_its_mail_was_tried(queue: MailQueue) -> None:
     """Only where it was: James knows no such header."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await queue.enqueue(mail(), CONTENT)
-        (shown,) = await listed(queue)
-        assert ATTEMPTS_HEADER not in message_of(shown.queued, shown.slice_start).headers
-        assert message_of(shown.queued, None, 3).headers == {ATTEMPTS_HEADER: 3}
-        assert message_of(shown.queued, None, 3).body == payload_of(shown.queued)
+    await queue.enqueue(mail(), CONTENT)
+    (shown,) = await listed(queue)
+    assert ATTEMPTS_HEADER not in message_of(shown.queued, shown.slice_start).headers
+    assert message_of(shown.queued, None, 3).headers == {ATTEMPTS_HEADER: 3}
+    assert message_of(shown.queued, None, 3).body == payload_of(shown.queued)
 
 
 async def test_two_hundred_at_once_are_all_there() -> None:
@@ -101,9 +98,8 @@ FAILURES: dict[str, Refuses] = {
 
 @pytest.mark.parametrize("done_all_the_same", [False, True], ids=["undone", "done without an answer"])
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
-async def test_tables_that_fail_leave_no_mail(failure: Refuses, done_all_the_same: bool) -> None:
+async def test_tables_that_fail_leave_no_mail(failure: Refuses, done_all_the_same: bool, twin: TwinQueue) -> None:
     """The caller is told of the failure, and nobody ever sees the mail, whether or not the write was done."""
-    twin = twin_queue()
     async with await twin.process() as queue:
         await queue.enqueue(mail("before"), CONTENT)
         await drained(queue, 1)
@@ -117,9 +113,10 @@ async def test_tables_that_fail_leave_no_mail(failure: Refuses, done_all_the_sam
 
 @pytest.mark.parametrize("done_all_the_same", [False, True], ids=["undone", "done without an answer"])
 @pytest.mark.parametrize("which", [1, 2])
-async def test_a_store_that_fails_for_one_blob_keeps_neither(which: int, done_all_the_same: bool) -> None:
+async def test_a_store_that_fails_for_one_blob_keeps_neither(
+    which: int, done_all_the_same: bool, twin: TwinQueue
+) -> None:
     """Of a mail whose header could be put and whose body could not, nothing stays (or the other way round)."""
-    twin = twin_queue()
     puts = 0
 
     def nth(call: object) -> bool:
@@ -148,9 +145,10 @@ async def test_a_store_that_fails_for_one_blob_keeps_neither(which: int, done_al
     ],
     ids=lambda one: getattr(one, "value", ""),
 )
-async def test_a_publish_that_is_not_confirmed_leaves_no_mail(fate: Fate, error: type[MailmendError]) -> None:
+async def test_a_publish_that_is_not_confirmed_leaves_no_mail(
+    fate: Fate, error: type[MailmendError], twin: TwinQueue
+) -> None:
     """Refused or doubtful, at once or late: whatever the broker still delivers is hidden by the mark."""
-    twin = twin_queue()
     async with await twin.process() as queue:
         twin.broker.will(fate)
         with pytest.raises(error):
@@ -160,52 +158,46 @@ async def test_a_publish_that_is_not_confirmed_leaves_no_mail(fate: Fate, error:
     assert await is_free_of_mails(twin)
 
 
-async def test_a_publish_that_is_kept_twice_is_worked_on_once() -> None:
+async def test_a_publish_that_is_kept_twice_is_worked_on_once(twin: TwinQueue, queue: MailQueue) -> None:
     """The second copy finds the mark of the first."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        twin.broker.will(Fate.TWICE)
-        await queue.enqueue(mail("once"), CONTENT)
-        assert await all_delivered(queue) == ["once"]
-        assert twin.counted.of(QueueCount.FILTERED) == 1
+    twin.broker.will(Fate.TWICE)
+    await queue.enqueue(mail("once"), CONTENT)
+    assert await all_delivered(queue) == ["once"]
+    assert twin.counted.of(QueueCount.FILTERED) == 1
 
 
-async def test_what_cannot_be_undone_is_named() -> None:
+async def test_what_cannot_be_undone_is_named(twin: TwinQueue, queue: MailQueue) -> None:
     """Tables that are gone altogether cannot hide the mail: the error says which, what is left, and where to look."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await queue.enqueue(mail("before"), CONTENT)
-        await drained(queue, 1)
-        published = 0
+    await queue.enqueue(mail("before"), CONTENT)
+    await drained(queue, 1)
+    published = 0
 
-        def after_the_row(operation: object) -> bool:
-            return len(twin.broker.published) > published
+    def after_the_row(operation: object) -> bool:
+        return len(twin.broker.published) > published
 
-        twin.broker.will(Fate.UNCONFIRMED_KEPT)
-        published = len(twin.broker.published)
-        refusing = Refusing(twin, tables=after_the_row)
-        with pytest.raises(PublishFailed) as caught:
-            await queue.enqueue(mail("doubtful"), CONTENT)
-        refusing.mend()
-        (doubtful,) = await listed(queue)
-        assert str(doubtful.queued.enqueue_id) in caught.value.mend
-        assert "its row may still be listed" in caught.value.mend
-        assert "mailmend queue reconcile --queue spool" in caught.value.mend
-        assert await queue.content(doubtful) == CONTENT, "it may be delivered yet, so its bytes stay"
-        assert await all_delivered(queue) == ["doubtful"]
+    twin.broker.will(Fate.UNCONFIRMED_KEPT)
+    published = len(twin.broker.published)
+    refusing = Refusing(twin, tables=after_the_row)
+    with pytest.raises(PublishFailed) as caught:
+        await queue.enqueue(mail("doubtful"), CONTENT)
+    refusing.mend()
+    (doubtful,) = await listed(queue)
+    assert str(doubtful.queued.enqueue_id) in caught.value.mend
+    assert "its row may still be listed" in caught.value.mend
+    assert "mailmend queue reconcile --queue spool" in caught.value.mend
+    assert await queue.content(doubtful) == CONTENT, "it may be delivered yet, so its bytes stay"
+    assert await all_delivered(queue) == ["doubtful"]
 
 
-async def test_blobs_that_cannot_be_undone_are_named() -> None:
+async def test_blobs_that_cannot_be_undone_are_named(twin: TwinQueue, queue: MailQueue) -> None:
     """The mail is hidden, its bytes are not gone: the error says so."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        refusing = Refusing(twin, blobs=verb(BlobVerb.DELETE))
-        twin.broker.will(Fate.REFUSED)
-        with pytest.raises(PublishFailed) as caught:
-            await queue.enqueue(mail("lost"), CONTENT)
-        refusing.mend()
-        assert "its blobs are left" in caught.value.mend
-        assert not await names(queue)
+    refusing = Refusing(twin, blobs=verb(BlobVerb.DELETE))
+    twin.broker.will(Fate.REFUSED)
+    with pytest.raises(PublishFailed) as caught:
+        await queue.enqueue(mail("lost"), CONTENT)
+    refusing.mend()
+    assert "its blobs are left" in caught.value.mend
+    assert not await names(queue)
 
 
 @pytest.mark.parametrize("delay", [None, HOUR], ids=["now", "delayed"])
@@ -258,29 +250,28 @@ def test_killed_at_any_moment_what_was_confirmed_is_delivered() -> None:
 # When
 
 
-async def test_a_delay_is_kept_until_it_is_over() -> None:
+async def test_a_delay_is_kept_until_it_is_over(twin: TwinQueue, queue: MailQueue) -> None:
     """Listed as delayed with its time, not published; then delivered under the same id."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        enqueue_id = await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
-        (shown,) = await listed(queue)
-        assert shown.whereabouts is Whereabouts.DELAYED
-        assert shown.due_at == twin.clock.now + HOUR
-        assert not twin.broker.published
-        assert (await queue.size()).delayed == 1
-        twin.clock.advance(3601)
-        assert await queue.move_due() == 1
-        async with queue.dequeue() as mails:
-            one = await anext(mails)
-            assert (one.enqueue_id, one.content, one.attempts) == (enqueue_id, CONTENT, 0)
-            await one.ack()
+    enqueue_id = await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
+    (shown,) = await listed(queue)
+    assert shown.whereabouts is Whereabouts.DELAYED
+    assert shown.due_at == twin.clock.now + HOUR
+    assert not twin.broker.published
+    assert (await queue.size()).delayed == 1
+    twin.clock.advance(3601)
+    assert await queue.move_due() == 1
+    async with queue.dequeue() as mails:
+        one = await anext(mails)
+        assert (one.enqueue_id, one.content, one.attempts) == (enqueue_id, CONTENT, 0)
+        await one.ack()
 
 
 @pytest.mark.parametrize("refused", [writes_of(DUE_MAILS), reads_of(QUEUE_STATE)], ids=["row", "due start"])
 @pytest.mark.parametrize("done_all_the_same", [False, True])
-async def test_a_delayed_mail_that_fails_leaves_nothing(refused: Refuses, done_all_the_same: bool) -> None:
+async def test_a_delayed_mail_that_fails_leaves_nothing(
+    refused: Refuses, done_all_the_same: bool, twin: TwinQueue
+) -> None:
     """Neither listed nor ever moved, and no bytes."""
-    twin = twin_queue()
     async with await twin.process() as queue:
         refusing = Refusing(twin, tables=refused, done_all_the_same=done_all_the_same)
         with pytest.raises(CannotReach):
@@ -331,25 +322,22 @@ def test_times_that_cannot_be_are_refused(delay: timedelta | None, at: datetime 
         due_time(NOW, delay, at)
 
 
-async def test_a_priority_travels_in_the_mail() -> None:
+async def test_a_priority_travels_in_the_mail(twin: TwinQueue, queue: MailQueue) -> None:
     """As James's attribute, so that whoever publishes it again knows it; one that is not 0 to 9 is refused."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await queue.enqueue(mail("urgent"), CONTENT, priority=9)
-        (shown,) = await listed(queue)
-        assert priority_of(shown.queued.mail) == 9
-        assert twin.broker.published[-1][2] == 9
-        with pytest.raises(WrongUse):
-            await queue.enqueue(mail(), CONTENT, priority=10)
-        assert len(await listed(queue)) == 1
-        told = replace(shown.queued.mail, name="told by its attribute")
-        await queue.enqueue(told, CONTENT)
-        assert twin.broker.published[-1][2] == 9
+    await queue.enqueue(mail("urgent"), CONTENT, priority=9)
+    (shown,) = await listed(queue)
+    assert priority_of(shown.queued.mail) == 9
+    assert twin.broker.published[-1][2] == 9
+    with pytest.raises(WrongUse):
+        await queue.enqueue(mail(), CONTENT, priority=10)
+    assert len(await listed(queue)) == 1
+    told = replace(shown.queued.mail, name="told by its attribute")
+    await queue.enqueue(told, CONTENT)
+    assert twin.broker.published[-1][2] == 9
 
 
-async def test_nothing_is_read_twice_on_the_way_in() -> None:
+async def test_nothing_is_read_twice_on_the_way_in(twin: TwinQueue) -> None:
     """Beyond blobs, row and publish an enqueue costs one look at the browse start, and no write of a tally."""
-    twin = twin_queue()
     seen: list[str] = []
 
     def watch(operation: object) -> bool:

@@ -99,45 +99,40 @@ async def test_a_purged_mail_does_not_come_back_after_our_own_sweep(mode: BlobsM
         assert not dead(twin)
 
 
-async def test_a_deleted_mail_without_its_bytes_is_no_dead_letter() -> None:
+async def test_a_deleted_mail_without_its_bytes_is_no_dead_letter(twin: TwinQueue, queue: MailQueue) -> None:
     """(b) Deleted by an operator, its bytes with it, while the broker still has its message: it is dropped."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        await queue.purge()
+    await enqueued(queue, "a")
+    await queue.purge()
 
-        assert not twin.blobs.ids
-        assert len(twin.broker.ready(QUEUE)) == 1
+    assert not twin.blobs.ids
+    assert len(twin.broker.ready(QUEUE)) == 1
 
-        assert await all_delivered(queue) == []
-        assert not dead(twin)
+    assert await all_delivered(queue) == []
+    assert not dead(twin)
 
 
-async def test_a_mark_that_comes_after_the_sweep_is_counted_and_expires() -> None:
+async def test_a_mark_that_comes_after_the_sweep_is_counted_and_expires(twin: TwinQueue, queue: MailQueue) -> None:
     """(c) A slow consumer marks a mail whose slice is gone: told of by the next sweep, and not there for ever."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        async with queue.dequeue() as mails:
-            slow = await anext(mails)
-            await queue.purge()
-            twin.clock.advance(3 * 3600)
-            await sweep(queue)
+    await enqueued(queue, "a")
+    async with queue.dequeue() as mails:
+        slow = await anext(mails)
+        await queue.purge()
+        twin.clock.advance(3 * 3600)
+        await sweep(queue)
 
-            assert not rows(twin, ENQUEUED_MAILS)
-            assert slow.slice_start is not None
-            assert slow.slice_start < browse_start(twin)
-            await slow.ack()
+        assert not rows(twin, ENQUEUED_MAILS)
+        assert slow.slice_start is not None
+        assert slow.slice_start < browse_start(twin)
+        await slow.ack()
 
-        assert (await sweep(queue)).orphan_marks == 1
-        assert marks(twin) == {slow.enqueue_id}
-        twin.clock.advance(LIVES.mark_ttl_seconds + 1)
-        assert not marks(twin)
+    assert (await sweep(queue)).orphan_marks == 1
+    assert marks(twin) == {slow.enqueue_id}
+    twin.clock.advance(LIVES.mark_ttl_seconds + 1)
+    assert not marks(twin)
 
 
-async def test_a_mail_of_a_slow_clock_is_seen_by_everybody() -> None:
+async def test_a_mail_of_a_slow_clock_is_seen_by_everybody(twin: TwinQueue) -> None:
     """(d) Enqueued by a clock whose slice is before the browse start: listed, counted, deleted like any other."""
-    twin = twin_queue()
     slow = Worker(twin, SkewedClock(twin.clock, timedelta(hours=-5)))
     async with await twin.process() as queue:
         await enqueued(queue, "early")
@@ -155,24 +150,21 @@ async def test_a_mail_of_a_slow_clock_is_seen_by_everybody() -> None:
         assert (await queue.purge()).count == 2
 
 
-async def test_what_the_broker_lost_is_published_again() -> None:
+async def test_what_the_broker_lost_is_published_again(twin: TwinQueue, queue: MailQueue) -> None:
     """(e) The broker lost every message: the rows are there, and become messages again."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a", "b")
-        twin.broker.wipe()
-        twin.clock.advance(3600)
+    await enqueued(queue, "a", "b")
+    twin.broker.wipe()
+    twin.clock.advance(3600)
 
-        assert await names(queue) == ["a", "b"]
-        assert not twin.broker.ready(QUEUE)
+    assert await names(queue) == ["a", "b"]
+    assert not twin.broker.ready(QUEUE)
 
-        assert await queue.republish(timedelta(minutes=5)) == 2
-        assert await all_delivered(queue) == ["a", "b"]
+    assert await queue.republish(timedelta(minutes=5)) == 2
+    assert await all_delivered(queue) == ["a", "b"]
 
 
-async def test_what_the_tables_lost_is_delivered_all_the_same() -> None:
+async def test_what_the_tables_lost_is_delivered_all_the_same(twin: TwinQueue) -> None:
     """(e) The tables lost every row, long after: no message is taken for one whose slice was swept."""
-    twin = twin_queue()
     async with await twin.process() as queue:
         await enqueued(queue, "a", "b")
     twin.clock.advance(5 * 3600)
@@ -184,29 +176,27 @@ async def test_what_the_tables_lost_is_delivered_all_the_same() -> None:
         assert await all_delivered(queue) == ["a", "b"]
 
 
-async def test_a_mail_that_is_tried_for_a_week_does_not_pin_the_browse_start() -> None:
+async def test_a_mail_that_is_tried_for_a_week_does_not_pin_the_browse_start(twin: TwinQueue, queue: MailQueue) -> None:
     """(f) Each retry takes its row out of its slice: the browse start goes on, and listings read few slices."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "stuck")
-        for _ in range(7):
-            async with queue.dequeue() as mails:
-                one = await next_of(mails)
-                assert one is not None
-                await one.retry(timedelta(hours=23))
-            twin.clock.advance(12 * 3600)
-            await sweep(queue)
-            twin.clock.advance(12 * 3600)
-            await queue.move_due()
+    await enqueued(queue, "stuck")
+    for _ in range(7):
+        async with queue.dequeue() as mails:
+            one = await next_of(mails)
+            assert one is not None
+            await one.retry(timedelta(hours=23))
+        twin.clock.advance(12 * 3600)
         await sweep(queue)
+        twin.clock.advance(12 * 3600)
+        await queue.move_due()
+    await sweep(queue)
 
-        (stuck,) = await listed(queue)
-        assert twin.clock.now - stuck.enqueued_at == timedelta(days=7)
+    (stuck,) = await listed(queue)
+    assert twin.clock.now - stuck.enqueued_at == timedelta(days=7)
 
-        assert twin.clock.now - browse_start(twin) <= 2 * HOUR
-        read = operations(twin, lambda one: isinstance(one, Read | Scan) and one.table is ENQUEUED_MAILS)
-        assert await names(queue) == ["stuck"]
-        assert len(read) <= 4
+    assert twin.clock.now - browse_start(twin) <= 2 * HOUR
+    read = operations(twin, lambda one: isinstance(one, Read | Scan) and one.table is ENQUEUED_MAILS)
+    assert await names(queue) == ["stuck"]
+    assert len(read) <= 4
 
 
 async def test_a_mail_that_nobody_takes_is_one_look_for_each_sweep() -> None:

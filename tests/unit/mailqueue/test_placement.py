@@ -10,14 +10,15 @@ import pytest
 from cql.memory import MemoryTables
 from cql.statements import Operation
 from mailqueue.metrics import QueueCount
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.errors import BrokerUnreachable, CannotReach, TimedOut
 from model.operations import Put, Read
 from model.ports import SLICE_HEADER
 from model.queue.size import SizeKind
 from model.queue.slices import EPOCH
-from tests.support.queue_scene import HOUR, NOON, SPOOL, Scene, queued
-from tests.support.queues import CONTENT, QUEUE, all_delivered, enqueued, listed, mail, names, twin_queue
+from tests.support.queue_scene import HOUR, NOON, SPOOL, Process, Scene, queued
+from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names
 
 
 def moving_the_start(tables: MemoryTables, to: datetime) -> None:
@@ -70,9 +71,8 @@ async def test_it_is_done_again_for_a_later_slice(scene: Scene) -> None:
     assert (size.mails, size.kind) == (1, SizeKind.EXACT)
 
 
-async def test_what_fails_beside_the_look_leaves_the_row_where_it_says(scene: Scene) -> None:
+async def test_what_fails_beside_the_look_leaves_the_row_where_it_says(process: Process) -> None:
     """Whoever asked knows what to hide, and the sum stays exact."""
-    process = scene.process()
 
     async def publish(_: datetime) -> None:
         raise BrokerUnreachable("the broker is away")
@@ -87,44 +87,40 @@ async def test_what_fails_beside_the_look_leaves_the_row_where_it_says(scene: Sc
     assert (size.mails, size.kind) == (0, SizeKind.EXACT)
 
 
-async def test_a_mail_that_was_published_twice_is_delivered_once() -> None:
+async def test_a_mail_that_was_published_twice_is_delivered_once(twin: TwinQueue, queue: MailQueue) -> None:
     """Its first message names a slice that was passed meanwhile: gone; the second names where its row lies."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "before")
-        assert await all_delivered(queue) == ["before"]
-        twin.clock.advance(3 * 3600)
-        moving_the_start(twin.memory, twin.clock.now + HOUR)
-        await enqueued(queue, "mail")
-        (shown,) = await listed(queue)
-        headers = [message.headers[SLICE_HEADER] for message in twin.broker.ready(QUEUE)]
-        assert shown.slice_start is not None
-        assert len(headers) == 2
-        assert headers[1] == (shown.slice_start - EPOCH).total_seconds() * 1000
-        twin.clock.advance(3 * 3600)
-        assert await all_delivered(queue) == ["mail"]
-        assert twin.counted.of(QueueCount.GONE) == 1
-        assert not await names(queue)
+    await enqueued(queue, "before")
+    assert await all_delivered(queue) == ["before"]
+    twin.clock.advance(3 * 3600)
+    moving_the_start(twin.memory, twin.clock.now + HOUR)
+    await enqueued(queue, "mail")
+    (shown,) = await listed(queue)
+    headers = [message.headers[SLICE_HEADER] for message in twin.broker.ready(QUEUE)]
+    assert shown.slice_start is not None
+    assert len(headers) == 2
+    assert headers[1] == (shown.slice_start - EPOCH).total_seconds() * 1000
+    twin.clock.advance(3 * 3600)
+    assert await all_delivered(queue) == ["mail"]
+    assert twin.counted.of(QueueCount.GONE) == 1
+    assert not await names(queue)
 
 
-async def test_a_look_without_an_answer_hides_what_was_published() -> None:
+async def test_a_look_without_an_answer_hides_what_was_published(twin: TwinQueue, queue: MailQueue) -> None:
     """The caller is told of an error, and the message beside it is dropped by its mark."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "before")
-        put = False
+    await enqueued(queue, "before")
+    put = False
 
-        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            nonlocal put
-            put = put or (isinstance(operation, Put) and operation.table is ENQUEUED_MAILS)
-            if put and isinstance(operation, Read) and operation.table is BROWSE_START:
-                raise TimedOut("no answer")
-            return carry_out()
+    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        nonlocal put
+        put = put or (isinstance(operation, Put) and operation.table is ENQUEUED_MAILS)
+        if put and isinstance(operation, Read) and operation.table is BROWSE_START:
+            raise TimedOut("no answer")
+        return carry_out()
 
-        twin.memory.surround = surround
-        with pytest.raises(CannotReach):
-            await queue.enqueue(mail("refused"), CONTENT)
-        twin.memory.surround = lambda _, carry_out: carry_out()
-        assert len(twin.broker.ready(QUEUE)) == 2
-        assert await all_delivered(queue) == ["before"]
-        assert twin.counted.of(QueueCount.FILTERED) == 1
+    twin.memory.surround = surround
+    with pytest.raises(CannotReach):
+        await queue.enqueue(mail("refused"), CONTENT)
+    twin.memory.surround = lambda _, carry_out: carry_out()
+    assert len(twin.broker.ready(QUEUE)) == 2
+    assert await all_delivered(queue) == ["before"]
+    assert twin.counted.of(QueueCount.FILTERED) == 1

@@ -8,7 +8,7 @@ import pytest
 from mailqueue.rabbitmq.codec import priority_of
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
-from tests.support.queues import CONTENT, QUEUE, all_delivered, listed, mail, next_of, twin_queue
+from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, listed, mail, next_of
 
 HOUR = timedelta(hours=1)
 
@@ -20,74 +20,62 @@ async def at_levels(queue: MailQueue, each: int, levels: range = PRIORITIES) -> 
             await queue.enqueue(mail(f"{level}-{number}"), CONTENT, priority=level)
 
 
-async def test_urgent_mail_is_handed_over_more_often_and_none_starves() -> None:
+async def test_urgent_mail_is_handed_over_more_often_and_none_starves(queue: MailQueue) -> None:
     """While mail waits at all levels, each has turns by its weight: the highest ten for each one of the lowest."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await at_levels(queue, 12)
-        async with queue.dequeue(prefetch=12) as mails:
-            turns = Counter[int]()
-            for _ in range(55):
-                one = await anext(mails)
-                turns[priority_of(one.mail)] += 1
-                await one.ack()
-        assert turns == {level: level + 1 for level in PRIORITIES}
+    await at_levels(queue, 12)
+    async with queue.dequeue(prefetch=12) as mails:
+        turns = Counter[int]()
+        for _ in range(55):
+            one = await anext(mails)
+            turns[priority_of(one.mail)] += 1
+            await one.ack()
+    assert turns == {level: level + 1 for level in PRIORITIES}
 
 
-async def test_within_a_level_first_come_is_first_served() -> None:
+async def test_within_a_level_first_come_is_first_served(queue: MailQueue) -> None:
     """As far as they are ready."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await at_levels(queue, 6, range(8, 9))
-        assert await all_delivered(queue) == [f"8-{number}" for number in range(6)]
+    await at_levels(queue, 6, range(8, 9))
+    assert await all_delivered(queue) == [f"8-{number}" for number in range(6)]
 
 
-async def test_a_consumer_may_ask_for_some_levels() -> None:
+async def test_a_consumer_may_ask_for_some_levels(twin: TwinQueue, queue: MailQueue) -> None:
     """What it did not ask for waits for others."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await at_levels(queue, 1)
-        async with queue.dequeue(priorities=[0, 9]) as mails:
-            taken = []
-            while one := await next_of(mails):
-                taken.append(one.mail.name)
-                await one.ack()
-        assert sorted(taken) == ["0-0", "9-0"]
-        assert len(twin.broker.ready(QUEUE)) == 8
+    await at_levels(queue, 1)
+    async with queue.dequeue(priorities=[0, 9]) as mails:
+        taken = []
+        while one := await next_of(mails):
+            taken.append(one.mail.name)
+            await one.ack()
+    assert sorted(taken) == ["0-0", "9-0"]
+    assert len(twin.broker.ready(QUEUE)) == 8
 
 
-async def test_a_mail_without_a_priority_is_normal() -> None:
+async def test_a_mail_without_a_priority_is_normal(twin: TwinQueue, queue: MailQueue) -> None:
     """It goes where James looks for it."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await queue.enqueue(mail(), CONTENT)
-        ((_, _, level),) = twin.broker.published
-        assert level == PRIORITY_NORMAL
+    await queue.enqueue(mail(), CONTENT)
+    ((_, _, level),) = twin.broker.published
+    assert level == PRIORITY_NORMAL
 
 
 @pytest.mark.parametrize("priority", [0, 5, 9])
-async def test_a_delayed_mail_keeps_its_priority(priority: int) -> None:
+async def test_a_delayed_mail_keeps_its_priority(priority: int, twin: TwinQueue, queue: MailQueue) -> None:
     """Through its wait, and through a retry."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await queue.enqueue(mail(), CONTENT, delay=HOUR, priority=priority)
-        twin.clock.advance(3601)
-        await queue.move_due()
-        assert twin.broker.published[-1][2] == priority
-        async with queue.dequeue() as mails:
-            await (await anext(mails)).retry()
-        await queue.flush()
-        assert twin.broker.published[-1][2] == priority
-        assert len(twin.broker.published) == 2
+    await queue.enqueue(mail(), CONTENT, delay=HOUR, priority=priority)
+    twin.clock.advance(3601)
+    await queue.move_due()
+    assert twin.broker.published[-1][2] == priority
+    async with queue.dequeue() as mails:
+        await (await anext(mails)).retry()
+    await queue.flush()
+    assert twin.broker.published[-1][2] == priority
+    assert len(twin.broker.published) == 2
 
 
-async def test_republishing_keeps_the_priority() -> None:
+async def test_republishing_keeps_the_priority(twin: TwinQueue, queue: MailQueue) -> None:
     """The row tells it."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await queue.enqueue(mail(), CONTENT, priority=7)
-        twin.broker.wipe()
-        twin.clock.advance(60)
-        assert await queue.republish(timedelta(seconds=30)) == 1
-        assert twin.broker.published[-1][2] == 7
-        assert priority_of((await listed(queue))[0].queued.mail) == 7
+    await queue.enqueue(mail(), CONTENT, priority=7)
+    twin.broker.wipe()
+    twin.clock.advance(60)
+    assert await queue.republish(timedelta(seconds=30)) == 1
+    assert twin.broker.published[-1][2] == 7
+    assert priority_of((await listed(queue))[0].queued.mail) == 7

@@ -7,10 +7,11 @@ import pytest
 
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.memory import Fate
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.errors import BrokerUnreachable, PublishFailed
 from model.ports import SLICE_HEADER
 from model.queue.filters import MailFilter
-from tests.support.queues import CONTENT, QUEUE, all_delivered, drained, enqueued, mail, names, twin_queue
+from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, drained, enqueued, mail, names, twin_queue
 
 MINUTE = timedelta(minutes=1)
 
@@ -36,59 +37,51 @@ async def test_a_broker_that_lost_everything_is_filled_again() -> None:
         assert twin.counted.of(QueueCount.REPUBLISHED) == 130
 
 
-async def test_only_what_waits_for_long_and_is_meant() -> None:
+async def test_only_what_waits_for_long_and_is_meant(twin: TwinQueue, queue: MailQueue) -> None:
     """Older than asked, and fitting the condition."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "old", "other")
-        twin.clock.advance(120)
-        await enqueued(queue, "young")
-        assert await queue.republish(MINUTE, MailFilter(name="o*d")) == 1
-        assert await queue.republish(MINUTE) == 2
-        assert await queue.republish(5 * MINUTE) == 0
+    await enqueued(queue, "old", "other")
+    twin.clock.advance(120)
+    await enqueued(queue, "young")
+    assert await queue.republish(MINUTE, MailFilter(name="o*d")) == 1
+    assert await queue.republish(MINUTE) == 2
+    assert await queue.republish(5 * MINUTE) == 0
 
 
-async def test_what_the_broker_still_had_is_worked_on_once() -> None:
+async def test_what_the_broker_still_had_is_worked_on_once(twin: TwinQueue, queue: MailQueue) -> None:
     """The second message of each mail finds the first one's mark, in whatever order they come."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, *"abcdef")
-        twin.clock.advance(120)
-        assert await queue.republish(MINUTE) == 6
-        twin.broker.out_of_order = True
-        assert sorted(await all_delivered(queue)) == list("abcdef")
-        assert twin.counted.of(QueueCount.FILTERED) == 6
+    await enqueued(queue, *"abcdef")
+    twin.clock.advance(120)
+    assert await queue.republish(MINUTE) == 6
+    twin.broker.out_of_order = True
+    assert sorted(await all_delivered(queue)) == list("abcdef")
+    assert twin.counted.of(QueueCount.FILTERED) == 6
 
 
-async def test_a_mail_in_a_consumers_hand_is_not_worked_on_beside_it() -> None:
+async def test_a_mail_in_a_consumers_hand_is_not_worked_on_beside_it(twin: TwinQueue, queue: MailQueue) -> None:
     """Its copy waits in the same process until the first is settled."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "slow")
-        async with queue.dequeue() as mails:
-            one = await anext(mails)
-            twin.clock.advance(120)
-            await queue.republish(MINUTE)
-            asking = asyncio.ensure_future(anext(mails))
-            await asyncio.sleep(0.01)
-            assert not asking.done()
-            await one.ack()
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
-        assert not await all_delivered(queue)
+    await enqueued(queue, "slow")
+    async with queue.dequeue() as mails:
+        one = await anext(mails)
+        twin.clock.advance(120)
+        await queue.republish(MINUTE)
+        asking = asyncio.ensure_future(anext(mails))
+        await asyncio.sleep(0.01)
+        assert not asking.done()
+        await one.ack()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+    assert not await all_delivered(queue)
 
 
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.UNREACHABLE], ids=lambda fate: fate.name)
-async def test_a_broker_that_takes_no_more_is_told(fate: Fate) -> None:
+async def test_a_broker_that_takes_no_more_is_told(fate: Fate, twin: TwinQueue, queue: MailQueue) -> None:
     """Nobody takes a part for the whole; what is published again afterwards is no harm."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, *"abc")
-        twin.broker.wipe()
-        twin.clock.advance(120)
-        twin.broker.will(Fate.KEPT, fate)
-        with pytest.raises((PublishFailed, BrokerUnreachable)):
-            await queue.republish(MINUTE)
-        assert await queue.republish(MINUTE) == 3
-        assert sorted(await all_delivered(queue)) == list("abc")
-        assert not await names(queue)
+    await enqueued(queue, *"abc")
+    twin.broker.wipe()
+    twin.clock.advance(120)
+    twin.broker.will(Fate.KEPT, fate)
+    with pytest.raises((PublishFailed, BrokerUnreachable)):
+        await queue.republish(MINUTE)
+    assert await queue.republish(MINUTE) == 3
+    assert sorted(await all_delivered(queue)) == list("abc")
+    assert not await names(queue)

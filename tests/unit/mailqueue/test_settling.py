@@ -78,64 +78,56 @@ def test_a_rejected_mail_is_a_dead_letter_before_its_row_goes() -> None:
 
 @pytest.mark.parametrize("second", SETTLE.values(), ids=SETTLE.keys())
 @pytest.mark.parametrize("first", SETTLE.values(), ids=SETTLE.keys())
-async def test_a_mail_is_settled_once(first: Settle, second: Settle) -> None:
+async def test_a_mail_is_settled_once(first: Settle, second: Settle, queue: MailQueue) -> None:
     """A second word about it is a flaw of the consumer, told as such, and does nothing."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        async with queue.dequeue() as mails:
-            one = await anext(mails)
-            await first(one)
-            with pytest.raises(WrongUse, match="was settled before"):
-                await second(one)
+    await enqueued(queue, "a")
+    async with queue.dequeue() as mails:
+        one = await anext(mails)
+        await first(one)
+        with pytest.raises(WrongUse, match="was settled before"):
+            await second(one)
 
 
 # Ack
 
 
-async def test_without_a_mark_there_is_no_ack() -> None:
+async def test_without_a_mark_there_is_no_ack(twin: TwinQueue, queue: MailQueue) -> None:
     """The consumer is told that the work does not count, and has the mail again."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        refusing = Refusing(twin, tables=writes_of(DELETED_MAILS))
-        async with queue.dequeue() as mails:
-            one = await anext(mails)
-            with pytest.raises(CannotReach):
-                await one.ack()
-            refusing.mend()
-            again = await anext(mails)
-            assert again.enqueue_id == one.enqueue_id
-            assert again.redelivered
-            await again.ack()
-        assert not await names(queue)
-        assert twin.counted.of(QueueCount.ACKED) == 1
-
-
-async def test_an_ack_stands_though_the_broker_is_gone() -> None:
-    """The mark says that the work was done; what the broker delivers again is filtered, the loss is counted."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        async with queue.dequeue() as mails:
-            one = await anext(mails)
-            twin.broker.drop_connections()
+    await enqueued(queue, "a")
+    refusing = Refusing(twin, tables=writes_of(DELETED_MAILS))
+    async with queue.dequeue() as mails:
+        one = await anext(mails)
+        with pytest.raises(CannotReach):
             await one.ack()
-            assert await next_of(mails) is None
-        assert not twin.broker.ready(QUEUE)
-        assert twin.counted.of(QueueCount.FILTERED) == 1
-        assert twin.counted.of(QueueCount.CONSUMER_LOST) == 1
+        refusing.mend()
+        again = await anext(mails)
+        assert again.enqueue_id == one.enqueue_id
+        assert again.redelivered
+        await again.ack()
+    assert not await names(queue)
+    assert twin.counted.of(QueueCount.ACKED) == 1
 
 
-async def test_an_ack_after_the_context_was_left_still_counts() -> None:
-    """Late, but done: the broker's copy is filtered."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        async with queue.dequeue() as mails:
-            one = await anext(mails)
+async def test_an_ack_stands_though_the_broker_is_gone(twin: TwinQueue, queue: MailQueue) -> None:
+    """The mark says that the work was done; what the broker delivers again is filtered, the loss is counted."""
+    await enqueued(queue, "a")
+    async with queue.dequeue() as mails:
+        one = await anext(mails)
+        twin.broker.drop_connections()
         await one.ack()
-        assert not await all_delivered(queue)
+        assert await next_of(mails) is None
+    assert not twin.broker.ready(QUEUE)
+    assert twin.counted.of(QueueCount.FILTERED) == 1
+    assert twin.counted.of(QueueCount.CONSUMER_LOST) == 1
+
+
+async def test_an_ack_after_the_context_was_left_still_counts(queue: MailQueue) -> None:
+    """Late, but done: the broker's copy is filtered."""
+    await enqueued(queue, "a")
+    async with queue.dequeue() as mails:
+        one = await anext(mails)
+    await one.ack()
+    assert not await all_delivered(queue)
 
 
 @pytest.mark.parametrize("settle", SETTLE.values(), ids=SETTLE.keys())
@@ -162,125 +154,110 @@ def test_settling_is_finished_though_its_caller_is_cancelled(settle: Settle) -> 
     assert done[-1]
 
 
-async def test_a_second_copy_waits_for_the_first() -> None:
+async def test_a_second_copy_waits_for_the_first(twin: TwinQueue, queue: MailQueue) -> None:
     """A lost connection brings the mail again while its consumer works: acked, the copy is filtered."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        async with queue.dequeue() as mails:
-            one = await anext(mails)
-            twin.broker.drop_connections()
-            assert await next_of(mails) is None
-            await one.ack()
-            assert await next_of(mails) is None
-        assert not twin.broker.ready(QUEUE)
+    await enqueued(queue, "a")
+    async with queue.dequeue() as mails:
+        one = await anext(mails)
+        twin.broker.drop_connections()
+        assert await next_of(mails) is None
+        await one.ack()
+        assert await next_of(mails) is None
+    assert not twin.broker.ready(QUEUE)
 
 
-async def test_a_second_copy_is_delivered_when_the_first_came_to_nothing() -> None:
+async def test_a_second_copy_is_delivered_when_the_first_came_to_nothing(twin: TwinQueue, queue: MailQueue) -> None:
     """Not marked by the first, the mail goes to the other consumer of the same process."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        twin.broker.duplicate(QUEUE)
-        async with queue.dequeue(prefetch=1) as mails:
-            first = await anext(mails)
-            async with queue.dequeue(prefetch=1) as others:
-                assert await next_of(others) is None
-                await first.reject()
-                one = await anext(others)
-                assert one.enqueue_id == first.enqueue_id
-                await one.ack()
-        assert not await all_delivered(queue)
+    await enqueued(queue, "a")
+    twin.broker.duplicate(QUEUE)
+    async with queue.dequeue(prefetch=1) as mails:
+        first = await anext(mails)
+        async with queue.dequeue(prefetch=1) as others:
+            assert await next_of(others) is None
+            await first.reject()
+            one = await anext(others)
+            assert one.enqueue_id == first.enqueue_id
+            await one.ack()
+    assert not await all_delivered(queue)
 
 
 # Retry
 
 
-async def test_a_retried_mail_comes_again_after_its_wait() -> None:
+async def test_a_retried_mail_comes_again_after_its_wait(twin: TwinQueue, queue: MailQueue) -> None:
     """Delayed for a minute, then two: same id, its tries counted, its error kept, its time of enqueueing too."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        (enqueue_id,) = await enqueued(queue, "a")
-        (first,) = await listed(queue)
-        for tries in (1, 2, 3):
-            one = await settled(queue, lambda one: one.retry(error_message="no route"))
-            assert (one.enqueue_id, one.attempts, one.content) == (enqueue_id, tries - 1, CONTENT)
-            (shown,) = await listed(queue)
-            assert (shown.whereabouts, shown.attempts) == (Whereabouts.DELAYED, tries)
-            assert shown.due_at == twin.clock.now + RETRY.wait(tries)
-            assert shown.enqueued_at == first.enqueued_at
-            assert shown.queued.mail.error_message == "no route"
-            assert shown.queued.mail.last_updated is not None
-            twin.clock.advance(RETRY.wait(tries).total_seconds() - 1)
-            assert await queue.move_due() == 0
-            twin.clock.advance(2)
-            assert await queue.move_due() == 1
-        assert twin.broker.published[-1][1].headers[ATTEMPTS_HEADER] == 3
-        assert await all_delivered(queue) == ["a"]
-        assert twin.counted.of(QueueCount.RETRIED) == 3
-
-
-async def test_a_retry_keeps_the_error_of_before_unless_told_another() -> None:
-    """What went wrong last is what the next one reads."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await queue.enqueue(mail("a", error_message="old"), CONTENT)
-        await settled(queue, lambda one: one.retry(timedelta(hours=2)))
+    (enqueue_id,) = await enqueued(queue, "a")
+    (first,) = await listed(queue)
+    for tries in (1, 2, 3):
+        one = await settled(queue, lambda one: one.retry(error_message="no route"))
+        assert (one.enqueue_id, one.attempts, one.content) == (enqueue_id, tries - 1, CONTENT)
         (shown,) = await listed(queue)
-        assert shown.queued.mail.error_message == "old"
-        assert shown.due_at == twin.clock.now + timedelta(hours=2)
+        assert (shown.whereabouts, shown.attempts) == (Whereabouts.DELAYED, tries)
+        assert shown.due_at == twin.clock.now + RETRY.wait(tries)
+        assert shown.enqueued_at == first.enqueued_at
+        assert shown.queued.mail.error_message == "no route"
+        assert shown.queued.mail.last_updated is not None
+        twin.clock.advance(RETRY.wait(tries).total_seconds() - 1)
+        assert await queue.move_due() == 0
+        twin.clock.advance(2)
+        assert await queue.move_due() == 1
+    assert twin.broker.published[-1][1].headers[ATTEMPTS_HEADER] == 3
+    assert await all_delivered(queue) == ["a"]
+    assert twin.counted.of(QueueCount.RETRIED) == 3
 
 
-async def test_a_mail_that_cannot_be_delayed_goes_back() -> None:
+async def test_a_retry_keeps_the_error_of_before_unless_told_another(twin: TwinQueue, queue: MailQueue) -> None:
+    """What went wrong last is what the next one reads."""
+    await queue.enqueue(mail("a", error_message="old"), CONTENT)
+    await settled(queue, lambda one: one.retry(timedelta(hours=2)))
+    (shown,) = await listed(queue)
+    assert shown.queued.mail.error_message == "old"
+    assert shown.due_at == twin.clock.now + timedelta(hours=2)
+
+
+async def test_a_mail_that_cannot_be_delayed_goes_back(twin: TwinQueue, queue: MailQueue) -> None:
     """The consumer is told; nothing of it is delayed, and it is delivered again."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        refusing = Refusing(twin, tables=writes_of(DUE_MAILS))
-        async with queue.dequeue() as mails:
-            with pytest.raises(CannotReach):
-                await (await anext(mails)).retry()
-            refusing.mend()
-            await (await anext(mails)).ack()
-        assert await queue.flush() == 0
-
-
-async def test_a_row_that_stays_lists_the_mail_once() -> None:
-    """Its removal got no answer: it is delayed all the same, and shown in one place."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        refusing = Refusing(twin, tables=writes_of(ENQUEUED_MAILS))
-        await settled(queue, SETTLE["retry"])
+    await enqueued(queue, "a")
+    refusing = Refusing(twin, tables=writes_of(DUE_MAILS))
+    async with queue.dequeue() as mails:
+        with pytest.raises(CannotReach):
+            await (await anext(mails)).retry()
         refusing.mend()
-        assert await names(queue) == ["a"]
-        assert not twin.broker.ready(QUEUE)
+        await (await anext(mails)).ack()
+    assert await queue.flush() == 0
+
+
+async def test_a_row_that_stays_lists_the_mail_once(twin: TwinQueue, queue: MailQueue) -> None:
+    """Its removal got no answer: it is delayed all the same, and shown in one place."""
+    await enqueued(queue, "a")
+    refusing = Refusing(twin, tables=writes_of(ENQUEUED_MAILS))
+    await settled(queue, SETTLE["retry"])
+    refusing.mend()
+    assert await names(queue) == ["a"]
+    assert not twin.broker.ready(QUEUE)
+    twin.clock.advance(61)
+    assert await queue.move_due() == 1
+    assert await all_delivered(queue) == ["a"]
+    assert not await names(queue)
+
+
+async def test_the_copy_of_a_retried_mail_is_not_worked_on_early(twin: TwinQueue, queue: MailQueue) -> None:
+    """The connection was lost before the retry: the copy that comes for it is dropped, the mail comes in its time."""
+    await enqueued(queue, "a")
+    async with queue.dequeue() as mails:
+        one = await anext(mails)
+        twin.broker.drop_connections()
+        await one.retry()
+        assert await next_of(mails) is None
         twin.clock.advance(61)
         assert await queue.move_due() == 1
-        assert await all_delivered(queue) == ["a"]
-        assert not await names(queue)
+        later = await anext(mails)
+        assert later.attempts == 1
+        await later.ack()
 
 
-async def test_the_copy_of_a_retried_mail_is_not_worked_on_early() -> None:
-    """The connection was lost before the retry: the copy that comes for it is dropped, the mail comes in its time."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        async with queue.dequeue() as mails:
-            one = await anext(mails)
-            twin.broker.drop_connections()
-            await one.retry()
-            assert await next_of(mails) is None
-            twin.clock.advance(61)
-            assert await queue.move_due() == 1
-            later = await anext(mails)
-            assert later.attempts == 1
-            await later.ack()
-
-
-async def test_a_retry_at_once_is_not_taken_for_a_copy() -> None:
+async def test_a_retry_at_once_is_not_taken_for_a_copy(twin: TwinQueue) -> None:
     """Due at once and moved before the first try was settled in full, it is delivered all the same."""
-    twin = twin_queue()
     async with await twin.process() as queue, await twin.process() as other:
         await enqueued(queue, "a")
         async with queue.dequeue() as mails:
@@ -312,32 +289,28 @@ async def test_without_a_table_for_delays_a_retry_goes_back_after_a_pause() -> N
             await again.ack()
 
 
-async def test_a_delay_that_is_too_long_leaves_the_mail_in_hand() -> None:
+async def test_a_delay_that_is_too_long_leaves_the_mail_in_hand(queue: MailQueue) -> None:
     """Refused before anything is done."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        async with queue.dequeue() as mails:
-            one = await anext(mails)
-            with pytest.raises(WrongUse, match="more than"):
-                await one.retry(timedelta(days=1000))
-            await one.ack()
+    await enqueued(queue, "a")
+    async with queue.dequeue() as mails:
+        one = await anext(mails)
+        with pytest.raises(WrongUse, match="more than"):
+            await one.retry(timedelta(days=1000))
+        await one.ack()
 
 
 # Reject
 
 
-async def test_a_rejected_mail_is_a_dead_letter_and_out_of_sight() -> None:
+async def test_a_rejected_mail_is_a_dead_letter_and_out_of_sight(twin: TwinQueue, queue: MailQueue) -> None:
     """It pins no browse start; its bytes stay for whoever drives it back."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        await settled(queue, SETTLE["reject"])
-        assert len(twin.broker.dead(QUEUE)) == 1
-        assert not await names(queue)
-        assert len(twin.blobs.ids) == 2
-        assert (await queue.size()).mails == 0
-        assert twin.counted.of(QueueCount.REJECTED) == 1
+    await enqueued(queue, "a")
+    await settled(queue, SETTLE["reject"])
+    assert len(twin.broker.dead(QUEUE)) == 1
+    assert not await names(queue)
+    assert len(twin.blobs.ids) == 2
+    assert (await queue.size()).mails == 0
+    assert twin.counted.of(QueueCount.REJECTED) == 1
 
 
 @pytest.mark.parametrize("settle", [SETTLE["retry"], SETTLE["reject"]], ids=["retry", "reject"])
@@ -361,20 +334,18 @@ async def test_a_mail_of_james_leaves_the_listing_too(settle: Settle, hours: int
         assert await names(queue) in ([], ["theirs"])
 
 
-async def test_a_rejection_that_the_broker_did_not_hear_is_told() -> None:
+async def test_a_rejection_that_the_broker_did_not_hear_is_told(twin: TwinQueue, queue: MailQueue) -> None:
     """The mail keeps its row and comes again."""
-    twin = twin_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "a")
-        async with queue.dequeue() as mails:
-            one = await anext(mails)
-            twin.broker.drop_connections()
-            with pytest.raises(CannotReach):
-                await one.reject()
-            await until(lambda: twin.counted.of(QueueCount.REJECTED) == 0)
-            await (await anext(mails)).reject()
-        assert len(twin.broker.dead(QUEUE)) == 1
-        assert not await names(queue)
+    await enqueued(queue, "a")
+    async with queue.dequeue() as mails:
+        one = await anext(mails)
+        twin.broker.drop_connections()
+        with pytest.raises(CannotReach):
+            await one.reject()
+        await until(lambda: twin.counted.of(QueueCount.REJECTED) == 0)
+        await (await anext(mails)).reject()
+    assert len(twin.broker.dead(QUEUE)) == 1
+    assert not await names(queue)
 
 
 # Death

@@ -77,9 +77,8 @@ async def finish(process: Process, numbers: range, step: timedelta = HOUR) -> No
 class TestMove:
     """The browse start goes as far as it may, and no further."""
 
-    async def test_it_stops_at_the_first_mail(self, scene: Scene) -> None:
+    async def test_it_stops_at_the_first_mail(self, scene: Scene, process: Process) -> None:
         """Whatever comes after it."""
-        process = scene.process()
         await fill(scene, process, range(8))
         await finish(process, range(3))
         await finish(process, range(5, 8))
@@ -100,17 +99,15 @@ class TestMove:
         behind = scene.clock.now - moved.after
         assert max(window, 15 * MINUTE) <= behind < max(window, 15 * MINUTE) + window
 
-    async def test_a_queue_that_never_was_is_left_alone(self, scene: Scene) -> None:
+    async def test_a_queue_that_never_was_is_left_alone(self, scene: Scene, process: Process) -> None:
         """Nothing is written for it."""
-        process = scene.process()
         assert await process.sweeper.move(SPOOL) == Moved(None, None)
         assert await process.sweeper.sweep(SPOOL) == Swept()
         assert scene.browse_start is None
         assert await process.view.queues() == []
 
-    async def test_a_clock_that_goes_back_moves_nothing_back(self, scene: Scene) -> None:
+    async def test_a_clock_that_goes_back_moves_nothing_back(self, scene: Scene, process: Process) -> None:
         """Nor does a process with an old idea."""
-        process = scene.process()
         await fill(scene, process, range(5))
         await finish(process, range(5))
         await process.sweeper.sweep(SPOOL)
@@ -128,18 +125,16 @@ class TestMove:
         assert {one.after for one in moved} == {NOON + 6 * HOUR}
         assert scene.browse_start == NOON + 6 * HOUR
 
-    async def test_one_that_is_overtaken_leaves_the_start_further_on(self, scene: Scene) -> None:
+    async def test_one_that_is_overtaken_leaves_the_start_further_on(self, scene: Scene, process: Process) -> None:
         """It goes on with what stands there."""
-        process = scene.process()
         await fill(scene, process, range(8))
         await finish(process, range(3))
         scene.memory.surround = before_attempt(scene, lambda: scene.put_start(BROWSE_START, NOON + 5 * HOUR))
         assert (await process.sweeper.move(SPOOL)).after == NOON + 5 * HOUR
         assert scene.browse_start == NOON + 5 * HOUR
 
-    async def test_one_that_is_overtaken_half_way_goes_the_rest(self, scene: Scene) -> None:
+    async def test_one_that_is_overtaken_half_way_goes_the_rest(self, scene: Scene, process: Process) -> None:
         """What it has read is still true."""
-        process = scene.process()
         await fill(scene, process, range(8))
         await finish(process, range(5))
         scene.memory.surround = before_attempt(scene, lambda: scene.put_start(BROWSE_START, NOON + 2 * HOUR))
@@ -165,9 +160,8 @@ class TestMove:
         assert (await process.sweeper.move(SPOOL)).after == NOON + 3 * HOUR
         assert scene.browse_start == NOON + 3 * HOUR
 
-    async def test_a_backward_move_is_told_of(self, scene: Scene) -> None:
+    async def test_a_backward_move_is_told_of(self, scene: Scene, process: Process) -> None:
         """James writes it without looking; how far it ever was stays known, and it moves forward again."""
-        process = scene.process()
         await fill(scene, process, range(6))
         await finish(process, range(5))
         await process.sweeper.sweep(SPOOL)
@@ -177,9 +171,8 @@ class TestMove:
         assert scene.browse_start == NOON + 5 * HOUR
         assert not (await process.sweeper.sweep(SPOOL)).moved_back
 
-    async def test_a_mail_that_stays_costs_one_look(self, scene: Scene) -> None:
+    async def test_a_mail_that_stays_costs_one_look(self, scene: Scene, process: Process) -> None:
         """Each sweep asks for it first, not for the thousands before it in its slice."""
-        process = scene.process()
         await fill(scene, process, range(60), timedelta(0))
         by_id = sorted(range(60), key=lambda number: queued(number).enqueue_id)
         for number in by_id[:-1]:
@@ -200,9 +193,8 @@ class TestMove:
         await process.view.mark(SPOOL, queued(by_id[-1]).enqueue_id, NOON)
         assert (await process.sweeper.move(SPOOL)).after == NOON + 4 * HOUR
 
-    async def test_a_row_that_was_taken_back_does_not_hold_it(self, scene: Scene) -> None:
+    async def test_a_row_that_was_taken_back_does_not_hold_it(self, scene: Scene, process: Process) -> None:
         """Although it never gets a mark."""
-        process = scene.process()
         await fill(scene, process, range(3))
         scene.clock.advance(5 * 3600)
         await process.sweeper.move(SPOOL)
@@ -263,9 +255,8 @@ class TestClean:
         assert {row["timerangestart"] for row in scene.rows(SLICE_TALLIES)} == {at, at + HOUR, at + 2 * HOUR}
         assert (await process.view.state(SPOOL)).swept_at == scene.clock.now
 
-    async def test_a_second_sweep_has_nothing_to_do(self, scene: Scene) -> None:
+    async def test_a_second_sweep_has_nothing_to_do(self, scene: Scene, process: Process) -> None:
         """It only looks."""
-        process = scene.process()
         await fill(scene, process, range(8))
         await finish(process, range(5))
         await process.sweeper.sweep(SPOOL)
@@ -273,9 +264,8 @@ class TestClean:
         at = NOON + 5 * HOUR
         assert again == Swept(browse_start=at, content_start=at)
 
-    async def test_a_mail_that_lies_before_the_browse_start_is_put_back(self, scene: Scene) -> None:
+    async def test_a_mail_that_lies_before_the_browse_start_is_put_back(self, scene: Scene, process: Process) -> None:
         """Into the first slice in sight, once; and published with it, since its own message may be found gone."""
-        process = scene.process()
         await fill(scene, process, range(8))
         await finish(process, range(1, 5))
         scene.put_start(BROWSE_START, NOON + 5 * HOUR)
@@ -287,9 +277,8 @@ class TestClean:
         assert await process.view.row(SPOOL, start, queued(0)) is not None
         assert queued(0).blobs.header in scene.blobs.ids
 
-    async def test_what_james_sweeps_at_the_same_time_is_not_put_back(self, scene: Scene) -> None:
+    async def test_what_james_sweeps_at_the_same_time_is_not_put_back(self, scene: Scene, process: Process) -> None:
         """It removes the marks of a slice before the rows: in between mails that are done with look like lost ones."""
-        process = scene.process()
         await fill(scene, process, range(8))
         await finish(process, range(5))
         scene.put_start(BROWSE_START, NOON + 5 * HOUR)
@@ -305,9 +294,8 @@ class TestClean:
         assert (swept.rescued, scene.published) == (0, [])
         assert await names(process.view.browse(SPOOL)) == ["mail-5", "mail-6", "mail-7"]
 
-    async def test_a_rescued_mail_keeps_its_priority(self, scene: Scene) -> None:
+    async def test_a_rescued_mail_keeps_its_priority(self, scene: Scene, process: Process) -> None:
         """It travels with its attributes."""
-        process = scene.process()
         urgent = queued(0, attributes={"MAIL_PRIORITY": '{"serializer":"IntSerializer","value":8}'})
         await process.view.place(SPOOL, urgent)
         scene.put_start(BROWSE_START, NOON + HOUR)
@@ -315,9 +303,8 @@ class TestClean:
         await process.sweeper.sweep(SPOOL)
         assert [priority for _, _, priority in scene.broker.published] == [8]
 
-    async def test_a_row_that_cannot_be_read_is_moved_as_it_is(self, scene: Scene) -> None:
+    async def test_a_row_that_cannot_be_read_is_moved_as_it_is(self, scene: Scene, process: Process) -> None:
         """Nobody deletes what nobody has seen."""
-        process = scene.process()
         await fill(scene, process, range(3))
         row = {**row_of(SPOOL, NOON, 0, NOON, queued(9)), "headerblobid": None}
         scene.put_row(row)
@@ -333,9 +320,8 @@ class TestClean:
         await process.view.mark(SPOOL, queued(9).enqueue_id, NOON + 2 * HOUR)
         assert (await process.sweeper.sweep(SPOOL)).rows == 2
 
-    async def test_a_blob_that_cannot_be_does_not_stop_it(self, scene: Scene) -> None:
+    async def test_a_blob_that_cannot_be_does_not_stop_it(self, scene: Scene, process: Process) -> None:
         """A row names what no store ever made."""
-        process = scene.process()
         scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(1)), "bodyblobid": "../../etc/passwd"})
         await process.view.place(SPOOL, queued(2))
         for number in (1, 2):
@@ -343,9 +329,8 @@ class TestClean:
         scene.clock.advance(9 * 3600)
         assert (await process.sweeper.sweep(SPOOL)).rows == 2
 
-    async def test_a_missing_content_start_begins_with_the_browse_start(self, scene: Scene) -> None:
+    async def test_a_missing_content_start_begins_with_the_browse_start(self, scene: Scene, process: Process) -> None:
         """As James leaves it in keyspaces of before there was one."""
-        process = scene.process()
         await fill(scene, process, range(8))
         await finish(process, range(5))
         scene.memory.write(Remove(CONTENT_START, (SPOOL,)))
@@ -394,9 +379,10 @@ class TestOthers:
     """What another program does in a queue shows in what is swept, and its sizes are counted by rows from then on."""
 
     @pytest.mark.parametrize("deed", ["enqueues", "finishes", "nothing"])
-    async def test_a_size_is_by_the_rows_once_a_sweep_has_seen_others(self, deed: str, scene: Scene) -> None:
+    async def test_a_size_is_by_the_rows_once_a_sweep_has_seen_others(
+        self, deed: str, scene: Scene, process: Process
+    ) -> None:
         """James counts nothing: its rows and its marks are more than all tallies tell of."""
-        process = scene.process()
         await fill(scene, process, range(4))
         if deed == "enqueues":
             scene.memory.write(Put(ENQUEUED_MAILS, row_of(SPOOL, NOON, 0, NOON, queued(77))))

@@ -9,17 +9,17 @@ import pytest
 from mailqueue.background import BackgroundTasks, finished
 from mailqueue.maintenance.loops import BackgroundJob, tend
 from mailqueue.rabbitmq.broker.memory import Fate
+from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.errors import CannotReach
 from model.queue.size import SizeKind
 from tests.support.clock import VirtualClock
-from tests.support.queues import CONTENT, QUEUE, enqueued, mail, names, next_of, twin_queue, until
+from tests.support.queues import CONTENT, QUEUE, TwinQueue, enqueued, mail, names, next_of, until
 
 SECOND = timedelta(seconds=1)
 
 
-async def test_a_tended_queue_moves_what_is_due_and_tells_its_size() -> None:
+async def test_a_tended_queue_moves_what_is_due_and_tells_its_size(twin: TwinQueue) -> None:
     """Without anybody asking; other processes see the exact size."""
-    twin = twin_queue()
     stop = asyncio.Event()
     async with await twin.process() as queue, await twin.process() as other:
         tending = asyncio.ensure_future(queue.tend(stop))
@@ -35,19 +35,17 @@ async def test_a_tended_queue_moves_what_is_due_and_tells_its_size() -> None:
         assert await names(other) == ["now", "later"]
 
 
-async def test_a_tended_queue_survives_a_broker_that_is_away() -> None:
+async def test_a_tended_queue_survives_a_broker_that_is_away(twin: TwinQueue, queue: MailQueue) -> None:
     """The delayed mail comes when the broker does."""
-    twin = twin_queue()
     stop = asyncio.Event()
-    async with await twin.process() as queue:
-        await queue.enqueue(mail("later"), CONTENT, delay=SECOND)
-        twin.broker.will(*[Fate.UNREACHABLE] * 5)
-        async with queue.dequeue() as mails, asyncio.TaskGroup() as tasks:
-            tasks.create_task(queue.tend(stop))
-            one = await anext(mails)
-            await one.ack()
-            stop.set()
-        assert not await names(queue)
+    await queue.enqueue(mail("later"), CONTENT, delay=SECOND)
+    twin.broker.will(*[Fate.UNREACHABLE] * 5)
+    async with queue.dequeue() as mails, asyncio.TaskGroup() as tasks:
+        tasks.create_task(queue.tend(stop))
+        one = await anext(mails)
+        await one.ack()
+        stop.set()
+    assert not await names(queue)
 
 
 def test_a_failing_chore_ends_no_other_and_is_tried_seldom(caplog: pytest.LogCaptureFixture) -> None:
@@ -172,9 +170,8 @@ async def test_an_error_after_the_callers_cancellation_is_logged(caplog: pytest.
     assert "too late" in caplog.text
 
 
-async def test_a_consumer_may_tend_and_dequeue_in_one_process() -> None:
+async def test_a_consumer_may_tend_and_dequeue_in_one_process(twin: TwinQueue) -> None:
     """A service is one task for each: retried mails come back to it by themselves."""
-    twin = twin_queue()
     stop = asyncio.Event()
     async with await twin.process() as queue, queue.dequeue() as mails:
         await enqueued(queue, "a")

@@ -13,7 +13,7 @@ from model.errors import BlobsUnreachable
 from model.ids import BlobId
 from model.queue.mails import MailBlobs
 from tests.support.clock import VirtualClock
-from tests.support.queues import CONTENT, enqueued, mail, twin_queue, until
+from tests.support.queues import CONTENT, TwinQueue, enqueued, mail, until
 
 
 class Deleting:
@@ -113,9 +113,8 @@ async def test_a_store_that_does_not_answer_fails_nobody() -> None:
     assert blobs.deleted == ["h1", "b1"]
 
 
-async def test_a_busy_queue_leaves_no_bytes() -> None:
+async def test_a_busy_queue_leaves_no_bytes(twin: TwinQueue) -> None:
     """Closed, it has forgotten those of every mail that was acked."""
-    twin = twin_queue()
     async with await twin.process() as queue:
         await enqueued(queue, *(f"{number}" for number in range(50)))
         await queue.enqueue(mail("kept"), CONTENT, priority=0)

@@ -56,9 +56,8 @@ async def listed(process: Process) -> list[str]:
 class TestPlace:
     """A row is put where browsing sees it."""
 
-    async def test_the_first_mail_begins_the_queue(self, scene: Scene) -> None:
+    async def test_the_first_mail_begins_the_queue(self, scene: Scene, process: Process) -> None:
         """Both starts are there from then on, at the slice of now."""
-        process = scene.process()
         assert await process.view.browse_start(SPOOL) is None
         scene.clock.turn_to(NOON + 20 * MINUTE)
         assert await process.view.place(SPOOL, queued(1)) == NOON
@@ -106,9 +105,10 @@ class TestPlace:
         assert await fast.view.place(SPOOL, queued(2)) == NOON + HOUR
         assert await listed(scene.process()) == ["mail-1", "mail-2"]
 
-    async def test_a_browse_start_that_moves_meanwhile_pulls_the_row_along(self, scene: Scene) -> None:
+    async def test_a_browse_start_that_moves_meanwhile_pulls_the_row_along(
+        self, scene: Scene, process: Process
+    ) -> None:
         """It is read again after the row was put; the row that is out of sight goes."""
-        process = scene.process()
         await process.view.place(SPOOL, queued(1))
         scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.put_start(BROWSE_START, NOON + HOUR))
         assert await process.view.place(SPOOL, queued(2)) == NOON + HOUR
@@ -117,9 +117,8 @@ class TestPlace:
         size = await process.view.size(SPOOL)
         assert (size.mails, size.kind) == (1, SizeKind.EXACT)
 
-    async def test_a_clock_that_jumps_is_asked_again(self, scene: Scene) -> None:
+    async def test_a_clock_that_jumps_is_asked_again(self, scene: Scene, process: Process) -> None:
         """A machine that slept, or was set right, between the reckoning and the row."""
-        process = scene.process()
         await process.view.place(SPOOL, queued(1))
         scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.clock.advance(3 * 3600))
         assert await process.view.place(SPOOL, queued(2)) == NOON + 3 * HOUR
@@ -163,9 +162,8 @@ class TestPlace:
         assert len({row["bucketid"] for row in rows}) > 3
         assert sorted(await listed(process)) == sorted(f"mail-{number}" for number in range(20))
 
-    async def test_a_queue_whose_start_was_lost_begins_again(self, scene: Scene) -> None:
+    async def test_a_queue_whose_start_was_lost_begins_again(self, scene: Scene, process: Process) -> None:
         """A row that nothing leads to would never be listed."""
-        process = scene.process()
         await process.view.place(SPOOL, queued(1))
         scene.memory.write(Remove(BROWSE_START, (SPOOL,)))
         await process.view.place(SPOOL, queued(2))
@@ -186,9 +184,8 @@ class TestPlace:
         assert await process.view.place(SPOOL, queued(1)) == NOON
         assert await listed(process) == ["mail-1"]
 
-    async def test_what_does_not_pass_is_told(self, scene: Scene) -> None:
+    async def test_what_does_not_pass_is_told(self, scene: Scene, process: Process) -> None:
         """Whoever enqueues undoes it."""
-        process = scene.process()
         scene.memory.surround = refusing(ENQUEUED_MAILS.name)
         with pytest.raises(TimedOut):
             await process.view.place(SPOOL, queued(1))
@@ -231,9 +228,8 @@ class TestPlace:
 class TestTakeBack:
     """A row goes without a mark: the mail is somewhere else now."""
 
-    async def test_the_row_goes_and_no_mark_comes(self, scene: Scene) -> None:
+    async def test_the_row_goes_and_no_mark_comes(self, scene: Scene, process: Process) -> None:
         """What is taken back may be put again under the same id."""
-        process = scene.process()
         start = await process.view.place(SPOOL, queued(1))
         await process.view.take_back(SPOOL, start, queued(1))
         assert (await listed(process), scene.marked) == ([], set())
@@ -243,18 +239,16 @@ class TestTakeBack:
         await process.view.place(SPOOL, queued(1))
         assert await listed(process) == ["mail-1"]
 
-    async def test_a_row_of_a_clock_ahead_goes_too(self, scene: Scene) -> None:
+    async def test_a_row_of_a_clock_ahead_goes_too(self, scene: Scene, process: Process) -> None:
         """The removal is stamped later than what it removes."""
-        process = scene.process()
         start = await process.view.place(SPOOL, queued(1))
         ahead = scene.clock.micros() + 600_000_000
         scene.memory.write(Put(ENQUEUED_MAILS, row_of(SPOOL, start, 0, NOON, queued(1)), at=ahead))
         await process.view.take_back(SPOOL, start, queued(1))
         assert await listed(process) == []
 
-    async def test_what_comes_back_is_seen_whatever_clock_took_it_back(self, scene: Scene) -> None:
+    async def test_what_comes_back_is_seen_whatever_clock_took_it_back(self, scene: Scene, process: Process) -> None:
         """The removal was stamped by a clock ten minutes ahead: the row is put above it, and can be taken back too."""
-        process = scene.process()
         start = await process.view.place(SPOOL, queued(1))
         ahead = scene.process(VirtualClock(scene.clock.micros() + 600_000_000))
         await ahead.view.take_back(SPOOL, start, queued(1))
@@ -263,9 +257,8 @@ class TestTakeBack:
         await process.view.take_back(SPOOL, start, queued(1))
         assert await listed(process) == []
 
-    async def test_none_there_is_fine(self, scene: Scene) -> None:
+    async def test_none_there_is_fine(self, process: Process) -> None:
         """And counts for nothing."""
-        process = scene.process()
         start = await process.view.place(SPOOL, queued(1))
         await process.view.take_back(SPOOL, start, queued(2))
         await process.tallies.flush()
@@ -275,9 +268,8 @@ class TestTakeBack:
 class TestRow:
     """One row, by the slice that its message tells."""
 
-    async def test_a_row_is_found_whether_or_not_it_is_marked(self, scene: Scene) -> None:
+    async def test_a_row_is_found_whether_or_not_it_is_marked(self, process: Process) -> None:
         """The mark is another question."""
-        process = scene.process()
         start = await process.view.place(SPOOL, queued(1))
         await process.view.mark(SPOOL, queued(1).enqueue_id, start)
         found = await process.view.row(SPOOL, start, queued(1))
@@ -301,9 +293,8 @@ class TestRow:
 class TestMarks:
     """Marks are put at will, and looked up in bulk."""
 
-    async def test_a_marked_mail_is_listed_no_more(self, scene: Scene) -> None:
+    async def test_a_marked_mail_is_listed_no_more(self, scene: Scene, process: Process) -> None:
         """Its row stays until the sweep."""
-        process = scene.process()
         start = await process.view.place(SPOOL, queued(1))
         assert not await process.view.marked(SPOOL, queued(1).enqueue_id)
         await process.view.mark(SPOOL, queued(1).enqueue_id, start)
@@ -311,15 +302,13 @@ class TestMarks:
         assert await listed(process) == []
         assert slices(scene) == [NOON]
 
-    async def test_a_mark_of_one_queue_is_none_of_another(self, scene: Scene) -> None:
+    async def test_a_mark_of_one_queue_is_none_of_another(self, process: Process) -> None:
         """A mail may pass through both."""
-        process = scene.process()
         await process.view.mark(QueueName("outgoing"), queued(1).enqueue_id, None)
         assert not await process.view.marked(SPOOL, queued(1).enqueue_id)
 
-    async def test_many_marks_are_looked_up_at_once(self, scene: Scene) -> None:
+    async def test_many_marks_are_looked_up_at_once(self, process: Process) -> None:
         """More than one request of many asks for."""
-        process = scene.process()
         ids = [queued(number).enqueue_id for number in range(2500)]
         assert await process.view.mark_all(SPOOL, [(one, None) for one in ids[::2]]) == [None] * 1250
         assert await process.view.marked_among(SPOOL, ids) == set(ids[::2])
@@ -347,9 +336,8 @@ class TestMarks:
         with pytest.raises(TimedOut):
             await process.view.marked_among(SPOOL, ids)
 
-    async def test_each_mark_that_fails_is_told_of(self, scene: Scene) -> None:
+    async def test_each_mark_that_fails_is_told_of(self, scene: Scene, process: Process) -> None:
         """Those beside it stand."""
-        process = scene.process()
         ids = [queued(number).enqueue_id for number in range(3)]
 
         def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -362,9 +350,8 @@ class TestMarks:
         assert [type(error) for error in errors] == [type(None), TimedOut, type(None)]
         assert scene.marked == {ids[0], ids[2]}
 
-    async def test_marks_of_mails_out_of_sight_are_counted_as_orphans(self, scene: Scene) -> None:
+    async def test_marks_of_mails_out_of_sight_are_counted_as_orphans(self, scene: Scene, process: Process) -> None:
         """As far as this process knows; told once."""
-        process = scene.process()
         await process.view.place(SPOOL, queued(1))
         await process.view.mark(SPOOL, queued(2).enqueue_id, NOON - HOUR)
         await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
@@ -376,9 +363,8 @@ class TestMarks:
 class TestSize:
     """How many mails wait, and how sure that is."""
 
-    async def test_a_size_is_exact_once_all_is_told(self, scene: Scene) -> None:
+    async def test_a_size_is_exact_once_all_is_told(self, scene: Scene, process: Process) -> None:
         """By tallies alone: no row of a mail is read."""
-        process = scene.process()
         for number in range(9):
             await process.view.place(SPOOL, queued(number))
             scene.clock.advance(1800)
@@ -433,9 +419,8 @@ class TestSize:
         asyncio.run(story(Scene(OF_JAMES)))
         asyncio.run(story(Scene()))
 
-    async def test_where_a_foreign_mail_was_seen_rows_are_counted(self, scene: Scene) -> None:
+    async def test_where_a_foreign_mail_was_seen_rows_are_counted(self, scene: Scene, process: Process) -> None:
         """In every live slice: nobody knows into which others enqueue."""
-        process = scene.process()
         await process.view.place(SPOOL, queued(1))
         scene.put_row(row_of(SPOOL, NOON, 0, NOON, queued(2)))
         await process.tallies.flush()
@@ -458,9 +443,8 @@ class TestSize:
         size = await other.view.size(SPOOL)
         assert (size.mails, size.kind) == (2, SizeKind.EXACT)
 
-    async def test_after_a_deletion_a_size_is_an_estimate(self, scene: Scene) -> None:
+    async def test_after_a_deletion_a_size_is_an_estimate(self, process: Process) -> None:
         """A consumer may have finished with one of the mails at the same moment, and counted it too."""
-        process = scene.process()
         for number in range(3):
             await process.view.place(SPOOL, queued(number))
         await process.view.mark_all(SPOOL, [(queued(1).enqueue_id, NOON), (queued(2).enqueue_id, NOON)])

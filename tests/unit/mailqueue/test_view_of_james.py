@@ -11,7 +11,7 @@ from model.ids import QueueName
 from model.queue.filters import MailFilter
 from model.queue.size import CountedBy, SizeKind
 from tests.support.james_queue import SPOOL, james_enqueued, james_queue_rows, put_james_queue
-from tests.support.queue_scene import HOUR, OF_JAMES, Scene, names
+from tests.support.queue_scene import HOUR, OF_JAMES, Process, Scene, names
 
 PENDING = 14
 """Of 24 mails six were acked and four deleted."""
@@ -65,9 +65,10 @@ async def test_conditions_choose_among_them(scene: Scene) -> None:
     assert await names(view.browse(SPOOL, MailFilter(name=wanted[0]))) == wanted[:1]
 
 
-async def test_a_sweep_keeps_what_is_pending_and_cleans_up_behind_the_last(scene: Scene, last: datetime) -> None:
+async def test_a_sweep_keeps_what_is_pending_and_cleans_up_behind_the_last(
+    scene: Scene, last: datetime, process: Process
+) -> None:
     """James's rows go with their slices, its marks stay, its tables are all there are."""
-    process = scene.process()
     scene.clock.turn_to(last + 30 * HOUR)
     swept = await process.sweeper.sweep(SPOOL)
     assert swept.rescued == 0
@@ -83,9 +84,8 @@ async def test_a_sweep_keeps_what_is_pending_and_cleans_up_behind_the_last(scene
     assert written <= {table.name for table in (*JAMES_QUEUE_TABLES, EVENT_STORE)}
 
 
-async def test_mails_of_both_are_one_queue(scene: Scene) -> None:
+async def test_mails_of_both_are_one_queue(process: Process) -> None:
     """Ours come after James's, in the same slices."""
-    process = scene.process()
     async for one in process.view.browse(SPOOL):
         await process.view.place(QueueName("outgoing"), one.queued)
     outgoing = [one.queued async for one in process.view.browse(QueueName("outgoing"))]
