@@ -19,8 +19,7 @@ from model.schema.cql_types import parse_type
 from model.schema.keyspace import Schema
 from model.schema.literals import text_literal
 from model.schema.names import checked_spelling
-from model.schema.options import COMPACT_STORAGE, compaction_option
-from model.schema.table import Column, Compaction, Kind, Table, UserType, identifier
+from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table, UserType, identifier
 
 SCHEMA_FILE = Path(__file__).with_name("schema.cql")
 KEYSPACE = "apache_james"
@@ -135,7 +134,7 @@ def options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
         yield f"comment = {text_literal(table.comment)}"
     if table.compaction:
         _refuse_too_new(table, table.compaction, server)
-    options = {**compaction_option(table.compaction), **table.options}
+    options = table.literals(comment=False)
     lacking = lacking_options(table, server)
     yield from (option_cql(name, options[name], table.spelling, server) for name in options if name not in lacking)
 

@@ -131,21 +131,13 @@ class SchemaRefused(WrongUse):
         subject: the object that it is about, as CQL spells it.
         reason: what stands against it.
         mend: what to write instead.
-        where: its file and line, where the caller knows.
     """
 
-    def __init__(self, statement: str, subject: str, reason: str, *, mend: str = "", where: str = "") -> None:
-        super().__init__(f"{f'{where}: ' if where else ''}{statement} {subject}: {reason}", mend=mend)
+    def __init__(self, statement: str, subject: str, reason: str, *, mend: str = "") -> None:
+        super().__init__(f"{statement} {subject}: {reason}", mend=mend)
         self.statement = statement
         self.subject = subject
         self.reason = reason
-        self.where = where
-        self.index = 0
-        """Which statement it was, where several were folded; from 0."""
-
-    def at(self, where: str) -> Self:
-        """The same error, told with its file and line."""
-        return type(self)(self.statement, self.subject, self.reason, mend=self.mend, where=where)
 
 
 class UnsafeRequest(WrongUse):

@@ -12,7 +12,6 @@ from model.advice.compaction import ReadCost, TrialResult
 from model.advice.queue_settings import DAY, MIB, Advice, Figure, Traffic, span, window_compaction
 from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES
 from model.errors import ExitCode
-from model.schema.options import compaction_option
 from model.schema.table import Compaction
 
 __all__ = ["advised_json", "answer_lines", "figures_grid", "figures_json", "next_lines", "reasons_grid", "show_advised"]
@@ -191,7 +190,7 @@ def _queue_lines(advised: Advised) -> Iterator[str]:
 
 def _alter(keyspace: str, table: str, compaction: Compaction, **options: float) -> str:
     """The statement; keyspace and table are those of the live schema."""
-    parts = [*(f"{name} = {value}" for name, value in (*compaction_option(compaction).items(), *options.items()))]
+    parts = [f"{name} = {value}" for name, value in {"compaction": compaction.literal, **options}.items()]
     return f"ALTER TABLE {keyspace}.{table} WITH {' AND '.join(parts)};"
 
 

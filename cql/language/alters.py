@@ -5,9 +5,9 @@ from cql.language.options import Options, options, text_value
 from cql.language.stream import Stream
 from cql.language.tables import column_definition, column_mask, if_exists, if_not_exists
 from cql.language.types import cql_type
+from model.schema.keyspace import Index
 from model.schema.literals import pairs_of
 from model.schema.names import name_of
-from model.schema.options import COMPACT_STORAGE
 from model.schema.statements import (
     AddColumns,
     AddField,
@@ -17,14 +17,14 @@ from model.schema.statements import (
     CreateType,
     Drop,
     DropColumns,
+    DropCompactStorage,
     DropKeyspace,
-    Dropped,
-    Index,
     Name,
     Other,
     RenameColumns,
     RenameFields,
     SetOptions,
+    SetViewOptions,
     Statement,
     Truncate,
 )
@@ -115,7 +115,7 @@ def alter_table(stream: Stream) -> Statement:
     if stream.accept("ADD"):
         return _add(stream, name, only=only)
     if stream.accept("DROP", "COMPACT", "STORAGE"):
-        return SetOptions(name, {COMPACT_STORAGE: "false"}, only)
+        return DropCompactStorage(name, only)
     if stream.accept("DROP"):
         return _drop(stream, name, only=only)
     if stream.accept("RENAME"):
@@ -170,18 +170,18 @@ def _mask(stream: Stream) -> Other:
     return Other("ALTER TABLE ALTER MASKED")
 
 
-def alter_view(stream: Stream) -> SetOptions:
+def alter_view(stream: Stream) -> SetViewOptions:
     """What follows ALTER MATERIALIZED VIEW."""
     only = if_exists(stream)
     name = stream.named("the name of a view")
     stream.expect("WITH")
-    return SetOptions(name, options(stream).literals, only, of_view=True)
+    return SetViewOptions(name, options(stream).literals, only)
 
 
-def drop(stream: Stream, what: Dropped) -> Drop:
+def drop(stream: Stream, kind: type[Drop]) -> Drop:
     """What follows DROP TABLE, TYPE, INDEX or MATERIALIZED VIEW."""
     only = if_exists(stream)
-    return Drop(what, stream.named(f"the name of what is dropped ({what.value})"), only)
+    return kind(stream.named(f"the name of what is dropped ({kind.word})"), only)
 
 
 def truncate(stream: Stream) -> Truncate:

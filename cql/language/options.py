@@ -6,7 +6,7 @@ from cql.language.lexer import Kind, Token
 from cql.language.stream import Stream
 from model.schema.literals import text_literal
 from model.schema.names import name_of
-from model.schema.options import COMPACT_STORAGE
+from model.schema.table import COMPACT_STORAGE
 
 _SIMPLE = (Kind.NUMBER, Kind.UUID, Kind.BLOB, Kind.DURATION)
 

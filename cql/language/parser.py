@@ -23,7 +23,7 @@ from cql.language.stream import Stream
 from cql.language.tables import create_table, create_view
 from cql.language.writes import batch, delete, insert, update
 from model.errors import CqlSyntaxError
-from model.schema.statements import Dropped, Other, Parsed, Span, Statement, Use
+from model.schema.statements import DropIndex, DropTable, DropType, DropView, Other, Parsed, Span, Statement, Use
 
 Rule = Callable[[Stream], Statement]
 
@@ -49,11 +49,11 @@ _RULES: dict[tuple[str, ...], Rule] = {
     ("ALTER", "MATERIALIZED", "VIEW"): alter_view,
     ("DROP", "KEYSPACE"): drop_keyspace,
     ("DROP", "SCHEMA"): drop_keyspace,
-    ("DROP", "TABLE"): lambda stream: drop(stream, Dropped.TABLE),
-    ("DROP", "COLUMNFAMILY"): lambda stream: drop(stream, Dropped.TABLE),
-    ("DROP", "TYPE"): lambda stream: drop(stream, Dropped.TYPE),
-    ("DROP", "INDEX"): lambda stream: drop(stream, Dropped.INDEX),
-    ("DROP", "MATERIALIZED", "VIEW"): lambda stream: drop(stream, Dropped.VIEW),
+    ("DROP", "TABLE"): lambda stream: drop(stream, DropTable),
+    ("DROP", "COLUMNFAMILY"): lambda stream: drop(stream, DropTable),
+    ("DROP", "TYPE"): lambda stream: drop(stream, DropType),
+    ("DROP", "INDEX"): lambda stream: drop(stream, DropIndex),
+    ("DROP", "MATERIALIZED", "VIEW"): lambda stream: drop(stream, DropView),
     ("TRUNCATE",): truncate,
     ("USE",): _use,
     ("INSERT",): insert,

@@ -13,9 +13,9 @@ from cql.language.spacing import spaced
 from cql.language.stream import Stream
 from cql.language.terms import conditions, terms_until
 from cql.language.types import cql_type
+from model.schema.keyspace import View
 from model.schema.names import name_of
-from model.schema.options import with_options
-from model.schema.statements import CreateTable, CreateView, View
+from model.schema.statements import CreateTable, CreateView
 from model.schema.table import Column, Kind, Table
 
 
@@ -130,7 +130,7 @@ def _table(stream: Stream, spelling: str, body: Body) -> Table:
     found = options(stream, of_table=True) if stream.accept("WITH") else None
     order = found.order if found else []
     table = Table(spelling, (*_key_columns(stream, body, order), *_others(body)))
-    return with_options(table, found.literals) if found else table
+    return table.with_options(found.literals) if found else table
 
 
 def _key_columns(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]]) -> list[Column]:

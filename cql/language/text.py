@@ -23,14 +23,13 @@ from cql.render import (
 )
 from model.errors import WrongUse
 from model.schema.cql_types import parse_type
+from model.schema.keyspace import Index, View
 from model.schema.literals import map_literal, text_literal
 from model.schema.names import checked_spelling
-from model.schema.options import COMPACT_STORAGE
 from model.schema.statements import (
     AddColumns,
     AddField,
     AlterKeyspace,
-    Batch,
     CreateIndex,
     CreateKeyspace,
     CreateTable,
@@ -38,18 +37,16 @@ from model.schema.statements import (
     CreateView,
     Drop,
     DropColumns,
+    DropCompactStorage,
     DropKeyspace,
-    Index,
     Name,
-    Other,
     RenameColumns,
     RenameFields,
     SetOptions,
+    SetViewOptions,
     Statement,
     Truncate,
     Use,
-    View,
-    Write,
 )
 
 _UNLESS = "IF NOT EXISTS "
@@ -79,17 +76,17 @@ def _text(statement: Statement, keyspace: str | None, server: ServerVersion) -> 
             return _of_type(statement, keyspace)
         case CreateTable(name, table, unless):
             return table_cql(_lies_in(name, keyspace), table, server, if_not_exists=unless).removesuffix(";")
-        case AddColumns() | DropColumns() | RenameColumns() | SetOptions():
+        case AddColumns() | DropColumns() | RenameColumns() | SetOptions() | DropCompactStorage():
             return _of_table(statement, keyspace, server)
-        case Drop(what, name, only):
-            return f"DROP {what.value} {_ONLY * only}{_qualified(name, keyspace)}"
+        case Drop(name, only):
+            return f"DROP {statement.word} {_ONLY * only}{_qualified(name, keyspace)}"
         case Truncate(name):
             return f"TRUNCATE {_qualified(name, keyspace)}"
         case CreateIndex(name, index, unless):
             return _index(index, _qualified(name, keyspace), server, unless=unless)
         case CreateView(name, view, unless):
             return _view(view, name, keyspace, server, unless=unless)
-        case Write() | Batch() | Other():
+        case _:
             raise WrongUse(
                 "a statement that changes no schema is kept only as far as rules ask about it",
                 mend="Its text stands where it was read.",
@@ -140,9 +137,11 @@ def _renames(renames: Sequence[tuple[str, str]]) -> str:
 
 
 def _of_table(
-    statement: AddColumns | DropColumns | RenameColumns | SetOptions, keyspace: str | None, server: ServerVersion
+    statement: AddColumns | DropColumns | RenameColumns | SetOptions | DropCompactStorage,
+    keyspace: str | None,
+    server: ServerVersion,
 ) -> str:
-    kind = "MATERIALIZED VIEW" if isinstance(statement, SetOptions) and statement.of_view else "TABLE"
+    kind = "MATERIALIZED VIEW" if isinstance(statement, SetViewOptions) else "TABLE"
     head = f"ALTER {kind} {_ONLY * statement.if_exists}{_qualified(statement.name, keyspace)}"
     match statement:
         case AddColumns(_, columns, _, unless):
@@ -152,7 +151,7 @@ def _of_table(
             return f"{head} DROP {_ONLY * columns_only}{_listed([checked_spelling(name) for name in names])}{using}"
         case RenameColumns(_, renames, _, columns_only):
             return f"{head} RENAME {_ONLY * columns_only}{_renames(renames)}"
-        case SetOptions(_, options) if options == {COMPACT_STORAGE: "false"}:
+        case DropCompactStorage():
             return f"{head} DROP COMPACT STORAGE"
         case SetOptions(name, options):
             return f"{head} WITH {_options(options, name.spelling, server)}"

@@ -175,7 +175,7 @@ def _amount(stream: Stream) -> str:
 
 
 def _write(change: Change, name: Name, columns: tuple[str, ...], extras: _Extras) -> Write:
-    return Write(change, name, columns, extras.timestamp, extras.ttl, extras.conditional, extras.values)
+    return Write(name, change, columns, extras.timestamp, extras.ttl, extras.conditional, extras.values)
 
 
 _WRITES: dict[str, Callable[[Stream], Write]] = {"INSERT": insert, "UPDATE": update, "DELETE": delete}

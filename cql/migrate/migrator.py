@@ -22,7 +22,7 @@ from cql.replication import Replication
 from model.errors import CannotReach, MigrationFailed, WrongUse
 from model.migrations.history import Entry, LedgerRecord, StatementEntry
 from model.migrations.migration import Migration
-from model.migrations.plan import MigrationPlan, PlannedStatement, Way, created_by
+from model.migrations.plan import MigrationPlan, PlannedStatement, Way
 from model.migrations.upgrade_notes import OptionalMigration
 from model.ports import Clock, HeldLease, LeaseSource, Progress
 
@@ -177,7 +177,7 @@ class _Applier:
             self._send(begun.cql, planned.place)
         self.by.agreement.wait(f"after {planned.place}")
         self.history.done(begun)
-        created = created_by(planned.migration.statements[planned.position].statement)
+        created = planned.statement.created
         self.result.created += [created] if created else []
 
     def _begun(self, planned: PlannedStatement) -> StatementEntry:

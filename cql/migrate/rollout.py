@@ -116,7 +116,7 @@ def _refuse_unknown(planned: PlannedStatement, release: Release | None) -> None:
     """
     if release is None or planned.way is Way.RECORD:
         return
-    refused = refused_options(planned.migration.statements[planned.position].statement, release)
+    refused = refused_options(planned.statement, release)
     if refused:
         raise BadMigration(
             f"{planned.place}: the server would refuse it: {'; '.join(text for text, _ in refused)}",

@@ -6,25 +6,13 @@ was edited, removed or put in between shows in every chain value after it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
 
 from model.errors import BadMigration
-from model.schema.statements import (
-    AlterKeyspace,
-    Batch,
-    Change,
-    CreateKeyspace,
-    DropKeyspace,
-    Other,
-    Parsed,
-    Statement,
-    Truncate,
-    Use,
-    Write,
-)
+from model.schema.statements import Parsed
 
 NUMBER_MAX = 9999
 _FILE_NAME = re.compile(r"(\d{4})_(pre|post)_([a-z0-9]+(?:_[a-z0-9]+)*)\.cql")
@@ -184,40 +172,3 @@ def _chained(migrations: Sequence[Migration]) -> Iterator[Migration]:
 def next_link(previous: str, name: str, checksum: str) -> str:
     """The chain's next value: it stands for everything up to and including this file."""
     return sha256(f"{previous}\n{name}\n{checksum}\n".encode()).hexdigest()
-
-
-_KEYSPACE = "the keyspace is an argument of the command, and its replication belongs to the cluster"
-
-REFUSED: Mapping[type, str] = {
-    CreateKeyspace: f"{_KEYSPACE}: `mailmend schema apply --replication` creates it",
-    AlterKeyspace: f"{_KEYSPACE}: change it by hand, and repair afterwards",
-    DropKeyspace: f"{_KEYSPACE}: drop it by hand, where nobody can do it by merging a branch",
-    Use: f"{_KEYSPACE}: write names without a keyspace",
-    Truncate: "sent again after a crash, it would remove what was written meanwhile: drop the table and create it anew",
-    Batch: "its statements cannot be resumed one by one: write them one by one",
-    Other: "whether it took effect cannot be told from the schema (roles: see `mailmend schema grants`)",
-}
-"""Kinds of statements that no migration may hold, and why."""
-
-
-def refusal(statement: Statement, keyspace: str = "") -> str:
-    """Why the statement may not stand in a migration (of that keyspace, where one is named); "" where it may."""
-    refused = REFUSED.get(type(statement), "")
-    if refused:
-        return refused
-    named = getattr(statement, "name", None)
-    if named is not None and named.keyspace is not None and keyspace and named.keyspace.lower() != keyspace.lower():
-        return f"it names the keyspace {named.keyspace}, the migrations are applied to {keyspace}"
-    if isinstance(statement, Write) and statement.conditional and statement.change is not Change.INSERT:
-        return "nobody would see whether its condition held; only INSERT ... IF NOT EXISTS may have one"
-    return ""
-
-
-REPEATED_OTHERWISE = frozenset({"now", "uuid", "currenttimestamp", "currentdate", "currenttime", "currenttimeuuid"})
-"""Functions that give another value each time they are called; 5.0 spells them with underscores as well."""
-
-NOT_IDEMPOTENT = "sent again after a crash, it would not leave the same rows: write plain values"
-"""Why a data statement that counts, appends or calls the clock is refused."""
-
-UNBOUND = "nobody binds its values: write them out"
-"""Why a statement with bind marks is refused."""

@@ -11,13 +11,11 @@ from uuid import UUID
 
 from model.errors import BadMigration, HistoryMismatch, SchemaRefused, WrongUse
 from model.migrations.history import LedgerRecord, StatementEntry, StatementState, history_drift
-from model.migrations.migration import Migration, Phase, refusal
-from model.migrations.took_effect import Effect, effect_of
+from model.migrations.migration import Migration, Phase
 from model.schema.difference import Aspect, differences
-from model.schema.folding.fold import fold, fold_all
-from model.schema.keyspace import Schema
-from model.schema.risk import Assessment, DroppedColumns, assess, columns_dropped_by
-from model.schema.statements import CreateIndex, CreateTable, CreateType, CreateView, Drop, SetOptions, Statement, Write
+from model.schema.keyspace import EMPTY, Schema
+from model.schema.risk import Assessment, DroppedColumns
+from model.schema.statements import Effect, Statement, apply_all
 
 
 class Way(Enum):
@@ -56,6 +54,11 @@ class PlannedStatement:
     way: Way
     assessment: Assessment
     before: StatementEntry | None = None
+
+    @property
+    def statement(self) -> Statement:
+        """What is run."""
+        return self.migration.statements[self.position].statement
 
     @property
     def attempt(self) -> UUID | None:
@@ -153,25 +156,14 @@ def _dropped_once(live: Schema) -> DroppedColumns:
 
 def _standing(migrations: Sequence[Migration], live: Schema) -> tuple[Migration, ...]:
     """The longest beginning of the folder that has made what is there; it ends before what may not have run."""
-    schema, standing = Schema((), ()), 0
+    schema, standing = EMPTY, 0
     for number, one in enumerate(migrations, start=1):
-        if any(_may_not_have_run(parsed.statement, live) for parsed in one.statements):
+        if any(parsed.statement.may_not_have_run(live) for parsed in one.statements):
             break
-        schema = fold_all(one.statements, schema)
+        schema = apply_all(one.statements, schema)
         if _holds(live, schema):
             standing = number
     return tuple(migrations[:standing])
-
-
-def _may_not_have_run(statement: Statement, live: Schema) -> bool:
-    """Whether the columns and keys that are there do not tell: rows, options, what should be gone."""
-    match statement:
-        case Write():
-            return True
-        case SetOptions() | Drop():
-            return effect_of(statement, live) is not Effect.THERE
-        case _:
-            return False
 
 
 _BESIDE = frozenset(
@@ -225,21 +217,21 @@ class _Rehearsal:
 
     def _planned(self, migration: Migration, position: int, before: StatementEntry | None) -> PlannedStatement:
         statement = migration.statements[position].statement
-        planned = PlannedStatement(migration, position, Way.RUN, assess(statement, self.live, self.dropped), before)
-        why = refusal(statement, self.keyspace)
+        planned = PlannedStatement(migration, position, Way.RUN, statement.assess(self.live, self.dropped), before)
+        why = statement.refusal_in_migration(self.keyspace)
         if why:
             raise BadMigration(f"{planned.place}: {why}")
         way = self._way(planned)
         if way is not Way.RECORD:
             self.schema = self._folded(planned)
-            self.dropped |= columns_dropped_by(statement)
+            self.dropped |= statement.drops()
         return PlannedStatement(migration, position, way, planned.assessment, before)
 
     def _way(self, planned: PlannedStatement) -> Way:
         begun = planned.before is not None and planned.before.state is StatementState.BEGUN
         if not begun and not self.fresh:
             return Way.RUN
-        match effect_of(planned.migration.statements[planned.position].statement, self.schema):
+        match planned.statement.took_effect(self.schema):
             case Effect.THERE:
                 return Way.RECORD
             case Effect.ABSENT:
@@ -252,7 +244,7 @@ class _Rehearsal:
 
     def _folded(self, planned: PlannedStatement) -> Schema:
         try:
-            return fold(self.schema, planned.migration.statements[planned.position].statement)
+            return planned.statement.apply(self.schema)
         except SchemaRefused as error:
             raise BadMigration(
                 f"{planned.place}: the server would refuse it: {error.what}",
@@ -266,23 +258,4 @@ def declared_by(migrations: Sequence[Migration]) -> Schema:
     Raises:
         SchemaRefused: they do not fit together.
     """
-    schema = Schema((), ())
-    for one in migrations:
-        for parsed in one.statements:
-            schema = fold(schema, parsed.statement)
-    return schema
-
-
-def created_by(statement: Statement) -> str:
-    """What the statement creates, as reports name it; "" where it creates nothing."""
-    match statement:
-        case CreateTable(name):
-            return f"table {name.spelling}"
-        case CreateType(name):
-            return f"type {name.spelling}"
-        case CreateView(name):
-            return f"view {name.spelling}"
-        case CreateIndex(_, index):
-            return f"index {index.spelling or f'on {index.table}'}"
-        case _:
-            return ""
+    return apply_all(parsed for one in migrations for parsed in one.statements)

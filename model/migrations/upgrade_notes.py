@@ -13,9 +13,8 @@ from model.catalog.mail import IMAP_UID
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.catalog.queue_tables import time_to_live
 from model.errors import WrongUse
-from model.schema.difference import compaction_option, option_says
 from model.schema.keyspace import Schema
-from model.schema.statements import AddColumns, CreateTable, Drop, Dropped, Name, SetOptions, Statement
+from model.schema.statements import AddColumns, CreateTable, DropTable, Name, SetOptions, Statement
 from model.schema.table import Column, Kind
 
 
@@ -47,7 +46,8 @@ class OptionalMigration:
         """What of it is still to do in a live keyspace."""
         if any(live.table(name) is None for name in self.after):
             return ()
-        return tuple(one for statement in self.statements for one in _due(statement, live))
+        remaining = (_remaining(statement, live) for statement in self.statements)
+        return tuple(one for one in remaining if one is not None)
 
 
 def due_migrations(live: Schema) -> tuple[OptionalMigration, ...]:
@@ -73,26 +73,11 @@ def note_adding(table: str, column: str) -> str | None:
     return _ADDED.get((table.lower(), column.lower()))
 
 
-def _due(statement: Statement, live: Schema) -> tuple[Statement, ...]:
-    """The statement, or what is left of it."""
-    match statement:
-        case AddColumns(name, columns):
-            table = live.table(name.spelling)
-            missing = tuple(one for one in columns if table is not None and one.name not in table)
-            return (AddColumns(name, missing),) if missing else ()
-        case SetOptions(name, options):
-            table = live.table(name.spelling)
-            if table is None or time_to_live(table):  # whoever lets rows expire has chosen windows and filters for it
-                return ()
-            found = {**table.options, **compaction_option(table.compaction)}
-            due = {option: value for option, value in options.items() if not option_says(value, found.get(option, ""))}
-            return (SetOptions(name, due),) if due else ()
-        case CreateTable(name):
-            return () if live.table(name.spelling) else (statement,)
-        case Drop(_, name):
-            return (statement,) if live.table(name.spelling) else ()
-        case _:
-            return (statement,)
+def _remaining(statement: Statement, live: Schema) -> Statement | None:
+    """What is left to do of a statement; whoever lets rows expire has chosen windows and filters for it."""
+    table = live.table(statement.about)
+    chosen = isinstance(statement, SetOptions) and table is not None and time_to_live(table)
+    return None if chosen else statement.remaining(live)
 
 
 def _add(table: str, columns: Mapping[str, str], kind: Kind = Kind.REGULAR) -> AddColumns:
@@ -105,7 +90,7 @@ def _compact(table: str, strategy: str, **options: str) -> SetOptions:
 
 
 def _drop(*tables: str) -> tuple[Statement, ...]:
-    return tuple(Drop(Dropped.TABLE, Name(table), if_exists=True) for table in tables)
+    return tuple(DropTable(Name(table), if_exists=True) for table in tables)
 
 
 _DENORMALISED = {

@@ -23,9 +23,8 @@ from model.migrations.history import (
 )
 from model.migrations.migration import Migration
 from model.schema.difference import Aspect, Difference, differences
-from model.schema.folding.fold import fold
 from model.schema.keyspace import Schema
-from model.schema.statements import Statement
+from model.schema.statements import Parsed, apply_all
 
 _NOTED = (Aspect.DIFFERENT_OPTION, Aspect.UNEXPECTED_TABLE, Aspect.UNEXPECTED_TYPE)
 """What is no drift in a keyspace that held tables before its first migration."""
@@ -112,20 +111,17 @@ def expected_after(migrations: Sequence[Migration], record: LedgerRecord) -> Sch
     Raises:
         SchemaRefused: the folder is not what was applied, and does not fit together.
     """
-    schema = Schema((), ())
-    for statement in _done(migrations, record):
-        schema = fold(schema, statement)
-    return schema
+    return apply_all(_done(migrations, record))
 
 
-def _done(migrations: Sequence[Migration], record: LedgerRecord) -> Iterator[Statement]:
+def _done(migrations: Sequence[Migration], record: LedgerRecord) -> Iterator[Parsed]:
     """The statements that were carried out: of a migration under way, those before the first that is not."""
     for migration in migrations:
         entry = record.entry(migration.number)
         for position, parsed in enumerate(migration.statements if entry else ()):
             begun = record.statement(migration.number, position)
             if (entry and entry.ended) or (begun and begun.state is StatementState.DONE):
-                yield parsed.statement
+                yield parsed
 
 
 def _verified(

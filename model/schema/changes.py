@@ -11,11 +11,10 @@ from enum import Enum
 
 from model.errors import SchemaRefused
 from model.schema.cql_types import names_in, normal_type
-from model.schema.difference import Aspect, Difference, compaction_option, differences
-from model.schema.folding.fold import fold
+from model.schema.difference import Aspect, Difference, differences
 from model.schema.keyspace import Schema
 from model.schema.names import name_of
-from model.schema.risk import Assessment, Risk, assess
+from model.schema.risk import Assessment, Risk
 from model.schema.statements import (
     AddColumns,
     AddField,
@@ -23,11 +22,14 @@ from model.schema.statements import (
     CreateTable,
     CreateType,
     CreateView,
-    Drop,
     DropColumns,
-    Dropped,
+    DropIndex,
+    DropTable,
+    DropType,
+    DropView,
     Name,
     SetOptions,
+    SetViewOptions,
     Statement,
 )
 from model.schema.table import Column, Table, UserType
@@ -86,7 +88,7 @@ class Gap:
 
     def step(self, owner: str, statement: Statement) -> SchemaChange:
         """A change that a statement carries out."""
-        return SchemaChange(owner, statement, assess(statement, self.live))
+        return SchemaChange(owner, statement, statement.assess(self.live))
 
 
 def changes(gap: Gap) -> tuple[SchemaChange, ...]:
@@ -111,7 +113,7 @@ def _steps(gap: Gap) -> Iterator[SchemaChange]:
 def _rehearsed(schema: Schema, steps: Iterator[SchemaChange]) -> Iterator[SchemaChange]:
     for step in steps:
         try:
-            schema = fold(schema, step.statement) if step.statement else schema
+            schema = step.statement.apply(schema) if step.statement else schema
         except SchemaRefused as refused:
             yield _manual(step.owner, _REFUSED.format(what=refused.what))
         else:
@@ -129,10 +131,10 @@ def _drops_of_views_and_indexes(gap: Gap, waiting: frozenset[str]) -> Iterator[S
     bases = {view.table.name: name_of(view.base) for view in gap.expected.views}
     for one in gap.of(*views):
         if bases.get(name_of(one.owner)) not in waiting:
-            yield gap.step(one.owner, Drop(Dropped.VIEW, Name(one.owner)))
+            yield gap.step(one.owner, DropView(Name(one.owner)))
     for one in gap.of(*indexes):
         if one.aspect is Aspect.UNEXPECTED_INDEX or name_of(one.owner) not in waiting:
-            yield gap.step(one.owner, Drop(Dropped.INDEX, Name(one.subject)))
+            yield gap.step(one.owner, DropIndex(Name(one.subject)))
 
 
 def _creations_of_indexes_and_views(gap: Gap, waiting: frozenset[str]) -> Iterator[SchemaChange]:
@@ -150,7 +152,7 @@ def _creations_of_indexes_and_views(gap: Gap, waiting: frozenset[str]) -> Iterat
         elif view.table.name in lacking:
             yield gap.step(view.table.spelling, CreateView(Name(view.table.spelling), view))
         else:
-            yield from _options(gap, view.table, of_view=True)
+            yield from _options(gap, view.table, SetViewOptions)
 
 
 def _types(gap: Gap) -> Iterator[SchemaChange]:
@@ -224,23 +226,23 @@ def _kind_of(column: Column) -> tuple[str, object]:
     return normal_type(column.type), column.kind
 
 
-def _options(gap: Gap, wanted: Table, *, of_view: bool = False) -> Iterator[SchemaChange]:
+def _options(gap: Gap, wanted: Table, kind: type[SetOptions] = SetOptions) -> Iterator[SchemaChange]:
     """One statement for all of a table's options: each ALTER is a change of the schema on every node."""
     names = {one.subject for one in gap.of(Aspect.DIFFERENT_OPTION) if one.owner == wanted.spelling}
-    declared = {**wanted.options, **compaction_option(wanted.compaction)}
+    declared = {**wanted.options, **wanted.literals(comment=False)}
     if names and Include.OPTIONS in gap.include:
         literals = {name: literal for name, literal in declared.items() if name in names}
-        yield gap.step(wanted.spelling, SetOptions(Name(wanted.spelling), literals, of_view=of_view))
+        yield gap.step(wanted.spelling, kind(Name(wanted.spelling), literals))
 
 
 def _drops_of_tables_and_types(gap: Gap) -> Iterator[SchemaChange]:
     """Types last, and those first that use others; one that a column still has cannot go."""
     for one in gap.of(Aspect.UNEXPECTED_TABLE):
-        yield gap.step(one.owner, Drop(Dropped.TABLE, Name(one.owner)))
+        yield gap.step(one.owner, DropTable(Name(one.owner)))
     unexpected = {name_of(one.owner) for one in gap.of(Aspect.UNEXPECTED_TYPE)}
     for user_type in reversed(gap.live.types):
         if user_type.name in unexpected:
-            yield gap.step(user_type.spelling, Drop(Dropped.TYPE, Name(user_type.spelling)))
+            yield gap.step(user_type.spelling, DropType(Name(user_type.spelling)))
 
 
 def _table_by_hand(gap: Gap, table: Table) -> str:

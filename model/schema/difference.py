@@ -10,26 +10,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from model.schema.cql_types import normal_type
-from model.schema.keyspace import Schema
+from model.schema.keyspace import Index, Schema, View
 from model.schema.literals import map_literal, pairs_of, text_of
 from model.schema.names import name_of
-from model.schema.options import compaction_option
-from model.schema.statements import Index, View
 from model.schema.table import Column, Kind, Table, UserType
-
-__all__ = [
-    "Aspect",
-    "Difference",
-    "compaction_option",
-    "differences",
-    "index_text",
-    "map_literal",
-    "option_says",
-    "option_text",
-    "pairs_of",
-    "table_differences",
-    "view_text",
-]
 
 
 class Aspect(Enum):
@@ -228,8 +212,8 @@ _UNTOLD = {"allow_auto_snapshot": "true", "cdc": "false", "incremental_backups":
 
 def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
     """Only options that are declared: what a server adds by itself is its own business."""
-    expected = dict(wanted.options) | compaction_option(wanted.compaction)
-    live = dict(found.options) | compaction_option(found.compaction)
+    expected = {**wanted.options, **wanted.literals(comment=False)}
+    live = found.literals(comment=False)
     for name, value in expected.items():
         texts = option_text(value), option_text(live.get(name, _UNTOLD.get(name, "")))
         if not option_says(texts[0], texts[1]):

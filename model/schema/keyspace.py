@@ -1,15 +1,60 @@
 """A whole keyspace as a value: what it should hold (from the catalog) or does hold (read from a server)."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from model.schema.cql_types import names_in
 from model.schema.names import name_of
-from model.schema.statements import Index, View
 from model.schema.table import Table, UserType
 
-T = TypeVar("T")
+
+class Part(Protocol):
+    """A type, table, index or view."""
+
+    @property
+    def name(self) -> str:
+        """The name as the server knows it."""
+        ...
+
+
+P = TypeVar("P", bound=Part)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index: what it is on (`flags`, `values(flags)`), and the class behind it ("" is the built-in one)."""
+
+    spelling: str
+    table: str
+    target: str
+    using: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name as the server knows it."""
+        return name_of(self.spelling)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A materialized view: its own columns, key and options as a table, its base table, and its condition as CQL.
+
+    Attributes:
+        all_columns: it selects `*`, and grows with its base. As it is parsed, its table then holds the key only; the
+            types of a view's columns are known only once it is applied to a schema.
+    """
+
+    table: Table
+    base: str
+    where: str
+    all_columns: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name as the server knows it."""
+        return self.table.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +68,52 @@ class Schema:
 
     def table(self, name: str) -> Table | None:
         """The table of that name or spelling (in any case, unless it is in quotes), or None."""
-        return _named(name, ((table.name, table) for table in self.tables))
+        return _named(name, self.tables)
 
     def user_type(self, name: str) -> UserType | None:
         """The user type of that name or spelling, or None."""
-        return _named(name, ((user_type.name, user_type) for user_type in self.types))
+        return _named(name, self.types)
 
     def index(self, name: str) -> Index | None:
         """The index of that name or spelling, or None."""
-        return _named(name, ((name_of(index.spelling), index) for index in self.indexes))
+        return _named(name, self.indexes)
 
     def view(self, name: str) -> View | None:
-        """The materialised view of that name or spelling, or None."""
-        return _named(name, ((view.table.name, view) for view in self.views))
+        """The materialized view of that name or spelling, or None."""
+        return _named(name, self.views)
+
+    def views_of(self, table: Table) -> tuple[View, ...]:
+        """The views whose base the table is."""
+        return tuple(one for one in self.views if name_of(one.base) == table.name)
+
+    def indexes_of(self, table: Table) -> tuple[Index, ...]:
+        """The indexes on the table."""
+        return tuple(one for one in self.indexes if name_of(one.table) == table.name)
 
     @property
     def empty(self) -> bool:
         """Whether the keyspace holds nothing."""
         return not self.types and not self.tables
+
+
+EMPTY = Schema((), ())
+"""A keyspace that was just created."""
+
+
+def find(parts: Iterable[P], spelling: str) -> P | None:
+    """The part of exactly that spelling, or None."""
+    return next((one for one in parts if one.name == name_of(spelling)), None)
+
+
+def put(parts: tuple[P, ...], new: P) -> tuple[P, ...]:
+    """The parts with the new one in place of the one of its name, or after all the others."""
+    there = any(one.name == new.name for one in parts)
+    return tuple(new if one.name == new.name else one for one in parts) if there else (*parts, new)
+
+
+def without(parts: tuple[P, ...], old: P) -> tuple[P, ...]:
+    """The parts without the one of that name."""
+    return tuple(one for one in parts if one.name != old.name)
 
 
 def in_order_of_use(types: Iterable[UserType]) -> tuple[UserType, ...]:
@@ -58,12 +131,7 @@ def _used_by(user_type: UserType) -> frozenset[str]:
     return frozenset(name for _, kind in user_type.fields for name in names_in(kind))
 
 
-def _named(name: str, held: Iterable[tuple[str, T]]) -> T | None:
+def _named(name: str, parts: Iterable[P]) -> P | None:
     """The server's own name goes first: in double quotes `A` and `a` are two."""
-    folded, second = name_of(name), None
-    for own, value in held:
-        if own == name:
-            return value
-        if own == folded:
-            second = value
-    return second
+    held = tuple(parts)
+    return next((one for one in held if one.name == name), None) or find(held, name)

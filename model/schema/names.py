@@ -5,6 +5,8 @@ that is not a whole name in one of the two forms is ever let into a statement.
 """
 
 import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from model.errors import BadIdentifier
 
@@ -18,6 +20,22 @@ _WORDS_OF_CQL = """
 """
 RESERVED = frozenset(_WORDS_OF_CQL.split())
 """Words that CQL takes as a name only in quotes, in one version or another."""
+
+_PIECE = re.compile(
+    r"""(?P<text>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")+"|(?<![\w.])[A-Za-z]\w*)(?P<call>\s*\()?|(?P<mark>\d[\w.]*)"""
+)
+_NO_COLUMNS = RESERVED | {"contains", "like", "true", "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What a statement names, and where: `keyspace.name`, or `name` in the keyspace that the file is run against."""
+
+    spelling: str
+    keyspace: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.keyspace}.{self.spelling}" if self.keyspace else self.spelling
 
 
 def name_of(spelling: str) -> str:
@@ -43,3 +61,26 @@ def checked_spelling(spelling: str, what: str = "name") -> str:
     if _QUOTED.fullmatch(spelling) or (_PLAIN.fullmatch(spelling) and spelling.lower() not in RESERVED):
         return spelling
     raise BadIdentifier(spelling, what)
+
+
+def columns_of(text: str) -> tuple[str, ...]:
+    """The columns that a piece of CQL (an index's target, a view's condition) names, as the server knows them."""
+    return tuple(dict.fromkeys(name_of(found["name"]) for found in _names(text)))
+
+
+def _names(text: str) -> Iterator[re.Match[str]]:
+    for found in _PIECE.finditer(text):
+        name = found["name"]
+        if name and not found["call"] and name.lower() not in _NO_COLUMNS:
+            yield found
+
+
+def renamed_in(text: str, renames: Mapping[str, str]) -> str:
+    """The text with columns spelled otherwise; keys are names as the server knows them."""
+    parts, end = [], 0
+    for found in _names(text):
+        spelling = renames.get(name_of(found["name"]))
+        if spelling is not None:
+            parts += [text[end : found.start("name")], spelling]
+            end = found.end("name")
+    return "".join((*parts, text[end:]))

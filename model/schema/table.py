@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from model.errors import BadIdentifier
+from model.schema.literals import map_literal, pairs_of, text_literal, text_of
 from model.schema.names import RESERVED, name_of
 
 Row = Mapping[str, Any]
@@ -18,6 +19,9 @@ Row = Mapping[str, Any]
 
 Key = tuple[Any, ...]
 """Values of a table's primary key columns, in their declared order; a prefix names a partition or a range."""
+
+COMPACT_STORAGE = "compact storage"
+"""COMPACT STORAGE, kept among a table's options as `true`; Cassandra 4.0 and later refuse it."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
 
@@ -91,6 +95,18 @@ class Compaction:
 
     strategy: str
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def literal(self) -> str:
+        """The value of the table option `compaction`."""
+        return map_literal({"class": self.strategy, **self.options})
+
+    @classmethod
+    def from_literal(cls, literal: str) -> "Compaction | None":
+        """The compaction that an option's literal says; None where it names no class."""
+        pairs = pairs_of(literal)
+        strategy = pairs.pop("class", "")
+        return cls(strategy, pairs) if strategy else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +193,23 @@ class Table:
     def with_columns(self, columns: Iterable[Column]) -> "Table":
         """The same table with other columns: how a generation's variant is told."""
         return replace(self, columns=tuple(columns))
+
+    def literals(self, *, comment: bool = True) -> dict[str, str]:
+        """Every option as a literal, compaction and (unless left out) comment among them."""
+        found = {"comment": text_literal(self.comment)} if comment and self.comment else {}
+        compaction = {"compaction": self.compaction.literal} if self.compaction else {}
+        return {**found, **compaction, **self.options}
+
+    def with_options(self, literals: Mapping[str, str]) -> "Table":
+        """The table with these options instead of those of the same names."""
+        rest = {name: literal for name, literal in literals.items() if name != "comment"}
+        comment = text_of(literals["comment"]) if "comment" in literals else self.comment
+        compaction = Compaction.from_literal(rest.get("compaction", ""))
+        if compaction is not None:
+            del rest["compaction"]
+        return replace(
+            self, comment=comment, compaction=compaction or self.compaction, options={**self.options, **rest}
+        )
 
 
 def canonical_value(column: Column, row: Row) -> Any:

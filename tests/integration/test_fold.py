@@ -18,10 +18,8 @@ from cql.replication import in_every_data_centre
 from model.catalog.mail import SCHEMA
 from model.errors import CannotReach, MailmendError, SchemaRefused
 from model.schema.difference import differences
-from model.schema.folding.fold import fold, fold_all
-from model.schema.folding.lookups import EMPTY
-from model.schema.keyspace import Schema
-from model.schema.statements import Statement
+from model.schema.keyspace import EMPTY, Schema
+from model.schema.statements import Statement, apply_all
 from tests.support.ddl_stories import stories
 from tests.support.james import james_schema
 from tests.support.keyspaces import dropped
@@ -71,7 +69,7 @@ def _server_refuses(cluster: CassandraCluster, text: str) -> MailmendError | Non
 
 def _folded(schema: Schema, statement: Statement) -> tuple[Schema, SchemaRefused | None]:
     try:
-        return fold(schema, statement), None
+        return statement.apply(schema), None
     except SchemaRefused as refused:
         return schema, refused
 
@@ -122,7 +120,7 @@ def test_what_the_server_describes_folds_to_what_it_holds(
     for text in schema_cql(keyspace, schema):
         cluster.execute_ddl(text)
     live = live_schema(cluster, keyspace)
-    told = fold_all(parse(_described(cluster, keyspace)))
+    told = apply_all(parse(_described(cluster, keyspace)))
     assert differences(told, live) == ()
     assert differences(schema, told) == ()
 
@@ -147,8 +145,8 @@ def test_odd_names_are_folded_described_and_rendered_alike(cluster: CassandraClu
     parsed = parse(ODD)
     for one in parsed:
         cluster.execute_ddl(ddl_cql(one.statement, keyspace))
-    live, folded = live_schema(cluster, keyspace), fold_all(parsed)
-    told = fold_all(parse(_described(cluster, keyspace)))
+    live, folded = live_schema(cluster, keyspace), apply_all(parsed)
+    told = apply_all(parse(_described(cluster, keyspace)))
     assert differences(folded, live) == differences(told, live) == ()
     assert _remembered(folded) == _remembered(live)
     cluster.execute_ddl(f"DROP KEYSPACE {keyspace}")
@@ -161,7 +159,7 @@ def test_odd_names_are_folded_described_and_rendered_alike(cluster: CassandraClu
 
 def test_the_schema_file_folds_to_the_catalog() -> None:
     """`cql/schema.cql` says what the catalog says."""
-    folded = fold_all(parse(SCHEMA_FILE.read_text(encoding="utf-8")))
+    folded = apply_all(parse(SCHEMA_FILE.read_text(encoding="utf-8")))
     assert differences(SCHEMA, folded) == differences(folded, SCHEMA) == ()
 
 

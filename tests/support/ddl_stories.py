@@ -6,9 +6,7 @@ from contextlib import suppress
 from hypothesis import strategies as st
 
 from model.errors import SchemaRefused
-from model.schema.folding.fold import fold
-from model.schema.folding.lookups import EMPTY
-from model.schema.keyspace import Schema
+from model.schema.keyspace import EMPTY, Index, Schema, View
 from model.schema.statements import (
     AddColumns,
     AddField,
@@ -16,17 +14,18 @@ from model.schema.statements import (
     CreateTable,
     CreateType,
     CreateView,
-    Drop,
     DropColumns,
-    Dropped,
-    Index,
+    DropIndex,
+    DropTable,
+    DropType,
+    DropView,
     Name,
     RenameColumns,
     RenameFields,
     SetOptions,
+    SetViewOptions,
     Statement,
     Truncate,
-    View,
 )
 from model.schema.table import Column, Compaction, Kind, Table, UserType
 
@@ -67,7 +66,7 @@ def stories(draw: st.DrawFn, *, views: bool) -> list[Statement]:
     for _ in range(draw(st.integers(10, 20))):
         told.append(draw(_statements(schema, views=views)))
         with suppress(SchemaRefused):
-            schema = fold(schema, told[-1])
+            schema = told[-1].apply(schema)
     return told
 
 
@@ -160,9 +159,9 @@ def _alter_table(draw: st.DrawFn, schema: Schema) -> Statement:
 def _drops(schema: Schema) -> st.SearchStrategy[Statement]:
     indexes = (*(one.spelling for one in schema.indexes), *_INDEXES)
     return st.one_of(
-        st.builds(Drop, st.just(Dropped.TABLE), _known(schema).map(Name), _SOMETIMES),
-        st.builds(Drop, st.just(Dropped.TYPE), st.sampled_from(_TYPES).map(Name), _SOMETIMES),
-        st.builds(Drop, st.just(Dropped.INDEX), st.sampled_from(indexes).map(Name), _SOMETIMES),
+        st.builds(DropTable, _known(schema).map(Name), _SOMETIMES),
+        st.builds(DropType, st.sampled_from(_TYPES).map(Name), _SOMETIMES),
+        st.builds(DropIndex, st.sampled_from(indexes).map(Name), _SOMETIMES),
         st.builds(Truncate, _known(schema).map(Name)),
     )
 
@@ -171,9 +170,9 @@ def _drops(schema: Schema) -> st.SearchStrategy[Statement]:
 def _views(draw: st.DrawFn, schema: Schema) -> Statement:
     name = Name(draw(st.sampled_from(_VIEWS)))
     if draw(_SOMETIMES):
-        return Drop(Dropped.VIEW, name, draw(_SOMETIMES))
+        return DropView(name, draw(_SOMETIMES))
     if draw(_SOMETIMES):
-        return SetOptions(name, draw(_OPTIONS), draw(_SOMETIMES), of_view=True)
+        return SetViewOptions(name, draw(_OPTIONS), draw(_SOMETIMES))
     base = draw(_known(schema))
     table = next((one for one in schema.tables if one.spelling == base), None)
     key = [column.spelling for column in table.key] if table else ["a"]

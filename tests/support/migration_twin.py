@@ -18,10 +18,9 @@ from cql.migrate.rollout import RolloutRequest
 from cql.statements import Operation
 from model.errors import CannotReach, SchemaRefused, WrongUse
 from model.migrations.migration import Migration
-from model.schema.folding.fold import fold
 from model.schema.keyspace import Schema
 from model.schema.literals import pairs_of
-from model.schema.statements import CreateKeyspace, CreateTable, Write
+from model.schema.statements import CreateKeyspace, CreateTable, NamedStatement, Write
 from model.schema.table import Row
 from repair.ledger.leases import Leases
 from tests.support.clock import VirtualClock
@@ -107,7 +106,8 @@ class MigrationServer(SchemaTwin):
             self.keyspaces.setdefault(statement.keyspace, Schema((), ()))
             self.replications.setdefault(statement.keyspace, pairs_of(statement.options["replication"]))
             return
-        name = statement.name  # type: ignore[union-attr] # nothing else may be sent
+        assert isinstance(statement, NamedStatement), f"{text} may not be sent"
+        name = statement.name
         assert name.keyspace is not None, f"{text} names no keyspace"
         if isinstance(statement, Write):
             self.rows.append(text)
@@ -117,7 +117,7 @@ class MigrationServer(SchemaTwin):
             self.ids.setdefault((name.keyspace, bare.table.name), table_id)
             statement = bare
         try:
-            held = fold(self.keyspaces[name.keyspace], statement)
+            held = statement.apply(self.keyspaces[name.keyspace])
         except SchemaRefused as error:
             raise WrongUse(f"the server would not: {error.what}") from error
         self.carried_out.append(text)

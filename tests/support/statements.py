@@ -4,8 +4,10 @@ import re
 
 from hypothesis import strategies as st
 
+import model.schema.statements
 from cql.language.lexer import Kind as TokenKind
 from cql.language.lexer import tokens_of
+from model.schema.keyspace import Index, View
 from model.schema.literals import map_literal, text_literal
 from model.schema.names import RESERVED, name_of
 from model.schema.statements import (
@@ -19,19 +21,32 @@ from model.schema.statements import (
     CreateView,
     Drop,
     DropColumns,
+    DropCompactStorage,
+    DropIndex,
     DropKeyspace,
-    Dropped,
-    Index,
+    DropTable,
+    DropType,
+    DropView,
     Name,
+    NamedStatement,
     RenameColumns,
     RenameFields,
     SetOptions,
+    SetViewOptions,
     Statement,
     Truncate,
     Use,
-    View,
 )
 from model.schema.table import Column, Compaction, Kind, Table, UserType
+
+KINDS = [
+    kind
+    for name in model.schema.statements.__all__
+    if isinstance(kind := getattr(model.schema.statements, name), type)
+    and issubclass(kind, Statement)
+    and kind not in {Statement, NamedStatement, Drop}
+]
+"""Every kind of statement."""
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 PLAIN = st.from_regex(r"[a-z][a-zA-Z0-9_]{0,9}", fullmatch=True).filter(lambda name: name.lower() not in RESERVED)
@@ -134,31 +149,33 @@ def create_indexes(draw: st.DrawFn) -> CreateIndex:
 _RENAMES = st.lists(st.tuples(SPELLINGS, SPELLINGS), min_size=1, max_size=3).map(tuple)
 _ADDED = st.builds(Column, SPELLINGS, TYPES, st.sampled_from([Kind.REGULAR, Kind.STATIC]), mask=MASKS)
 _FLAG = st.booleans()
-STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
-    create_tables(),
-    create_types(),
-    create_views(),
-    create_indexes(),
-    st.builds(CreateKeyspace, KEYSPACES, SOME_OPTIONS, _FLAG),
-    st.builds(AlterKeyspace, KEYSPACES, SOME_OPTIONS, _FLAG),
-    st.builds(DropKeyspace, KEYSPACES, _FLAG),
-    st.builds(Use, KEYSPACES),
-    st.builds(AddField, NAMES, SPELLINGS, TYPES, _FLAG, _FLAG),
-    st.builds(RenameFields, NAMES, _RENAMES, _FLAG, _FLAG),
-    st.builds(AddColumns, NAMES, st.lists(_ADDED, min_size=1, max_size=3).map(tuple), _FLAG, _FLAG),
-    st.builds(
-        DropColumns,
-        NAMES,
-        st.lists(SPELLINGS, min_size=1, max_size=3).map(tuple),
-        _FLAG,
-        _FLAG,
-        st.none() | st.integers(1, 10**15).map(str),
-    ),
-    st.builds(RenameColumns, NAMES, _RENAMES, _FLAG, _FLAG),
-    st.builds(SetOptions, NAMES, SOME_OPTIONS, _FLAG, _FLAG),
-    st.builds(Drop, st.sampled_from(Dropped), NAMES, _FLAG),
-    st.builds(Truncate, NAMES),
-)
+_FLAGS = (_FLAG, _FLAG)
+_COLUMN_NAMES = st.lists(SPELLINGS, min_size=1, max_size=3).map(tuple)
+_STAMPS = st.none() | st.integers(1, 10**15).map(str)
+_FIELDS: dict[type[Statement], tuple[st.SearchStrategy[object], ...]] = {
+    CreateKeyspace: (KEYSPACES, SOME_OPTIONS, _FLAG),
+    AlterKeyspace: (KEYSPACES, SOME_OPTIONS, _FLAG),
+    DropKeyspace: (KEYSPACES, _FLAG),
+    Use: (KEYSPACES,),
+    AddField: (NAMES, SPELLINGS, TYPES, *_FLAGS),
+    RenameFields: (NAMES, _RENAMES, *_FLAGS),
+    AddColumns: (NAMES, st.lists(_ADDED, min_size=1, max_size=3).map(tuple), *_FLAGS),
+    DropColumns: (NAMES, _COLUMN_NAMES, *_FLAGS, _STAMPS),
+    RenameColumns: (NAMES, _RENAMES, *_FLAGS),
+    SetOptions: (NAMES, SOME_OPTIONS, _FLAG),
+    SetViewOptions: (NAMES, SOME_OPTIONS, _FLAG),
+    **dict.fromkeys((DropTable, DropType, DropIndex, DropView, DropCompactStorage), (NAMES, _FLAG)),
+    Truncate: (NAMES,),
+}
+BY_KIND: dict[type[Statement], st.SearchStrategy[Statement]] = {
+    CreateTable: create_tables(),
+    CreateType: create_types(),
+    CreateView: create_views(),
+    CreateIndex: create_indexes(),
+    **{kind: st.builds(kind, *fields) for kind, fields in _FIELDS.items()},
+}
+"""Statements of every kind that has a text."""
+STATEMENTS = st.one_of(*BY_KIND.values())
 
 _SEPARATORS = st.sampled_from([" ", "\n", "\t\r\n  ", " /* ; ' */ ", " -- it's ;\n", "//\n", "/***/"])
 _KEYWORD = re.compile(r"[A-Z]+")

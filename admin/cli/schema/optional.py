@@ -12,7 +12,6 @@ from cql.render import ServerVersion, parse_version
 from model.errors import ExitCode
 from model.migrations.upgrade_notes import OptionalMigration, optional_migration
 from model.schema.keyspace import Schema
-from model.schema.risk import assess
 
 
 def apply_optional(place: Place, name: str, patience: Patience, *, dry_run: bool, as_json: bool) -> int:
@@ -45,7 +44,7 @@ def apply_optional(place: Place, name: str, patience: Patience, *, dry_run: bool
 
 def optional_json(one: OptionalMigration, live: Schema, keyspace: str, server: ServerVersion) -> dict[str, Any]:
     """One optional migration, with what of it is still to do."""
-    due = [(ddl_cql(statement, keyspace, server), assess(statement, live)) for statement in one.due(live)]
+    due = [(ddl_cql(statement, keyspace, server), statement.assess(live)) for statement in one.due(live)]
     return {
         "name": one.name,
         "since": one.since.isoformat(),

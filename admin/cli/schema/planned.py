@@ -148,6 +148,6 @@ def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
 
 def _estimate(planned: PlannedStatement, sizes: Sizes) -> str:
     """The size of the table that a risky statement is about, or ""."""
-    named = getattr(planned.migration.statements[planned.position].statement, "name", None)
+    named = getattr(planned.statement, "name", None)
     size = sizes.get(name_of(named.spelling)) if named is not None else None
     return str(size) if size is not None and planned.assessment.worst is not Risk.NONE else ""

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from typing import Final
 
+from model.schema.keyspace import Index
 from model.schema.lint.finding import Hit, Rule, Severity
 from model.schema.lint.subject import Subject
 from model.schema.lint.windows import DOCS
 from model.schema.literals import short_class, text_of
 from model.schema.names import name_of
-from model.schema.statements import CreateIndex, CreateView, Index
+from model.schema.statements import CreateIndex, CreateView
 
 _OF_MANY_VALUES: Final = "uuid timeuuid timestamp date time inet blob decimal double float duration bigint varint"
 _MANY_VALUES: Final = frozenset(_OF_MANY_VALUES.split())

@@ -20,20 +20,7 @@ from model.schema.lint.subject import Subject
 from model.schema.lint.windows import DOCS
 from model.schema.literals import pairs_of, short_class, text_of
 from model.schema.names import name_of
-from model.schema.options import options_of
-from model.schema.statements import (
-    AlterKeyspace,
-    Batch,
-    CreateIndex,
-    CreateKeyspace,
-    CreateTable,
-    CreateView,
-    DropKeyspace,
-    Other,
-    SetOptions,
-    Statement,
-    Use,
-)
+from model.schema.statements import Statement
 
 Options = Mapping[str, str]
 
@@ -53,7 +40,7 @@ def unknown(subject: Subject) -> Iterator[Hit]:
 
 def refused_options(statement: Statement, release: Release) -> tuple[tuple[str, str], ...]:
     """Classes and options of a statement that a server of that release would refuse: (what it is, what is near it)."""
-    _, options = _set_by(statement) or ("", {})
+    options = statement.options_set or {}
     return tuple((text, fix) for _, text, fix in _unknown_options(options, release, named=True))
 
 
@@ -66,26 +53,13 @@ def _declared(subject: Subject) -> Iterator[tuple[str, int | None, Options]]:
     """Each table's options as they were written: (table, number of the statement or None, options)."""
     told = set()
     for number, placed in enumerate(subject.statements):
-        found = _set_by(placed.statement)
-        if found is not None:
-            table, options = found
+        table, options = placed.statement.about, placed.statement.options_set
+        if options is not None:
             told.add(name_of(table))
             yield table, number, options
     for one in subject.schema.tables:
         if one.name not in told:
-            yield one.spelling, None, options_of(one)
-
-
-def _set_by(statement: Statement) -> tuple[str, Options] | None:
-    match statement:
-        case CreateTable(name, table):
-            return name.spelling, options_of(table)
-        case CreateView(name, view):
-            return name.spelling, options_of(view.table)
-        case SetOptions(name, options):
-            return name.spelling, options
-        case _:
-            return None
+            yield one.spelling, None, one.literals()
 
 
 def _unknown_options(options: Options, release: Release, *, named: bool) -> Iterator[tuple[str, str, str]]:
@@ -179,18 +153,7 @@ _SPECULATION_FIX: Final = "Write '99p' ('99PERCENTILE' before 4.0), '50ms', 'NON
 def refused(subject: Subject) -> Iterator[Hit]:
     """K2."""
     for number, reason in subject.refused.items():
-        yield Hit(_about(subject.statements[number].statement), reason, statement=number)
-
-
-def _about(statement: Statement) -> str:
-    """The table, type, index or view that a statement is about."""
-    match statement:
-        case CreateIndex(index=index):
-            return index.table
-        case CreateKeyspace() | AlterKeyspace() | DropKeyspace() | Use() | Batch() | Other():
-            return ""
-        case _:
-            return statement.name.spelling
+        yield Hit(subject.statements[number].statement.about, reason, statement=number)
 
 
 OPTIONS: Final = (

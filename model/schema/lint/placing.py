@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from model.schema.lint.finding import Hit
 from model.schema.lint.subject import Placed, Subject
 from model.schema.names import name_of
-from model.schema.statements import AddColumns, CreateTable, CreateView, SetOptions, Span
+from model.schema.statements import Span
 
 Spot = tuple[int | None, Span | None]
 """The number of a statement, and a piece of its file."""
@@ -19,11 +19,8 @@ def defining(subject: Subject) -> Defining:
     """The statements that say what each table is."""
     found = defaultdict(list)
     for number, placed in enumerate(subject.statements):
-        match placed.statement:
-            case CreateTable(name) | CreateView(name) | SetOptions(name) | AddColumns(name):
-                found[name_of(name.spelling)].append(number)
-            case _:
-                pass
+        if placed.statement.defines_table:
+            found[name_of(placed.statement.about)].append(number)
     return found
 
 

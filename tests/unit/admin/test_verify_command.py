@@ -12,8 +12,7 @@ from model.catalog.generations import JAMES_3_8, NEWEST
 from model.migrations.history import Baseline, LedgerRecord, MigrationState, digests
 from model.migrations.plan import declared_by
 from model.migrations.verification import verify_migrations, verify_ours
-from model.schema.keyspace import Schema
-from model.schema.statements import Index
+from model.schema.keyspace import Index, Schema
 from model.schema.table import Column, Kind, Table, UserType
 from tests.support.migrating import SHOP, applied, folder
 from tests.support.schemas import columns_of, served, with_columns, without_tables

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from cql.introspect import keyspace_exists, live_schema
-from model.schema.keyspace import Schema
-from model.schema.statements import Index, View
+from model.schema.keyspace import Index, Schema, View
 from model.schema.table import Column, Compaction, Kind, Row, Table, UserType
 from tests.support.schema_twin import SchemaTwin
 

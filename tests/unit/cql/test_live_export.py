@@ -11,9 +11,8 @@ from cql.language.parser import parse
 from cql.replication import in_every_data_centre
 from model.catalog.generations import GENERATIONS, Generation
 from model.schema.difference import differences
-from model.schema.folding.fold import fold_all
-from model.schema.keyspace import Schema
-from model.schema.statements import CreateIndex, CreateKeyspace, CreateTable, CreateType, CreateView, Index, View
+from model.schema.keyspace import Index, Schema, View
+from model.schema.statements import CreateIndex, CreateKeyspace, CreateTable, CreateType, CreateView, apply_all
 from model.schema.table import Column, Kind, Table, UserType
 from tests.support.schemas import served
 from tests.support.statements import LITERALS, PLAIN, TEXTS
@@ -57,7 +56,7 @@ def test_an_empty_keyspace_is_one_statement() -> None:
 
 def again(text: str) -> Schema:
     """What the file would make on an empty server."""
-    return fold_all(parsed for parsed in parse(text) if not isinstance(parsed.statement, CreateKeyspace))
+    return apply_all(parsed for parsed in parse(text) if not isinstance(parsed.statement, CreateKeyspace))
 
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)

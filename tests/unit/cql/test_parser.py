@@ -6,8 +6,8 @@ from cql.language.parser import parse
 from cql.language.text import ddl_cql
 from cql.render import ServerVersion
 from model.errors import BadIdentifier, CqlSyntaxError, ExitCode, WrongUse
+from model.schema.keyspace import Index
 from model.schema.literals import text_of
-from model.schema.options import COMPACT_STORAGE
 from model.schema.statements import (
     AddColumns,
     Batch,
@@ -16,11 +16,10 @@ from model.schema.statements import (
     CreateKeyspace,
     CreateTable,
     CreateView,
-    Drop,
     DropColumns,
+    DropCompactStorage,
     DropKeyspace,
-    Dropped,
-    Index,
+    DropView,
     Name,
     Other,
     Parsed,
@@ -30,7 +29,7 @@ from model.schema.statements import (
     Use,
     Write,
 )
-from model.schema.table import Column, Compaction, Kind, Table
+from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table
 
 
 def one(text: str) -> Statement:
@@ -92,7 +91,7 @@ def test_a_key_may_stand_with_its_column() -> None:
 def test_compact_storage_is_kept_as_an_option() -> None:
     """So that old files can be read, and lint can say what it is."""
     assert table("CREATE TABLE t (a int PRIMARY KEY) WITH COMPACT STORAGE").options == {COMPACT_STORAGE: "true"}
-    assert one("ALTER TABLE t DROP COMPACT STORAGE") == SetOptions(Name("t"), {COMPACT_STORAGE: "false"})
+    assert one("ALTER TABLE t DROP COMPACT STORAGE") == DropCompactStorage(Name("t"))
 
 
 def test_a_type_of_the_same_keyspace_needs_no_keyspace() -> None:
@@ -118,7 +117,7 @@ STATEMENTS: tuple[tuple[str, Statement], ...] = (
     ("DROP SCHEMA IF EXISTS k", DropKeyspace("k", if_exists=True)),
     ("TRUNCATE TABLE k.t", Truncate(Name("t", "k"))),
     ("TRUNCATE t", Truncate(Name("t"))),
-    ("DROP MATERIALIZED VIEW v", Drop(Dropped.VIEW, Name("v"))),
+    ("DROP MATERIALIZED VIEW v", DropView(Name("v"))),
     (
         "ALTER TABLE t ADD IF NOT EXISTS (a int, b text STATIC)",
         AddColumns(Name("t"), (Column("a", "int"), Column("b", "text", Kind.STATIC)), if_not_exists=True),
@@ -149,24 +148,24 @@ def test_each_kind_of_statement_is_read(text: str, statement: Statement) -> None
 WRITES: tuple[tuple[str, Write], ...] = (
     (
         'INSERT INTO t (a, "B") VALUES (1, [now(), ?]) IF NOT EXISTS USING TTL 5 AND TIMESTAMP :at',
-        Write(Change.INSERT, Name("t"), ("a", "B"), ":at", "5", True, {"a": "1", "B": "[now(), ?]"}),
+        Write(Name("t"), Change.INSERT, ("a", "B"), ":at", "5", True, {"a": "1", "B": "[now(), ?]"}),
     ),
     (
         'INSERT INTO t JSON \'{"a": 1, "\\"B\\"": "it\'\'s"}\' DEFAULT UNSET',
-        Write(Change.INSERT, Name("t"), ("a", "B")),
+        Write(Name("t"), Change.INSERT, ("a", "B")),
     ),
     (
         (
             "UPDATE k.t USING TIMESTAMP -5 SET a = a + 1, b['x'] = {1: 'y'}, c.f = (frozen<list<int>>) [1], a += 2 "
             "WHERE k = 'x' AND (c, d) >= (1, 2) AND m CONTAINS KEY 5 IF a IN (1, 2) AND b[1] = 2"
         ),
-        Write(Change.UPDATE, Name("t", "k"), ("a", "b", "c"), "-5", None, True, {"k": "'x'"}),
+        Write(Name("t", "k"), Change.UPDATE, ("a", "b", "c"), "-5", None, True, {"k": "'x'"}),
     ),
     (
         "DELETE a, b[1], c.d FROM t WHERE k = ? IF EXISTS",
-        Write(Change.DELETE, Name("t"), ("a", "b", "c"), conditional=True, values={"k": "?"}),
+        Write(Name("t"), Change.DELETE, ("a", "b", "c"), conditional=True, values={"k": "?"}),
     ),
-    ("DELETE FROM t WHERE token(k) > token(5) AND k IN ()", Write(Change.DELETE, Name("t"))),
+    ("DELETE FROM t WHERE token(k) > token(5) AND k IN ()", Write(Name("t"), Change.DELETE)),
 )
 
 

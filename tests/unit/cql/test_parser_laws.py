@@ -15,8 +15,8 @@ from cql.language.lexer import Kind, tokens_of
 from cql.language.parser import parse
 from cql.language.text import ddl_cql
 from model.errors import CqlSyntaxError
-from model.schema.statements import Statement
-from tests.support.statements import STATEMENTS, written_otherwise
+from model.schema.statements import Batch, Other, Statement, Write
+from tests.support.statements import BY_KIND, KINDS, STATEMENTS, written_otherwise
 
 WRITES = (
     "INSERT INTO k.t (a, \"B\") VALUES (1, {'x': [1.5, -2], 'y': [now(), ?]}) IF NOT EXISTS USING TTL 5",
@@ -25,6 +25,11 @@ WRITES = (
     "CREATE FUNCTION f (x int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS $$ return x; // ' $$",
 )
 STATEMENT_TEXTS = st.one_of(STATEMENTS.map(lambda one: ddl_cql(one, None)), st.sampled_from(WRITES))
+
+
+def test_every_kind_of_statement_has_a_text_but_those_of_data() -> None:
+    """Or the laws below would not speak of it."""
+    assert set(BY_KIND) == set(KINDS) - {Write, Batch, Other}
 
 
 @given(STATEMENTS)

@@ -26,8 +26,7 @@ from model.catalog.mail import ATTACHMENTS, MESSAGE_ID, SCHEMA, CompactionChoice
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BadIdentifier, WrongUse
 from model.schema.literals import text_literal
-from model.schema.options import COMPACT_STORAGE
-from model.schema.table import Column, Kind, Table, UserType
+from model.schema.table import COMPACT_STORAGE, Column, Kind, Table, UserType
 
 CASSANDRA_4_1 = ServerVersion(4, 1)
 KEY = Column("id", "uuid", Kind.PARTITION)

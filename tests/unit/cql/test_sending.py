@@ -91,7 +91,7 @@ def test_what_is_sent_is_still_the_same_statement(author: str, micros: int) -> N
     (again,) = parse(sent(author, parsed, "ks", attempt))
     before, after = parsed.statement, again.statement
     assert type(before) is type(after)
-    assert after.name.keyspace == "ks"  # type: ignore[union-attr]
+    assert after.keyspace_named == "ks"
     if isinstance(before, CreateTable) and isinstance(after, CreateTable):
         assert after.table.columns == before.table.columns
         assert {"id": str(attempt), **before.table.options} == dict(after.table.options)

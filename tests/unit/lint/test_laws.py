@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.lint_sources import statements_of
-from model.schema.keyspace import Schema
+from model.schema.keyspace import Index, Schema, View
 from model.schema.lint.finding import Finding
 from model.schema.lint.history import subjects_of
 from model.schema.lint.ignores import notes_among, with_reasons
 from model.schema.lint.rules import lint
 from model.schema.lint.servers import Release
 from model.schema.lint.subject import Knowledge, Subject
-from model.schema.statements import Index, View
 from model.schema.table import Column, Compaction, Kind, Table
 
 TYPES = st.sampled_from(

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from model.catalog.generations import GENERATIONS
 from model.catalog.mail import SCHEMA
 from model.migrations.history import Baseline, Since, changes_since, digests, fingerprint_of
-from model.schema.keyspace import Schema
-from model.schema.statements import Index, View
+from model.schema.keyspace import Index, Schema, View
 from model.schema.table import Column, Compaction, Kind, Table, UserType
 from tests.support.schemas import served, with_columns, without_tables
 

@@ -8,7 +8,7 @@ from model.catalog.generations import JAMES_3_8, JAMES_3_9, NEWEST, Generation
 from model.catalog.james_tables import BESIDE_TABLES
 from model.catalog.mail import SCHEMA
 from model.schema.changes import Gap, Include, SchemaChange, changes
-from model.schema.keyspace import Schema
+from model.schema.keyspace import Index, Schema, View
 from model.schema.risk import Risk
 from model.schema.statements import (
     AddColumns,
@@ -19,12 +19,14 @@ from model.schema.statements import (
     CreateView,
     Drop,
     DropColumns,
-    Dropped,
-    Index,
+    DropIndex,
+    DropTable,
+    DropType,
+    DropView,
     Name,
     SetOptions,
+    SetViewOptions,
     Statement,
-    View,
 )
 from model.schema.table import Column, Compaction, Kind, Table, UserType
 from tests.support.schemas import served, without_tables
@@ -102,12 +104,12 @@ def test_what_is_not_expected_is_left_alone_unless_removal_is_asked_for() -> Non
 
     # When it is, what stands in the way goes first, and types go last
     assert statements(expected, live) == [
-        Drop(Dropped.VIEW, Name("by_number")),
-        Drop(Dropped.VIEW, Name("by_other")),
-        Drop(Dropped.INDEX, Name("by_old")),
+        DropView(Name("by_number")),
+        DropView(Name("by_other")),
+        DropIndex(Name("by_old")),
         DropColumns(Name("notes"), ("old", "older")),
-        Drop(Dropped.TABLE, Name("other")),
-        Drop(Dropped.TYPE, Name("size2")),
+        DropTable(Name("other")),
+        DropType(Name("size2")),
     ]
 
 
@@ -139,7 +141,7 @@ def test_options_of_a_view_are_set_on_the_view() -> None:
     """ALTER MATERIALIZED VIEW is another statement than ALTER TABLE."""
     wanted = replace(BY_NUMBER, table=replace(BY_NUMBER.table, options={"gc_grace_seconds": "10"}))
     (found,) = statements(replace(EXPECTED, views=(wanted,)), EXPECTED)
-    assert found == SetOptions(Name("by_number"), {"gc_grace_seconds": "10"}, of_view=True)
+    assert found == SetViewOptions(Name("by_number"), {"gc_grace_seconds": "10"})
 
 
 def test_an_index_and_a_view_that_are_otherwise_are_made_anew() -> None:
@@ -149,8 +151,8 @@ def test_an_index_and_a_view_that_are_otherwise_are_made_anew() -> None:
     )
     found = ways(EXPECTED, live, frozenset())
     assert [one.statement for one in found] == [
-        Drop(Dropped.VIEW, Name("by_number")),
-        Drop(Dropped.INDEX, Name("by_note")),
+        DropView(Name("by_number")),
+        DropIndex(Name("by_note")),
         CreateIndex(Name("notes"), BY_NOTE),
         CreateView(Name("by_number"), BY_NUMBER),
     ]
@@ -267,7 +269,7 @@ def test_an_index_of_nobodys_goes_though_its_table_waits() -> None:
     """It is not expected, whatever becomes of the table."""
     live = replace(with_notes(OTHER_ORDER), indexes=(BY_NOTE, Index("by_more", "notes", "more")))
     statement, by_hand = ways(EXPECTED, live)
-    assert statement.statement == Drop(Dropped.INDEX, Name("by_more"))
+    assert statement.statement == DropIndex(Name("by_more"))
     assert by_hand.owner == "notes"
 
 

@@ -8,17 +8,14 @@ from hypothesis import strategies as st
 
 from model.schema.changes import Gap, Include, SchemaChange, changes
 from model.schema.difference import differences
-from model.schema.folding.fold import fold
-from model.schema.keyspace import Schema
+from model.schema.keyspace import EMPTY, Index, Schema, View
 from model.schema.names import name_of
-from model.schema.statements import Index, View
 from model.schema.table import Column, Compaction, Kind, Table, UserType
 
 TYPES = ("text", "int", "set<text>", "frozen<size>", "frozen<list<frozen<place>>>")
 FIELDS = (("bytes", "bigint"), ("lines", "int"), ("name", "text"))
 STRATEGIES = ("LeveledCompactionStrategy", "SizeTieredCompactionStrategy")
 EVERYTHING = frozenset(Include)
-EMPTY = Schema((), ())
 
 
 @st.composite
@@ -86,7 +83,7 @@ def carried_out(live: Schema, found: Sequence[SchemaChange]) -> Schema:
     """The live schema after every statement of the way."""
     for one in found:
         if one.statement is not None:
-            live = fold(live, one.statement)
+            live = one.statement.apply(live)
     return live
 
 

@@ -7,7 +7,6 @@ import pytest
 from model.catalog.generations import GENERATIONS, JAMES_3_8, JAMES_3_9, NEWEST, Generation, recognise
 from model.catalog.mail import SCHEMA, CompactionChoice
 from model.schema.changes import Include, SchemaChange, changes
-from model.schema.folding.fold import fold
 from model.schema.from_model import gap_to_catalog
 from model.schema.keyspace import Schema
 from model.schema.risk import Risk
@@ -30,7 +29,7 @@ def carried_out(live: Schema, found: tuple[SchemaChange, ...]) -> Schema:
     """The live schema after all of it."""
     for one in found:
         assert one.statement is not None, one.manual
-        live = fold(live, one.statement)
+        live = one.statement.apply(live)
     return live
 
 

@@ -19,8 +19,7 @@ from model.catalog.mail import MAIL_TABLES, SCHEMA, CompactionChoice, compacted
 from model.catalog.mail_queue import JAMES_QUEUE_TABLES, OWN_QUEUE_TABLES, SLICE_TALLIES
 from model.migrations.upgrade_notes import due_migrations
 from model.schema.difference import Aspect
-from model.schema.keyspace import Schema
-from model.schema.statements import Index
+from model.schema.keyspace import Index, Schema
 from model.schema.table import Canonical, Column, Compaction, UserType
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from model.schema.literals import map_literal, pairs_of, short_class, text_literal, text_of
 from model.schema.names import name_of, spelled
-from model.schema.options import COMPACT_STORAGE, compaction_from, compaction_option, options_of, with_options
-from model.schema.table import Column, Compaction, Kind, Table
+from model.schema.table import COMPACT_STORAGE, Column, Compaction, Kind, Table
 
 TEXTS = st.text(st.sampled_from("ab'\"{}:, \n\\é"), max_size=12)
 VALUES = TEXTS.filter(bool)
@@ -72,14 +71,13 @@ def test_only_cassandras_own_classes_are_shortened(name: str, short: str) -> Non
 def test_a_compaction_survives_the_way_through_its_literal(compaction: Compaction) -> None:
     """Class and options."""
     if "class" not in compaction.options:
-        assert compaction_from(compaction_option(compaction)["compaction"]) == compaction
+        assert Compaction.from_literal(compaction.literal) == compaction
 
 
 def test_a_compaction_without_a_class_is_none() -> None:
-    """Nor is one that nobody declared an option."""
-    assert compaction_from("{'enabled': 'true'}") is None
-    assert compaction_from("'class'") is None
-    assert compaction_option(None) == {}
+    """It names nothing."""
+    assert Compaction.from_literal("{'enabled': 'true'}") is None
+    assert Compaction.from_literal("'class'") is None
 
 
 TABLE = Table(
@@ -89,13 +87,13 @@ TABLE = Table(
 
 def test_every_option_of_a_table_is_told_as_a_literal() -> None:
     """The comment and the compaction among them, where there are any."""
-    assert options_of(TABLE) == {
+    assert TABLE.literals() == {
         "comment": "'it''s'",
         "compaction": "{'class': 'LeveledCompactionStrategy'}",
         "gc_grace_seconds": "5",
         COMPACT_STORAGE: "true",
     }
-    assert options_of(Table("t", KEY)) == {}
+    assert Table("t", KEY).literals() == {}
 
 
 @pytest.mark.parametrize(
@@ -113,13 +111,13 @@ def test_every_option_of_a_table_is_told_as_a_literal() -> None:
 )
 def test_options_are_set_over_those_that_were_there(literals: dict[str, str], changed: dict[str, str]) -> None:
     """One by one; a map is replaced as a whole, and what is not named stays."""
-    assert options_of(with_options(TABLE, literals)) == {**options_of(TABLE), **changed}
-    assert options_of(with_options(with_options(TABLE, literals), literals)) == {**options_of(TABLE), **changed}
+    assert TABLE.with_options(literals).literals() == {**TABLE.literals(), **changed}
+    assert TABLE.with_options(literals).with_options(literals).literals() == {**TABLE.literals(), **changed}
 
 
 def test_a_comment_can_be_taken_away() -> None:
     """An empty one is none."""
-    assert "comment" not in options_of(with_options(TABLE, {"comment": "''"}))
+    assert "comment" not in TABLE.with_options({"comment": "''"}).literals()
 
 
 @given(st.text(st.sampled_from('aB"_ é1'), min_size=1, max_size=8))

@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 from cql.language.parser import parse
 from model.errors import BadMigration, HistoryMismatch, WrongUse
 from model.migrations.history import LedgerRecord, MigrationState, StatementEntry, StatementState
-from model.migrations.migration import Migration, Phase, checksum_of, refusal
-from model.migrations.plan import MigrationPlan, MigrationTarget, Way, created_by, decide, declared_by
-from model.schema.folding.fold import fold, fold_all
-from model.schema.keyspace import Schema
+from model.migrations.migration import Migration, Phase, checksum_of
+from model.migrations.plan import MigrationPlan, MigrationTarget, Way, decide, declared_by
+from model.schema.keyspace import EMPTY, Schema
 from model.schema.risk import Risk
+from model.schema.statements import apply_all
 from tests.support.migrating import SHOP, applied, folder
 
 FOLDER = folder()
-EMPTY = Schema((), ())
 PLACES = [(one.number, position) for one in FOLDER for position in range(len(one.statements))]
 
 
@@ -30,7 +29,7 @@ def before(place: tuple[int, int]) -> Schema:
         for position, parsed in enumerate(one.statements):
             if (one.number, position) >= place:
                 return schema
-            schema = fold(schema, parsed.statement)
+            schema = parsed.statement.apply(schema)
     return schema
 
 
@@ -72,7 +71,7 @@ def test_from_every_statement_the_rest_is_planned_and_ends_at_the_same(
 def test_what_was_begun_and_took_effect_is_only_written_down(place: tuple[int, int]) -> None:
     """Of every kind of statement but rows, which are sent again as of their first time."""
     number, position = place
-    after = fold(before(place), FOLDER[number - 1].statements[position].statement)
+    after = FOLDER[number - 1].statements[position].statement.apply(before(place))
     plan = planned(place, StatementState.BEGUN, after)
     assert plan.statements[0].way is Way.RECORD
     assert plan.expected == declared_by(FOLDER)
@@ -81,7 +80,7 @@ def test_what_was_begun_and_took_effect_is_only_written_down(place: tuple[int, i
 def test_what_was_begun_and_is_otherwise_now_is_for_a_person() -> None:
     """Somebody made a table of that name meanwhile."""
     (other,) = folder({"0001_pre_a.cql": "CREATE TABLE orders (id int PRIMARY KEY);"})
-    live = fold(before((1, 1)), other.statements[0].statement)
+    live = other.statements[0].statement.apply(before((1, 1)))
     with pytest.raises(
         BadMigration, match=r"0001_pre_orders\.cql, line 6: what the statement names is in shop already"
     ):
@@ -142,7 +141,7 @@ def test_a_number_beyond_the_folder_is_refused() -> None:
 
 def test_what_is_created_is_named() -> None:
     """By kind, as reports have it; an alteration creates nothing."""
-    made = [created_by(parsed.statement) for one in FOLDER for parsed in one.statements]
+    made = [parsed.statement.created for one in FOLDER for parsed in one.statements]
     assert [one for one in made if one] == [
         "type place",
         "table orders",
@@ -163,7 +162,7 @@ PAIR = folder(
 
 def after(cql: str) -> Schema:
     """What a text makes of an empty keyspace."""
-    return fold_all(parse(cql))
+    return apply_all(parse(cql))
 
 
 ONE, UNO, TWO = (f"CREATE TABLE {name} (k int PRIMARY KEY);" for name in ("one", "uno", "two"))
@@ -301,8 +300,8 @@ def test_rows_and_the_own_keyspace_may_stand_in_a_migration(cql: str) -> None:
 def test_a_folder_may_be_read_before_its_keyspace_is_known() -> None:
     """Names of any keyspace pass then; what no migration may hold does not."""
     (named,), (use,) = parse("DROP TABLE other.orders"), parse("USE other")
-    assert refusal(named.statement) == ""
-    assert refusal(use.statement) != ""
+    assert named.statement.refusal_in_migration() == ""
+    assert use.statement.refusal_in_migration() != ""
 
 
 def test_statements_are_told_by_their_migration() -> None:
@@ -386,7 +385,7 @@ def test_whatever_was_interrupted_goes_on_where_it_was(cql: str) -> None:
     past = LedgerRecord((running,), (begun,))
 
     # Then what the server did tells the rest
-    done = fold(live, one.statements[0].statement)
+    done = one.statements[0].statement.apply(live)
     for held, way in ((live, Way.AGAIN), (done, Way.RECORD)):
         plan = decide("shop", (one,), past, held, MigrationTarget())
         assert [planned.way for planned in plan.statements] == [way]

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import BadIdentifier
-from model.schema.folding.references import columns_of, renamed_in
 from model.schema.keyspace import Schema, in_order_of_use
 from model.schema.literals import map_literal, pairs_of, short_class, text_literal, text_of
-from model.schema.names import checked_spelling, name_of, spelled
+from model.schema.names import checked_spelling, columns_of, name_of, renamed_in, spelled
 from model.schema.table import Column, Kind, Table, UserType
 
 

@@ -1,13 +1,12 @@
 """Each danger of a statement is told, each harmless statement is told harmless, and none is left unjudged."""
 
 from dataclasses import replace
-from typing import get_args
 
 import pytest
 
 from model.catalog.mail import IMAP_UID, SCHEMA
-from model.schema.keyspace import Schema
-from model.schema.risk import HARMLESS, RULES, Risk, assess, columns_dropped_by, named
+from model.schema.keyspace import Index, Schema, View
+from model.schema.risk import Risk
 from model.schema.statements import (
     AddColumns,
     AddField,
@@ -19,23 +18,26 @@ from model.schema.statements import (
     CreateTable,
     CreateType,
     CreateView,
-    Drop,
     DropColumns,
+    DropCompactStorage,
+    DropIndex,
     DropKeyspace,
-    Dropped,
-    Index,
+    DropTable,
+    DropType,
+    DropView,
     Name,
     Other,
     RenameColumns,
     RenameFields,
     SetOptions,
+    SetViewOptions,
     Statement,
     Truncate,
     Use,
-    View,
     Write,
 )
 from model.schema.table import Column, Compaction, Kind, Table, UserType
+from tests.support.statements import KINDS
 
 NOTES = Table(
     "notes",
@@ -70,15 +72,15 @@ def view(of: str) -> CreateView:
 
 RISKY: tuple[tuple[Statement, Risk], ...] = (
     (DropKeyspace("mail"), Risk.DATA_LOSS),
-    (Drop(Dropped.TABLE, NOTE), Risk.DATA_LOSS),
-    (Drop(Dropped.TABLE, ELSEWHERE), Risk.DATA_LOSS),
-    (Drop(Dropped.TYPE, Name("size")), Risk.DATA_LOSS),
-    (Drop(Dropped.INDEX, Name("by_note")), Risk.BREAKING),
-    (Drop(Dropped.VIEW, Name("by_note")), Risk.BREAKING),
+    (DropTable(NOTE), Risk.DATA_LOSS),
+    (DropTable(ELSEWHERE), Risk.DATA_LOSS),
+    (DropType(Name("size")), Risk.DATA_LOSS),
+    (DropIndex(Name("by_note")), Risk.BREAKING),
+    (DropView(Name("by_note")), Risk.BREAKING),
     (DropColumns(NOTE, ("note",)), Risk.DATA_LOSS),
     (Truncate(NOTE), Risk.DATA_LOSS),
-    (Write(Change.DELETE, NOTE), Risk.DATA_LOSS),
-    (Batch((Write(Change.INSERT, NOTE), Write(Change.DELETE, NOTE))), Risk.DATA_LOSS),
+    (Write(NOTE, Change.DELETE), Risk.DATA_LOSS),
+    (Batch((Write(NOTE, Change.INSERT), Write(NOTE, Change.DELETE))), Risk.DATA_LOSS),
     (options(default_time_to_live="3600"), Risk.DATA_LOSS),
     (options(ELSEWHERE, default_time_to_live="3600"), Risk.DATA_LOSS),
     (options(gc_grace_seconds="0"), Risk.RESURRECTION),
@@ -106,6 +108,8 @@ HARMLESS_ONES: tuple[Statement, ...] = (
     DropColumns(ABSENT, ("note",)),
     RenameColumns(ABSENT, (("id", "key"),)),
     options(comment="'Notes'"),
+    SetViewOptions(Name("by_note"), {"gc_grace_seconds": "0"}),
+    DropCompactStorage(NOTE),
     options(caching="{'keys': 'ALL'}"),
     options(gc_grace_seconds="1728000"),
     options(gc_grace_seconds="864000"),
@@ -115,14 +119,14 @@ HARMLESS_ONES: tuple[Statement, ...] = (
     options(compaction="{'class': 'SizeTieredCompactionStrategy', 'max_threshold': '8'}"),
     options(compression="{'class': 'org.apache.cassandra.io.compress.LZ4Compressor', 'chunk_length_in_kb': 16}"),
     options(ABSENT, gc_grace_seconds="0", compaction="{'class': 'LeveledCompactionStrategy'}"),
-    Drop(Dropped.TABLE, ABSENT, if_exists=True),
+    DropTable(ABSENT, if_exists=True),
     Truncate(ABSENT),
     index("drafts"),
     view("drafts"),
-    Write(Change.INSERT, NOTE),
-    Write(Change.UPDATE, NOTE),
-    Write(Change.DELETE, ABSENT),
-    Batch((Write(Change.INSERT, NOTE),)),
+    Write(NOTE, Change.INSERT),
+    Write(NOTE, Change.UPDATE),
+    Write(ABSENT, Change.DELETE),
+    Batch((Write(NOTE, Change.INSERT),)),
     Use("mail"),
     Other("GRANT SELECT"),
 )
@@ -131,7 +135,7 @@ HARMLESS_ONES: tuple[Statement, ...] = (
 @pytest.mark.parametrize(("statement", "risk"), RISKY, ids=str)
 def test_a_danger_is_told_with_its_reason(statement: Statement, risk: Risk) -> None:
     """Exactly that danger, or the worst of several, and a sentence that is finished."""
-    assessment = assess(statement, LIVE)
+    assessment = statement.assess(LIVE)
     assert assessment.worst is risk
     assert assessment.why.endswith(".")
     assert "{" not in assessment.why
@@ -140,25 +144,25 @@ def test_a_danger_is_told_with_its_reason(statement: Statement, risk: Risk) -> N
 @pytest.mark.parametrize("statement", HARMLESS_ONES, ids=str)
 def test_a_harmless_statement_is_told_harmless(statement: Statement) -> None:
     """No danger is invented, and still a reason is given."""
-    assessment = assess(statement, LIVE)
+    assessment = statement.assess(LIVE)
     assert assessment.risks == (Risk.NONE,)
     assert assessment.why
 
 
 def test_every_kind_of_statement_is_judged() -> None:
-    """The cases above name every kind that CQL has, and every rule holds of one of them."""
-    kinds = {type(statement) for statement, _ in RISKY} | {type(statement) for statement in HARMLESS_ONES}
-    assert kinds == set(get_args(Statement))
-    for rule in RULES:
-        assert any(isinstance(one, rule.kind) and rule.risk in assess(one, LIVE).risks for one, _ in RISKY) or (
-            rule.kind is AddColumns  # needs columns that were dropped once: a test of its own, below
-        )
-    assert set(HARMLESS) <= set(get_args(Statement))
+    """The cases above name every kind that CQL has, and every danger holds of one of them."""
+    cases = [*(statement for statement, _ in RISKY), *HARMLESS_ONES]
+    assert {type(one) for one in cases} == set(KINDS)
+    for one in cases:
+        for danger in one.dangers:
+            assert any(danger in each.dangers and danger.risk in each.assess(LIVE).risks for each, _ in RISKY) or (
+                type(one) is AddColumns  # needs columns that were dropped once: a test of its own, below
+            )
 
 
 def test_several_dangers_of_one_statement_stand_together_mildest_first() -> None:
     """An ALTER that sets two options tells both reasons."""
-    assessment = assess(options(gc_grace_seconds="0", compaction="{'class': 'LeveledCompactionStrategy'}"), LIVE)
+    assessment = options(gc_grace_seconds="0", compaction="{'class': 'LeveledCompactionStrategy'}").assess(LIVE)
     assert assessment.risks == (Risk.REWRITE, Risk.RESURRECTION)
     assert "compacted anew" in assessment.why
     assert "comes back" in assessment.why
@@ -167,17 +171,17 @@ def test_several_dangers_of_one_statement_stand_together_mildest_first() -> None
 def test_a_column_that_is_added_again_after_a_drop_is_dangerous() -> None:
     """Whether it was dropped long ago or by the statement before; a new name is not."""
     # Given a column that was dropped
-    dropped = columns_dropped_by(DropColumns(NOTE, ("owner",)))
+    dropped = DropColumns(NOTE, ("owner",)).drops()
     assert dropped == {("notes", "owner")}
 
     # Then adding it again is a danger, and adding another is none
-    assert assess(AddColumns(NOTE, (Column("Owner", "text"),)), LIVE, dropped).worst is Risk.DATA_LOSS
-    assert assess(AddColumns(NOTE, (Column("author", "text"),)), LIVE, dropped).worst is Risk.NONE
-    assert columns_dropped_by(Truncate(NOTE)) == frozenset()
+    assert AddColumns(NOTE, (Column("Owner", "text"),)).assess(LIVE, dropped).worst is Risk.DATA_LOSS
+    assert AddColumns(NOTE, (Column("author", "text"),)).assess(LIVE, dropped).worst is Risk.NONE
+    assert Truncate(NOTE).drops() == frozenset()
 
     # And the live table knows what was dropped from it long ago
     live = Schema((), (replace(NOTES, dropped=(Column("owner", "text"),)),))
-    assert assess(AddColumns(NOTE, (Column("Owner", "text"),)), live).worst is Risk.DATA_LOSS
+    assert AddColumns(NOTE, (Column("Owner", "text"),)).assess(live).worst is Risk.DATA_LOSS
 
 
 @pytest.mark.parametrize(
@@ -186,8 +190,8 @@ def test_a_column_that_is_added_again_after_a_drop_is_dangerous() -> None:
 def test_where_the_live_value_is_not_told_the_servers_default_counts(option: str, value: str) -> None:
     """A declared table that says nothing has ten days of grace and no time to live."""
     silent = Schema((), (IMAP_UID,))
-    assert assess(options(Name("imapUidTable"), **{option: value}), silent).worst is not Risk.NONE
-    assert assess(options(Name("imapUidTable"), default_time_to_live="0"), silent).worst is Risk.NONE
+    assert options(Name("imapUidTable"), **{option: value}).assess(silent).worst is not Risk.NONE
+    assert options(Name("imapUidTable"), default_time_to_live="0").assess(silent).worst is Risk.NONE
 
 
 def test_a_new_time_window_is_a_rewrite_and_a_threshold_is_none() -> None:
@@ -196,24 +200,24 @@ def test_a_new_time_window_is_a_rewrite_and_a_threshold_is_none() -> None:
     truth = Name("imapUidTable")
     same = ", 'compaction_window_size': '28', 'tombstone_threshold': '0.4'"
     window = IMAP_UID.compaction.options["compaction_window_size"] if IMAP_UID.compaction else ""
-    assert assess(options(truth, compaction=compaction % same.replace("28", window)), SCHEMA).worst is Risk.NONE
-    assert assess(options(truth, compaction=compaction % ""), SCHEMA).worst is Risk.REWRITE
+    assert options(truth, compaction=compaction % same.replace("28", window)).assess(SCHEMA).worst is Risk.NONE
+    assert options(truth, compaction=compaction % "").assess(SCHEMA).worst is Risk.REWRITE
 
 
 def test_any_of_several_columns_may_have_been_dropped_once() -> None:
     """Of that table: the same name in another, or in another keyspace, is another column."""
     dropped = frozenset({("notes", "owner")})
     both = AddColumns(NOTE, (Column("author", "text"), Column("OWNER", "text")))
-    assert assess(both, LIVE, dropped).worst is Risk.DATA_LOSS
-    assert assess(AddColumns(ABSENT, (Column("owner", "text"),)), LIVE, dropped).worst is Risk.NONE
-    assert assess(AddColumns(ABSENT, (Column("owner", "text"),)), LIVE).worst is Risk.NONE
+    assert both.assess(LIVE, dropped).worst is Risk.DATA_LOSS
+    assert AddColumns(ABSENT, (Column("owner", "text"),)).assess(LIVE, dropped).worst is Risk.NONE
+    assert AddColumns(ABSENT, (Column("owner", "text"),)).assess(LIVE).worst is Risk.NONE
     once = Schema((), (replace(NOTES, dropped=(Column("owner", "text"),)),))
-    assert assess(AddColumns(ELSEWHERE, (Column("owner", "text"),)), once).worst is Risk.NONE
+    assert AddColumns(ELSEWHERE, (Column("owner", "text"),)).assess(once).worst is Risk.NONE
 
 
 def test_what_is_dropped_is_remembered_as_the_server_knows_it() -> None:
     """In lower case, unless it is in quotes."""
-    dropped = columns_dropped_by(DropColumns(Name('"Notes"'), ("Owner", '"Owner"')))
+    dropped = DropColumns(Name('"Notes"'), ("Owner", '"Owner"')).drops()
     assert dropped == {("Notes", "owner"), ("Notes", "Owner")}
 
 
@@ -221,17 +225,17 @@ def test_what_is_dropped_is_remembered_as_the_server_knows_it() -> None:
 def test_unsafe_expiration_is_read_in_any_case(said: str) -> None:
     """As Cassandra reads it."""
     compaction = f"{{'class': 'TimeWindowCompactionStrategy', 'unsafe_aggressive_sstable_expiration': '{said}'}}"
-    assert Risk.RESURRECTION in assess(options(compaction=compaction), LIVE).risks
-    assert Risk.RESURRECTION not in assess(options(compaction=compaction.replace(said, "false")), LIVE).risks
+    assert Risk.RESURRECTION in options(compaction=compaction).assess(LIVE).risks
+    assert Risk.RESURRECTION not in options(compaction=compaction.replace(said, "false")).assess(LIVE).risks
 
 
 def test_nothing_is_known_of_another_keyspace() -> None:
     """So what might be lowered, replaced or turned off there counts as that, though a table of that name is here."""
-    assert assess(options(ELSEWHERE, gc_grace_seconds="864000"), LIVE).worst is Risk.RESURRECTION
-    assert assess(options(ELSEWHERE, read_repair="'BLOCKING'"), LIVE).worst is Risk.NONE
+    assert options(ELSEWHERE, gc_grace_seconds="864000").assess(LIVE).worst is Risk.RESURRECTION
+    assert options(ELSEWHERE, read_repair="'BLOCKING'").assess(LIVE).worst is Risk.NONE
     same = "{'class': 'SizeTieredCompactionStrategy', 'max_threshold': '32', 'min_threshold': '4'}"
-    assert assess(options(compaction=same), LIVE).worst is Risk.NONE
-    assert assess(options(ELSEWHERE, compaction=same), LIVE).worst is Risk.REWRITE
+    assert options(compaction=same).assess(LIVE).worst is Risk.NONE
+    assert options(ELSEWHERE, compaction=same).assess(LIVE).worst is Risk.REWRITE
 
 
 @pytest.mark.parametrize(
@@ -240,11 +244,11 @@ def test_nothing_is_known_of_another_keyspace() -> None:
         (DropKeyspace("mail"), "mail"),
         (Use("mail"), "mail"),
         (CreateKeyspace("mail", {}), "mail"),
-        (Drop(Dropped.TABLE, ELSEWHERE), "other.notes"),
+        (DropTable(ELSEWHERE), "other.notes"),
         (CreateIndex(NOTE, Index("by_note", "notes", "note")), "by_note"),
         (CreateIndex(NOTE, Index("", "notes", "note")), "the index on notes"),
         (
-            Batch((Write(Change.INSERT, NOTE), Write(Change.DELETE, ELSEWHERE), Write(Change.UPDATE, NOTE))),
+            Batch((Write(NOTE, Change.INSERT), Write(ELSEWHERE, Change.DELETE), Write(NOTE, Change.UPDATE))),
             "notes, other.notes",
         ),
         (Other("GRANT SELECT"), "GRANT SELECT"),
@@ -254,7 +258,7 @@ def test_nothing_is_known_of_another_keyspace() -> None:
 )
 def test_what_a_statement_is_about_is_told_for_people(statement: Statement, name: str) -> None:
     """Each object once, with the keyspace where it is named."""
-    assert named(statement) == name
+    assert statement.subject == name
 
 
 @pytest.mark.parametrize(
@@ -270,10 +274,10 @@ def test_what_a_statement_is_about_is_told_for_people(statement: Statement, name
 )
 def test_a_time_to_live_is_lowered_or_it_is_not(seconds: str, risks: tuple[Risk, ...]) -> None:
     """To a second, in quotes or without; never is longer than anything."""
-    assert assess(options(default_time_to_live=seconds), LIVE).risks == risks
+    assert options(default_time_to_live=seconds).assess(LIVE).risks == risks
 
 
 def test_a_shorter_grace_is_dangerous_in_quotes_too() -> None:
     """Servers take a number either way."""
-    assert assess(options(gc_grace_seconds="'0'"), LIVE).worst is Risk.RESURRECTION
-    assert assess(options(gc_grace_seconds="'864000'"), LIVE).worst is Risk.NONE
+    assert options(gc_grace_seconds="'0'").assess(LIVE).worst is Risk.RESURRECTION
+    assert options(gc_grace_seconds="'864000'").assess(LIVE).worst is Risk.NONE

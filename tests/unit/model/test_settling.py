@@ -8,20 +8,20 @@ from hypothesis import given, settings
 
 from cql.language.parser import parse
 from model.errors import SchemaRefused
-from model.migrations.took_effect import Effect, effect_of
-from model.schema.folding.fold import fold, fold_all
 from model.schema.keyspace import Schema
 from model.schema.statements import (
     AddColumns,
     AddField,
     CreateTable,
     CreateType,
+    Effect,
     Name,
     RenameColumns,
     RenameFields,
     SetOptions,
     Statement,
     Write,
+    apply_all,
 )
 from model.schema.table import Column, Kind, Table, UserType
 from tests.support.ddl_stories import stories
@@ -71,11 +71,11 @@ def states() -> Iterator[tuple[Statement, Schema, Schema]]:
     schema = Schema((), ())
     for migration in folder():
         for parsed in migration.statements:
-            after = fold(schema, parsed.statement)
+            after = parsed.statement.apply(schema)
             yield parsed.statement, schema, after
             schema = after
     for text in MORE.split(";")[:-1]:
-        after = fold(schema, statement(text))
+        after = statement(text).apply(schema)
         yield statement(text), schema, after
         schema = after
 
@@ -88,8 +88,8 @@ def test_what_was_not_sent_has_left_nothing_and_what_was_sent_has(
     sent: Statement, before: Schema, after: Schema
 ) -> None:
     """Whatever kind of statement it is."""
-    assert effect_of(sent, before) is Effect.ABSENT
-    assert effect_of(sent, after) is Effect.THERE
+    assert sent.took_effect(before) is Effect.ABSENT
+    assert sent.took_effect(after) is Effect.THERE
 
 
 TABLE = "CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))"
@@ -130,31 +130,31 @@ VIEW = "CREATE MATERIALIZED VIEW few AS SELECT v FROM t WHERE k IS NOT NULL AND 
 )
 def test_what_somebody_else_made_is_not_taken_for_ours(sent: str, live: str) -> None:
     """Another key, order, type or set of columns under the same name."""
-    assert effect_of(statement(sent), fold_all(parse(live))) is Effect.OTHERWISE
+    assert statement(sent).took_effect(apply_all(parse(live))) is Effect.OTHERWISE
 
 
 def test_options_that_were_changed_since_do_not_make_it_another_table() -> None:
     """Tuning goes on while a migration waits to be resumed."""
-    live = fold(Schema((), ()), statement(f"{TABLE} WITH comment = 'tuned' AND gc_grace_seconds = 1"))
-    assert effect_of(statement(TABLE), live) is Effect.THERE
-    assert effect_of(statement(f"{TABLE} WITH gc_grace_seconds = 7"), live) is Effect.THERE
-    leveled = fold(live, statement("ALTER TABLE t WITH compaction = {'class': 'LeveledCompactionStrategy'}"))
-    assert effect_of(statement(f"{TABLE} WITH compaction = {UNIFIED}"), leveled) is Effect.THERE
+    live = statement(f"{TABLE} WITH comment = 'tuned' AND gc_grace_seconds = 1").apply(Schema((), ()))
+    assert statement(TABLE).took_effect(live) is Effect.THERE
+    assert statement(f"{TABLE} WITH gc_grace_seconds = 7").took_effect(live) is Effect.THERE
+    leveled = statement("ALTER TABLE t WITH compaction = {'class': 'LeveledCompactionStrategy'}").apply(live)
+    assert statement(f"{TABLE} WITH compaction = {UNIFIED}").took_effect(leveled) is Effect.THERE
 
 
 def test_nor_do_they_make_it_another_view() -> None:
     """A view is told by its base, its key, its columns and its condition."""
-    live = fold_all(parse(f"{TABLE}; {VIEW} (c, k); ALTER MATERIALIZED VIEW few WITH comment = 'tuned'"))
-    assert effect_of(statement(f"{VIEW} (c, k) WITH comment = 'new'"), live) is Effect.THERE
+    live = apply_all(parse(f"{TABLE}; {VIEW} (c, k); ALTER MATERIALIZED VIEW few WITH comment = 'tuned'"))
+    assert statement(f"{VIEW} (c, k) WITH comment = 'new'").took_effect(live) is Effect.THERE
 
 
 def test_an_index_without_a_name_is_told_by_what_it_is_on() -> None:
     """Whatever it is called: the server would refuse a second one of the same kind on the same column."""
-    live = fold_all(parse(f"{TABLE}; CREATE INDEX somebodys ON t (v); CREATE INDEX ON t (c)"))
-    assert effect_of(statement('CREATE INDEX ON T ("v")'), live) is Effect.THERE
-    assert effect_of(statement("CREATE INDEX ON t (k)"), live) is Effect.ABSENT
-    assert effect_of(statement("CREATE CUSTOM INDEX ON t (v) USING 'sai'"), live) is Effect.ABSENT
-    assert effect_of(statement("CREATE INDEX ON elsewhere (v)"), live) is Effect.ABSENT
+    live = apply_all(parse(f"{TABLE}; CREATE INDEX somebodys ON t (v); CREATE INDEX ON t (c)"))
+    assert statement('CREATE INDEX ON T ("v")').took_effect(live) is Effect.THERE
+    assert statement("CREATE INDEX ON t (k)").took_effect(live) is Effect.ABSENT
+    assert statement("CREATE CUSTOM INDEX ON t (v) USING 'sai'").took_effect(live) is Effect.ABSENT
+    assert statement("CREATE INDEX ON elsewhere (v)").took_effect(live) is Effect.ABSENT
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_an_index_without_a_name_is_told_by_what_it_is_on() -> None:
 )
 def test_what_leaves_nothing_in_a_schema_counts_as_not_sent(sent: str) -> None:
     """It is sent again as it was the first time: with its own stamp, or refused from the start."""
-    assert effect_of(statement(sent), fold(Schema((), ()), statement(TABLE))) is Effect.ABSENT
+    assert statement(sent).took_effect(statement(TABLE).apply(Schema((), ()))) is Effect.ABSENT
 
 
 @pytest.mark.parametrize("what", ["TABLE", "TYPE", "INDEX", "MATERIALIZED VIEW"])
@@ -181,8 +181,8 @@ def test_what_is_not_there_is_dropped(what: str) -> None:
         "MATERIALIZED VIEW": f"{VIEW} (c, k);",
     }
     others = "".join(cql for name, cql in alike.items() if name != what)
-    live = fold_all(parse(f"{TABLE}; {others}"))
-    assert effect_of(statement(f"DROP {what} few"), live) is Effect.THERE
+    live = apply_all(parse(f"{TABLE}; {others}"))
+    assert statement(f"DROP {what} few").took_effect(live) is Effect.THERE
 
 
 @pytest.mark.parametrize(
@@ -199,14 +199,14 @@ def test_a_part_that_was_there_before_is_no_strangers_where_the_statement_allows
     sent: str, effect: Effect
 ) -> None:
     """IF EXISTS and IF NOT EXISTS may be sent again: half done is not done."""
-    assert effect_of(statement(sent), fold(Schema((), ()), statement(TABLE))) is effect
+    assert statement(sent).took_effect(statement(TABLE).apply(Schema((), ()))) is effect
 
 
 def test_compact_storage_is_gone_or_it_is_not() -> None:
     """No option tells of it any more."""
-    live, sent = fold(Schema((), ()), statement(COMPACT)), statement("ALTER TABLE old DROP COMPACT STORAGE")
-    assert effect_of(sent, live) is Effect.ABSENT
-    assert effect_of(sent, fold(live, sent)) is Effect.THERE
+    live, sent = statement(COMPACT).apply(Schema((), ())), statement("ALTER TABLE old DROP COMPACT STORAGE")
+    assert sent.took_effect(live) is Effect.ABSENT
+    assert sent.took_effect(sent.apply(live)) is Effect.THERE
 
 
 @settings(max_examples=5)
@@ -219,12 +219,12 @@ def test_whoever_was_killed_after_any_statement_finds_out_what_it_left(story: li
     schema = Schema((), ())
     for sent in story:
         with suppress(SchemaRefused):
-            after = fold(schema, sent)
+            after = sent.apply(schema)
             turned = isinstance(sent, RenameColumns | RenameFields)
             if after != schema and not isinstance(sent, SetOptions):
-                assert effect_of(sent, schema) is not Effect.THERE
+                assert sent.took_effect(schema) is not Effect.THERE
             if after != schema:
-                assert effect_of(sent, after) in ({Effect.THERE, Effect.OTHERWISE} if turned else {Effect.THERE})
+                assert sent.took_effect(after) in ({Effect.THERE, Effect.OTHERWISE} if turned else {Effect.THERE})
             schema = after
 
 
@@ -235,7 +235,7 @@ def test_a_server_spells_types_and_names_in_its_own_way() -> None:
     size, told_size = UserType("Size", (("Tags", "map<varchar,int>"),)), UserType("size", (("tags", "map<text, int>"),))
     live = Schema((told_size,), (told,))
     name = Name("T")
-    assert effect_of(AddColumns(name, (sent,)), live) is Effect.THERE
-    assert effect_of(CreateTable(name, Table("T", (told.columns[0], sent))), live) is Effect.THERE
-    assert effect_of(CreateType(Name("Size"), size), live) is Effect.THERE
-    assert effect_of(AddField(Name("SIZE"), *size.fields[0]), live) is Effect.THERE
+    assert AddColumns(name, (sent,)).took_effect(live) is Effect.THERE
+    assert CreateTable(name, Table("T", (told.columns[0], sent))).took_effect(live) is Effect.THERE
+    assert CreateType(Name("Size"), size).took_effect(live) is Effect.THERE
+    assert AddField(Name("SIZE"), *size.fields[0]).took_effect(live) is Effect.THERE

@@ -16,11 +16,10 @@ from model.migrations.upgrade_notes import (
     note_adding,
     optional_migration,
 )
-from model.schema.difference import pairs_of
-from model.schema.folding.fold import fold
 from model.schema.keyspace import Schema
-from model.schema.risk import Risk, assess
-from model.schema.statements import AddColumns, CreateTable, Drop, Dropped, Name, SetOptions
+from model.schema.literals import pairs_of
+from model.schema.risk import Risk
+from model.schema.statements import AddColumns, CreateTable, DropTable, Name, SetOptions
 from model.schema.table import Column, Compaction, Kind, Table
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
@@ -93,7 +92,7 @@ def test_an_option_that_is_as_the_note_wants_is_not_due() -> None:
     note = optional_migration("tune-mail-compaction")
     assert note.due(Schema((), (table,))) == ()
     (due,) = note.due(Schema((), (leveled,)))
-    assert assess(due, Schema((), (leveled,))).worst is Risk.REWRITE
+    assert due.assess(Schema((), (leveled,))).worst is Risk.REWRITE
 
 
 def test_an_old_table_is_dropped_only_beside_its_successor() -> None:
@@ -102,8 +101,8 @@ def test_an_old_table_is_dropped_only_beside_its_successor() -> None:
     assert optional_migration("drop-old-threads").due(old) == ()
     both = replace(old, tables=(*old.tables, *(one for one in served(NEWEST.schema).tables if "thread_" in one.name)))
     assert optional_migration("drop-old-threads").due(both) == (
-        Drop(Dropped.TABLE, Name("threadTable"), if_exists=True),
-        Drop(Dropped.TABLE, Name("threadLookupTable"), if_exists=True),
+        DropTable(Name("threadTable"), if_exists=True),
+        DropTable(Name("threadLookupTable"), if_exists=True),
     )
 
 
@@ -139,9 +138,9 @@ def test_every_successor_must_be_there_before_the_old_goes(
     one = optional_migration(note)
     for lacking in range(len(successors)):
         assert one.due(live_with(*old, *successors[:lacking], *successors[lacking + 1 :])) == ()
-    dropped = [statement for statement in one.due(live_with(*old, *successors)) if isinstance(statement, Drop)]
+    dropped = [statement for statement in one.due(live_with(*old, *successors)) if isinstance(statement, DropTable)]
     assert tuple(drop.name.spelling.lower() for drop in dropped) == old
-    assert all(drop.if_exists and drop.what is Dropped.TABLE for drop in dropped)
+    assert all(drop.if_exists for drop in dropped)
     assert one.due(live_with(*successors)) == ()
 
 
@@ -188,7 +187,7 @@ def test_a_note_that_was_followed_is_not_due_any_more(note: OptionalMigration) -
     due = note.due(live)
     assert due
     for statement in due:
-        live = fold(live, statement)
+        live = statement.apply(live)
     assert note.due(live) == ()
     assert note not in due_migrations(live)
 
@@ -217,7 +216,7 @@ def test_a_keyspace_of_james_may_be_given_what_its_queue_lacks(generation: Gener
     assert made_by(live) == [table.spelling for table in OWN_QUEUE_TABLES]
     assert made_by(without_tables(live, *names)) == [table.spelling for table in QUEUE_TABLES]
     for statement in MAIL_QUEUE.due(live):
-        live = fold(live, statement)
+        live = statement.apply(live)
     assert MAIL_QUEUE.due(live) == ()
 
 

@@ -4,11 +4,10 @@ Source: what Cassandra 5.0 answers to each; the table of pairs was read off a se
 the server knows whether they fit; here they do not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from model.schema.cql_types import CqlType, parse_type
-from model.schema.folding.lookups import find_type
-from model.schema.keyspace import Schema
+from model.schema.cql_types import CqlType, names_in, parse_type
+from model.schema.keyspace import Schema, find
 from model.schema.table import Column, Kind
 
 _NATIVE = frozenset(
@@ -54,7 +53,7 @@ def field_problem(schema: Schema, field: str, kind: str) -> str:
     parsed = parse_type(kind)
     if parsed.name == "counter":
         return f"the field {field} cannot be a counter"
-    if is_user_type(parsed) and find_type(schema, parsed.name) is not None:
+    if is_user_type(parsed) and find(schema.types, parsed.name) is not None:
         return f"the field {field} is of a user type, so it must be frozen"
     problem = next(_problems(schema, parsed, frozen=False), "")
     return problem and f"the type {kind} of the field {field} {problem}"
@@ -65,7 +64,7 @@ def _problems(schema: Schema, parsed: CqlType, *, frozen: bool) -> Iterator[str]
     if parsed.name.startswith("'") or parsed.name in _NATIVE:
         return
     if parsed.name not in _BUILT:
-        if find_type(schema, parsed.name) is None:
+        if find(schema.types, parsed.name) is None:
             yield f"names the user type {parsed.name}, which does not exist"
         return
     inner_frozen = frozen or parsed.name == "frozen"
@@ -105,7 +104,7 @@ def is_user_type(parsed: CqlType) -> bool:
 
 
 def _has_cells_within(schema: Schema, parsed: CqlType) -> bool:
-    found = find_type(schema, parsed.name)
+    found = find(schema.types, parsed.name)
     return found is not None and any(parse_type(kind).name in _COLLECTIONS for _, kind in found.fields)
 
 
@@ -123,9 +122,14 @@ def holds(schema: Schema, parsed: CqlType, name: str) -> bool:
     """Whether the type, or any inside it, is of that name; user types are looked into."""
     if parsed.name == name:
         return True
-    user_type = find_type(schema, parsed.name) if is_user_type(parsed) else None
+    user_type = find(schema.types, parsed.name) if is_user_type(parsed) else None
     fields = [parse_type(kind) for _, kind in user_type.fields] if user_type else []
     return any(holds(schema, inner, name) for inner in (*parsed.arguments, *fields))
+
+
+def user_types_in(texts: Iterable[str]) -> frozenset[str]:
+    """The user types that types name."""
+    return frozenset(name for text in texts for name in names_in(text)) - _NATIVE - _BUILT
 
 
 def uses_type(schema: Schema, kind: str, name: str) -> bool:
@@ -135,7 +139,7 @@ def uses_type(schema: Schema, kind: str, name: str) -> bool:
 
 def expanded(schema: Schema, parsed: CqlType) -> CqlType:
     """The type with a tuple in the place of each user type: so a server remembers what it dropped."""
-    user_type = find_type(schema, parsed.name) if is_user_type(parsed) else None
+    user_type = find(schema.types, parsed.name) if is_user_type(parsed) else None
     if user_type is not None:
         return CqlType("tuple", tuple(expanded(schema, parse_type(kind)) for _, kind in user_type.fields))
     return CqlType(parsed.name, tuple(expanded(schema, inner) for inner in parsed.arguments))

@@ -1,1 +1,0 @@
-"""What a schema is after a statement, computed without a server."""

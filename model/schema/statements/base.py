@@ -1,0 +1,305 @@
+"""What every statement of CQL can do, stated once; each kind is one class in one of the files beside this one.
+
+A statement is a value: the parser reads it, the renderer (`cql.language.text`) writes it, and it says itself what a
+schema is after it, what it risks, whether it took effect and whether a migration may hold it. `apply` is as strict as
+a server, so that a migration is known to work before it runs: each refusal says what the server would say, and how to
+mend it. Where versions differ in details, the newest one counts. What only a server knows (its guardrails, the options
+of its classes) is not judged.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar
+
+from model.errors import SchemaRefused
+from model.schema.difference import Aspect, differences
+from model.schema.keyspace import EMPTY, Part, Schema, find
+from model.schema.names import Name, name_of
+from model.schema.risk import Assessment, Before, Danger, DroppedColumns, Risk
+from model.schema.table import Table
+
+
+class Effect(Enum):
+    """What the live schema says about a statement whose answer was lost."""
+
+    THERE = "there"  # it took effect: sending it again would fail, or do nothing
+    ABSENT = "absent"  # it did not; or sending it again is harmless
+    OTHERWISE = "otherwise"  # what it names is there, but not as it would have left it
+
+    @staticmethod
+    def done(holds: bool) -> "Effect":  # noqa: FBT001 - the one thing it is about
+        """THERE or ABSENT."""
+        return Effect.THERE if holds else Effect.ABSENT
+
+    @staticmethod
+    def alike(holds: bool) -> "Effect":  # noqa: FBT001 - the one thing it is about
+        """THERE or OTHERWISE."""
+        return Effect.THERE if holds else Effect.OTHERWISE
+
+    @staticmethod
+    def of_all(parts: "Sequence[Effect]", *, repeats: bool = False) -> "Effect":
+        """A statement is carried out as a whole: a mixture is somebody else's work, unless it may be sent again."""
+        if repeats and len(set(parts)) > 1:
+            return Effect.ABSENT if Effect.ABSENT in parts else Effect.THERE
+        return parts[0] if len(set(parts)) == 1 else Effect.OTHERWISE
+
+    @staticmethod
+    def of_renames(renames: Iterable[tuple[str, str]], names: Iterable[str]) -> "Effect":
+        """Each old name is there and its new one is not, or the other way round."""
+        there = set(names)
+        steps = {(True, False): Effect.ABSENT, (False, True): Effect.THERE}
+        found = ((name_of(old) in there, name_of(new) in there) for old, new in renames)
+        return Effect.of_all([steps.get(one, Effect.OTHERWISE) for one in found])
+
+
+class Statement:
+    """A statement of CQL. What is not said otherwise by its kind: it changes no schema and risks nothing."""
+
+    __slots__ = ()
+    dangers: ClassVar[tuple[Danger, ...]] = ()
+    harmless: ClassVar[str] = ""
+    """Why nothing is risked when no danger holds."""
+    unfit: ClassVar[str] = ""
+    """Why no migration may hold it; "" where one may."""
+    creates: ClassVar[str] = ""
+    """What it creates: table, type, view, index; "" where nothing."""
+    defines_table: ClassVar[bool] = False
+    """Whether it says what the columns or options of a table or view are."""
+
+    @property
+    def keyspace_named(self) -> str | None:
+        """The keyspace that it names itself, as spelled."""
+        return None
+
+    @property
+    def subject(self) -> str:
+        """What it is about, for people."""
+        return ""
+
+    @property
+    def about(self) -> str:
+        """The spelling of the table, type, index or view that it is about; "" where it is about none."""
+        return ""
+
+    @property
+    def created(self) -> str:
+        """What it creates and its name, for reports; "" where it creates nothing."""
+        return ""
+
+    @property
+    def parts(self) -> "tuple[Statement, ...]":
+        """The statement itself, or those that it is made of."""
+        return (self,)
+
+    @property
+    def options_set(self) -> Mapping[str, str] | None:
+        """The table options that it names, as literals; None where it cannot name any."""
+        return None
+
+    def needs(self) -> frozenset[str]:
+        """The names of tables, types, indexes and views that must be there before it."""
+        return frozenset()
+
+    def makes(self) -> frozenset[str]:
+        """The names that it creates."""
+        return frozenset()
+
+    def drops(self) -> DroppedColumns:
+        """What it adds to the columns that were dropped once."""
+        return frozenset()
+
+    def apply(self, schema: Schema) -> Schema:
+        """The schema after the statement.
+
+        Raises:
+            SchemaRefused: the server would refuse the statement.
+        """
+        return schema
+
+    def assess(self, live: Schema, dropped: DroppedColumns = frozenset()) -> Assessment:
+        """What the statement may do to a keyspace that is as `live` says.
+
+        Args:
+            live: the keyspace before the plan begins; a table that is not in it is taken for one that the plan creates.
+            dropped: columns that the plan itself drops before; what was dropped long ago is known to the live tables.
+        """
+        before = Before(live, dropped)
+        met = [
+            (danger.risk, danger.why.format(name=part.subject))
+            for part in self.parts
+            for danger in part.dangers
+            if danger.holds(part, before)
+        ]
+        if not met:
+            return Assessment((Risk.NONE,), self.harmless)
+        return Assessment(tuple(risk for risk in Risk if risk in {one for one, _ in met}), " ".join(dict(met).values()))
+
+    def took_effect(self, live: Schema) -> Effect:
+        """Whether the statement took effect, told from the live schema alone, whether or not its answer ever came.
+
+        A statement whose answer was lost (its applier was killed, the node went away) was carried out or was not. Each
+        kind of change leaves something behind that tells; what leaves nothing can be sent again without harm.
+        """
+        return Effect.ABSENT
+
+    def may_not_have_run(self, live: Schema) -> bool:
+        """Whether the columns and keys that are there do not tell: rows, options, what should be gone."""
+        return False
+
+    def remaining(self, live: Schema) -> "Statement | None":
+        """The statement, or what is left of it to do; None where nothing is."""
+        return self
+
+    def refusal_in_migration(self, keyspace: str = "") -> str:
+        """Why it may not stand in a migration (of that keyspace, where one is named); "" where it may.
+
+        A migration is run on any keyspace, by several people, and again after a crash: so it names no keyspace, and
+        every statement of it can be told from the live schema, or be sent twice without harm.
+        """
+        return self.unfit
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStatement(Statement):
+    """A statement about a table, type, index or view."""
+
+    name: Name
+    verb: ClassVar[str] = ""
+    """How its refusals call it, as `ALTER TABLE ADD`."""
+
+    @property
+    def keyspace_named(self) -> str | None:
+        return self.name.keyspace
+
+    @property
+    def subject(self) -> str:
+        return str(self.name)
+
+    @property
+    def about(self) -> str:
+        return self.name.spelling
+
+    @property
+    def created(self) -> str:
+        return f"{self.creates} {self.name.spelling}" if self.creates else ""
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({name_of(self.name.spelling)})
+
+    def makes(self) -> frozenset[str]:
+        return frozenset({name_of(self.name.spelling)}) if self.creates else frozenset()
+
+    def refusal_in_migration(self, keyspace: str = "") -> str:
+        named = self.name.keyspace
+        if not self.unfit and named is not None and keyspace and named.lower() != keyspace.lower():
+            return f"it names the keyspace {named}, the migrations are applied to {keyspace}"
+        return self.unfit
+
+    def refused(self, reason: str, *, mend: str = "") -> SchemaRefused:
+        """What to raise where the server would refuse it."""
+        return SchemaRefused(self.verb, str(self.name), reason, mend=mend)
+
+    def must(self, problem: str) -> None:
+        """Refuse it where there is a problem."""
+        if problem:
+            raise self.refused(problem)
+
+    def table_in(self, schema: Schema) -> Table:
+        """The table that it names.
+
+        Raises:
+            SchemaRefused: there is none, or it is a view.
+        """
+        return table_of(schema, self.name, self.verb)
+
+    def lacks_table(self, schema: Schema) -> bool:
+        """Whether neither a table nor a view has the name."""
+        return find(schema.tables, self.name.spelling) is None and find(schema.views, self.name.spelling) is None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(NamedStatement):
+    """DROP of a table, type, index or view."""
+
+    if_exists: bool = False
+    word: ClassVar[str] = ""
+    """CQL's word for what is dropped."""
+    harmless = "The table is not there yet."
+
+    def among(self, schema: Schema) -> Sequence[Part]:
+        """The parts of a schema of which one is dropped."""
+        raise NotImplementedError
+
+    def took_effect(self, live: Schema) -> Effect:
+        return Effect.done(find(self.among(live), self.name.spelling) is None)
+
+    def may_not_have_run(self, live: Schema) -> bool:
+        return self.took_effect(live) is not Effect.THERE
+
+    def remaining(self, live: Schema) -> Statement | None:
+        return self if find(self.among(live), self.name.spelling) else None
+
+
+def table_of(schema: Schema, name: Name, verb: str) -> Table:
+    """The table of that name.
+
+    Raises:
+        SchemaRefused: there is none, or it is a view.
+    """
+    table = find(schema.tables, name.spelling)
+    if table is not None:
+        return table
+    if find(schema.views, name.spelling) is not None:
+        mend = "Change its base table, or use the statements for materialized views."
+        raise SchemaRefused(verb, str(name), "it is a materialized view, not a table", mend=mend)
+    same = [one.spelling for one in schema.tables if one.name.lower() == name_of(name.spelling).lower()]
+    mend = f"There is {same[0]}: a name in double quotes keeps its case." if same else ""
+    raise SchemaRefused(verb, str(name), "there is no such table", mend=mend)
+
+
+def makes_alike(statement: Statement, before: Schema, live: Schema) -> bool:
+    """Whether it makes the live schema of the one before it, but for options that may have changed since."""
+    try:
+        found = differences(statement.apply(before), live)
+    except SchemaRefused:
+        return False
+    return all(one.aspect is Aspect.DIFFERENT_OPTION for one in found)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a text: from `start` up to, not including, `end`, in characters."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A statement as it stands in a file.
+
+    Attributes:
+        span: from its first character to its last, the semicolon left out.
+        name_at: where the name stands that decides the keyspace; None where there is none.
+        places: where parts of it stand, as ("column", name), ("option", name), ("field", name), ("key", ""), a view's
+            ("base", ""), the names in a batch as ("name", "0") and so on; names as the server knows them.
+        notes: the comments right before the statement, line by line, without their dashes.
+    """
+
+    statement: Statement
+    span: Span
+    name_at: Span | None = None
+    places: Mapping[tuple[str, str], Span] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def apply_all(parsed: Iterable[Parsed], schema: Schema = EMPTY) -> Schema:
+    """The schema after all the statements, one after the other.
+
+    Raises:
+        SchemaRefused: the server would refuse one of them.
+    """
+    for one in parsed:
+        schema = one.statement.apply(schema)
+    return schema

@@ -1,0 +1,237 @@
+"""ALTER TABLE ADD, DROP and RENAME: all of a statement's columns, or none."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from model.schema.cql_types import normal_type, parse_type
+from model.schema.keyspace import Index, Schema, View, find, put
+from model.schema.names import columns_of, name_of, renamed_in
+from model.schema.risk import Before, Danger, DroppedColumns, Risk
+from model.schema.statements.base import Effect, NamedStatement, Statement
+from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
+from model.schema.type_rules import (
+    column_problem,
+    expanded,
+    is_user_type,
+    returns,
+    type_problem,
+    user_types_in,
+)
+
+_NOT_THERE = "The table is not there yet."
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumns(NamedStatement):
+    """ALTER TABLE ... ADD: the views that select all of the table get the columns too."""
+
+    columns: tuple[Column, ...]
+    if_exists: bool = False
+    if_not_exists: bool = False
+    verb = "ALTER TABLE ADD"
+    harmless = "Rows that are there read the new columns as null; nothing is written anew."
+    defines_table = True
+
+    def needs(self) -> frozenset[str]:
+        return NamedStatement.needs(self) | user_types_in(column.type for column in self.columns)
+
+    def apply(self, schema: Schema) -> Schema:
+        if self.if_exists and self.lacks_table(schema):
+            return schema
+        table = before = self.table_in(schema)
+        for column in self.columns:
+            self.must(type_problem(schema, column))
+            if column.name in table:
+                if self.if_not_exists:
+                    continue
+                mend = "Add IF NOT EXISTS after ADD (4.1 and later)."
+                raise self.refused(f"it has a column {column.spelling} already", mend=mend)
+            self.must(_add_problem(schema, before, column))
+            table = table.with_columns((*table.columns, column))
+            schema = _with_views(schema, table, column)
+        return replace(schema, tables=put(schema.tables, table))
+
+    def took_effect(self, live: Schema) -> Effect:
+        found = find(live.tables, self.name.spelling)
+        if found is None:
+            return Effect.OTHERWISE
+        return Effect.of_all([_effect_of(one, found) for one in self.columns], repeats=self.if_not_exists)
+
+    def remaining(self, live: Schema) -> Statement | None:
+        table = find(live.tables, self.name.spelling)
+        missing = tuple(one for one in self.columns if table is not None and one.name not in table)
+        return replace(self, columns=missing) if missing else None
+
+    def _adds_again(self, before: Before) -> bool:
+        table = None if self.name.keyspace else before.live.table(self.name.spelling)
+        once = {column.name for column in table.dropped} if table else set()
+        name = name_of(self.name.spelling)
+        return any(column.name in once or (name, column.name) in before.dropped for column in self.columns)
+
+    dangers = (
+        Danger(
+            Risk.DATA_LOSS,
+            "A column of {name} is added again after it was dropped: cells with stamps before the drop, repairs among "
+            "them, stay invisible or vanish; another type is refused.",
+            _adds_again,
+        ),
+    )
+
+
+def _add_problem(schema: Schema, table: Table, column: Column) -> str:
+    if COMPACT_STORAGE in table.options:
+        return "it has compact storage, which takes no more columns"
+    if column.kind is Kind.STATIC and not table.clustering:
+        return f"the column {column.spelling} is static, but the table has no clustering column"
+    if len({one.is_counter for one in (*table.regular, column)}) > 1:
+        return f"{column.spelling} would mix counters with other columns"
+    return column_problem(schema, column) or _return_problem(schema, table, column)
+
+
+def _return_problem(schema: Schema, table: Table, column: Column) -> str:
+    old = find(table.dropped, column.spelling)
+    if old is None:
+        return ""
+    if not returns(schema, column, old):
+        return f"{column.spelling} was dropped as {old.type}, so it cannot come back as {column.type}"
+    if old.kind is not column.kind:
+        return f"{column.spelling} was dropped as a {old.kind.value} column, so it cannot come back as another"
+    return f"{column.spelling} was dropped, and a counter cannot come back" if column.is_counter else ""
+
+
+def _with_views(schema: Schema, table: Table, column: Column) -> Schema:
+    for view in schema.views_of(table):
+        if view.all_columns and column.kind is not Kind.STATIC:
+            grown = replace(view, table=view.table.with_columns((*view.table.columns, column)))
+            schema = replace(schema, views=put(schema.views, grown))
+    return schema
+
+
+def _effect_of(wanted: Column, found: Table) -> Effect:
+    if wanted.name not in found:
+        return Effect.ABSENT
+    there = found.column(wanted.name)
+    return Effect.alike((normal_type(wanted.type), wanted.kind) == (normal_type(there.type), there.kind))
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumns(NamedStatement):
+    """ALTER TABLE ... DROP; what the columns held is gone (up to `timestamp`, where USING names one)."""
+
+    columns: tuple[str, ...]
+    if_exists: bool = False
+    columns_if_exist: bool = False
+    timestamp: str | None = None
+    verb = "ALTER TABLE DROP"
+    harmless = _NOT_THERE
+    dangers = (
+        Danger(
+            Risk.DATA_LOSS,
+            "What the columns of {name} held is gone at once, and adding them again does not bring it back.",
+        ),
+    )
+
+    def drops(self) -> DroppedColumns:
+        return frozenset((name_of(self.name.spelling), name_of(column)) for column in self.columns)
+
+    def apply(self, schema: Schema) -> Schema:
+        """Which columns they were is remembered."""
+        if self.if_exists and self.lacks_table(schema):
+            return schema
+        table = self.table_in(schema)
+        for spelling in self.columns:
+            column = find(table.columns, spelling)
+            if column is None and self.columns_if_exist:
+                continue
+            if column is None:
+                raise self.refused(f"it has no column {spelling}")
+            self.must(_drop_problem(schema, table, spelling, column))
+            table = _without(schema, table, column)
+        return replace(schema, tables=put(schema.tables, table))
+
+    def took_effect(self, live: Schema) -> Effect:
+        found = find(live.tables, self.name.spelling)
+        if found is None:
+            return Effect.OTHERWISE
+        gone = [Effect.done(name_of(name) not in found) for name in self.columns]
+        return Effect.of_all(gone, repeats=self.columns_if_exist)
+
+
+def _drop_problem(schema: Schema, table: Table, spelling: str, column: Column) -> str:
+    if column.in_key:
+        return f"{spelling} is part of the key, which cannot be changed"
+    if is_user_type(parse_type(column.type)):
+        return f"{spelling} is of a user type that is not frozen, which cannot be dropped"
+    views = ", ".join(view.table.spelling for view in schema.views_of(table))
+    viewed = f"materialized views are made of it ({views}), so {spelling} cannot be dropped" if views else ""
+    return _indexed(schema, table, column) or viewed
+
+
+def _indexed(schema: Schema, table: Table, column: Column) -> str:
+    indexes = ", ".join(one.spelling for one in schema.indexes_of(table) if _is_on(one, column))
+    return f"the index {indexes} is on {column.spelling}: drop it first" if indexes else ""
+
+
+def _is_on(index: Index, column: Column) -> bool:
+    columns = columns_of(index.target)
+    return not columns or column.name in columns
+
+
+def _without(schema: Schema, table: Table, column: Column) -> Table:
+    old = replace(column, type=normal_type(str(expanded(schema, parse_type(column.type)))))
+    rest = tuple(one for one in table.columns if one.name != column.name)
+    return replace(table, columns=rest, dropped=(*(one for one in table.dropped if one.name != column.name), old))
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumns(NamedStatement):
+    """ALTER TABLE ... RENAME old TO new; only key columns can be renamed.
+
+    RENAME IF EXISTS does not help: servers refuse an unknown column all the same.
+    """
+
+    renames: tuple[tuple[str, str], ...]
+    if_exists: bool = False
+    columns_if_exist: bool = False
+    verb = "ALTER TABLE RENAME"
+    harmless = _NOT_THERE
+    dangers = (Danger(Risk.BREAKING, "Clients that know the old names in {name} fail from then on."),)
+
+    def apply(self, schema: Schema) -> Schema:
+        """The views of the table are renamed with it."""
+        if self.if_exists and self.lacks_table(schema):
+            return schema
+        table = self.table_in(schema)
+        renames: dict[str, str] = {}
+        for old, new in self.renames:
+            self.must(_rename_problem(schema, table, old, new))
+            if name_of(old) in renames or name_of(new) in map(name_of, renames.values()):
+                raise self.refused(f"{old} or {new} is named twice")
+            renames[name_of(old)] = new
+        for view in schema.views_of(table):
+            schema = replace(schema, views=put(schema.views, _renamed_view(view, renames)))
+        return replace(schema, tables=put(schema.tables, table.with_columns(_renamed(table.columns, renames))))
+
+    def took_effect(self, live: Schema) -> Effect:
+        found = find(live.tables, self.name.spelling)
+        return Effect.OTHERWISE if found is None else Effect.of_renames(self.renames, found.names)
+
+
+def _rename_problem(schema: Schema, table: Table, old: str, new: str) -> str:
+    column = find(table.columns, old)
+    if column is None:
+        return f"it has no column {old}"
+    if not column.in_key:
+        return f"{old} is not part of the key, and other columns cannot be renamed"
+    if find(table.columns, new) is not None:
+        return f"it has a column {new} already"
+    return _indexed(schema, table, column)
+
+
+def _renamed(columns: Iterable[Column], renames: Mapping[str, str]) -> list[Column]:
+    return [replace(one, spelling=renames.get(one.name, one.spelling)) for one in columns]
+
+
+def _renamed_view(view: View, renames: Mapping[str, str]) -> View:
+    table = view.table.with_columns(_renamed(view.table.columns, renames))
+    return replace(view, table=table, where=renamed_in(view.where, renames))

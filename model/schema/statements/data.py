@@ -1,0 +1,120 @@
+"""INSERT, UPDATE, DELETE and batches as far as rules ask about them, TRUNCATE, and what changes no table at all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from model.errors import SchemaRefused
+from model.schema.keyspace import Schema
+from model.schema.names import name_of
+from model.schema.risk import Before, Danger, Risk
+from model.schema.statements.base import NamedStatement, Statement, table_of
+from model.schema.statements.tables import ROWS_GONE
+
+
+class Change(Enum):
+    """What a data statement does to rows; the value is CQL's word for it."""
+
+    INSERT = "INSERT"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+
+_WRITES_ROWS = "It writes rows: what stood in the same cells before is overwritten."
+
+
+@dataclass(frozen=True, slots=True)
+class Write(NamedStatement):
+    """INSERT, UPDATE or DELETE: it changes no schema, but it needs its table and columns.
+
+    Attributes:
+        columns: those that are written, or deleted (none: whole rows); lower case unless quoted.
+        timestamp, ttl: the literals of USING, or None.
+        conditional: it has an IF.
+        values: what a column is given or must be equal to, as it stands (a literal or a bind mark), by its name.
+    """
+
+    change: Change
+    columns: tuple[str, ...] = ()
+    timestamp: str | None = None
+    ttl: str | None = None
+    conditional: bool = False
+    values: Mapping[str, str] = field(default_factory=dict)
+    harmless = _WRITES_ROWS
+
+    def _deletes(self, before: Before) -> bool:
+        return self.change is Change.DELETE and before.holds(self.name)
+
+    dangers = (Danger(Risk.DATA_LOSS, "It deletes rows or cells of {name}; nothing keeps a copy of them.", _deletes),)
+
+    def apply(self, schema: Schema) -> Schema:
+        table = table_of(schema, self.name, self.change.value)
+        for name in self.columns:
+            if name not in table:
+                raise SchemaRefused(self.change.value, str(self.name), f"the table has no column {name}")
+        return schema
+
+    def may_not_have_run(self, live: Schema) -> bool:
+        return True
+
+    def refusal_in_migration(self, keyspace: str = "") -> str:
+        unseen = self.conditional and self.change is not Change.INSERT
+        conditional = "nobody would see whether its condition held; only INSERT ... IF NOT EXISTS may have one"
+        return NamedStatement.refusal_in_migration(self, keyspace) or (conditional if unseen else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Statement):
+    """BEGIN BATCH ... APPLY BATCH."""
+
+    writes: tuple[Write, ...]
+    logged: bool = True
+    harmless = _WRITES_ROWS
+    unfit = "its statements cannot be resumed one by one: write them one by one"
+
+    @property
+    def parts(self) -> tuple[Write, ...]:
+        return self.writes
+
+    @property
+    def keyspace_named(self) -> str | None:
+        return next((write.name.keyspace for write in self.writes if write.name.keyspace is not None), None)
+
+    @property
+    def subject(self) -> str:
+        return ", ".join(dict.fromkeys(str(write.name) for write in self.writes))
+
+    def needs(self) -> frozenset[str]:
+        return frozenset(name_of(write.name.spelling) for write in self.writes)
+
+    def apply(self, schema: Schema) -> Schema:
+        for write in self.writes:
+            write.apply(schema)
+        return schema
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(NamedStatement):
+    """TRUNCATE: every row is gone."""
+
+    verb = "TRUNCATE"
+    harmless = "The table is not there yet."
+    unfit = "sent again after a crash, it would remove what was written meanwhile: drop the table and create it anew"
+    dangers = (ROWS_GONE,)
+
+    def apply(self, schema: Schema) -> Schema:
+        self.table_in(schema)
+        return schema
+
+
+@dataclass(frozen=True, slots=True)
+class Other(Statement):
+    """A statement that changes no table: a role, a permission, a function, a SELECT; `words` are its first ones."""
+
+    words: str
+    harmless = "It changes no table."
+    unfit = "whether it took effect cannot be told from the schema (roles: see `mailmend schema grants`)"
+
+    @property
+    def subject(self) -> str:
+        return self.words

@@ -1,0 +1,176 @@
+"""CREATE and DROP INDEX, with the names and targets that a server gives them."""
+
+import re
+from dataclasses import dataclass, replace
+from itertools import count
+
+from model.errors import SchemaRefused
+from model.schema.cql_types import parse_type
+from model.schema.keyspace import Index, Schema, find, without
+from model.schema.literals import short_class
+from model.schema.names import columns_of, spelled
+from model.schema.risk import Danger, Risk, always
+from model.schema.statements.base import Drop, Effect, NamedStatement, makes_alike
+from model.schema.statements.tables import name_problem
+from model.schema.table import Column, Kind, Table
+from model.schema.type_rules import holds, is_user_type
+
+_TARGET = re.compile(r"(?:(values|keys|entries|full)\()?((?:\"(?:[^\"]|\"\")+\"|\w)+)\)?")
+_BUILT_IN = frozenset({"", "legacy_local_table"})
+_STORAGE_ATTACHED = frozenset({"sai", "storageattachedindex"})
+QUERIES_REFUSED = Danger(Risk.BREAKING, "Queries that need {name} are refused from then on.", always)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex(NamedStatement):
+    """CREATE [CUSTOM] INDEX; `name` is the table's."""
+
+    index: Index
+    if_not_exists: bool = False
+    verb = "CREATE INDEX"
+    creates = "index"
+    harmless = "The table is not there yet, or empty."
+    dangers = (Danger(Risk.LONG, "Every node reads all its rows to build {name}."),)
+
+    @property
+    def subject(self) -> str:
+        return self.index.spelling or f"the index on {self.index.table}"
+
+    @property
+    def created(self) -> str:
+        return f"index {self.index.spelling or f'on {self.index.table}'}"
+
+    def makes(self) -> frozenset[str]:
+        return frozenset({self.index.name})
+
+    def apply(self, schema: Schema) -> Schema:
+        table = self.table_in(schema)
+        taken = bool(self.index.spelling) and find(schema.indexes, self.index.spelling) is not None
+        if taken and self.if_not_exists:
+            return schema
+        index = _named(schema, table, _as_stored(table, self.index))
+        subject = f"{index.spelling} ON {self.name}"
+        if taken:
+            mend = "Add IF NOT EXISTS."
+            raise SchemaRefused(self.verb, subject, "an index of that name exists already", mend=mend)
+        problem = name_problem(index.name) if self.index.spelling else ""
+        if problem := problem or _problem(schema, table, index):
+            raise SchemaRefused(self.verb, subject, problem)
+        same = next((one.spelling for one in schema.indexes_of(table) if _same(one, index)), "")
+        if same and self.if_not_exists:
+            return schema
+        if same:
+            raise SchemaRefused(self.verb, subject, f"the index {same} is the same already")
+        return replace(schema, indexes=(*schema.indexes, index))
+
+    def took_effect(self, live: Schema) -> Effect:
+        """By its name; where the server was left to choose one, by what it is on."""
+        if not self.index.spelling:
+            return Effect.done(any(self._made(one, live) for one in live.indexes))
+        found = find(live.indexes, self.index.spelling)
+        if found is None:
+            return Effect.ABSENT
+        return Effect.alike(makes_alike(self, replace(live, indexes=without(live.indexes, found)), live))
+
+    def _made(self, found: Index, live: Schema) -> bool:
+        """Whether an index is what the statement would make in its place, whatever it is called."""
+        named = replace(self, index=replace(self.index, spelling=found.spelling))
+        return makes_alike(named, replace(live, indexes=without(live.indexes, found)), live)
+
+
+def _as_stored(table: Table, index: Index) -> Index:
+    """The index as a server lists it: what is indexed of a collection is said, the built-in class is not."""
+    aspect, column = _aspect(table, index)
+    target = index.target
+    if column is not None:
+        own = spelled(column.name)
+        aspect = aspect or ("values" if column.is_collection else "")
+        target = f"{aspect}({own})" if aspect else own
+    using = "" if index.using.lower() in _BUILT_IN else index.using
+    return replace(index, table=spelled(table.name), target=target, using=using)
+
+
+def _aspect(table: Table, index: Index) -> tuple[str, Column | None]:
+    """What of which column is indexed; no column where there are several, or none of that name."""
+    found = _TARGET.fullmatch(index.target)
+    return (found[1] or "", find(table.columns, found[2])) if found else ("", None)
+
+
+def _named(schema: Schema, table: Table, index: Index) -> Index:
+    """The index with the name that a server makes for one without: the first that is free."""
+    if index.spelling:
+        return index
+    columns = columns_of(index.target)
+    middle = re.sub(r"\W", "", columns[0]) if len(columns) == 1 else ""
+    base = f"{table.name}_{middle}_idx" if middle else f"{table.name}_idx"
+    names = (spelled(base if number == 0 else f"{base}_{number}") for number in count())
+    return replace(index, spelling=next(name for name in names if find(schema.indexes, name) is None))
+
+
+def _problem(schema: Schema, table: Table, index: Index) -> str:
+    if any(column.is_counter for column in table.columns):
+        return "a table of counters can have no index"
+    columns = columns_of(index.target)
+    unknown = [name for name in columns if name not in table]
+    if unknown or not columns:
+        return f"the table has no column {unknown[0]}" if unknown else "it names no column"
+    if len(columns) > 1:
+        return "only indexes of a class of their own can have several columns" if not index.using else ""
+    aspect, column = _aspect(table, index)
+    if column is None:
+        return f"{index.target} is nothing that can be indexed"
+    attached = [one.spelling for one in schema.indexes_of(table) if _attached(one) and one.target == index.target]
+    second = f"{index.target} has a storage-attached index already: {attached[0]}" if attached else ""
+    return _column_problem(schema, table, column, aspect) or (second if _attached(index) else "")
+
+
+def _column_problem(schema: Schema, table: Table, column: Column, aspect: str) -> str:
+    parsed = parse_type(column.type)
+    if column.kind is Kind.PARTITION and len(table.partition) == 1:
+        return f"{column.spelling} is the whole partition key, by which rows are found anyway"
+    if is_user_type(parsed):
+        return f"{column.spelling} is of a user type that is not frozen"
+    if holds(schema, parsed, "duration"):
+        return f"{column.spelling} holds durations, which have no order"
+    if aspect in {"keys", "entries"} and parsed.name != "map":
+        return f"{aspect}() is for maps that are not frozen, {column.spelling} is {column.type}"
+    return _collection_problem(column, aspect)
+
+
+def _collection_problem(column: Column, aspect: str) -> str:
+    parsed = parse_type(column.type)
+    frozen = parsed.name == "frozen" and parsed.arguments[0].name in {"list", "set", "map"}
+    if frozen and aspect != "full":
+        return f"{column.spelling} is frozen, so only full({column.spelling}) can be indexed"
+    if aspect == "full" and not frozen:
+        return f"full() is for frozen collections, {column.spelling} is {column.type}"
+    if aspect == "values" and not column.is_collection:
+        return f"values() is for collections, {column.spelling} is {column.type}"
+    return ""
+
+
+def _attached(index: Index) -> bool:
+    return short_class(index.using).lower() in _STORAGE_ATTACHED
+
+
+def _same(one: Index, other: Index) -> bool:
+    return (one.target, one.using, dict(one.options)) == (other.target, other.using, dict(other.options))
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex(Drop):
+    """DROP INDEX."""
+
+    verb = "DROP INDEX"
+    word = "INDEX"
+    dangers = (QUERIES_REFUSED,)
+
+    def among(self, schema: Schema) -> tuple[Index, ...]:
+        return schema.indexes
+
+    def apply(self, schema: Schema) -> Schema:
+        found = find(schema.indexes, self.name.spelling)
+        if found is None:
+            self.must("" if self.if_exists else "there is no such index")
+            return schema
+        return replace(schema, indexes=without(schema.indexes, found))

@@ -1,0 +1,77 @@
+"""CREATE, ALTER and DROP KEYSPACE, and USE."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from model.schema.keyspace import EMPTY, Schema
+from model.schema.risk import Before, Danger, Risk, always
+from model.schema.statements.base import Statement
+
+_KEYSPACE = "the keyspace is an argument of the command, and its replication belongs to the cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyspaceStatement(Statement):
+    """A statement about a keyspace as a whole."""
+
+    keyspace: str
+
+    @property
+    def keyspace_named(self) -> str:
+        return self.keyspace
+
+    @property
+    def subject(self) -> str:
+        return self.keyspace
+
+
+@dataclass(frozen=True, slots=True)
+class CreateKeyspace(KeyspaceStatement):
+    """CREATE KEYSPACE; `options` are literals, `replication` and `durable_writes` among them."""
+
+    options: Mapping[str, str]
+    if_not_exists: bool = False
+    harmless = "A new keyspace is empty."
+    unfit = f"{_KEYSPACE}: `mailmend schema apply --replication` creates it"
+
+
+@dataclass(frozen=True, slots=True)
+class AlterKeyspace(KeyspaceStatement):
+    """ALTER KEYSPACE."""
+
+    options: Mapping[str, str]
+    if_exists: bool = False
+    harmless = "Only how commits are logged changes."
+    unfit = f"{_KEYSPACE}: change it by hand, and repair afterwards"
+
+    def _changes_replication(self, _: Before) -> bool:
+        return "replication" in self.options
+
+    dangers = (
+        Danger(
+            Risk.STALE,
+            "Replicas change at once and rows do not move by themselves: reads of {name} may miss rows until every "
+            "node has run nodetool repair (or rebuild, for a new data centre).",
+            _changes_replication,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DropKeyspace(KeyspaceStatement):
+    """DROP KEYSPACE."""
+
+    if_exists: bool = False
+    unfit = f"{_KEYSPACE}: drop it by hand, where nobody can do it by merging a branch"
+    dangers = (Danger(Risk.DATA_LOSS, "Every table of {name} is gone; only a snapshot brings it back.", always),)
+
+    def apply(self, schema: Schema) -> Schema:
+        return EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Use(KeyspaceStatement):
+    """USE: names the keyspace of what follows."""
+
+    harmless = "It names the keyspace of what follows."
+    unfit = f"{_KEYSPACE}: write names without a keyspace"

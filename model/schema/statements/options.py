@@ -1,0 +1,214 @@
+"""ALTER TABLE and ALTER MATERIALIZED VIEW ... WITH, and ALTER TABLE ... DROP COMPACT STORAGE."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from model.errors import SchemaRefused
+from model.schema.difference import differences, option_says
+from model.schema.keyspace import Schema, find, put
+from model.schema.literals import pairs_of, text_of
+from model.schema.risk import Before, Danger, Risk
+from model.schema.statements.base import Effect, NamedStatement, Statement
+from model.schema.statements.tables import NO_CLASS, names_no_class, option_problem
+from model.schema.table import COMPACT_STORAGE, Table
+
+_LIGHT_COMPACTION = frozenset(
+    {
+        "enabled",
+        "log_all",
+        "max_threshold",
+        "min_threshold",
+        "only_purge_repaired_tombstones",
+        "provide_overlapping_tombstones",
+        "tombstone_compaction_interval",
+        "tombstone_threshold",
+        "unchecked_tombstone_compaction",
+        "unsafe_aggressive_sstable_expiration",
+    }
+)
+"""Compaction options that decide about compactions to come, and bring none about."""
+
+_NOTHING_REWRITTEN = "It counts for what comes; no SSTable is written anew."
+
+
+def _seconds(literal: str) -> float:
+    """The number that a literal is; one that is unknown is taken for endless, so that anything is below it."""
+    try:
+        return float(text_of(literal))
+    except ValueError:
+        return math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class SetOptions(NamedStatement):
+    """ALTER TABLE ... WITH; values are literals, `comment` and `compaction` among them."""
+
+    options: Mapping[str, str]
+    if_exists: bool = False
+    verb = "ALTER TABLE WITH"
+    harmless = _NOTHING_REWRITTEN
+    defines_table = True
+
+    @property
+    def options_set(self) -> Mapping[str, str]:
+        return self.options
+
+    def apply(self, schema: Schema) -> Schema:
+        """What the options say is judged before whether the table is there, as servers do it."""
+        self.must(NO_CLASS if names_no_class(self.options) else "")
+        if self.if_exists and self.lacks_table(schema):
+            return schema
+        table = self.table_in(schema)
+        self.must(self._problem(schema, table))
+        return replace(schema, tables=put(schema.tables, table.with_options(self.options)))
+
+    def _problem(self, schema: Schema, table: Table) -> str:
+        if "id" in self.options:
+            return "the id of a table cannot be changed"
+        if schema.views_of(table) and text_of(self.options.get("gc_grace_seconds", "")) == "0":
+            return "materialized views are made of it, so gc_grace_seconds cannot be 0"
+        return option_problem(table, self.options)
+
+    def took_effect(self, live: Schema) -> Effect:
+        try:
+            after = self.apply(live)
+        except SchemaRefused:
+            return Effect.OTHERWISE
+        return Effect.done(not differences(after, live) and _comments(after) == _comments(live))
+
+    def may_not_have_run(self, live: Schema) -> bool:
+        return self.took_effect(live) is not Effect.THERE
+
+    def remaining(self, live: Schema) -> Statement | None:
+        table = find(live.tables, self.name.spelling)
+        found = table.literals(comment=False) if table else {}
+        due = {option: value for option, value in self.options.items() if not option_says(value, found.get(option, ""))}
+        return replace(self, options=due) if table and due else None
+
+    def _expires_sooner(self, before: Before) -> bool:
+        """Where 0 means never, and counts as the greatest."""
+        wanted, found = self._numbers(before, "default_time_to_live")
+        return (wanted or math.inf) < (found or math.inf)
+
+    def _forgets_sooner(self, before: Before) -> bool:
+        wanted, found = self._numbers(before, "gc_grace_seconds")
+        return wanted < found
+
+    def _numbers(self, before: Before, option: str) -> tuple[float, float]:
+        """The number as it is set and as it is; any is below one that is unknown, none below one that is not set."""
+        if option not in self.options or not before.holds(self.name):
+            return math.inf, math.inf
+        return _seconds(self.options[option]), _seconds(before.option(self.name, option))
+
+    def _recompacts(self, before: Before) -> bool:
+        return bool(self._changed_pairs(before, "compaction") - _LIGHT_COMPACTION)
+
+    def _recompresses(self, before: Before) -> bool:
+        return bool(self._changed_pairs(before, "compression"))
+
+    def _changed_pairs(self, before: Before, option: str) -> frozenset[str]:
+        """Which pairs of a map would be others: a map is replaced as a whole, so those left out count too."""
+        if option not in self.options or not before.holds(self.name):
+            return frozenset()
+        wanted, found = pairs_of(self.options[option]), pairs_of(before.option(self.name, option))
+        return frozenset(pair for pair, _ in wanted.items() ^ found.items())
+
+    def _expires_unsafely(self, _: Before) -> bool:
+        option = pairs_of(self.options.get("compaction", "")).get("unsafe_aggressive_sstable_expiration", "")
+        return option.lower() == "true"
+
+    def _stops_read_repair(self, before: Before) -> bool:
+        wanted = self.options.get("read_repair", "").strip("'").upper()
+        return wanted == "NONE" and before.option(self.name, "read_repair").strip("'").upper() != "NONE"
+
+    dangers = (
+        Danger(
+            Risk.DATA_LOSS,
+            "What is written to {name} from then on expires sooner than before; what is there keeps its own time.",
+            _expires_sooner,
+        ),
+        Danger(
+            Risk.RESURRECTION,
+            "Deletions from {name} are forgotten sooner: a row that was deleted comes back when a replica missed the "
+            "deletion and no repair ran within the new gc_grace_seconds.",
+            _forgets_sooner,
+        ),
+        Danger(
+            Risk.RESURRECTION,
+            "SSTables of {name} are dropped without looking at what overlaps them: deleted and overwritten rows come "
+            "back.",
+            _expires_unsafely,
+        ),
+        Danger(
+            Risk.STALE,
+            "Without blocking read repair two reads of {name} at QUORUM may answer the newer value first and the older "
+            "one after it.",
+            _stops_read_repair,
+        ),
+        Danger(
+            Risk.REWRITE,
+            "Every SSTable of {name} is compacted anew under the new strategy, on every node: disk and I/O for the "
+            "size of the table.",
+            _recompacts,
+        ),
+        Danger(
+            Risk.REWRITE,
+            "New SSTables of {name} are compressed the new way; the old ones when they are compacted, or all at once "
+            "by nodetool upgradesstables -a, which writes the whole table anew.",
+            _recompresses,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SetViewOptions(SetOptions):
+    """ALTER MATERIALIZED VIEW ... WITH."""
+
+    verb = "ALTER MATERIALIZED VIEW WITH"
+
+    def apply(self, schema: Schema) -> Schema:
+        self.must(NO_CLASS if names_no_class(self.options) else "")
+        view = find(schema.views, self.name.spelling)
+        if view is None:
+            self.must("" if self.if_exists else "there is no such materialized view")
+            return schema
+        if text_of(self.options.get("gc_grace_seconds", "")) == "0":
+            self.must("gc_grace_seconds of a view cannot be 0: updates that were not delivered live as long")
+        if text_of(self.options.get("default_time_to_live", "0")) != "0":
+            self.must("rows of a view expire with those of its base: default_time_to_live belongs there")
+        self.must(option_problem(view.table, self.options))
+        return replace(schema, views=put(schema.views, replace(view, table=view.table.with_options(self.options))))
+
+
+@dataclass(frozen=True, slots=True)
+class DropCompactStorage(NamedStatement):
+    """ALTER TABLE ... DROP COMPACT STORAGE."""
+
+    if_exists: bool = False
+    verb = "ALTER TABLE DROP COMPACT STORAGE"
+    harmless = _NOTHING_REWRITTEN
+    defines_table = True
+
+    @property
+    def options_set(self) -> Mapping[str, str]:
+        return {COMPACT_STORAGE: "false"}
+
+    def apply(self, schema: Schema) -> Schema:
+        if self.if_exists and self.lacks_table(schema):
+            return schema
+        table = self.table_in(schema)
+        self.must("" if COMPACT_STORAGE in table.options else "it has no compact storage")
+        kept = {name: literal for name, literal in table.options.items() if name != COMPACT_STORAGE}
+        return replace(schema, tables=put(schema.tables, replace(table, options=kept)))
+
+    def took_effect(self, live: Schema) -> Effect:
+        table = find(live.tables, self.name.spelling)
+        return Effect.alike(self.if_exists) if table is None else Effect.done(COMPACT_STORAGE not in table.options)
+
+    def may_not_have_run(self, live: Schema) -> bool:
+        return self.took_effect(live) is not Effect.THERE
+
+
+def _comments(schema: Schema) -> list[str]:
+    return [one.comment for one in (*schema.tables, *(view.table for view in schema.views))]

@@ -1,0 +1,150 @@
+"""CREATE, ALTER and DROP TYPE."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from model.schema.cql_types import names_in, normal_type
+from model.schema.keyspace import Schema, find, put, without
+from model.schema.names import name_of
+from model.schema.risk import Danger, Risk, always
+from model.schema.statements.base import Drop, Effect, NamedStatement
+from model.schema.table import UserType
+from model.schema.type_rules import field_problem, user_types_in, uses_type
+
+_NONE = "there is no such type"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateType(NamedStatement):
+    """CREATE TYPE."""
+
+    type: UserType
+    if_not_exists: bool = False
+    verb = "CREATE TYPE"
+    creates = "type"
+    harmless = "A new type has no cells yet."
+
+    def apply(self, schema: Schema) -> Schema:
+        if find(schema.types, self.name.spelling) is not None:
+            if self.if_not_exists:
+                return schema
+            raise self.refused("it exists already", mend="Add IF NOT EXISTS, or leave it out.")
+        seen: set[str] = set()
+        for field, kind in self.type.fields:
+            self.must(f"it names the field {field} twice" if name_of(field) in seen else "")
+            seen.add(name_of(field))
+            self.must(field_problem(schema, field, kind))
+        return replace(schema, types=put(schema.types, self.type))
+
+    def took_effect(self, live: Schema) -> Effect:
+        found = find(live.types, self.name.spelling)
+        return Effect.ABSENT if found is None else Effect.alike(_fields(self.type) == _fields(found))
+
+    def needs(self) -> frozenset[str]:
+        return user_types_in(text for _, text in self.type.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class AddField(NamedStatement):
+    """ALTER TYPE ... ADD."""
+
+    field: str
+    type: str
+    if_exists: bool = False
+    if_not_exists: bool = False
+    verb = "ALTER TYPE ADD"
+    harmless = "Cells of the type that are there read the new field as null."
+
+    def apply(self, schema: Schema) -> Schema:
+        found = find(schema.types, self.name.spelling)
+        if found is None:
+            self.must("" if self.if_exists else _NONE)
+            return schema
+        if name_of(self.field) in _names(found) and normal_type(self.type) != "counter":
+            if self.if_not_exists:
+                return schema
+            raise self.refused(f"it has a field {self.field} already", mend="Add IF NOT EXISTS after ADD.")
+        self.must(field_problem(schema, self.field, self.type))
+        self.must(f"the field {self.field} would hold the type itself" if self._holds(schema, self.type) else "")
+        keyed = [one.spelling for one in schema.tables for key in one.partition if self._holds(schema, key.type)]
+        self.must(f"it is in the partition key of {', '.join(dict.fromkeys(keyed))}" if keyed else "")
+        return replace(schema, types=put(schema.types, replace(found, fields=(*found.fields, (self.field, self.type)))))
+
+    def _holds(self, schema: Schema, kind: str) -> bool:
+        return uses_type(schema, kind, name_of(self.name.spelling))
+
+    def took_effect(self, live: Schema) -> Effect:
+        found = find(live.types, self.name.spelling)
+        if found is None:
+            return Effect.OTHERWISE
+        there = dict(_fields(found)).get(name_of(self.field))
+        return Effect.ABSENT if there is None else Effect.alike(there == normal_type(self.type))
+
+
+@dataclass(frozen=True, slots=True)
+class RenameFields(NamedStatement):
+    """ALTER TYPE ... RENAME old TO new."""
+
+    renames: tuple[tuple[str, str], ...]
+    if_exists: bool = False
+    fields_if_exist: bool = False
+    verb = "ALTER TYPE RENAME"
+    dangers = (Danger(Risk.BREAKING, "Clients that know the old field names of {name} fail from then on.", always),)
+
+    def apply(self, schema: Schema) -> Schema:
+        found = find(schema.types, self.name.spelling)
+        if found is None:
+            self.must("" if self.if_exists else _NONE)
+            return schema
+        fields, before = list(found.fields), _names(found)
+        for old, new in self.renames:
+            if name_of(old) in before:
+                place = before.index(name_of(old))
+                fields[place] = (new, fields[place][1])
+            elif not self.fields_if_exist:
+                raise self.refused(f"it has no field {old}", mend=f"Its fields: {', '.join(before)}.")
+        renamed = replace(found, fields=tuple(fields))
+        twice = next((name for name in _names(renamed) if _names(renamed).count(name) > 1), "")
+        self.must(f"it would have two fields {twice}" if twice else "")
+        return replace(schema, types=put(schema.types, renamed))
+
+    def took_effect(self, live: Schema) -> Effect:
+        found = find(live.types, self.name.spelling)
+        return Effect.OTHERWISE if found is None else Effect.of_renames(self.renames, _names(found))
+
+
+@dataclass(frozen=True, slots=True)
+class DropType(Drop):
+    """DROP TYPE."""
+
+    verb = "DROP TYPE"
+    word = "TYPE"
+    dangers = (Danger(Risk.DATA_LOSS, "What reads cells of type {name} can read them no more.", always),)
+
+    def among(self, schema: Schema) -> tuple[UserType, ...]:
+        return schema.types
+
+    def apply(self, schema: Schema) -> Schema:
+        found = find(schema.types, self.name.spelling)
+        if found is None:
+            self.must("" if self.if_exists else _NONE)
+            return schema
+
+        def uses(kinds: Iterable[str]) -> bool:
+            return any(found.name in names_in(kind) for kind in kinds)
+
+        users = [
+            *(f"the type {one.spelling}" for one in schema.types if uses(kind for _, kind in one.fields)),
+            *(f"the table {one.spelling}" for one in schema.tables if uses(column.type for column in one.columns)),
+        ]
+        if users:
+            raise self.refused(f"{', '.join(users)} still uses it", mend="Drop what uses it first.")
+        return replace(schema, types=without(schema.types, found))
+
+
+def _fields(user_type: UserType) -> list[tuple[str, str]]:
+    return [(name_of(name), normal_type(kind)) for name, kind in user_type.fields]
+
+
+def _names(user_type: UserType) -> tuple[str, ...]:
+    return tuple(name_of(field) for field, _ in user_type.fields)

@@ -1,0 +1,132 @@
+"""CREATE and DROP MATERIALIZED VIEW: a view's columns get their types from its base."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from model.schema.keyspace import Schema, View, find, put, without
+from model.schema.literals import text_of
+from model.schema.names import Name, columns_of, name_of
+from model.schema.risk import Before, Danger, Risk
+from model.schema.statements.base import Drop, Effect, NamedStatement, makes_alike, table_of
+from model.schema.statements.indexes import QUERIES_REFUSED
+from model.schema.statements.tables import name_problem
+from model.schema.table import Column, Kind, Table
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView(NamedStatement):
+    """CREATE MATERIALIZED VIEW."""
+
+    view: View
+    if_not_exists: bool = False
+    verb = "CREATE MATERIALIZED VIEW"
+    creates = "view"
+    harmless = "The base table is not there yet, or empty."
+    defines_table = True
+
+    @property
+    def options_set(self) -> Mapping[str, str]:
+        return self.view.table.literals()
+
+    @property
+    def base(self) -> Name:
+        """The base table's name."""
+        return replace(self.name, spelling=self.view.base)
+
+    def _base_is_live(self, before: Before) -> bool:
+        return before.holds(self.base)
+
+    dangers = (
+        Danger(
+            Risk.LONG,
+            "Every node reads all rows of the base table to build {name}; views are experimental and have no check of "
+            "their own.",
+            _base_is_live,
+        ),
+    )
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({name_of(self.view.base)})
+
+    def apply(self, schema: Schema) -> Schema:
+        base = table_of(schema, self.base, f"{self.verb} {self.name} AS SELECT FROM")
+        if not self.lacks_table(schema):
+            if self.if_not_exists:
+                return schema
+            raise self.refused("it exists already", mend="Add IF NOT EXISTS, or leave it out.")
+        view = self.view
+        self.must(name_problem(view.name) or _base_problem(base, view) or _key_problem(base, view))
+        return replace(schema, views=put(schema.views, replace(view, table=_typed(base, view))))
+
+    def took_effect(self, live: Schema) -> Effect:
+        """A statement names columns only: what a view of the base as it is would be is told by making it anew."""
+        found = find(live.views, self.view.table.spelling)
+        if found is None:
+            return Effect.ABSENT
+        return Effect.alike(makes_alike(self, replace(live, views=without(live.views, found)), live))
+
+
+def _base_problem(base: Table, view: View) -> str:
+    unknown = [column.spelling for column in view.table.columns if column.name not in base]
+    if unknown:
+        return f"its base {base.spelling} has no column {unknown[0]}"
+    if any(column.is_counter for column in base.columns):
+        return "no view can be made of counters"
+    selected = base.columns if view.all_columns else [base.column(column.name) for column in view.table.columns]
+    statics = [column.spelling for column in selected if column.kind is Kind.STATIC]
+    if statics:
+        return f"{statics[0]} is static, which no view can hold"
+    if text_of(base.options.get("gc_grace_seconds", "")) == "0":
+        return "gc_grace_seconds of its base is 0, so updates that were not delivered would be lost"
+    if "default_time_to_live" in view.table.options:
+        return "rows of a view expire with those of its base: default_time_to_live belongs there"
+    return ""
+
+
+def _key_problem(base: Table, view: View) -> str:
+    names = [column.name for column in view.table.key]
+    lacking = [column.spelling for column in base.key if column.name not in names]
+    if lacking:
+        return f"its key lacks {', '.join(lacking)}, which is part of the key of {base.spelling}"
+    added = [name for name in names if not base.column(name).in_key]
+    if len(added) > 1:
+        return f"its key has {' and '.join(added)}, but only one column outside the key of {base.spelling} can be in it"
+    restricted = columns_of(view.where)
+    free = [name for name in names if name not in restricted]
+    if free:
+        return f"its condition must say that {free[0]} IS NOT NULL"
+    outside = [name for name in restricted if name not in names]
+    return f"its condition speaks of {outside[0]}, which is not in its key" if outside else ""
+
+
+def _typed(base: Table, view: View) -> Table:
+    """The view's columns with the types of the base; all of them where it selects `*`."""
+    chosen = list(view.table.columns)
+    if view.all_columns:
+        chosen += [replace(one, descending=False) for one in base.columns if one.name not in view.table.names]
+    return view.table.with_columns(_column(base, column) for column in chosen)
+
+
+def _column(base: Table, column: Column) -> Column:
+    own = base.column(column.name)
+    kind = column.kind if column.in_key else Kind.REGULAR
+    return Column(own.spelling, own.type, kind, descending=column.descending, mask=own.mask)
+
+
+@dataclass(frozen=True, slots=True)
+class DropView(Drop):
+    """DROP MATERIALIZED VIEW."""
+
+    verb = "DROP MATERIALIZED VIEW"
+    word = "MATERIALIZED VIEW"
+    dangers = (QUERIES_REFUSED,)
+
+    def among(self, schema: Schema) -> tuple[View, ...]:
+        return schema.views
+
+    def apply(self, schema: Schema) -> Schema:
+        found = find(schema.views, self.name.spelling)
+        if found is None:
+            self.must("" if self.if_exists else "there is no such materialized view")
+            return schema
+        return replace(schema, views=without(schema.views, found))
