@@ -15,7 +15,7 @@ from admin.cli.queue_options import QueueSettings
 from admin.extras import import_or_name_extra
 from admin.queue_settings import BlobsSettings, Store
 from admin.wiring import Place, open_place
-from cql.driver.asynchronous import AwaitedKeyspace
+from cql.driver.asynchronous import AsyncKeyspace
 from cql.introspect import live_schema
 from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
@@ -128,7 +128,7 @@ def loop_clock() -> Clock:
 
 def tables_of(keyspace: "Keyspace") -> AsyncTables:
     """The keyspace's tables, awaited."""
-    return AwaitedKeyspace(keyspace)
+    return AsyncKeyspace(keyspace)
 
 
 def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:

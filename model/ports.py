@@ -48,7 +48,7 @@ class Tables(Protocol):
 
 
 class AsyncTables(Protocol):
-    """`Tables` for code in an event loop. Adapters: `AwaitedKeyspace`, and `InTurn` over the memory twin.
+    """`Tables` for code in an event loop. Adapters: `AsyncKeyspace`, and `InTurn` over the memory twin.
 
     Every method may raise `CannotReach` and its kinds; a conditional write that gets no answer raises `DoubtfulWrite`.
     """

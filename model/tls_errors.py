@@ -16,7 +16,7 @@ NO_TLS: Final = re.compile(r"(?i)wrong version number|record layer failure")
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class TlsReason:
     """One reason.
 
     Attributes:
@@ -31,14 +31,14 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Distrust:
+class TlsFailure:
     """What happened at a place, in a sentence, and what to do."""
 
     what: str
     mend: str
 
 
-def distrust_in(said: str, place: str, reasons: Iterable[Reason]) -> Distrust | None:
+def tls_failure_in(said: str, place: str, reasons: Iterable[TlsReason]) -> TlsFailure | None:
     """The first reason that a library's words hold; None where it was something else.
 
     Args:
@@ -48,5 +48,5 @@ def distrust_in(said: str, place: str, reasons: Iterable[Reason]) -> Distrust | 
     """
     for reason in reasons:
         if found := reason.words.search(said):
-            return Distrust(reason.what.format(place=place, words=found[0].strip(" .")), reason.mend)
+            return TlsFailure(reason.what.format(place=place, words=found[0].strip(" .")), reason.mend)
     return None

@@ -15,14 +15,13 @@ from model.ports import Tables
 from model.schema.table import Row
 
 if TYPE_CHECKING:
-    from cql.driver.in_flight import Flight
-    from cql.driver.session import Keyspace
+    from cql.driver.session import Keyspace, PendingRequest
 
 IN_FLIGHT = 256
-"""How many single requests of one `AwaitedKeyspace` are under way at once; more wait for their turn."""
+"""How many single requests of one `AsyncKeyspace` are under way at once; more wait for their turn."""
 
 
-class AwaitedKeyspace:
+class AsyncKeyspace:
     """The tables of one keyspace on a cluster. Implements `model.ports.AsyncTables`."""
 
     def __init__(self, keyspace: "Keyspace", in_flight: int = IN_FLIGHT) -> None:
@@ -40,17 +39,17 @@ class AwaitedKeyspace:
 
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:
         """Every row in order; while one page is looked at, the next is under way."""
-        flight = await self._launched(scan)
-        await _landed(flight)
+        request = await self._launched(scan)
+        await _landed(request)
         while True:
-            rows, more = flight.page(), flight.in_pages
+            rows, more = request.page(), request.in_pages
             if more:
-                flight.go_on()
+                request.ask_next_page()
             for row in rows:
                 yield row
             if not more:
                 return
-            await _landed(flight)
+            await _landed(request)
 
     async def write(self, write: Write) -> None:
         """Carry out one write at QUORUM."""
@@ -67,24 +66,24 @@ class AwaitedKeyspace:
 
     async def _one(self, operation: Operation) -> Any:
         async with self._turns:
-            flight = await self._launched(operation)
-            await _landed(flight)
-        answer = await asyncio.to_thread(flight.land) if flight.in_pages else flight.land()
+            request = await self._launched(operation)
+            await _landed(request)
+        answer = await asyncio.to_thread(request.result) if request.in_pages else request.result()
         if isinstance(answer, MailmendError):
             raise answer
         return answer
 
-    async def _launched(self, operation: Operation) -> "Flight":
+    async def _launched(self, operation: Operation) -> "PendingRequest":
         """Preparing a shape asks the server, so its first launch does not happen in the loop."""
         if self._keyspace.knows(operation):
             return self._keyspace.launch(operation)
         return await asyncio.to_thread(self._keyspace.launch, operation)
 
 
-async def _landed(flight: "Flight") -> None:
+async def _landed(request: "PendingRequest") -> None:
     loop = asyncio.get_running_loop()
     landed = loop.create_future()
-    flight.tell(lambda: _tell(loop, landed))
+    request.call_back(lambda: _tell(loop, landed))
     await landed
 
 

@@ -8,7 +8,9 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Final
 
+from cql.statements import Operation
 from model.errors import BadSettings
+from model.operations import Change, ChangeIf, Put, PutIfAbsent, Remove, RemoveIf
 
 SOCKET_OPTIONS: Final = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
 """Of each connection: a request leaves at once. Held back until the last one is acknowledged (Nagle), as the driver
@@ -23,7 +25,10 @@ class Contact:
         local_dc: the data centre to talk to; None takes that of the first host which answers.
         tls_ca, tls_cert, tls_key: paths of PEM files; any of them turns TLS on.
         tls_hostnames: also demand that certificates name the address that was dialled.
-        request_seconds: the longest wait for one answer; well inside DESIGN's A of 20 s.
+        request_seconds: the longest wait for one answer.
+        write_seconds: the longest wait for the answer to one write: several waits fit between a stamp and the moment
+            after which nothing is sent under it any more (`repair.writing.message_store.WriterSettings.send_micros`).
+            Longer than the servers' own write_request_timeout (2 s unless cassandra.yaml says otherwise).
     """
 
     hosts: tuple[str, ...] = ("127.0.0.1",)
@@ -36,11 +41,17 @@ class Contact:
     tls_key: str | None = None
     tls_hostnames: bool = False
     request_seconds: float = 10.0
+    write_seconds: float = 4.0
 
     @property
     def address(self) -> str:
         """The hosts and port, as people write them."""
         return ", ".join(f"{host}:{self.port}" for host in self.hosts)
+
+    def seconds_for(self, operation: Operation) -> float:
+        """The longest wait for the answer to the operation; a count is sent once, so it gets the longer one."""
+        short = isinstance(operation, Put | Change | Remove | PutIfAbsent | ChangeIf | RemoveIf)
+        return min(self.write_seconds, self.request_seconds) if short else self.request_seconds
 
     @property
     def tls(self) -> bool:

@@ -19,36 +19,37 @@ from cassandra.protocol import ErrorMessage
 from cassandra.protocol import RequestValidationException as RefusedMessage
 
 from cql.driver.contact import Contact
-from cql.driver.failures import Purpose, Trouble, failure_of, no_contact
+from cql.driver.failures import DriverFailure, Purpose, failure_of, no_contact
+from model.errors import MailmendError
 
-_TROUBLES: tuple[tuple[type[Exception], Trouble], ...] = (
-    (AuthenticationFailed, Trouble.DENIED),
-    (Unauthorized, Trouble.DENIED),
-    (NoHostAvailable, Trouble.NO_HOST),
-    (NoConnectionsAvailable, Trouble.NO_HOST),
-    (Unavailable, Trouble.FEW_REPLICAS),
-    (RequestValidationException, Trouble.REFUSED),
-    (RefusedMessage, Trouble.REFUSED),
-    (Timeout, Trouble.SILENCE),
-    (OperationTimedOut, Trouble.SILENCE),
-    (DriverException, Trouble.BROKEN),
-    (ErrorMessage, Trouble.BROKEN),
-    (ConnectionException, Trouble.BROKEN),
-    (ConnectionBusy, Trouble.BROKEN),
-    (ProtocolError, Trouble.BROKEN),
-    (OSError, Trouble.BROKEN),
+_KINDS: tuple[tuple[type[Exception], DriverFailure], ...] = (
+    (AuthenticationFailed, DriverFailure.DENIED),
+    (Unauthorized, DriverFailure.DENIED),
+    (NoHostAvailable, DriverFailure.NO_HOST),
+    (NoConnectionsAvailable, DriverFailure.NO_HOST),
+    (Unavailable, DriverFailure.FEW_REPLICAS),
+    (RequestValidationException, DriverFailure.REFUSED),
+    (RefusedMessage, DriverFailure.REFUSED),
+    (Timeout, DriverFailure.SILENCE),
+    (OperationTimedOut, DriverFailure.SILENCE),
+    (DriverException, DriverFailure.BROKEN),
+    (ErrorMessage, DriverFailure.BROKEN),
+    (ConnectionException, DriverFailure.BROKEN),
+    (ConnectionBusy, DriverFailure.BROKEN),
+    (ProtocolError, DriverFailure.BROKEN),
+    (OSError, DriverFailure.BROKEN),
 )
 """The first that fits; an error of any other class is a bug, and shows."""
 
-FAILURES = tuple(kind for kind, _ in _TROUBLES)
+FAILURES = tuple(kind for kind, _ in _KINDS)
 
 
-def trouble_of(error: Exception) -> Trouble:
-    """Which trouble the driver met. It wraps refused credentials into an error that says: nobody answered."""
+def failure_kind(error: Exception) -> DriverFailure:
+    """Which failure the driver met. It wraps refused credentials into an error that says: nobody answered."""
     tried = getattr(error, "errors", None)
     if isinstance(tried, Mapping) and any(isinstance(one, AuthenticationFailed) for one in tried.values()):
-        return Trouble.DENIED
-    return next(trouble for kind, trouble in _TROUBLES if isinstance(error, kind))
+        return DriverFailure.DENIED
+    return next(failure for kind, failure in _KINDS if isinstance(error, kind))
 
 
 def said_by(error: Exception) -> str:
@@ -59,20 +60,25 @@ def said_by(error: Exception) -> str:
     return str(error.args[0] if isinstance(error, NoHostAvailable) else error)
 
 
+def our_error(error: Exception, purpose: Purpose, keyspace: str, table: str = "") -> MailmendError:
+    """Our error for the driver's."""
+    return failure_of(failure_kind(error), said_by(error), purpose, keyspace, table)
+
+
 @contextmanager
-def told_at(contact: Contact) -> Iterator[None]:
+def our_errors_at(contact: Contact) -> Iterator[None]:
     """Turn what the driver meets while it connects into our errors."""
     try:
         yield
     except FAILURES as error:
-        trouble, said = trouble_of(error), said_by(error)
-        raise no_contact(trouble, said, contact.address, contact.local_dc, tls=contact.tls) from error
+        kind, said = failure_kind(error), said_by(error)
+        raise no_contact(kind, said, contact.address, contact.local_dc, tls=contact.tls) from error
 
 
 @contextmanager
-def told(purpose: Purpose, keyspace: str, table: str = "") -> Iterator[None]:
+def our_errors(purpose: Purpose, keyspace: str, table: str = "") -> Iterator[None]:
     """Turn the driver's errors into ours."""
     try:
         yield
     except FAILURES as error:
-        raise failure_of(trouble_of(error), said_by(error), purpose, keyspace, table) from error
+        raise our_error(error, purpose, keyspace, table) from error

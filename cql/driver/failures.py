@@ -1,14 +1,13 @@
 """What it means for us when the cluster fails, and what a person can do about it.
 
-The session says which kind of trouble it met (it knows the driver's classes, this module does not); what is decided
+The session says which kind of failure it met (it knows the driver's classes, this module does not); what is decided
 here is what became of the request. The one rule that matters: a conditional write or a count whose answer is lost is
-in doubt, whatever the trouble was called.
+in doubt, whatever the failure was called.
 """
 
 import re
 from enum import Enum
 
-from cql.driver.tls_errors import distrust
 from cql.statements import Operation
 from model.errors import (
     AccessDenied,
@@ -22,6 +21,7 @@ from model.errors import (
     WrongUse,
 )
 from model.operations import ChangeIf, Count, PutIfAbsent, Read, RemoveIf, Scan
+from model.tls_errors import FOR_SOMEBODY_ELSE, NO_TLS, OUT_OF_TIME, UNKNOWN_AUTHORITY, TlsReason, tls_failure_in
 
 
 class Purpose(Enum):
@@ -44,7 +44,7 @@ def purpose_of(operation: Operation) -> Purpose:
             return Purpose.WRITE
 
 
-class Trouble(Enum):
+class DriverFailure(Enum):
     """What went wrong, as far as the request is concerned."""
 
     DENIED = "denied"  # the credentials, or the permission
@@ -69,59 +69,118 @@ _NO_KEYSPACE = re.compile(r"[Kk]eyspace '?(\w+)'? does not exist")
 _CODE = re.compile(r".*message=\"(.*)\"", re.DOTALL)
 
 
-def failure_of(trouble: Trouble, said: str, purpose: Purpose, keyspace: str, table: str) -> MailmendError:  # noqa: PLR0911 - one for each kind
-    """Our error for the trouble: what was asked, what became of it, how to mend it."""
-    errand, said = f"{purpose.value} {keyspace}.{table}".strip("."), _plain(said)
-    match trouble:
-        case Trouble.DENIED:
-            return permission_lacking(said, errand) or AccessDenied(
-                f"the cluster does not let us {errand}: {said}", mend=_MEND_ACCESS
+def failure_of(kind: DriverFailure, said: str, purpose: Purpose, keyspace: str, table: str) -> MailmendError:  # noqa: PLR0911 - one for each kind
+    """Our error for the failure: what was asked, what became of it, how to mend it."""
+    request, said = f"{purpose.value} {keyspace}.{table}".strip("."), _plain(said)
+    match kind:
+        case DriverFailure.DENIED:
+            return permission_lacking(said, request) or AccessDenied(
+                f"the cluster does not let us {request}: {said}", mend=_MEND_ACCESS
             )
-        case Trouble.NO_HOST:
-            return CannotReach(f"no node could be asked to {errand}: {said}", mend=_MEND_NODES)
-        case Trouble.FEW_REPLICAS:
-            return NotEnoughReplicas(f"too few replicas were alive to {errand}: {said}", mend=_MEND_NODES)
-        case Trouble.REFUSED:
-            return _refusal(said, errand, keyspace, table)
+        case DriverFailure.NO_HOST:
+            return CannotReach(f"no node could be asked to {request}: {said}", mend=_MEND_NODES)
+        case DriverFailure.FEW_REPLICAS:
+            return NotEnoughReplicas(f"too few replicas were alive to {request}: {said}", mend=_MEND_NODES)
+        case DriverFailure.REFUSED:
+            return _refusal(said, request, keyspace, table)
         case _ if purpose is Purpose.ONCE:
-            return DoubtfulWrite(f"no sure answer came when asked to {errand}: {said}", mend=_MEND_DOUBT)
-        case Trouble.SILENCE:
-            return TimedOut(f"no answer came in time when asked to {errand}: {said}", mend=_MEND_LOAD)
-        case Trouble.BROKEN:
-            return CannotReach(f"the cluster failed to {errand}: {said}", mend=_MEND_NODES)
+            return DoubtfulWrite(f"no sure answer came when asked to {request}: {said}", mend=_MEND_DOUBT)
+        case DriverFailure.SILENCE:
+            return TimedOut(f"no answer came in time when asked to {request}: {said}", mend=_MEND_LOAD)
+        case DriverFailure.BROKEN:
+            return CannotReach(f"the cluster failed to {request}: {said}", mend=_MEND_NODES)
 
 
-def no_contact(trouble: Trouble, said: str, address: str, local_dc: str | None, *, tls: bool = False) -> MailmendError:
+def no_contact(
+    kind: DriverFailure, said: str, address: str, local_dc: str | None, *, tls: bool = False
+) -> MailmendError:
     """Our error for a cluster that could not be connected to at all."""
-    if distrusted := distrust(said, address, tls=tls):
-        return distrusted
-    if trouble is Trouble.DENIED:
+    if found := tls_failure(said, address, tls=tls):
+        return found
+    if kind is DriverFailure.DENIED:
         return AccessDenied(f"the cluster at {address} refused the credentials: {_plain(said)}", mend=_MEND_ACCESS)
     where = f" in data centre {local_dc!r}" if local_dc else ""
     mend = "Check --host, --port" + (", --local-dc" if local_dc else "") + " and that the nodes are up: nodetool status"
     return CannotReach(f"no node at {address}{where} could be connected to: {_plain(said)}", mend=mend)
 
 
-def permission_lacking(said: str, errand: str) -> AccessDenied | None:
+def permission_lacking(said: str, request: str) -> AccessDenied | None:
     """Our error where the server names the role, the permission and the resource; None where it does not."""
     found = _NO_PERMISSION.search(said)
     if found is None:
         return None
     role, permission, resource = found.groups()
-    return AccessDenied(f"role {role!r} may not {errand}: it has no {permission} on {resource}", mend=_MEND_GRANTS)
+    return AccessDenied(f"role {role!r} may not {request}: it has no {permission} on {resource}", mend=_MEND_GRANTS)
 
 
-def _refusal(said: str, errand: str, keyspace: str, table: str) -> MailmendError:
+def _refusal(said: str, request: str, keyspace: str, table: str) -> MailmendError:
     if (found := _NO_KEYSPACE.search(said)) is not None:
         return UnknownKeyspace(found[1])
     if (found := _NO_COLUMN.search(said)) is not None:
         return SchemaMismatch(keyspace, (f"{table}.{found[1]}",))
     if (found := _NO_TABLE.fullmatch(said)) is not None:
         return SchemaMismatch(keyspace, (f"table {found[1]}",))
-    return WrongUse(f"the server would not {errand}: {said}")
+    return WrongUse(f"the server would not {request}: {said}")
 
 
 def _plain(said: str) -> str:
     """The server's own sentence, out of the driver's wrapping."""
     found = _CODE.fullmatch(said.strip("<>"))
     return found[1] if found else said
+
+
+_REASONS = (
+    TlsReason(
+        OUT_OF_TIME,
+        "the certificate of the node at {place} is out of its time: {words}",
+        "Renew the node's certificate; or set this machine's clock, where that is wrong.",
+    ),
+    TlsReason(
+        FOR_SOMEBODY_ELSE,
+        "the certificate of the node at {place} is for somebody else: {words}",
+        "It must name the node's IP address; --no-tls-hostnames is content with any certificate of the same authority.",
+    ),
+    TlsReason(
+        UNKNOWN_AUTHORITY,
+        "the certificate of the node at {place} was not signed by an authority that we know: {words}",
+        "Name the authority that signed it with --tls-ca.",
+    ),
+    TlsReason(
+        re.compile(r"(?i)alert certificate required|alert bad certificate|alert unknown ca"),
+        "the node at {place} does not take our certificate, or we showed none: {words}",
+        "Show one that its authority signed with --tls-cert and --tls-key.",
+    ),
+    TlsReason(
+        re.compile(r"EOF occurred in violation of protocol"),
+        "the node at {place} hung up on TLS, as one does that wants to see our certificate: {words}",
+        "Show one that its authority signed with --tls-cert and --tls-key.",
+    ),
+    TlsReason(
+        NO_TLS,
+        "what answers at {place} does not speak TLS: {words}",
+        "Check --port; or leave TLS out with --no-tls, where nobody can listen between here and there.",
+    ),
+)
+
+_HUNG_UP = re.compile(r"Connection reset by peer|Connection to \S+ was closed|Errno 104")
+
+
+def tls_failure(said: str, address: str, *, tls: bool) -> CannotReach | None:
+    """Our error where the two sides failed over TLS; None where it was something else.
+
+    Args:
+        said: the driver's words.
+        address: the hosts and port, as people write them.
+        tls: whether we spoke it.
+    """
+    if not tls:
+        return _without_tls(address) if _HUNG_UP.search(said) else None
+    found = tls_failure_in(said, address, _REASONS)
+    return CannotReach(found.what, mend=found.mend) if found else None
+
+
+def _without_tls(address: str) -> CannotReach:
+    return CannotReach(
+        f"the node at {address} hung up: it may talk to nobody without TLS",
+        mend="Name the authority that signed its certificate with --tls-ca.",
+    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from cql.driver.driver_errors import told
+from cql.driver.driver_errors import our_errors
 from cql.driver.failures import Purpose
 from cql.driver.session import EVERY_NODE, CassandraCluster
 from cql.rows import normalised
@@ -54,7 +54,7 @@ class CassandraNodes:
 
 def _answered(node: str, future: Any) -> NodeAnswer:
     try:
-        with told(Purpose.READ, "the tables of", node):
+        with our_errors(Purpose.READ, "the tables of", node):
             return NodeAnswer(node, rows_of(future.result()))
     except MailmendError as error:
         return NodeAnswer(node, error=error)
@@ -69,7 +69,7 @@ def rows_of(answer: Any) -> list[Row]:
 def traced(cluster: CassandraCluster, text: str, values: Sequence[Any]) -> UUID:
     """Carry out a read with tracing; the name under which the node writes down how it went about it."""
     bound = cluster.prepare(text).bind(values)
-    with told(Purpose.READ, "with tracing"):
+    with our_errors(Purpose.READ, "with tracing"):
         future = cluster.session.execute_async(bound, trace=True)
         future.result()
     (trace,) = future.get_query_trace_ids()

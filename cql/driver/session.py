@@ -26,12 +26,10 @@ from cassandra.policies import (
 )
 from cassandra.query import UNSET_VALUE, SimpleStatement, tuple_factory
 
-from cql.driver.answers import answer_of
 from cql.driver.contact import SOCKET_OPTIONS, Contact, tls_context
-from cql.driver.driver_errors import FAILURES, said_by, told, told_at, trouble_of
-from cql.driver.failures import Purpose, failure_of, purpose_of
-from cql.driver.in_flight import Flight
-from cql.rows import Conversion, adaptation_of, adapted_values, normalised
+from cql.driver.driver_errors import FAILURES, our_error, our_errors, our_errors_at
+from cql.driver.failures import Purpose, purpose_of
+from cql.rows import Conversion, adaptation_of, adapted_values, answer_of, normalised
 from cql.statements import Operation, render, shape_of, values_of
 from model.errors import BadSettings, MailmendError, SchemaDisagreement, UnknownKeyspace, WrongUse
 from model.ids import micros_of
@@ -67,7 +65,7 @@ def connect(contact: Contact) -> "CassandraCluster":
     if not contact.hosts:
         raise BadSettings("no host is named", mend="Name one with --host, or MAILMEND_HOST.")
     tls = tls_context(contact)
-    with told_at(contact), ExitStack() as undo:
+    with our_errors_at(contact), ExitStack() as undo:
         cluster = _cluster(contact, tls)
         undo.callback(cluster.shutdown)
         connected = CassandraCluster(contact, cluster, cluster.connect())
@@ -154,7 +152,7 @@ class CassandraCluster:
     def query(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """The rows that a statement of our own answers; for the server's own tables (`system`, `system_schema`)."""
         statement = self.prepare(text)
-        with told(Purpose.READ, "system tables"):
+        with our_errors(Purpose.READ, "system tables"):
             answer = self.session.execute(statement.bind(values))
             names = answer.column_names or ()
             return [dict(zip(names, map(normalised, row), strict=True)) for row in answer]
@@ -167,7 +165,7 @@ class CassandraCluster:
         """
         self._cluster.max_schema_agreement_wait = agreed
         statement = SimpleStatement(text, FallthroughRetryPolicy(), ConsistencyLevel.QUORUM)
-        with told(Purpose.SCHEMA, "the cluster"):
+        with our_errors(Purpose.SCHEMA, "the cluster"):
             # The timer runs on while the driver waits for the others; it may wait for an earlier change first.
             future = self.session.execute_async(statement, timeout=seconds + 2 * agreed)
             future.result()
@@ -181,7 +179,7 @@ class CassandraCluster:
         """now() of every node that is up, in microseconds since 1970, in every data centre."""
         up = self.nodes_up()
         now = self.prepare("SELECT now() FROM system.local").bind(())
-        with told(Purpose.READ, "the nodes' clocks"):
+        with our_errors(Purpose.READ, "the nodes' clocks"):
             asked = [self.session.execute_async(now, execution_profile=EVERY_NODE, host=host) for host in up]
             return [micros_of(future.result().one()[0]) for future in asked]
 
@@ -192,7 +190,7 @@ class CassandraCluster:
     def prepare(self, text: str, keyspace: str = "system", table: str = "") -> Any:
         """The driver's prepared statement for the text, prepared once."""
         if text not in self._prepared:
-            with told(Purpose.READ, keyspace, table):
+            with our_errors(Purpose.READ, keyspace, table):
                 self._prepared[text] = self.session.prepare(text)
         return self._prepared[text]
 
@@ -206,14 +204,67 @@ class CassandraCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
-    """A shape that was prepared: what is left is to bind values, send, and read the answer."""
+class PreparedShape:
+    """A shape that was prepared: what is left is to bind values, send, and read the answer.
 
-    table: Table  # kept, because shapes tell tables apart by identity
+    Attributes:
+        table: kept, because shapes tell tables apart by identity.
+        adapted: the markers whose values the driver takes in another form.
+        seconds: how long one answer is waited for.
+    """
+
+    table: Table
     statement: Any
     purpose: Purpose
     answer: Callable[[Any], Any]
-    adapted: tuple[tuple[int, Conversion], ...]  # markers whose values the driver takes in another form
+    adapted: tuple[tuple[int, Conversion], ...]
+    seconds: float
+
+
+class PendingRequest:
+    """A request under way; one that could not even be sent is answered by its error. A scan lands page by page."""
+
+    __slots__ = ("_error", "_future", "_keyspace", "_shape")
+
+    def __init__(self, keyspace: str, shape: PreparedShape | None, future: Any, error: MailmendError | None) -> None:
+        self._keyspace, self._shape, self._future, self._error = keyspace, shape, future, error
+
+    def result(self) -> Any:
+        """What was answered, or the error that it met; blocks until then."""
+        if self._shape is None:
+            return self._error
+        try:
+            return self._shape.answer(self._future.result())
+        except FAILURES as error:
+            failure = our_error(error, self._shape.purpose, self._keyspace, self._shape.table.spelling)
+            failure.__cause__ = error
+            return failure
+
+    def page(self) -> list[Row]:
+        """The rows of the page that landed; raises what the request met instead."""
+        if self._shape is None:
+            assert self._error is not None
+            raise self._error
+        with our_errors(self._shape.purpose, self._keyspace, self._shape.table.spelling):
+            return list(map(self._shape.answer, self._future.result().current_rows))
+
+    @property
+    def in_pages(self) -> bool:
+        """Whether what landed is not all of the answer."""
+        return self._shape is not None and bool(self._future.has_more_pages)
+
+    def ask_next_page(self) -> None:
+        """Ask for the next page; `call_back` again."""
+        self._future.clear_callbacks()
+        self._future.start_fetching_next_page()
+
+    def call_back(self, landed: Callable[[], None]) -> None:
+        """Call back, in the driver's own thread, as soon as it has landed: well or not."""
+        if self._shape is None:
+            landed()
+            return
+        self._future.clear_callbacks()
+        self._future.add_callbacks(lambda *_: landed(), lambda *_: landed())
 
 
 class Keyspace:
@@ -223,7 +274,7 @@ class Keyspace:
         self.cluster = cluster
         self.name = name
         self._session = cluster.session
-        self._shapes: dict[Hashable, _Ready] = {}
+        self._shapes: dict[Hashable, PreparedShape] = {}
 
     def read(self, read: Read) -> Sequence[Seen]:
         """The rows under the key, in clustering order."""
@@ -236,13 +287,11 @@ class Keyspace:
 
     def scan(self, scan: Scan) -> Iterator[Row]:
         """Every row in token order; while one page is looked at, the next is under way."""
-        ready, future = self._launch(scan)
-        more = True
+        request, more = self.launch(scan), True
         while more:
-            page = self._page(ready, future)
-            more = future.has_more_pages
+            page, more = request.page(), request.in_pages
             if more:
-                future.start_fetching_next_page()
+                request.ask_next_page()
             yield from page
 
     def write(self, write: Write) -> None:
@@ -262,13 +311,17 @@ class Keyspace:
         """Whether an operation of that shape was prepared: else its first launch asks the server, and waits."""
         return shape_of(operation) in self._shapes
 
-    def launch(self, operation: Operation) -> Flight:
+    def launch(self, operation: Operation) -> PendingRequest:
         """Send the request and return at once."""
-        ready, future = self._launch(operation)
-        return Flight(future if ready else None, lambda: self._land(ready, future), lambda: self._page(ready, future))
+        try:
+            shape = self._shape(operation)
+            future = self._session.execute_async(self._bound(shape, operation), timeout=shape.seconds)
+        except MailmendError as error:
+            return PendingRequest(self.name, None, None, error)
+        return PendingRequest(self.name, shape, future, None)
 
     def _one(self, operation: Operation) -> Any:
-        answer = self._land(*self._launch(operation))
+        answer = self.launch(operation).result()
         if isinstance(answer, MailmendError):
             raise answer
         return answer
@@ -279,48 +332,25 @@ class Keyspace:
         The oldest are awaited first, while the younger half is under way.
         """
         answers: list[Any] = []
-        flying: list[tuple[_Ready | None, Any]] = []
+        pending: list[PendingRequest] = []
         for operation in operations:
-            if len(flying) == IN_FLIGHT:
-                answers.extend(self._land(*launched) for launched in flying[: IN_FLIGHT // 2])
-                del flying[: IN_FLIGHT // 2]
-            flying.append(self._launch(operation))
-        answers.extend(self._land(*launched) for launched in flying)
+            if len(pending) == IN_FLIGHT:
+                answers.extend(request.result() for request in pending[: IN_FLIGHT // 2])
+                del pending[: IN_FLIGHT // 2]
+            pending.append(self.launch(operation))
+        answers.extend(request.result() for request in pending)
         return answers
 
-    def _launch(self, operation: Operation) -> tuple[_Ready | None, Any]:
-        """The request under way, or the error that kept it from starting."""
-        try:
-            ready = self._shape(operation)
-            return ready, self._session.execute_async(self._bound(ready, operation))
-        except MailmendError as error:
-            return None, error
-
-    def _land(self, ready: _Ready | None, future: Any) -> Any:
-        """What the request answered, or the error that it met."""
-        if ready is None:
-            return future
-        try:
-            return ready.answer(future.result())
-        except FAILURES as error:
-            return self._failure(ready, error)
-
-    def _page(self, ready: _Ready | None, future: Any) -> list[Row]:
-        if ready is None:
-            raise future
-        with told(ready.purpose, self.name, ready.table.spelling):
-            return list(map(ready.answer, future.result().current_rows))
-
-    def _shape(self, operation: Operation) -> _Ready:
-        shape = shape_of(operation)
-        ready = self._shapes.get(shape)
-        if ready is None:
+    def _shape(self, operation: Operation) -> PreparedShape:
+        key = shape_of(operation)
+        shape = self._shapes.get(key)
+        if shape is None:
             if len(self._shapes) >= _SHAPES_MAX:  # tables that were unpickled again and again
                 self._shapes.clear()
-            ready = self._shapes[shape] = self._prepared(operation)
-        return ready
+            shape = self._shapes[key] = self._prepared(operation)
+        return shape
 
-    def _prepared(self, operation: Operation) -> _Ready:
+    def _prepared(self, operation: Operation) -> PreparedShape:
         times = self.cluster.collection_times
         prepared = self.cluster.prepare(
             render(self.name, operation, collection_times=times), self.name, operation.table.spelling
@@ -333,22 +363,18 @@ class Keyspace:
         statement.retry_policy = FallthroughRetryPolicy() if purpose is Purpose.ONCE else None
         adaptations = [adaptation_of(column.type) for column in statement.column_metadata]
         adapted = tuple((index, adapt) for index, adapt in enumerate(adaptations) if adapt)
-        return _Ready(operation.table, statement, purpose, answer_of(operation, collection_times=times), adapted)
+        answer, seconds = answer_of(operation, collection_times=times), self.cluster.contact.seconds_for(operation)
+        return PreparedShape(operation.table, statement, purpose, answer, adapted, seconds)
 
-    def _bound(self, ready: _Ready, operation: Operation) -> Any:
+    def _bound(self, shape: PreparedShape, operation: Operation) -> Any:
         values = values_of(operation, UNSET_VALUE)
-        if ready.adapted:
-            values = adapted_values(values, ready.adapted, UNSET_VALUE)
+        if shape.adapted:
+            values = adapted_values(values, shape.adapted, UNSET_VALUE)
         try:
-            return ready.statement.bind(values)
+            return shape.statement.bind(values)
         except (TypeError, ValueError, OverflowError, struct.error) as error:
-            where = f"{self.name}.{ready.table.spelling}"
+            where = f"{self.name}.{shape.table.spelling}"
             raise WrongUse(f"a value does not fit its column in {where}: {error}") from error
-
-    def _failure(self, ready: _Ready, error: Exception) -> MailmendError:
-        failure = failure_of(trouble_of(error), said_by(error), ready.purpose, self.name, ready.table.spelling)
-        failure.__cause__ = error
-        return failure
 
 
 def _level(operation: Operation) -> int:

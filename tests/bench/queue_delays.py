@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from cql.driver.asynchronous import AwaitedKeyspace
+from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import Keyspace
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
@@ -82,7 +82,7 @@ def as_json(measured: list[Measured | Flushed]) -> list[dict[str, Any]]:
 async def _opened(keyspace: Keyspace, queue: QueueName, own: OwnTables | None = None) -> MailQueue:
     clock = SystemClock()
     return await open_queue(
-        queue, AwaitedKeyspace(keyspace), MemoryBroker(clock), MemoryBlobs(clock), clock, own=own or OwnTables()
+        queue, AsyncKeyspace(keyspace), MemoryBroker(clock), MemoryBlobs(clock), clock, own=own or OwnTables()
     )
 
 

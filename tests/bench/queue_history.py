@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from cql.driver.asynchronous import AwaitedKeyspace
+from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import Keyspace
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.concurrency import all_of
@@ -111,7 +111,7 @@ def as_json(measured: Iterable[Measured]) -> list[dict[str, Any]]:
 
 
 async def _measured(keyspace: Keyspace, mails: int) -> Measured:
-    clock, tables = SystemClock(), AwaitedKeyspace(keyspace)
+    clock, tables = SystemClock(), AsyncKeyspace(keyspace)
     broker, blobs = MemoryBroker(clock), MemoryBlobs(clock)
     past = Past(QueueName(f"past-{mails}"), mails, slice_of(instant_of(clock.micros()), WINDOW))
     write(keyspace, past.starts())

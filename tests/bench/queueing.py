@@ -20,7 +20,7 @@ import aio_pika
 from aio_pika.abc import AbstractExchange
 from aio_pika.abc import AbstractIncomingMessage as Incoming
 
-from cql.driver.asynchronous import AwaitedKeyspace
+from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import Keyspace
 from mailqueue.blobs.object_storage import S3Settings, open_s3
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
@@ -150,7 +150,7 @@ async def _queue_lane(servers: Servers) -> AsyncIterator[Lane]:
         RabbitBroker(BrokerSettings(hosts=hosts, vhost=servers.vhost), clock),
         open_s3(servers.bucket, clock),
     )
-    tables = AwaitedKeyspace(servers.keyspace)
+    tables = AsyncKeyspace(servers.keyspace)
     try:
         async with await open_queue(QueueName("bench"), tables, broker, blobs, clock) as queue:
             yield lambda mails, concurrency: _through(queue, mails, concurrency)
@@ -184,7 +184,7 @@ async def _raw_lane(servers: Servers) -> AsyncIterator[Lane]:
         work = await channel.declare_queue(names.work_queue, durable=True)
         await work.bind(exchange, "")
         clock = SystemClock()
-        raw = _Raw(AwaitedKeyspace(servers.keyspace), open_s3(servers.bucket, clock), exchange, clock)
+        raw = _Raw(AsyncKeyspace(servers.keyspace), open_s3(servers.bucket, clock), exchange, clock)
 
         async def through(mails: int, concurrency: int) -> tuple[Rate, Rate]:
             came_in = await _rate(mails, concurrency, raw.put)
@@ -203,7 +203,7 @@ async def _raw_lane(servers: Servers) -> AsyncIterator[Lane]:
 class _Raw:
     """The parts alone."""
 
-    tables: AwaitedKeyspace
+    tables: AsyncKeyspace
     blobs: Blobs
     exchange: AbstractExchange
     clock: SystemClock

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AwaitedKeyspace, InTurn
+from cql.driver.asynchronous import AsyncKeyspace, InTurn
 from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.memory import MemoryTables
 from model.catalog.james_tables import EVENT_STORE
@@ -58,7 +58,7 @@ def queue_tables(request: pytest.FixtureRequest) -> AsyncTables:
         return InTurn(MemoryTables(micros))
     keyspace: Keyspace = request.getfixturevalue("queue_keyspace")
     keyspace.write(Remove(EVENT_STORE, (AGGREGATE,)))  # how queues are cut is one setting for all of a keyspace
-    return AwaitedKeyspace(keyspace)
+    return AsyncKeyspace(keyspace)
 
 
 @pytest.fixture

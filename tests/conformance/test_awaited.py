@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from cql.driver.asynchronous import AwaitedKeyspace, InTurn
+from cql.driver.asynchronous import AsyncKeyspace, InTurn
 from cql.driver.session import PAGE_ROWS, Keyspace
 from cql.memory import MemoryTables
 from model.errors import MailmendError, SchemaMismatch, TimedOut, WrongUse
@@ -44,7 +44,7 @@ def awaited(request: pytest.FixtureRequest) -> AsyncTables:
     """The tables that are awaited, behind each adapter."""
     if request.param == "memory":
         return InTurn(MemoryTables(micros))
-    return AwaitedKeyspace(request.getfixturevalue("keyspace"))
+    return AsyncKeyspace(request.getfixturevalue("keyspace"))
 
 
 def cell(k: str, c: int = 1, d: UUID = D, **columns: Any) -> Row:
@@ -230,7 +230,7 @@ class TestErrors:
     @pytest.mark.cassandra
     async def test_a_value_that_does_not_fit_never_leaves(self, keyspace: Keyspace, k: str) -> None:
         """The driver refuses to bind it; what comes next is as ever."""
-        tables = AwaitedKeyspace(keyspace, in_flight=1)
+        tables = AsyncKeyspace(keyspace, in_flight=1)
 
         for _ in range(3):
             with pytest.raises(WrongUse, match="does not fit"):
@@ -247,8 +247,8 @@ class TestCancellation:
     ) -> None:
         """Before it is sent, under way, landed: its turn goes to the next."""
         tables = awaited
-        if isinstance(awaited, AwaitedKeyspace):
-            tables = AwaitedKeyspace(request.getfixturevalue("keyspace"), in_flight=1)
+        if isinstance(awaited, AsyncKeyspace):
+            tables = AsyncKeyspace(request.getfixturevalue("keyspace"), in_flight=1)
         await tables.write(Put(MARKS, {"k": k, "c": 1}))
         for operation in (tables.read(Read(MARKS, (k,))), tables.write(Put(MARKS, {"k": k, "c": 2}))):
             asking = asyncio.ensure_future(operation)
@@ -272,7 +272,7 @@ class TestCancellation:
     @pytest.mark.cassandra
     def test_an_answer_to_a_loop_that_is_gone_hurts_nobody(self, keyspace: Keyspace, k: str) -> None:
         """The driver calls back from a thread of its own; the next loop asks as ever."""
-        tables = AwaitedKeyspace(keyspace)
+        tables = AsyncKeyspace(keyspace)
 
         async def leave() -> None:
             tasks = [asyncio.ensure_future(tables.write(Put(MARKS, {"k": k, "c": n}))) for n in range(50)]

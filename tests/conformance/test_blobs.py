@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AwaitedKeyspace, InTurn
+from cql.driver.asynchronous import AsyncKeyspace, InTurn
 from cql.driver.session import CassandraCluster
 from cql.memory import MemoryTables
 from mailqueue.blobs.cassandra import PART_BYTES, CassandraStore
@@ -71,7 +71,7 @@ def blob_tables(cluster: CassandraCluster) -> Iterator[BlobStore]:
     """James's tables of blobs, as older ones have them, in a keyspace of these tests' own."""
     name = f"b_conformance_{uuid4().hex[:8]}"
     older = BLOBS.with_columns(column for column in BLOBS.columns if column.name != "metadata")
-    yield CassandraStore(AwaitedKeyspace(created(cluster, name, Schema((), (older, BLOB_PARTS)))))
+    yield CassandraStore(AsyncKeyspace(created(cluster, name, Schema((), (older, BLOB_PARTS)))))
     dropped(cluster, (name,))
 
 

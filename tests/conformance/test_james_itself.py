@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AwaitedKeyspace
+from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import CassandraCluster, Keyspace
 from mailqueue.blobs.cassandra import open_cassandra
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
@@ -85,7 +85,7 @@ class Pair:
     @asynccontextmanager
     async def ours(self) -> AsyncGenerator[MailQueue]:
         """The queue, opened by us."""
-        tables = AwaitedKeyspace(self.keyspace)
+        tables = AsyncKeyspace(self.keyspace)
         blobs = open_cassandra(tables, self.clock, self.naming)
         async with (
             self.broker() as broker,
@@ -322,7 +322,7 @@ def test_each_starts_on_the_other_s_configuration_and_refuses_what_would_lose_ma
 ) -> None:
     """The events of both stand in one history, and both judge a change by the same rules."""
     keyspace = created(cluster, f"j_cut_{uuid4().hex[:8]}", TABLES)
-    configurations = Configurations(AwaitedKeyspace(keyspace))
+    configurations = Configurations(AsyncKeyspace(keyspace))
     with rabbitmq.vhost() as vhost:
         place = Place(cassandra, keyspace.name, rabbitmq, vhost)
         asyncio.run(configurations.require(HOURLY))

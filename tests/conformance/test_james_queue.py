@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AwaitedKeyspace, InTurn
+from cql.driver.asynchronous import AsyncKeyspace, InTurn
 from cql.driver.session import Keyspace
 from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
@@ -112,7 +112,7 @@ async def _twins() -> Trio:
 @asynccontextmanager
 async def _on_servers(keyspace: Keyspace, settings: BrokerSettings, bucket: S3Settings) -> AsyncIterator[Trio]:
     broker, blobs = RabbitBroker(settings, SystemClock()), open_s3(bucket, SystemClock())
-    trio = Trio(AwaitedKeyspace(keyspace), broker, blobs, SystemClock())
+    trio = Trio(AsyncKeyspace(keyspace), broker, blobs, SystemClock())
     await _filled(trio, blobs.store)
     try:
         yield trio

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from cql.driver.asynchronous import AwaitedKeyspace, InTurn
+from cql.driver.asynchronous import AsyncKeyspace, InTurn
 from cql.driver.session import CassandraCluster, Keyspace
 from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
@@ -100,7 +100,7 @@ async def three(servers: Servers | None) -> AsyncIterator[Sides]:
     real_clock = SystemClock()
     broker = RabbitBroker(servers.broker, real_clock)
     try:
-        yield Sides(name, AwaitedKeyspace(servers.keyspace), broker, open_s3(servers.bucket, real_clock), real_clock)
+        yield Sides(name, AsyncKeyspace(servers.keyspace), broker, open_s3(servers.bucket, real_clock), real_clock)
     finally:
         await broker.close()
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from admin import wiring_queue
 from admin.cli import run
-from cql.driver.asynchronous import AwaitedKeyspace
+from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.contact import Contact
 from cql.driver.session import Keyspace, connect
 from mailqueue.blobs.object_storage import S3Settings, open_s3
@@ -152,7 +152,7 @@ async def opened(
     """A queue as a process of its own has it."""
     clock, life = Ahead(ahead_seconds), life or Doomed()
     broker = RabbitBroker(servers.broker, clock)
-    tables = MortalTables(AwaitedKeyspace(keyspace), life)
+    tables = MortalTables(AsyncKeyspace(keyspace), life)
     blobs = MortalBlobs(open_s3(servers.blobs, clock), life)
     try:
         name = QueueName(queue)
@@ -335,7 +335,7 @@ def typed(order: Order) -> None:
     broker_behind, blobs_behind = wiring_queue.broker_behind, wiring_queue.blobs_behind
     patched: dict[str, Callable[..., object]] = {
         "loop_clock": lambda: Ahead(order.ahead_seconds),
-        "tables_of": lambda keyspace: MortalTables(AwaitedKeyspace(keyspace), life),
+        "tables_of": lambda keyspace: MortalTables(AsyncKeyspace(keyspace), life),
         "broker_behind": lambda *given: MortalBroker(broker_behind(*given), life),
         "blobs_behind": lambda *given: MortalBlobs(blobs_behind(*given), life),
     }

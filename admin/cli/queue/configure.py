@@ -13,7 +13,7 @@ from admin.cli.options import connection_options
 from admin.present.presenter import rows_grid, stderr_console, stdout_console, write_json
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
-from cql.driver.asynchronous import AwaitedKeyspace
+from cql.driver.asynchronous import AsyncKeyspace
 from mailqueue.rabbitmq.view.configuration import Configurations
 from model.errors import ExitCode
 from model.queue.configuration import DEFAULT, ConfigurationEvent, QueueConfiguration, change, window_text
@@ -104,7 +104,7 @@ def configure(
     """
     wish = Wish(slice_window, buckets, pace)
     with open_place(connection) as place:
-        configurations = Configurations(AwaitedKeyspace(place.mail))
+        configurations = Configurations(AsyncKeyspace(place.mail))
         configured = awaited(_configured(configurations, wish, dry_run=dry_run))
     if as_json:
         write_json(configured_json(connection.keyspace, configured, dry_run=dry_run))

@@ -18,7 +18,7 @@ from tests.support.commands import CommandLine, command_line
 @pytest.fixture
 def mailmend(cluster: ClusterTwin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """A shell that knows a cluster in memory, whose tables answer at once."""
-    monkeypatch.setattr(configure, "AwaitedKeyspace", InTurn)
+    monkeypatch.setattr(configure, "AsyncKeyspace", InTurn)
     return command_line(tmp_path, None, MAILMEND_HOST="127.0.0.1", MAILMEND_KEYSPACE="mail")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cql.driver.answers import answer_of, applied_of
+from cql.rows import answer_of, applied_of
 from cql.statements import selection_of
 from model.operations import Applied, Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan, Seen
 from tests.support.tables import CELLS, COUNTERS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cql.driver.tls_errors import distrust
+from cql.driver.failures import tls_failure
 from model.errors import ExitCode
 
 AT = "10.0.0.1:9042"
@@ -28,7 +28,7 @@ VERIFY = f"{TRIED}[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
 )
 def test_each_reason_is_told_with_what_to_do(said: str, what: str, mend: str) -> None:
     """OpenSSL's own words are kept, its source lines are not."""
-    error = distrust(said, AT, tls=True)
+    error = tls_failure(said, AT, tls=True)
 
     assert error is not None
     assert what in error.what
@@ -42,14 +42,14 @@ def test_a_node_that_hangs_up_may_want_tls() -> None:
     """Only where we did not speak it."""
     said = f"{AT}: [Errno 104] Connection reset by peer"
 
-    error = distrust(said, AT, tls=False)
+    error = tls_failure(said, AT, tls=False)
 
     assert error is not None
     assert "--tls-ca" in error.mend
-    assert distrust(said, AT, tls=True) is None
+    assert tls_failure(said, AT, tls=True) is None
 
 
 @pytest.mark.parametrize("tls", [True, False])
 def test_other_troubles_are_none_of_its_business(tls: bool) -> None:
     """A node that is down is down with TLS and without."""
-    assert distrust(f"{TRIED}Connection refused", AT, tls=tls) is None
+    assert tls_failure(f"{TRIED}Connection refused", AT, tls=tls) is None

@@ -1,10 +1,10 @@
-"""What each trouble becomes: the right kind, so the right exit code, in words that a person can act upon."""
+"""What each failed becomes: the right kind, so the right exit code, in words that a person can act upon."""
 
 from itertools import product
 
 import pytest
 
-from cql.driver.failures import Purpose, Trouble, failure_of, no_contact, purpose_of
+from cql.driver.failures import DriverFailure, Purpose, failure_of, no_contact, purpose_of
 from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS
 from model.errors import (
@@ -24,9 +24,9 @@ from model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Re
 KEY = (1, 2, 3)
 
 
-def failure(trouble: Trouble, purpose: Purpose = Purpose.READ, said: str = "said") -> MailmendError:
-    """The error for a trouble with a table of James's."""
-    return failure_of(trouble, said, purpose, "apache_james", "imapUidTable")
+def failure(failed: DriverFailure, purpose: Purpose = Purpose.READ, said: str = "said") -> MailmendError:
+    """The error for a failed with a table of James's."""
+    return failure_of(failed, said, purpose, "apache_james", "imapUidTable")
 
 
 @pytest.mark.parametrize(
@@ -48,46 +48,50 @@ def test_what_is_conditional_or_counts_is_sent_once(operation: Operation, purpos
     assert purpose_of(operation) is purpose
 
 
-@pytest.mark.parametrize("trouble", [Trouble.SILENCE, Trouble.BROKEN])
-def test_a_lost_answer_of_what_is_sent_once_is_a_doubt(trouble: Trouble) -> None:
-    """Whatever the trouble was called: a timeout, a lost connection, a failing replica."""
-    error = failure(trouble, Purpose.ONCE)
+@pytest.mark.parametrize("failed", [DriverFailure.SILENCE, DriverFailure.BROKEN])
+def test_a_lost_answer_of_what_is_sent_once_is_a_doubt(failed: DriverFailure) -> None:
+    """Whatever the failed was called: a timeout, a lost connection, a failing replica."""
+    error = failure(failed, Purpose.ONCE)
     assert type(error) is DoubtfulWrite
     assert "SERIAL" in error.mend
 
 
-@pytest.mark.parametrize("trouble", [Trouble.NO_HOST, Trouble.FEW_REPLICAS, Trouble.DENIED, Trouble.REFUSED])
-def test_what_never_began_is_no_doubt(trouble: Trouble) -> None:
+@pytest.mark.parametrize(
+    "failed", [DriverFailure.NO_HOST, DriverFailure.FEW_REPLICAS, DriverFailure.DENIED, DriverFailure.REFUSED]
+)
+def test_what_never_began_is_no_doubt(failed: DriverFailure) -> None:
     """Nothing was changed."""
-    assert not isinstance(failure(trouble, Purpose.ONCE), DoubtfulWrite)
+    assert not isinstance(failure(failed, Purpose.ONCE), DoubtfulWrite)
 
 
 @pytest.mark.parametrize("purpose", [Purpose.READ, Purpose.WRITE])
 def test_silence_is_a_timeout(purpose: Purpose) -> None:
     """A read or a plain write may simply be done again."""
-    assert type(failure(Trouble.SILENCE, purpose)) is TimedOut
+    assert type(failure(DriverFailure.SILENCE, purpose)) is TimedOut
 
 
 @pytest.mark.parametrize(
-    ("trouble", "kind", "code"),
+    ("failed", "kind", "code"),
     [
-        (Trouble.DENIED, AccessDenied, ExitCode.CANNOT_REACH),
-        (Trouble.NO_HOST, CannotReach, ExitCode.CANNOT_REACH),
-        (Trouble.FEW_REPLICAS, NotEnoughReplicas, ExitCode.CANNOT_REACH),
-        (Trouble.BROKEN, CannotReach, ExitCode.CANNOT_REACH),
-        (Trouble.REFUSED, WrongUse, ExitCode.WRONG_USE),
+        (DriverFailure.DENIED, AccessDenied, ExitCode.CANNOT_REACH),
+        (DriverFailure.NO_HOST, CannotReach, ExitCode.CANNOT_REACH),
+        (DriverFailure.FEW_REPLICAS, NotEnoughReplicas, ExitCode.CANNOT_REACH),
+        (DriverFailure.BROKEN, CannotReach, ExitCode.CANNOT_REACH),
+        (DriverFailure.REFUSED, WrongUse, ExitCode.WRONG_USE),
     ],
 )
-def test_each_trouble_has_its_kind_and_exit_code(trouble: Trouble, kind: type[MailmendError], code: ExitCode) -> None:
+def test_each_failed_has_its_kind_and_exit_code(
+    failed: DriverFailure, kind: type[MailmendError], code: ExitCode
+) -> None:
     """Scripts rely on the codes."""
-    error = failure(trouble)
+    error = failure(failed)
     assert (type(error), error.exit_code) == (kind, code)
 
 
-@pytest.mark.parametrize(("trouble", "purpose"), list(product(Trouble, Purpose)))
-def test_every_error_says_what_and_where(trouble: Trouble, purpose: Purpose) -> None:
+@pytest.mark.parametrize(("failed", "purpose"), list(product(DriverFailure, Purpose)))
+def test_every_error_says_what_and_where(failed: DriverFailure, purpose: Purpose) -> None:
     """The table's name and the server's own words are in it."""
-    error = failure(trouble, purpose, said="the server's words")
+    error = failure(failed, purpose, said="the server's words")
     assert "apache_james.imapUidTable" in error.what
     assert "the server's words" in error.what
 
@@ -108,7 +112,7 @@ def test_every_error_says_what_and_where(trouble: Trouble, purpose: Purpose) -> 
 )
 def test_what_the_schema_lacks_is_named(said: str, missing: str) -> None:
     """In the words of any server version."""
-    error = failure(Trouble.REFUSED, said=said)
+    error = failure(DriverFailure.REFUSED, said=said)
     assert isinstance(error, SchemaMismatch)
     assert (error.keyspace, error.missing) == ("apache_james", (missing,))
 
@@ -116,7 +120,7 @@ def test_what_the_schema_lacks_is_named(said: str, missing: str) -> None:
 @pytest.mark.parametrize("said", ["Keyspace 'apache_james' does not exist", "keyspace apache_james does not exist"])
 def test_a_keyspace_that_is_gone_is_unknown(said: str) -> None:
     """With the command that would create it."""
-    error = failure(Trouble.REFUSED, said=said)
+    error = failure(DriverFailure.REFUSED, said=said)
     assert isinstance(error, UnknownKeyspace)
     assert "schema apply" in error.mend
 
@@ -124,7 +128,7 @@ def test_a_keyspace_that_is_gone_is_unknown(said: str) -> None:
 def test_other_refusals_are_told_in_the_servers_words() -> None:
     """Out of the driver's wrapping."""
     wrapped = '<Error from server: code=2000 [Syntax error in CQL query] message="line 1:0 no viable alternative">'
-    assert str(failure(Trouble.REFUSED, said=wrapped)).endswith("imapUidTable: line 1:0 no viable alternative")
+    assert str(failure(DriverFailure.REFUSED, said=wrapped)).endswith("imapUidTable: line 1:0 no viable alternative")
 
 
 class TestNoContact:
@@ -132,20 +136,20 @@ class TestNoContact:
 
     def test_the_address_is_named(self) -> None:
         """And the options to look at."""
-        error = no_contact(Trouble.NO_HOST, "refused", "10.0.0.1:9042", None)
+        error = no_contact(DriverFailure.NO_HOST, "refused", "10.0.0.1:9042", None)
         assert type(error) is CannotReach
         assert "10.0.0.1:9042" in error.what
         assert "--local-dc" not in error.mend
 
     def test_a_data_centre_that_was_asked_for_may_be_the_reason(self) -> None:
         """Its option is named too."""
-        error = no_contact(Trouble.NO_HOST, "none", "10.0.0.1:9042", "nowhere")
+        error = no_contact(DriverFailure.NO_HOST, "none", "10.0.0.1:9042", "nowhere")
         assert "'nowhere'" in error.what
         assert "--local-dc" in error.mend
 
     def test_refused_credentials_are_told_apart(self) -> None:
         """They are mended elsewhere."""
-        error = no_contact(Trouble.DENIED, "bad credentials", "10.0.0.1:9042", None)
+        error = no_contact(DriverFailure.DENIED, "bad credentials", "10.0.0.1:9042", None)
         assert type(error) is AccessDenied
         assert "--password-file" in error.mend
 
@@ -157,7 +161,7 @@ def test_a_missing_permission_is_told_with_role_and_resource() -> None:
         '<table mail.firstunseen> or any of its parents"'
     )
 
-    error = failure_of(Trouble.DENIED, said, Purpose.READ, "mail", "firstUnseen")
+    error = failure_of(DriverFailure.DENIED, said, Purpose.READ, "mail", "firstUnseen")
 
     assert isinstance(error, AccessDenied)
     assert error.what == (

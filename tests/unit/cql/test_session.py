@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from cassandra.connection import Connection
 
-from cql.driver.session import Contact, connect
+from cql.driver.session import Contact, Keyspace, connect
 from model.errors import BadSettings, CannotReach
+from model.operations import Read, Remove
+from tests.support.tables import CELLS
 
 
 def test_a_contact_without_hosts_is_refused() -> None:
@@ -55,3 +57,33 @@ def test_requests_leave_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(CannotReach):
             connect(Contact(port=port, request_seconds=1))
     assert (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1) in options
+
+
+def test_each_request_is_waited_for_as_long_as_its_kind_allows() -> None:
+    """A write more briefly than a read, so that it can be sent again before its stamp is too old."""
+    waits: list[float] = []
+
+    class Statement:
+        column_metadata = ()
+
+        def bind(self, _: object) -> str:
+            return "bound"
+
+    class Cluster:
+        contact, collection_times = Contact(), True
+
+        @property
+        def session(self) -> "Cluster":
+            return self
+
+        def prepare(self, *_: str) -> Statement:
+            return Statement()
+
+        def execute_async(self, bound: str, timeout: float) -> None:
+            assert bound == "bound"
+            waits.append(timeout)
+
+    keyspace = Keyspace(Cluster(), "mail")  # type: ignore[arg-type] # all that launching needs
+    keyspace.launch(Remove(CELLS, ("a", 1), 1))
+    keyspace.launch(Read(CELLS, ("a",)))
+    assert waits == [Contact().write_seconds, Contact().request_seconds]
