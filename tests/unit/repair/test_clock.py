@@ -29,9 +29,16 @@ class Nodes:
 
 
 def test_the_defaults_keep_the_law() -> None:
-    """What applies when nobody says anything is safe."""
+    """What applies when nobody says anything is safe, and is what the README says."""
     timing = Timing()
+    assert (timing.margin_seconds, timing.skew_seconds, timing.stamp_age_seconds) == (30, 5, 20)
     assert timing.margin_seconds > timing.skew_seconds + timing.stamp_age_seconds
+    assert timing.no_writers is False
+
+
+def test_two_looks_at_a_counter_lie_further_apart_than_a_stamp_lives() -> None:
+    """What was stamped before the first look is committed before the second."""
+    assert Timing(stamp_age_seconds=12).look_gap_seconds == 13
 
 
 @given(seconds, seconds, seconds)
@@ -51,10 +58,12 @@ def test_a_quiet_keyspace_needs_no_margin() -> None:
     assert timing.look_gap_seconds == 0
 
 
-def test_negative_times_are_refused_even_on_a_quiet_keyspace() -> None:
+@pytest.mark.parametrize("name", ["margin_seconds", "skew_seconds", "stamp_age_seconds"])
+def test_negative_times_are_refused_even_on_a_quiet_keyspace(name: str) -> None:
     """A negative margin would put T into the future."""
+    assert getattr(Timing(**{name: 0}, no_writers=True), name) == 0
     with pytest.raises(UnsafeRequest, match="negative"):
-        Timing(margin_seconds=-1, no_writers=True)
+        Timing(**{name: -1}, no_writers=True)
 
 
 @given(instants, st.lists(instants, max_size=5), st.integers(0, MICROS))
@@ -77,6 +86,14 @@ def test_clocks_that_differ_by_more_than_the_margin_covers_are_refused() -> None
         take_as_of(clock, Nodes(clock, [0, 11]), Timing())
 
 
+def test_clocks_that_differ_by_all_that_the_margin_covers_are_refused() -> None:
+    """The margin must be more than what it has to cover, not just as much."""
+    reading = ClockReading(START, (START + 10 * MICROS,), START)
+    with pytest.raises(ClocksDiffer):
+        as_of(reading, Timing())
+    assert as_of(reading, Timing(margin_seconds=30.001)) == START - 30_001_000
+
+
 def test_clocks_that_differ_by_less_are_taken_at_the_earliest() -> None:
     """A node that is behind pulls T back with it."""
     clock = VirtualClock()
@@ -95,6 +112,16 @@ def test_two_nodes_that_differ_from_each_other_are_seen_too() -> None:
     assert reading.spread == 12 * MICROS
 
 
+@pytest.mark.parametrize(
+    ("nodes", "took", "spread"),
+    [((), 0, 0), ((-7,), 0, 7), ((7,), 0, 7), ((7,), 4, 3), ((-7,), 4, 7), ((2, 3), 4, 0), ((-1, 6), 4, 3)],
+    ids=["no node", "behind", "ahead", "ahead of the second look", "behind the first look", "between", "each other"],
+)
+def test_only_what_lies_outside_our_two_looks_is_a_difference(nodes: tuple[int, ...], took: int, spread: int) -> None:
+    """A node answers at some moment between them."""
+    assert ClockReading(START, tuple(START + node for node in nodes), START + took).spread == spread
+
+
 def test_without_writers_clocks_need_not_agree() -> None:
     """Nothing can be overwritten, so nothing is refused."""
     clock = VirtualClock()
@@ -105,18 +132,28 @@ def test_the_system_clock_tells_one_time_in_both_of_its_forms() -> None:
     """Microseconds and UUIDs come from the same clock."""
     clock = SystemClock()
     before, named, after = clock.micros(), clock.new_uuid(), clock.micros()
+    assert isinstance(before, int)
     assert named.version == 1
     assert before - MICROS <= micros_of(named) <= after + MICROS
 
 
-def test_the_system_clock_sleeps_no_negative_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_system_clock_sleeps_as_long_as_it_is_told_and_no_negative_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A pace that is behind asks for nothing."""
     slept: list[float] = []
+
+    async def paused(seconds: float) -> None:
+        slept.append(seconds)
+
     monkeypatch.setattr("time.sleep", slept.append)
+    monkeypatch.setattr("asyncio.sleep", paused)
 
-    SystemClock().sleep(-1)
+    for seconds in (0.5, -1):
+        SystemClock().sleep(seconds)
+        await SystemClock().pause(seconds)
 
-    assert slept == [0]
+    assert slept == [0.5, 0.5, 0, 0]
 
 
 @given(st.integers(0, 2**52), st.integers(0, 2**20))

@@ -135,3 +135,8 @@ def test_only_what_a_scan_can_see_is_ever_decided() -> None:
     decided = {verdict for table in (MIRROR, FILTER, GROUP, CONTENT) for verdict in table.values()}
     assert decided == {*DETECTED, Verdict.AGREE}
     assert set(DETECTED) >= MENDABLE
+
+
+def test_a_verdict_is_called_in_reports_as_it_is_called_here() -> None:
+    """The names stand in the JSON, in the ledger and in Spark's frames: a contract."""
+    assert [verdict.value for verdict in Verdict] == [verdict.name for verdict in Verdict]

@@ -1,6 +1,6 @@
 """The rule of time: what may be written once both sides were looked at again."""
 
-from typing import Any
+from typing import Any, cast
 from uuid import uuid1
 
 from hypothesis import given
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from model.catalog.mail import MESSAGES
 from model.operations import Seen
+from model.projections.declarations import Content
 from repair.decisions.recheck import Look, Moment, judge, verdict_of
 from repair.decisions.verdicts import MENDABLE, Verdict
 
@@ -17,6 +18,7 @@ MIRROR = MESSAGES.mirror
 UNSEEN = MESSAGES.filters[0]
 LABELS = MESSAGES.unions[0]
 COUNTS = MESSAGES.counts[0]
+CONTENT = cast("Content", MESSAGES.content)
 MAILBOX, MESSAGE = uuid1(), uuid1()
 
 
@@ -57,6 +59,11 @@ def test_a_pair_touched_after_t_has_moved() -> None:
     assert judge(mirror((truth(),), projected(at=T + 1, modseq=1)), MOMENT) is Verdict.MOVED
 
 
+def test_a_cell_at_exactly_t_has_not_moved() -> None:
+    """Only this run, or one before it, writes at T: what it wrote there may be mended further."""
+    assert judge(mirror((truth(at=T),), projected(at=1, modseq=1)), MOMENT) is Verdict.AMEND
+
+
 def test_a_cell_from_the_future_is_ahead_and_not_moved() -> None:
     """Later than any clock can be: no user wrote that meanwhile, a broken clock did."""
     beyond = MOMENT.now + MOMENT.skew + 1
@@ -89,6 +96,21 @@ def test_a_filter_follows_its_condition() -> None:
     assert judge(Look(UNSEEN, (MAILBOX, 7), (truth(flagseen=True),), listed), MOMENT) is Verdict.WITHDRAW
 
 
+def test_two_truths_at_one_place_leave_their_filters_as_they_are() -> None:
+    """Which of them counts is not guessed."""
+    look = Look(UNSEEN, (MAILBOX, 7), (truth(), truth()), None)
+    assert verdict_of(look) is Verdict.AGREE
+
+
+def test_content_is_a_leak_only_where_no_truth_names_it() -> None:
+    """What has no content at all is the mirror's to tell."""
+    content = Seen({"messageid": MESSAGE}, {"bodyStartOctet": 1})
+    verdicts = [
+        verdict_of(Look(CONTENT, (MESSAGE,), truths, row)) for truths in ((), (truth(),)) for row in (None, content)
+    ]
+    assert verdicts == [Verdict.AGREE, Verdict.LEAK, Verdict.AGREE, Verdict.AGREE]
+
+
 def test_a_null_flag_reads_as_unset() -> None:
     """As James reads it: a message whose flag column is null is unseen."""
     assert judge(Look(UNSEEN, (MAILBOX, 7), (truth(flagseen=None),), None), MOMENT) is Verdict.PROJECT
@@ -97,8 +119,10 @@ def test_a_null_flag_reads_as_unset() -> None:
 def test_a_union_may_hold_more_but_not_less() -> None:
     """A superset is fine; what is missing is added."""
     holder = (truth(userflags=frozenset({"a", "b"})),)
+    same = Seen({"mailboxid": MAILBOX, "userflags": frozenset({"a", "b"})})
     more = Seen({"mailboxid": MAILBOX, "userflags": frozenset({"a", "b", "c"})})
     less = Seen({"mailboxid": MAILBOX, "userflags": frozenset({"a"})})
+    assert verdict_of(Look(LABELS, (MAILBOX,), holder, same)) is Verdict.AGREE
     assert verdict_of(Look(LABELS, (MAILBOX,), holder, more)) is Verdict.AGREE
     assert verdict_of(Look(LABELS, (MAILBOX,), holder, less)) is Verdict.AMEND
     assert verdict_of(Look(LABELS, (MAILBOX,), holder, None)) is Verdict.PROJECT
