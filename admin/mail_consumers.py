@@ -19,7 +19,7 @@ EX_TEMPFAIL: Final = 75
 """By sysexits(3): try again later."""
 
 
-class Outcome(Enum):
+class Settlement(Enum):
     """What becomes of a mail in hand."""
 
     ACKED = "acked"
@@ -29,15 +29,15 @@ class Outcome(Enum):
     async def settle(self, mail: Dequeued) -> None:
         """Tell the queue."""
         match self:
-            case Outcome.ACKED:
+            case Settlement.ACKED:
                 await mail.ack()
-            case Outcome.RETRIED:
+            case Settlement.RETRIED:
                 await mail.retry()
-            case Outcome.REJECTED:
+            case Settlement.REJECTED:
                 await mail.reject()
 
 
-Consumer = Callable[[Dequeued], Awaitable[Outcome]]
+Consumer = Callable[[Dequeued], Awaitable[Settlement]]
 
 
 def consumer_in_folder(folder: Path) -> Consumer:
@@ -51,9 +51,9 @@ def consumer_in_folder(folder: Path) -> Consumer:
     except OSError as error:
         raise WrongUse(f"{folder} cannot be made: {error.strerror or error}") from error
 
-    async def consume(mail: Dequeued) -> Outcome:
+    async def consume(mail: Dequeued) -> Settlement:
         await asyncio.to_thread(_write_both, folder, mail)
-        return Outcome.ACKED
+        return Settlement.ACKED
 
     return consume
 
@@ -66,21 +66,21 @@ def consumer_in_command(text: str, queue: QueueName) -> Consumer:
     """
     words = _words(text)
 
-    async def consume(mail: Dequeued) -> Outcome:
-        return outcome_of(await _run(words, mail, environment_for(mail, queue, os.environ)))
+    async def consume(mail: Dequeued) -> Settlement:
+        return settlement_of(await _run(words, mail, environment_for(mail, queue, os.environ)))
 
     return consume
 
 
-def outcome_of(exit_code: int) -> Outcome:
+def settlement_of(exit_code: int) -> Settlement:
     """What the exit code of a command says of its mail; below zero it ended by a signal."""
     match exit_code:
         case 0:
-            return Outcome.ACKED
+            return Settlement.ACKED
         case _ if exit_code == EX_TEMPFAIL:
-            return Outcome.RETRIED
+            return Settlement.RETRIED
         case _:
-            return Outcome.REJECTED
+            return Settlement.REJECTED
 
 
 def environment_for(mail: Dequeued, queue: QueueName, environment: Mapping[str, str]) -> dict[str, str]:

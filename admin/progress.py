@@ -155,4 +155,5 @@ def _bars(console: Console) -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,
+        redirect_stdout=False,  # a service may write lines of JSON there meanwhile
     )

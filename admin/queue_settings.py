@@ -8,13 +8,14 @@ import ipaddress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from admin.settings import parse_hosts, parse_port
+from admin.settings import ConnectionSettings, parse_hosts, parse_port
 from mailqueue.blobs.s3_settings import S3Settings
 from mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, BrokerTls, Host
 from model.errors import WrongUse
+from model.ids import QueueName
 from model.queue.blob_ids import BlobNaming, BlobsMode
 
 AMQPS_PORT: Final = 5671
@@ -63,8 +64,21 @@ class BlobsAddress:
                 return f"the bucket {self.bucket} at {self.endpoint}"
 
 
-BlobsSettings = tuple[BlobsAddress, S3Settings | None]
-"""The address, and behind it the bucket with its keys where it is one."""
+class BlobsSettings(NamedTuple):
+    """Where blobs are; with the keys where it is a bucket."""
+
+    address: BlobsAddress
+    bucket: S3Settings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """Which queue is meant, and where its parts are; None: the command does without."""
+
+    connection: ConnectionSettings
+    name: QueueName
+    broker: BrokerSettings | None = None
+    blobs: BlobsSettings | None = None
 
 
 def parse_broker(text: str) -> BrokerSettings:

@@ -1,22 +1,23 @@
-"""Where a queue is put together for a command: which adapter stands behind which of its ports.
+"""Where a queue is put together: which adapter stands behind which of its ports.
 
-What a command does without is not connected to: in its place stands something that says what is missing, if it is
-asked all the same. Libraries that an extra brings are imported here, when they are needed.
+A command connects to what it needs only; in place of the rest stands something that says what is missing when it is
+asked. Libraries that an extra brings are imported here, when they are needed.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from admin.awaiting import awaited
-from admin.cli.queue_options import QueueSettings
 from admin.extras import import_or_name_extra
-from admin.queue_settings import BlobsSettings, Store
-from admin.wiring import Place, open_place
+from admin.queue_settings import BlobsSettings, QueueSettings, Store
+from admin.settings import ConnectionSettings
+from admin.wiring import open_place
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.introspect import live_schema
+from mailqueue.blobs.contents import content_of
 from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
@@ -24,10 +25,12 @@ from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.queue_tables import OwnTables, queue_tables_of
-from model.errors import WrongUse
-from model.ids import QueueName
+from model.errors import BadPayload, BlobMissing, WrongUse
+from model.ids import BlobId, QueueName
 from model.instants import instant_of
 from model.ports import AsyncTables, Blobs, Broker, Clock
+from model.queue.blob_ids import is_blob_id
+from model.queue.mails import Listed
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock
 
@@ -38,16 +41,23 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
-    """The three sides of the queues of one keyspace, and the clock by which they are looked at.
+class Content:
+    """A mail's bytes; None, and the id of the blob that is missing, where they cannot be read."""
+
+    content: bytes | None
+    missing: BlobId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConnections:
+    """The tables, the broker and the blob store of a keyspace's queues, and the clock.
 
     Attributes:
         schema: the live keyspace.
-        own: which of our tables it has.
+        own: which of our own tables it has.
     """
 
     settings: QueueSettings
-    place: Place
     schema: Schema
     own: OwnTables
     tables: AsyncTables
@@ -57,26 +67,20 @@ class Sides:
 
     @property
     def now(self) -> datetime:
-        """By our own clock."""
+        """By our own clock, in UTC."""
         return instant_of(self.clock.micros())
 
     @property
     def view(self) -> QueueView:
-        """The queues as the tables show them, without a queue that is open; each asking makes another."""
+        """A new view of the queues, from the tables alone."""
         tallies = SliceTallies(self.tables, self.clock, self.own)
         return QueueView(self.tables, self.clock, Configurations(self.tables), tallies, self.own)
 
     @asynccontextmanager
-    async def queue(
-        self, name: QueueName | None = None, counts: QueueCounts | None = None, *, looks_only: bool = False
+    async def open(
+        self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
     ) -> AsyncIterator[MailQueue]:
-        """A queue of the keyspace; the one that the settings name, unless another is asked for.
-
-        Args:
-            name: of the other one.
-            counts: where it is told what happened.
-            looks_only: whether nothing will be written through it.
-        """
+        """Open a queue, the one that the settings name unless another is given; a dry run settles nothing of it."""
         opened = await open_queue(
             name or self.settings.name,
             self.tables,
@@ -85,40 +89,54 @@ class Sides:
             self.clock,
             own=self.own,
             counts=counts or NoCounts(),
-            looks_only=looks_only,
+            looks_only=dry_run,
         )
         async with opened as queue:
             yield queue
 
+    async def names(self, *, everything: bool) -> list[QueueName]:
+        """The queue that the settings name, or every queue of the keyspace."""
+        return await self.view.queues() if everything else [self.settings.name]
 
-def on_sides(settings: QueueSettings, story: Callable[[Sides], Awaitable[T]]) -> T:
-    """What a story on the queue's three sides comes to; everything is let go of at the end.
+    async def content_of(self, listed: Listed) -> Content:
+        """The bytes of a mail, or which of its blobs is missing."""
+        blobs = listed.queued.blobs
+        try:
+            return Content(await content_of(self.blobs, blobs))
+        except BlobMissing as missing:
+            return Content(None, BlobId(missing.blob_id))
+        except BadPayload:  # what is no id of a blob names none
+            return Content(None, blobs.body if is_blob_id(blobs.header) else blobs.header)
+
+
+def with_queues(settings: QueueSettings, carry_out: Callable[[QueueConnections], Awaitable[T]]) -> T:
+    """Connect, carry out, and close every connection at the end.
 
     Raises:
-        CannotReach: one of the sides does not answer.
+        CannotReach: tables, broker or blob store do not answer.
         SchemaMismatch: the keyspace has no queue.
     """
     with open_place(settings.connection) as place:
         schema = live_schema(place.cluster, place.mail.name)
         own = queue_tables_of(schema, place.mail.name)
-        return awaited(_told(settings, place, schema, own, story))
+        clock, tables = loop_clock(), tables_of(place.mail)
+
+        async def connected() -> T:
+            broker = broker_behind(settings.broker, clock) if settings.broker else cast("Broker", _NO_BROKER)
+            blobs = blobs_behind(settings.blobs, tables, clock) if settings.blobs else cast("Blobs", _NO_BLOBS)
+            try:
+                return await carry_out(QueueConnections(settings, schema, own, tables, broker, blobs, clock))
+            finally:
+                if settings.broker:
+                    await broker.close()
+
+        return awaited(connected())
 
 
-async def _told(
-    settings: QueueSettings,
-    place: Place,
-    schema: Schema,
-    own: OwnTables,
-    story: Callable[[Sides], Awaitable[T]],
-) -> T:
-    clock, tables = loop_clock(), tables_of(place.mail)
-    broker = broker_behind(settings.broker, clock) if settings.broker else cast("Broker", _NO_BROKER)
-    blobs = blobs_behind(settings.blobs, tables, clock) if settings.blobs else cast("Blobs", _NO_BLOBS)
-    try:
-        return await story(Sides(settings, place, schema, own, tables, broker, blobs, clock))
-    finally:
-        if settings.broker:
-            await broker.close()
+def with_tables(connection: ConnectionSettings, carry_out: Callable[[AsyncTables], Coroutine[Any, Any, T]]) -> T:
+    """Connect to the tables alone, whether or not the keyspace has a queue."""
+    with open_place(connection) as place:
+        return awaited(carry_out(tables_of(place.mail)))
 
 
 def loop_clock() -> Clock:

@@ -55,13 +55,19 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command: see the head of this module. `about` is split into paragraphs by empty lines."""
+    """One command: see the head of this module.
+
+    Attributes:
+        about: split into paragraphs by empty lines.
+        item: what makes JSON of each item that the service gives to the caller: a line on stdout.
+    """
 
     name: str
     summary: str
     about: str
     service: str
     present: str
+    item: str = ""
     options: Sequence[click.Parameter] = ()
     shared: Sequence[Shared] = ()
     output: Sequence[click.Option] = ()
@@ -132,7 +138,8 @@ class DeclaredGroup(click.Group):
             return None
         if cmd_name not in self.commands:
             declared = self.declared[cmd_name]
-            self.commands[cmd_name] = imported(declared.place) if isinstance(declared, Late) else made(declared)
+            found = imported(declared.place) if isinstance(declared, Late) else declared
+            self.commands[cmd_name] = found if isinstance(found, click.Command) else made(found)
         command = self.commands[cmd_name]
         refuse_unknown_settings(ctx, cmd_name, _settings_of(command, ctx))
         return command
@@ -205,7 +212,7 @@ def run(command: Command, values: Values) -> int:
     built = {one.field: one.build(own, values, context) for one, own in given}
     service: Callable[..., Any] = imported(command.service)
     request = inspect.signature(service).parameters["request"].annotation(**values, **built)
-    with output.caller() as caller:
+    with output.caller(imported(command.item) if command.item else None) as caller:
         result = service(request, caller)
     code: int = output.show(imported(command.present)(result))
     return code

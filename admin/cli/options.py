@@ -43,23 +43,35 @@ def flag(name: str, text: str, field: str | None = None) -> click.Option:
     return click.Option([name, *([field] if field else [])], is_flag=True, help=text)
 
 
-class ConnectionOption(click.Option):
-    """An option that the settings file may hold once, above every command."""
+class SharedOption(click.Option):
+    """An option that a table of the settings file may hold once, for all commands below it; "" is the top level."""
+
+    def __init__(self, *args: Any, table: str = "", **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.table = table
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
-        """The value and where it came from; the file's top level is asked last."""
+        """The value and where it came from; the table is asked last."""
         value, source = super().consume_value(ctx, opts)
-        everywhere = ctx.find_root().default_map or {}
-        if source is ParameterSource.DEFAULT and self.name in everywhere:
-            value, source = everywhere[self.name], ParameterSource.DEFAULT_MAP
+        settings = settings_table(ctx, self.table)
+        if source is ParameterSource.DEFAULT and self.name in settings:
+            value, source = settings[self.name], ParameterSource.DEFAULT_MAP
         if source is ParameterSource.DEFAULT_MAP and self.multiple and isinstance(value, str):
             value = [value]
         return value, source
 
 
-def _option(*names: str, **settings: Any) -> ConnectionOption:
+def settings_table(context: click.Context, name: str) -> Mapping[str, Any]:
+    """A table of the settings file; "" is its top level."""
+    settings = context.find_root().default_map or {}
+    found = settings.get(name, {}) if name else settings
+    return found if isinstance(found, dict) else {}
+
+
+def shared_option(*names: str, table: str = "", **settings: Any) -> SharedOption:
+    """Such an option, which a variable of the environment may hold too."""
     variable = names[0].split("/")[0].removeprefix("--").replace("-", "_").upper()
-    return ConnectionOption([*names], envvar=f"MAILMEND_{variable}", show_envvar=True, **settings)
+    return SharedOption([*names], table=table, envvar=f"MAILMEND_{variable}", show_envvar=True, **settings)
 
 
 _FILE: Final = click.Path(path_type=Path)
@@ -87,10 +99,10 @@ PROFILE: Final = click.Option(
 """Both are taken by `mailmend` itself and by every command that asks a cluster."""
 
 _CONNECTION: Final = (
-    _option("--host", multiple=True, metavar="HOST", help="A node to ask first; may be given again."),
-    _option("--port", type=PORT, metavar="PORT", help=f"The nodes' CQL port. [default: {PORT_DEFAULT}]"),
-    _option("--local-dc", metavar="NAME", help="The data centre to stay in. [default: that of the first node]"),
-    _option(
+    shared_option("--host", multiple=True, metavar="HOST", help="A node to ask first; may be given again."),
+    shared_option("--port", type=PORT, metavar="PORT", help=f"The nodes' CQL port. [default: {PORT_DEFAULT}]"),
+    shared_option("--local-dc", metavar="NAME", help="The data centre to stay in. [default: that of the first node]"),
+    shared_option(
         "--keyspace",
         type=KEYSPACE,
         default=KEYSPACE_DEFAULT,
@@ -98,7 +110,7 @@ _CONNECTION: Final = (
         metavar="NAME",
         help="Keyspace with the mail tables.",
     ),
-    _option(
+    shared_option(
         "--ledger-keyspace",
         type=KEYSPACE,
         default=LEDGER_KEYSPACE_DEFAULT,
@@ -106,18 +118,20 @@ _CONNECTION: Final = (
         metavar="NAME",
         help="Keyspace of mailmend's own: runs, before-images, lags and leases.",
     ),
-    _option("--username", metavar="NAME", help="Role to log in with. Password: MAILMEND_PASSWORD, or asked for."),
-    _option("--password-file", type=_FILE, metavar="FILE", help="A file whose first line is the password."),
-    _option(
+    shared_option("--username", metavar="NAME", help="Role to log in with. Password: MAILMEND_PASSWORD, or asked for."),
+    shared_option("--password-file", type=_FILE, metavar="FILE", help="A file whose first line is the password."),
+    shared_option(
         "--password-command",
         metavar="COMMAND",
         help="A command that prints the password, like 'pass show cassandra'; no shell runs it.",
     ),
-    _option("--tls/--no-tls", default=None, help="Encrypt; the system's authorities count unless --tls-ca is given."),
-    _option("--tls-ca", type=_FILE, metavar="FILE", help="Certificate of the authority that signed the nodes'."),
-    _option("--tls-cert", type=_FILE, metavar="FILE", help="Our own certificate, where nodes ask for one."),
-    _option("--tls-key", type=_FILE, metavar="FILE", help="The key of our own certificate."),
-    _option(
+    shared_option(
+        "--tls/--no-tls", default=None, help="Encrypt; the system's authorities count unless --tls-ca is given."
+    ),
+    shared_option("--tls-ca", type=_FILE, metavar="FILE", help="Certificate of the authority that signed the nodes'."),
+    shared_option("--tls-cert", type=_FILE, metavar="FILE", help="Our own certificate, where nodes ask for one."),
+    shared_option("--tls-key", type=_FILE, metavar="FILE", help="The key of our own certificate."),
+    shared_option(
         "--tls-hostnames/--no-tls-hostnames",
         default=False,
         help="Demand that certificates name the nodes' IP addresses too; Spark's own connections cannot.",

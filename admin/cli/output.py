@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from admin.cli.asking import asking_on
 from admin.present.document import Document
-from admin.present.files import refuse_unwritable
 from admin.present.findings import finding_json, findings_file
 from admin.present.presenter import show, stderr_console, write_json, write_report
 from admin.progress import progress_on
 from admin.services.caller import Caller, ignore
+from admin.whole_files import refuse_unwritable
 from repair.clock import SystemClock
 from repair.decisions.findings import Outcome
 
@@ -34,8 +34,12 @@ class Output:
     findings: Path | None = None
 
     @contextmanager
-    def caller(self) -> Iterator[Caller]:
-        """What a service is called with; files are known to be writable before hours of work begin."""
+    def caller(self, item_json: Callable[[Any], Any] | None = None) -> Iterator[Caller]:
+        """What a service is called with; files are known to be writable before hours of work begin.
+
+        Args:
+            item_json: what a line of JSON says of an item that the service gives.
+        """
         if self.report:
             refuse_unwritable(self.report)
         console = stderr_console()
@@ -46,6 +50,7 @@ class Output:
                 progress,
                 finding,
                 examples=not self.as_json or self.report is not None,
+                item=(lambda item: write_json(item_json(item))) if item_json else ignore,
                 remark=lambda line: click.echo(line, err=True),
                 ask=asking_on(progress, console),
             )

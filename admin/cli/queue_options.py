@@ -4,23 +4,25 @@ They are read from the settings file's table [queue] too, once for all of its co
 of a running `mailmend local up --with rabbitmq,s3` are used.
 """
 
-import functools
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
+from admin.cli.command import Shared, Values
 from admin.cli.kinds import Named
-from admin.cli.options import connection_options, with_options
+from admin.cli.options import CONNECTION, flag, settings_table, shared_option
 from admin.queue_settings import (
     GUEST,
     QUEUE_DEFAULT,
     BlobsAddress,
     BlobsSettings,
+    QueueSettings,
     Store,
     has_password,
     is_here,
@@ -36,46 +38,23 @@ from model.errors import BadSettings, WrongUse
 from model.ids import QueueName
 from model.queue.mails import queue_name
 
-R = TypeVar("R")
-
 LOCAL_BUCKET: Final = "mailmend"
 TABLE: Final = "queue"
 """The table of the settings file."""
 
+FILE: Final = click.Path(path_type=Path)
+DRY_RUN: Final = flag("--dry-run", "Say what would be done, write nothing.")
+ALL: Final = flag("--all", "Every queue of the keyspace.", "everything")
+NO_BROKER: Final = flag("--no-broker", "Leave the broker out.")
+YES: Final = flag("--yes", "Do what would be asked about.")
 
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
-    """Which queue, and where its three sides are; None: the command does without."""
-
-    connection: ConnectionSettings
-    name: QueueName
-    broker: BrokerSettings | None = None
-    blobs: BlobsSettings | None = None
-
-
-class QueueOption(click.Option):
-    """An option that the table [queue] may hold once, above its commands."""
-
-    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
-        """The value and where it came from; the table is asked last."""
-        value, source = super().consume_value(ctx, opts)
-        table = _table(ctx)
-        if source is ParameterSource.DEFAULT and self.name in table:
-            return table[self.name], ParameterSource.DEFAULT_MAP
-        return value, source
-
-
-def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
-    variable = names[0].removeprefix("--").replace("-", "_").upper()
-    return click.option(*names, cls=QueueOption, envvar=f"MAILMEND_{variable}", show_envvar=True, **settings)
-
-
-_FILE: Final = click.Path(path_type=Path)
 QUEUE_NAME: Final = Named("queue", lambda value: queue_name(str(value)))
+QUEUE_ARGUMENT: Final = click.Argument(["queue_named"], type=QUEUE_NAME, required=False, metavar="[QUEUE]")
+"""The queue's name, in place of --queue."""
 
-_NAME = _option(
+_option = partial(shared_option, table=TABLE)
+_QUEUE: Final = _option(
     "--queue",
-    "queue",
     type=QUEUE_NAME,
     default=QUEUE_DEFAULT,
     show_default=True,
@@ -89,16 +68,16 @@ _BROKER: Final = (
         metavar="URL",
         help="amqp://user@host:5672/vhost, or amqps://. Password: MAILMEND_BROKER_PASSWORD.",
     ),
-    _option("--broker-password-file", type=_FILE, metavar="FILE", help="A file whose first line is the password."),
+    _option("--broker-password-file", type=FILE, metavar="FILE", help="A file whose first line is the password."),
     _option(
         "--broker-management",
         type=Named("management", lambda value: parse_management(str(value))),
         metavar="URL",
-        help="http://host:15672: only there it is told what is in consumers' hands.",
+        help="HTTP API, http://host:15672: only it says how many messages are unacked.",
     ),
-    _option("--broker-tls-ca", type=_FILE, metavar="FILE", help="Authority that signed the broker's certificate."),
-    _option("--broker-tls-cert", type=_FILE, metavar="FILE", help="Our own certificate for the broker."),
-    _option("--broker-tls-key", type=_FILE, metavar="FILE", help="The key of our own certificate."),
+    _option("--broker-tls-ca", type=FILE, metavar="FILE", help="Authority that signed the broker's certificate."),
+    _option("--broker-tls-cert", type=FILE, metavar="FILE", help="Our own certificate for the broker."),
+    _option("--broker-tls-key", type=FILE, metavar="FILE", help="The key of our own certificate."),
     _option(
         "--broker-form",
         type=click.Choice([form.value for form in Form]),
@@ -124,30 +103,18 @@ _BLOBS: Final = (
     ),
     _option(
         "--s3-keys-file",
-        type=_FILE,
+        type=FILE,
         metavar="FILE",
         help="Two lines, access key and secret key; or MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY.",
     ),
-    _option("--s3-tls-ca", type=_FILE, metavar="FILE", help="Authority that signed the S3 server's certificate."),
+    _option("--s3-tls-ca", type=FILE, metavar="FILE", help="Authority that signed the S3 server's certificate."),
 )
-_BROKER_NAMES: Final = (
-    "broker",
-    "broker_password_file",
-    "broker_management",
-    "broker_tls_ca",
-    "broker_tls_cert",
-    "broker_tls_key",
-    "broker_form",
-    "broker_replicas",
-)
-_BLOBS_NAMES: Final = ("blobs", "s3_keys_file", "s3_tls_ca")
-SECRETS: Final = ("broker_password", "s3_access_key", "s3_secret_key")
-SHARED_NAMES: Final = frozenset({"queue", *_BROKER_NAMES, *_BLOBS_NAMES, *SECRETS})
+_SECRETS: Final = ("broker_password", "s3_access_key", "s3_secret_key")
+SETTINGS_NAMES: Final = frozenset({*(str(one.name) for one in (_QUEUE, *_BROKER, *_BLOBS)), *_SECRETS})
 """What the table [queue] may hold beside the tables of its commands."""
 
-
 Needs = Callable[[Mapping[str, Any]], bool]
-"""Whether a command needs a side, by its own options."""
+"""Whether a command needs the broker, or the blobs, by its other options."""
 
 
 def always(_: Mapping[str, Any]) -> bool:
@@ -165,36 +132,50 @@ def where(option: str) -> Needs:
     return lambda given: bool(given[option])
 
 
-def queue_options(
-    *, broker: Needs | None = None, blobs: Needs | None = None, named: bool = True
-) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Give a command the options of the sides that it needs; it receives them as `settings: QueueSettings`.
+def queue_settings(
+    *,
+    broker: Needs | None = None,
+    blobs: Needs | None = None,
+    named: bool = True,
+    check: Callable[[Values, click.Context], None] | None = None,
+) -> Shared:
+    """The options of what a command of the queue works with, as `settings: QueueSettings` of the request.
 
     Args:
         broker: when it talks to the broker; None: never, and it has no options for it.
         blobs: when it reads or writes contents; None likewise.
         named: whether it is about one queue.
+        check: refuses options that contradict each other.
     """
-    options = ((_NAME,) if named else ()) + (_BROKER if broker else ()) + (_BLOBS if blobs else ())
+    groups = {"": (_QUEUE,) if named else (), "Broker": _BROKER if broker else (), "Blobs": _BLOBS if blobs else ()}
 
-    def decorate(command: Callable[..., R]) -> Callable[..., R]:
-        @functools.wraps(command)
-        def with_queue(*args: Any, connection: ConnectionSettings, **given: Any) -> R:
-            context, local = click.get_current_context(), _local_for(connection)
-            name = given.pop("queue") if named else QueueName(QUEUE_DEFAULT)
-            of_broker = {key: given.pop(key) for key in (_BROKER_NAMES if broker else ())}
-            of_blobs = {key: given.pop(key) for key in (_BLOBS_NAMES if blobs else ())}
-            settings = QueueSettings(
-                connection,
-                name,
-                broker_of(of_broker, context, local) if broker and broker(given) else None,
-                blobs_of(of_blobs, context, local) if blobs and blobs(given) else None,
-            )
-            return command(*args, settings=settings, **given)
+    def build(own: Values, others: Values, context: click.Context) -> QueueSettings:
+        if check:
+            check(others, context)
+        connection = CONNECTION.build(own, others, context)
+        local = _local_for(connection)
+        return QueueSettings(
+            connection,
+            _queue_named(own, others, context) if named else QueueName(QUEUE_DEFAULT),
+            broker_of(own, context, local) if broker and broker(others) else None,
+            blobs_of(own, context, local) if blobs and blobs(others) else None,
+        )
 
-        return with_options(connection_options(with_queue), options)
+    return Shared("settings", {**groups, **CONNECTION.groups}, build)
 
-    return decorate
+
+def _queue_named(own: Values, others: Values, context: click.Context) -> QueueName:
+    """The queue that argument or option name.
+
+    Raises:
+        WrongUse: they name different ones.
+    """
+    argument: QueueName | None = others.pop("queue_named", None)
+    option: QueueName = own["queue"]
+    typed = context.get_parameter_source("queue") is ParameterSource.COMMANDLINE
+    if argument and typed and argument != option:
+        raise WrongUse(f"two queues are named: {argument} and --queue {option}", mend="Name one of them.")
+    return argument or option
 
 
 Local = Callable[[str], Mapping[str, str] | None]
@@ -236,21 +217,24 @@ def blobs_of(options: Mapping[str, Any], context: click.Context, local: Local) -
     if found is None:
         return local_blobs(_contacts(local, "s3", "it is not said where the contents of mails are", _NAME_BLOBS))
     if found.store is not Store.S3:
-        return found, None
+        return BlobsSettings(found)
     keys = _s3_keys(options, context)
     if keys is None:
         raise BadSettings(
             f"the keys to {found.place} are not known",
             mend="Set MAILMEND_S3_ACCESS_KEY and MAILMEND_S3_SECRET_KEY, or name --s3-keys-file.",
         )
-    return found, S3Settings(
-        found.endpoint,
-        found.bucket,
-        access_key=keys[0],
-        secret_key=keys[1],
-        region=found.region,
-        allow_http=found.allow_http,
-        tls_ca=_there(options["s3_tls_ca"]),
+    return BlobsSettings(
+        found,
+        S3Settings(
+            found.endpoint,
+            found.bucket,
+            access_key=keys[0],
+            secret_key=keys[1],
+            region=found.region,
+            allow_http=found.allow_http,
+            tls_ca=_there(options["s3_tls_ca"]),
+        ),
     )
 
 
@@ -292,12 +276,7 @@ def local_blobs(contacts: Mapping[str, str]) -> BlobsSettings:
     bucket = S3Settings(
         address.endpoint, address.bucket, keys.access_key, keys.secret_key, allow_http=True, create_bucket=True
     )
-    return address, bucket
-
-
-def _table(context: click.Context) -> Mapping[str, Any]:
-    found = (context.find_root().default_map or {}).get(TABLE, {})
-    return found if isinstance(found, dict) else {}
+    return BlobsSettings(address, bucket)
 
 
 def _broker_password(options: Mapping[str, Any], context: click.Context, found: BrokerSettings) -> str:
@@ -306,7 +285,7 @@ def _broker_password(options: Mapping[str, Any], context: click.Context, found: 
     stated = os.environ.get("MAILMEND_BROKER_PASSWORD")
     if file and (context.get_parameter_source("broker_password_file") is ParameterSource.COMMANDLINE or not stated):
         return first_line(file)
-    known = stated or _table(context).get("broker_password") or found.password
+    known = stated or settings_table(context, TABLE).get("broker_password") or found.password
     if not known and found.username != GUEST:
         raise BadSettings(
             f"the password of {found.username!r} at the broker is not known",
@@ -323,7 +302,7 @@ def _broker_tls(options: Mapping[str, Any], *, secure: bool) -> BrokerTls | None
 
 
 def _s3_keys(options: Mapping[str, Any], context: click.Context) -> tuple[str, str] | None:
-    file, table = options["s3_keys_file"], _table(context)
+    file, table = options["s3_keys_file"], settings_table(context, TABLE)
     access = os.environ.get("MAILMEND_S3_ACCESS_KEY") or table.get("s3_access_key")
     secret = os.environ.get("MAILMEND_S3_SECRET_KEY") or table.get("s3_secret_key")
     if file and (

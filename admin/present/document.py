@@ -54,12 +54,14 @@ class Table:
 
     Attributes:
         wrapped: columns that may take several lines, besides those of `PROSE`.
+        paper_columns: its width where nobody's terminal sets one.
     """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     wrapped: frozenset[str] = frozenset()
+    paper_columns: int = 120
 
 
 Part = str | Styled | Line | Wrapped | Markdown | Verbatim | Table

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from admin.present.files import named_when_refused, whole_file
+from admin.whole_files import named_when_refused, whole_file
 from cql.rows import encode
 from model.catalog.mail import FAMILIES
 from model.operations import Seen

@@ -29,7 +29,7 @@ from admin.present.document import (
     Verbatim,
     Wrapped,
 )
-from admin.present.files import named_when_refused, whole_file
+from admin.whole_files import named_when_refused, whole_file
 from model.errors import ExitCode
 from model.instants import MICROS
 
@@ -60,7 +60,8 @@ def write_json(document: Any, stream: TextIO | None = None) -> None:
 
 def show(document: Document, console: Console | None = None) -> None:
     """Write the document for a person."""
-    console = console or stdout_console()
+    widths = (part.paper_columns for part in document.body if isinstance(part, Table))
+    console = console or stdout_console(max(widths, default=PAPER_COLUMNS))
     for part in document.body:
         _show_part(part, console)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from model.ports import Progress
 from repair.decisions.findings import Outcome
@@ -33,6 +34,7 @@ class Caller:
         progress: is told how far long work is.
         finding: takes every finding as it comes; a result holds only a few examples.
         examples: whether anybody looks at these; where not, they need not be read.
+        item: takes each item of a long listing as it comes.
         remark: takes a sentence about something that happened on the way.
         ask: whether to go on; None where nobody can answer.
     """
@@ -40,5 +42,6 @@ class Caller:
     progress: Progress = field(default_factory=Silent)
     finding: Callable[[Outcome], None] = ignore
     examples: bool = True
+    item: Callable[[Any], None] = ignore
     remark: Callable[[str], None] = ignore
     ask: Callable[[Question], bool] | None = None

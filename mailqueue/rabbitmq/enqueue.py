@@ -22,9 +22,7 @@ from mailqueue.rabbitmq.view.due_mails import DueMails
 from model.errors import Delayed, MailmendError, WrongUse
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
-from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
-
-DELAY_MAX: Final = timedelta(days=366)
+from model.queue.mails import DELAY_MAX, Listed, Mail, QueuedMail, Whereabouts
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 

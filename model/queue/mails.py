@@ -8,7 +8,7 @@ renders both.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
@@ -20,6 +20,9 @@ PRIORITY_ATTRIBUTE: Final = "MAIL_PRIORITY"
 
 PRIORITY_NORMAL: Final = 5
 PRIORITIES: Final = range(10)
+
+DELAY_MAX: Final = timedelta(days=366)
+"""How long a mail may be delayed."""
 
 _QUEUE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.kept_mails import read_kept
+from admin.removed_mails import read_removed_mails
 from mailqueue.blobs.files import blob_id_of
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
@@ -50,7 +50,7 @@ def kept_files(queue: QueueShell) -> list[str]:
 def kept(queue: QueueShell) -> dict[str, bytes | None]:
     """Everything that any of the files keeps, as far as it can be read."""
     files = map(Path, kept_files(queue))
-    return {one.queued.mail.name: one.content for file in files for one in read_kept(file, lambda: None)}
+    return {one.queued.mail.name: one.content for file in files for one in read_removed_mails(file, lambda: None)}
 
 
 def nothing_is_left(queue: QueueShell) -> None:

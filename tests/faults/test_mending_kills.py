@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.kept_mails import read_kept
+from admin.removed_mails import read_removed_mails
 from mailqueue.rabbitmq.broker.topology import topology_of
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.ids import EnqueueId, QueueName, restored_id
@@ -54,7 +54,7 @@ def test_what_mends_a_queue_goes_on_where_it_was_killed(
     command = ("reconcile", "--queue", "mark", "--mark", str(gone[0]), "--mark", str(gone[1]))
     ground.typed(tmp_path, *command, at="done Put deletedMailsV2")
     assert shell(*command).code == 0
-    kept = [one for file in sorted(tmp_path.rglob("mark-mark-*.gz")) for one in read_kept(file)]
+    kept = [one for file in sorted(tmp_path.rglob("mark-mark-*.gz")) for one in read_removed_mails(file)]
     assert {one.queued.enqueue_id for one in kept} == set(gone)
     assert {one.content for one in kept} == {CONTENT}
     assert came(ground, "mark", [stays]) == [str(stays)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from admin import wiring_queue
-from admin.kept_mails import KeptMails, Restored
+from admin.removed_mails import RemovedMailsFile, RestoredLog
 from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.files import FileStore
 from model.ids import BlobId, EnqueueId
@@ -25,8 +25,8 @@ def mortal(shell: QueueShell, life: Life) -> Iterator[None]:
         patch.setattr(wiring_queue, "tables_of", lambda keyspace: MortalTables(InTurn(keyspace), life))
         patch.setattr(wiring_queue, "broker_behind", lambda *_: MortalBroker(shell.broker, life))
         patch.setattr(wiring_queue, "blobs_behind", lambda *_: MortalBlobs(shell.blobs, life))
-        patch.setattr(KeptMails, "_append", _tearing(life, KeptMails._append))
-        patch.setattr(Restored, "note", _noting(life, Restored.note))
+        patch.setattr(RemovedMailsFile, "_append", _tearing(life, RemovedMailsFile._append))
+        patch.setattr(RestoredLog, "note", _noting(life, RestoredLog.note))
         patch.setattr(FileStore, "keep", _filing(life, FileStore.keep))
         yield
 
@@ -61,17 +61,17 @@ class Shells:
         return after
 
 
-def _tearing(life: Life, append: Callable[[KeptMails, Sequence[str]], None]) -> Callable[..., None]:
+def _tearing(life: Life, append: Callable[[RemovedMailsFile, Sequence[str]], None]) -> Callable[..., None]:
     """A write that is killed leaves half of it."""
 
-    def carry_out(keeper: KeptMails, lines: Sequence[str]) -> None:
+    def carry_out(keeper: RemovedMailsFile, lines: Sequence[str]) -> None:
         last = life.left == 0
         try:
             life.step("keep")
         except Died:
             if last:
                 life.left = -1
-                _tear(keeper.file, lines)
+                _tear(keeper.path, lines)
             raise
         append(keeper, lines)
 
@@ -85,8 +85,8 @@ def _tear(file: Path, lines: Sequence[str]) -> None:
         stream.write(whole[: len(whole) // 2])
 
 
-def _noting(life: Life, note: Callable[[Restored, EnqueueId, EnqueueId], None]) -> Callable[..., None]:
-    def carry_out(restored: Restored, was: EnqueueId, now: EnqueueId) -> None:
+def _noting(life: Life, note: Callable[[RestoredLog, EnqueueId, EnqueueId], None]) -> Callable[..., None]:
+    def carry_out(restored: RestoredLog, was: EnqueueId, now: EnqueueId) -> None:
         life.step("note")
         note(restored, was, now)
 

@@ -12,12 +12,12 @@ from typing import IO, Any
 import pytest
 
 from admin.present.document import Document
-from admin.present.files import refuse_unwritable, whole_file
 from admin.present.mending import document_of
 from admin.present.presenter import html_of
 from admin.present.presenter import write_report as write_document
 from admin.services.examples import Examples
 from admin.services.mending import MendingResult
+from admin.whole_files import refuse_unwritable, whole_file
 from model.errors import WrongUse
 from repair.decisions.findings import Summary
 from repair.decisions.verdicts import Verdict

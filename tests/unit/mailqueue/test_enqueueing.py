@@ -10,7 +10,7 @@ from mailqueue.blobs.memory import BlobVerb
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.codec import message_of, payload_of, priority_of, queued_of, split
-from mailqueue.rabbitmq.enqueue import DELAY_MAX, due_time
+from mailqueue.rabbitmq.enqueue import due_time
 from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
 from model.catalog.queue_tables import OwnTables
@@ -25,7 +25,7 @@ from model.errors import (
 )
 from model.operations import Put, Read, Scan
 from model.ports import ATTEMPTS_HEADER, SLICE_HEADER
-from model.queue.mails import PRIORITY_NORMAL, Whereabouts
+from model.queue.mails import DELAY_MAX, PRIORITY_NORMAL, Whereabouts
 from model.queue.slices import EPOCH, slice_of
 from tests.support.queue_mishaps import Life, Refuses, Refusing, mortal_process, outlived, reads_of, verb, writes_of
 from tests.support.queues import CONTENT, TwinQueue, all_delivered, drained, listed, mail, names, twin_queue

@@ -8,7 +8,8 @@ from typing import Any
 import click
 import pytest
 
-from admin.cli.queue import queue as group
+from admin.cli.command import DeclaredGroup, made
+from admin.cli.queue import QUEUE
 from cql.statements import Operation
 from model.catalog.mail_queue import BROWSE_START
 from model.operations import Conditional, Write
@@ -56,6 +57,8 @@ APART = {"configure", "advise"}
 
 def test_every_command_that_answers_in_json_is_asked() -> None:
     """One that is new belongs here too."""
+    group = made(QUEUE)
+    assert isinstance(group, DeclaredGroup)
     context = click.Context(group)
     commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
     answering = {

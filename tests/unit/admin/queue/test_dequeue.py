@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.mail_consumers import Outcome, outcome_of
+from admin.mail_consumers import Settlement, settlement_of
 from model.queue.mails import Whereabouts
 from tests.support.queue_commands import QueueShell, ids_in
 from tests.support.queues import CONTENT
@@ -84,11 +84,17 @@ def test_a_full_disk_gives_the_mail_back(queue: QueueShell, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("code", "outcome"),
-    [(0, Outcome.ACKED), (75, Outcome.RETRIED), (1, Outcome.REJECTED), (74, Outcome.REJECTED), (-9, Outcome.REJECTED)],
+    [
+        (0, Settlement.ACKED),
+        (75, Settlement.RETRIED),
+        (1, Settlement.REJECTED),
+        (74, Settlement.REJECTED),
+        (-9, Settlement.REJECTED),
+    ],
 )
-def test_an_exit_code_decides(code: int, outcome: Outcome) -> None:
+def test_an_exit_code_decides(code: int, outcome: Settlement) -> None:
     """As sysexits(3) has it."""
-    assert outcome_of(code) is outcome
+    assert settlement_of(code) is outcome
 
 
 @pytest.mark.parametrize(

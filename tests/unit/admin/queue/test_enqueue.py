@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from admin.cli.queue.enqueue import AT_ONCE
 from admin.letters import FIRST_BYTES
+from admin.services.queue.enqueue import AT_ONCE
 from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.codec import attribute_value, priority_of
 from model.queue.mails import Mail, Whereabouts

@@ -9,15 +9,19 @@ import pytest
 
 from admin import wiring_queue
 from admin.cli import queue_options as options
-from admin.cli.queue import queue as queue_group
-from admin.cli.queue_options import QueueSettings, always, local_blobs, queue_options
+from admin.cli.command import DeclaredGroup, made
+from admin.cli.queue import QUEUE
+from admin.cli.queue_options import local_blobs
 from admin.local.object_store import keys_file
 from admin.local.services import Site
-from admin.queue_settings import BlobsAddress, Store
+from admin.queue_settings import BlobsAddress, BlobsSettings, QueueSettings, Store
+from admin.services.caller import Caller
+from admin.services.queue.maintenance import SweepRequest, SweepResult
 from cql.driver import session
 from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.s3_settings import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
+from mailqueue.maintenance.sweep import Swept
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import Form
 from model.catalog.generations import AUGUST_2026
@@ -45,12 +49,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[QueueSettings]:
     """What a command that needs all three sides is told, in place of `sweep`."""
     found: list[QueueSettings] = []
 
-    @click.command()
-    @queue_options(broker=always, blobs=always)
-    def look(settings: QueueSettings) -> None:
-        found.append(settings)
+    def look(request: SweepRequest, _: Caller) -> SweepResult:
+        found.append(request.settings)
+        return SweepResult(request, Swept())
 
-    monkeypatch.setattr("admin.cli.queue.sweep.sweep", look)
+    monkeypatch.setattr("admin.services.queue.maintenance.sweep", look)
     return found
 
 
@@ -196,15 +199,15 @@ class TestBlobs:
         assert "keys to the bucket mails" in refused(**where).err
         found = look("--s3-keys-file", str(two), **where)
         assert found.blobs is not None
-        assert found.blobs[1] is not None
-        assert found.blobs[1].secret_key == "hunter2"
+        assert found.blobs.bucket is not None
+        assert found.blobs.bucket.secret_key == "hunter2"
 
     def test_files_and_tables_need_no_keys(self, look: Look) -> None:
         """A folder, or the keyspace itself."""
         for url, store in (("file:///var/blobs", Store.FILES), ("cassandra:", Store.CASSANDRA)):
             found = look("--blobs", url, **BROKER)
             assert found.blobs is not None
-            assert (found.blobs[0].store, found.blobs[1]) == (store, None)
+            assert (found.blobs.address.store, found.blobs.bucket) == (store, None)
 
     def test_none_at_all_is_told(self, refused: Callable[..., Ended]) -> None:
         """With the forms that there are."""
@@ -247,7 +250,7 @@ s3-secret-key = "SK"
         assert found.broker is not None
         assert found.broker.password == "hunter2"
         assert found.blobs is not None
-        assert found.blobs[0].bucket == "from-file"
+        assert found.blobs.address.bucket == "from-file"
         assert look(MAILMEND_QUEUE="spool").name == "spool"
 
     def test_a_commands_own_table_lies_in_it(self, queue: QueueShell) -> None:
@@ -286,8 +289,8 @@ class TestLocalServers:
         assert found.broker.hosts == (Host("127.0.0.1", 5673),)
         assert found.broker.management is not None
         assert found.blobs is not None
-        assert found.blobs[1] is not None
-        assert (found.blobs[1].endpoint, found.blobs[1].create_bucket) == ("http://127.0.0.1:9000", True)
+        assert found.blobs.bucket is not None
+        assert (found.blobs.bucket.endpoint, found.blobs.bucket.create_bucket) == ("http://127.0.0.1:9000", True)
 
     def test_mail_of_another_cluster_is_not_put_into_them(self, refused: Callable[..., Ended]) -> None:
         """A forgotten option must not mix production with a try."""
@@ -300,7 +303,7 @@ class TestLocalServers:
         assert found.broker is not None
         assert found.broker.hosts[0].name == "other"
         assert found.blobs is not None
-        assert found.blobs[0].endpoint == "http://127.0.0.1:9000"
+        assert found.blobs.address.endpoint == "http://127.0.0.1:9000"
 
     def test_keys_that_cannot_be_read_are_told(self, tmp_path: Path) -> None:
         """As those of that server."""
@@ -361,6 +364,8 @@ class TestFailures:
 
 def test_every_command_has_examples_exit_codes_and_json() -> None:
     """A person in a hurry reads the end of the help."""
+    queue_group = made(QUEUE)
+    assert isinstance(queue_group, DeclaredGroup)
     context = click.Context(queue_group)
     for name in queue_group.list_commands(context):
         command = queue_group.get_command(context, name)
@@ -391,7 +396,7 @@ class TestAdapters:
         ):
             clock = VirtualClock()
             tables = InTurn(ClusterTwin(clock, mail=served(AUGUST_2026.schema)).keyspace("mail"))
-            assert isinstance(wiring_queue.blobs_behind((address, settings), tables, clock), NamedBlobs)
+            assert isinstance(wiring_queue.blobs_behind(BlobsSettings(address, settings), tables, clock), NamedBlobs)
 
     def test_the_broker_is_rabbitmq(self) -> None:
         """Nothing is asked of it before it is used."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.kept_mails import read_kept
+from admin.removed_mails import read_removed_mails
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import TimedOut
 from model.operations import Change, Remove, Scan
@@ -140,7 +140,7 @@ def test_one_that_becomes_due_meanwhile_does_not_slip_past(monkeypatch: pytest.M
 
         moved, queue.cluster.keyspace(KEYSPACE).surround = moving.done, passing
         assert answer["mended"]["unkept"] == []
-        assert [one.content for file in answer["kept"] for one in read_kept(Path(file))] == [CONTENT]
+        assert [one.content for file in answer["kept"] for one in read_removed_mails(Path(file))] == [CONTENT]
         queue("flush")
         assert queue.names() == []
         assert queue.delivers_nothing()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admin.kept_mails import KeptMails, Restored, kept_file, read_kept, was_delayed
+from admin.removed_mails import RemovedMailsFile, RestoredLog, read_removed_mails, removed_mails_path
 from mailqueue.rabbitmq.codec import payload_of, queued_of
 from model.errors import StateUnwritable, WrongUse
 from model.ids import EnqueueId, QueueName
@@ -32,7 +32,7 @@ def kept(file: Path, *mails: tuple[Listed, bytes | None]) -> Path:
     """A file with these mails, kept at once."""
 
     async def story() -> None:
-        keeper = KeptMails(file, SPOOL)
+        keeper = RemovedMailsFile(file, SPOOL)
         await asyncio.gather(*(keeper.keep(mail, content) for mail, content in mails))
         assert keeper.count == len(mails)
 
@@ -55,7 +55,7 @@ def test_what_is_read_is_what_was_kept(
     mail = Listed(queued, NOW, Whereabouts.DELAYED if delayed else Whereabouts.WAITING, due_at=NOW if delayed else None)
     file = kept(tmp_path_factory.mktemp("kept") / "one", (mail, content))
 
-    (found,) = read_kept(file)
+    (found,) = read_removed_mails(file)
 
     assert (found.queue, found.queued, found.content) == (SPOOL, queued_of(payload_of(queued)), content)
     assert (found.enqueued_at, found.due_at) == (mail.enqueued_at, mail.due_at)
@@ -71,7 +71,7 @@ def test_only_the_owner_may_read_them(file: Path) -> None:
 
 def test_no_mail_no_file(file: Path) -> None:
     """A delete that found nothing leaves nothing behind."""
-    KeptMails(file, SPOOL)
+    RemovedMailsFile(file, SPOOL)
 
     assert not file.parent.exists()
 
@@ -80,7 +80,7 @@ def test_many_at_once_share_writes_and_none_is_lost(file: Path) -> None:
     """In whatever order they come."""
     kept(file, *((listed(number), b"%d" % number) for number in range(50)))
 
-    assert sorted(int(mail.content or b"") for mail in read_kept(file)) == list(range(50))
+    assert sorted(int(mail.content or b"") for mail in read_removed_mails(file)) == list(range(50))
 
 
 def test_a_disk_that_refuses_keeps_the_mail_in_its_queue(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_file_whose_end_is_missing_is_read_up_to_there(file: Path) -> None:
     kept(file, (listed(2), b"two"))
     file.write_bytes(file.read_bytes()[:-20])
 
-    mails = read_kept(file)
+    mails = read_removed_mails(file)
     assert next(mails).content == b"one"
     with pytest.raises(WrongUse, match="ends in the middle of a mail"):
         next(mails)
@@ -107,11 +107,11 @@ def test_a_file_whose_end_is_missing_is_read_up_to_there(file: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"plain text", "is not a file of kept mails"),
-        (gzip.compress(b"not json\n"), "line 1: not a kept mail"),
-        (gzip.compress(b"{}\n"), "line 1: not a kept mail"),
+        (b"plain text", "is not a file of removed mails"),
+        (gzip.compress(b"not json\n"), "line 1: not a removed mail"),
+        (gzip.compress(b"{}\n"), "line 1: not a removed mail"),
         (gzip.compress(b'{"format": "kept-mail/9"}\n'), "its format is 'kept-mail/9'"),
-        (gzip.compress(b"[1]\n"), "line 1: not a kept mail"),
+        (gzip.compress(b"[1]\n"), "line 1: not a removed mail"),
     ],
 )
 def test_what_is_no_such_file_is_refused_with_its_place(tmp_path: Path, content: bytes, said: str) -> None:
@@ -120,13 +120,13 @@ def test_what_is_no_such_file_is_refused_with_its_place(tmp_path: Path, content:
     file.write_bytes(content)
 
     with pytest.raises(WrongUse, match=said):
-        list(read_kept(file))
+        list(read_removed_mails(file))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """Without a traceback."""
     with pytest.raises(WrongUse, match="No such file"):
-        list(read_kept(tmp_path / "none"))
+        list(read_removed_mails(tmp_path / "none"))
 
 
 def test_whoever_can_do_without_the_end_is_told(file: Path) -> None:
@@ -136,7 +136,7 @@ def test_whoever_can_do_without_the_end_is_told(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-20])
     told: list[str] = []
 
-    assert [mail.content for mail in read_kept(file, lambda: told.append("torn"))] == [b"one"]
+    assert [mail.content for mail in read_removed_mails(file, lambda: told.append("torn"))] == [b"one"]
     assert told == ["torn"]
 
 
@@ -145,12 +145,12 @@ def test_a_row_that_no_mail_can_be_read_from_is_kept_for_a_person(file: Path) ->
     row = {"name": None, "enqueuedtime": NOW, "headerblobid": "h"}
 
     async def story() -> None:
-        await KeptMails(file, SPOOL).keep_row(row, {"headerblobid": b"Subject: x"})
+        await RemovedMailsFile(file, SPOOL).keep_row(row, {"headerblobid": b"Subject: x"})
 
     asyncio.run(story())
     kept(file, (listed(1), b"one"))
 
-    assert [mail.content for mail in read_kept(file)] == [b"one"]
+    assert [mail.content for mail in read_removed_mails(file)] == [b"one"]
     document = json.loads(gzip.decompress(file.read_bytes()).splitlines()[0])
     assert (document["format"], document["row"]["headerblobid"]) == ("kept-row/1", "h")
     assert base64.b64decode(document["blobs"]["headerblobid"]) == b"Subject: x"
@@ -161,11 +161,11 @@ def test_a_torn_note_says_nothing(file: Path, torn: str) -> None:
     """Nor do those that were written behind it on the same line; the others count."""
     kept(file, (listed(1), b""))
     one, two = (EnqueueId(queued_mail(number).enqueue_id) for number in (1, 2))
-    Restored(file).note(one, two)
-    with Restored(file).file.open("a") as stream:
+    RestoredLog(file).note(one, two)
+    with RestoredLog(file).path.open("a") as stream:
         stream.write(torn)
 
-    assert Restored(file).known() == {one}
+    assert RestoredLog(file).restored() == {one}
 
 
 def test_what_is_back_is_remembered_beside_the_file(file: Path) -> None:
@@ -173,17 +173,17 @@ def test_what_is_back_is_remembered_beside_the_file(file: Path) -> None:
     kept(file, (listed(1), b""))
     one, two, other = (EnqueueId(queued_mail(number).enqueue_id) for number in (1, 2, 3))
 
-    assert Restored(file).known() == frozenset()
-    Restored(file).note(one, other)
-    Restored(file).note(two, other)
-    assert Restored(file).known() == {one, two}
-    assert stat.S_IMODE(Restored(file).file.stat().st_mode) == 0o600
+    assert RestoredLog(file).restored() == frozenset()
+    RestoredLog(file).note(one, other)
+    RestoredLog(file).note(two, other)
+    assert RestoredLog(file).restored() == {one, two}
+    assert stat.S_IMODE(RestoredLog(file).path.stat().st_mode) == 0o600
 
 
 def test_files_of_two_commands_have_two_names(tmp_path: Path) -> None:
     """Even within a second."""
     later = NOW + timedelta(microseconds=1)
-    names = {kept_file(tmp_path, SPOOL, at, verb) for at in (NOW, later) for verb in ("delete", "purge")}
+    names = {removed_mails_path(tmp_path, SPOOL, at, verb) for at in (NOW, later) for verb in ("delete", "purge")}
 
     assert len(names) == 4
 
@@ -191,7 +191,7 @@ def test_files_of_two_commands_have_two_names(tmp_path: Path) -> None:
 def test_a_mail_is_delayed_while_its_time_is_to_come(file: Path) -> None:
     """At its time it no longer is."""
     delayed = Listed(queued_mail(), NOW, Whereabouts.DELAYED, due_at=NOW)
-    (found,) = read_kept(kept(file, (delayed, b"")))
+    (found,) = read_removed_mails(kept(file, (delayed, b"")))
 
-    assert was_delayed(found, NOW - timedelta(seconds=1))
-    assert not was_delayed(found, NOW)
+    assert found.is_delayed(NOW - timedelta(seconds=1))
+    assert not found.is_delayed(NOW)

@@ -30,7 +30,7 @@ ROW_FORMAT: Final = "kept-row/1"
 
 
 @dataclass(frozen=True, slots=True)
-class KeptMail:
+class RemovedMailRecord:
     """A mail as it was in its queue.
 
     Attributes:
@@ -43,16 +43,20 @@ class KeptMail:
     due_at: datetime | None
     content: bytes | None
 
+    def is_delayed(self, now: datetime) -> bool:
+        """Whether its due time is still to come."""
+        return self.due_at is not None and self.due_at > now
 
-class KeptMails:
+
+class RemovedMailsFile:
     """A file that is being written; it is made when the first mail comes.
 
     Args:
-        file: where; there must be none of that name.
+        path: where; there must be none of that name.
     """
 
-    def __init__(self, file: Path, queue: QueueName) -> None:
-        self.file = file
+    def __init__(self, path: Path, queue: QueueName) -> None:
+        self.path = path
         self.count = 0
         self._queue = queue
         self._turn = asyncio.Lock()
@@ -87,26 +91,26 @@ class KeptMails:
 
     def _append(self, lines: Sequence[str]) -> None:
         try:
-            self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(handle, "ab") as stream:
                 stream.write(gzip.compress("".join(lines).encode()))
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
             raise StateUnwritable(
-                f"{self.file} cannot be written: {error.strerror or error}; the mail was left in its queue",
+                f"{self.path} cannot be written: {error.strerror or error}; the mail was left in its queue",
                 mend="Make room; or remove mails without keeping them: --no-keep.",
             ) from error
 
 
-def kept_file(folder: Path, queue: QueueName, now: datetime, verb: str) -> Path:
+def removed_mails_path(folder: Path, queue: QueueName, now: datetime, verb: str) -> Path:
     """Where the mails that a command takes out now are kept; no two commands of one process share a name."""
     stem = f"{queue}-{verb}-{now:%Y%m%dT%H%M%S.%fZ}-{os.getpid()}"
     return folder / f"{stem}.jsonl.gz"
 
 
-def read_kept(file: Path, on_torn: Callable[[], None] | None = None) -> Iterator[KeptMail]:
+def read_removed_mails(file: Path, on_torn: Callable[[], None] | None = None) -> Iterator[RemovedMailRecord]:
     """The mails of such a file, in order.
 
     Args:
@@ -121,7 +125,7 @@ def read_kept(file: Path, on_torn: Callable[[], None] | None = None) -> Iterator
         with gzip.open(file, "rb") as stream:
             yield from _mails_in(stream, file)
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise WrongUse(f"{file} is not a file of kept mails: {error}") from error
+        raise WrongUse(f"{file} is not a file of removed mails: {error}") from error
     except EOFError:
         if on_torn is not None:
             on_torn()
@@ -131,21 +135,21 @@ def read_kept(file: Path, on_torn: Callable[[], None] | None = None) -> Iterator
         raise WrongUse(f"{file} cannot be read: {error.strerror or error}") from error
 
 
-class Restored:
-    """Which mails of a kept file are back, written beside it: a restore that was interrupted goes on from there."""
+class RestoredLog:
+    """Which mails of a file are back, written beside it: a restore that was interrupted goes on from there."""
 
     def __init__(self, kept: Path) -> None:
-        self.file = kept.with_name(f"{kept.name}.restored")
+        self.path = kept.with_name(f"{kept.name}.restored")
 
-    def known(self) -> frozenset[EnqueueId]:
+    def restored(self) -> frozenset[EnqueueId]:
         """The ids under which those were kept that are back."""
-        if not self.file.exists():
+        if not self.path.exists():
             return frozenset()
-        return frozenset(one for line in self.file.read_text(encoding="utf-8").splitlines() if (one := _noted(line)))
+        return frozenset(one for line in self.path.read_text(encoding="utf-8").splitlines() if (one := _noted(line)))
 
     def note(self, was: EnqueueId, now: EnqueueId) -> None:
         """One more is back, under a new id."""
-        handle = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8") as stream:
             stream.write(f"{was} {now}\n")
             stream.flush()
@@ -180,7 +184,7 @@ def _row_line(queue: QueueName, row: Row, blobs: Mapping[str, bytes]) -> str:
     return json.dumps(document, ensure_ascii=False, default=str) + "\n"
 
 
-def _mails_in(stream: Iterable[bytes], file: Path) -> Iterator[KeptMail]:
+def _mails_in(stream: Iterable[bytes], file: Path) -> Iterator[RemovedMailRecord]:
     for number, line in enumerate(stream, 1):
         try:
             document = json.loads(line)
@@ -188,23 +192,18 @@ def _mails_in(stream: Iterable[bytes], file: Path) -> Iterator[KeptMail]:
                 yield _mail_of(document)
         except (ValueError, KeyError, TypeError, AttributeError, BadPayload) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise WrongUse(f"{file}, line {number}: not a kept mail: {why}") from error
+            raise WrongUse(f"{file}, line {number}: not a removed mail: {why}") from error
 
 
-def _mail_of(document: dict[str, Any]) -> KeptMail:
+def _mail_of(document: dict[str, Any]) -> RemovedMailRecord:
     if document["format"] != FORMAT:
         raise ValueError(f"its format is {document['format']!r}, not {FORMAT!r}")
     content = document["content"]
     due_at = document["due_at"]
-    return KeptMail(
+    return RemovedMailRecord(
         queue_name(document["queue"]),
         queued_of(document["payload"].encode()),
         datetime.fromisoformat(document["enqueued_at"]),
         datetime.fromisoformat(due_at) if due_at else None,
         b64decode(content, validate=True) if content is not None else None,
     )
-
-
-def was_delayed(mail: KeptMail, now: datetime) -> bool:
-    """Whether its time is still to come."""
-    return mail.due_at is not None and mail.due_at > now

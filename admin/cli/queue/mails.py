@@ -1,0 +1,230 @@
+"""Declarations of the queue's commands that put mails into it, take them out, and put them back."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+from admin.cli.command import Command
+from admin.cli.kinds import Duration, Named
+from admin.cli.options import JSON, flag
+from admin.cli.queue.filters import FILTERS
+from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT, YES, always, queue_settings, unless
+from admin.services.queue.request import PREFETCH_DEFAULT
+from model.errors import WrongUse
+from model.queue.mails import DELAY_MAX, PRIORITIES
+
+WAIT_MAX: Final = timedelta(days=1)
+
+
+def _attribute(value: Any) -> tuple[str, str]:
+    name, equals, text = str(value).partition("=")
+    if not name or not equals:
+        raise WrongUse(f"{value!r} is not NAME=VALUE", mend="Write it like --attribute source=import.")
+    return name, text
+
+
+def _instant(value: Any) -> datetime:
+    try:
+        at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    except ValueError as error:
+        raise WrongUse(f"{value!r} is not a time", mend="Write it like 2026-05-01T08:00:00Z.") from error
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+ENQUEUE: Final = Command(
+    name="enqueue",
+    summary="Put .eml files into a queue; now, or later.",
+    about="""Put messages into a queue, each .eml file (or standard input, as -) as one mail.
+
+    When this ends with 0 each mail is kept by broker, tables and object store. A mail that is named as failed is not in
+    the queue, unless its message says what is left of it. The files are looked at before the first is taken, then read
+    one after the other. A dry run reads them all, and checks settings, envelope, delay and priority against the
+    keyspace; it asks neither broker nor store.""",
+    service="admin.services.queue.enqueue:enqueue",
+    present="admin.present.queue.mails:enqueue_document",
+    options=(
+        click.Argument(
+            ["files"], nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="FILE..."
+        ),
+        click.Option(["--sender"], metavar="ADDRESS", help="Of the envelope. [default: the null sender]"),
+        click.Option(
+            ["--recipient", "recipients"],
+            multiple=True,
+            required=True,
+            metavar="ADDRESS",
+            help="Of the envelope; repeatable.",
+        ),
+        click.Option(
+            ["--name"], metavar="NAME", help="What the mail is called in listings. [default: a name of its own]"
+        ),
+        click.Option(
+            ["--state"], default="root", show_default=True, metavar="STATE", help="The processor that gets it."
+        ),
+        click.Option(
+            ["--attribute", "attributes"],
+            type=Named("attribute", _attribute),
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A text for James's mailets; repeatable.",
+        ),
+        click.Option(
+            ["--priority"],
+            type=click.IntRange(PRIORITIES.start, PRIORITIES.stop - 1),
+            metavar="N",
+            help="From 0, the last, to 9, the first. [default: 5]",
+        ),
+        click.Option(["--delay"], type=Duration(DELAY_MAX, zero=False), help="Not before so long has passed."),
+        click.Option(
+            ["--at"], type=Named("time", _instant), metavar="TIME", help="Not before then, like 2026-05-01T08:00:00Z."
+        ),
+        DRY_RUN,
+    ),
+    shared=(queue_settings(broker=always, blobs=always),),
+    output=(JSON,),
+    examples="""
+        mailmend queue enqueue letter.eml --sender ann@example.org --recipient bob@example.org
+        mailmend queue enqueue *.eml --recipient archive@example.org --delay 2h --priority 1
+        mailmend queue enqueue *.eml --recipient archive@example.org --delay 2h --dry-run      whether all of them could
+        mail-source | mailmend queue enqueue - --recipient bob@example.org --at 2026-05-01T08:00:00Z""",
+    exits="0 every mail is in the queue, confirmed by the broker; 2 wrong use; 3 some are not (each is named); 4 none "
+    "is: broker, tables or blobs cannot be reached.",
+)
+
+
+def _refuse_waiting(others: dict[str, Any], context: click.Context) -> None:
+    """Options that a dry run has no use for."""
+    waits = context.get_parameter_source("wait") is ParameterSource.COMMANDLINE
+    for name, given in (("--forever", others["forever"]), ("--wait", waits)):
+        if given and others["dry_run"]:
+            raise WrongUse(f"{name} is for taking mails, and --dry-run takes none", mend="Leave one of them out.")
+
+
+DEQUEUE: Final = Command(
+    name="dequeue",
+    summary="Take mails: into a folder, or to a command each.",
+    about="""Take mails out of a queue: into a folder, or each to a command.
+
+    A mail leaves the queue only when its files are on the disk, or its command has ended with 0. After Ctrl-C or
+    SIGTERM what is unacked is finished; a second one gives it back to the broker.
+
+    A command gets the message on its standard input; MAIL_ID, MAIL_NAME, MAIL_SENDER, MAIL_RECIPIENTS (with spaces),
+    MAIL_STATE, MAIL_ATTEMPTS and MAIL_QUEUE say the rest. It exits with 0: done with; 75 (EX_TEMPFAIL): tried again
+    later; anything else, or a signal: rejected, to the dead letter queue. No shell is between; secrets are not in its
+    environment.
+
+    A dry run takes none: it lists the first that wait, --limit of them or as many as --prefetch. Where they go need not
+    be said then; a command that is named must be there.""",
+    service="admin.services.queue.dequeue:dequeue",
+    present="admin.present.queue.mails:dequeue_document",
+    options=(
+        QUEUE_ARGUMENT,
+        click.Option(
+            ["--to", "folder"],
+            type=click.Path(path_type=Path, file_okay=False),
+            metavar="DIR",
+            help="Write them there.",
+        ),
+        click.Option(["--exec", "command"], metavar="COMMAND", help="Give each to this command."),
+        click.Option(["--limit"], type=click.IntRange(min=1), metavar="N", help="Take at most so many."),
+        click.Option(
+            ["--wait"],
+            type=Duration(WAIT_MAX),
+            default="5s",
+            show_default=True,
+            help="End when no mail came for so long.",
+        ),
+        flag("--forever", "Never end for want of mails."),
+        click.Option(
+            ["--prefetch"],
+            type=click.IntRange(1, 1000),
+            default=PREFETCH_DEFAULT,
+            show_default=True,
+            help="How many mails of each level are unacked, and worked on, at once.",
+        ),
+        DRY_RUN,
+    ),
+    shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), check=_refuse_waiting),),
+    output=(JSON,),
+    examples="""
+        mailmend queue dequeue --dry-run --limit 10                   who would be handed over first, as they are listed
+        mailmend queue dequeue --to /var/tmp/mails --limit 10         ID.eml and ID.json for each, then acked
+        mailmend queue dequeue --exec 'sendmail -i -t' --forever      a consumer; ends in good order on SIGTERM""",
+    exits="0 every mail that was taken was done with or will be tried again, 1 some were rejected, 2 wrong use, 3 some "
+    "could not be settled (they will be delivered again), 4 cannot reach.",
+)
+
+_KEEPING: Final = """Each mail is kept first, envelope and bytes, in a file that only you may read, in
+    ~/.local/share/mailmend/queue; the answer names it, and `mailmend queue restore FILE` puts its mails back. --no-keep
+    forgets them for good."""
+
+_REMOVE_EXITS: Final = (
+    "0 done (or nothing matched), 2 wrong use, or nobody agreed; 3 some could not be removed (each is named), 4 cannot "
+    "reach: what was removed stays removed, the same command goes on."
+)
+_NO_KEEP: Final = flag("--no-keep", "Do not keep them in a file: they are gone.")
+
+DELETE: Final = Command(
+    name="delete",
+    summary="Remove the mails that match; keeps them in a file first.",
+    about=f"""Remove the mails that match, delayed ones too: none of them is delivered afterwards.
+
+    One that a consumer has at that moment may still be finished. The broker is not asked: what it still holds of them
+    is dropped on delivery, and never becomes a dead letter.
+
+    {_KEEPING}""",
+    service="admin.services.queue.remove:delete",
+    present="admin.present.queue.mails:remove_document",
+    options=(QUEUE_ARGUMENT, DRY_RUN, _NO_KEEP),
+    shared=(FILTERS, queue_settings(blobs=unless("dry_run"))),
+    output=(JSON,),
+    examples="""
+        mailmend queue delete --sender spammer@example.org --dry-run     who would go
+        mailmend queue delete --sender spammer@example.org
+        mailmend queue delete outgoing --older-than 5d --state error --no-keep""",
+    exits=_REMOVE_EXITS,
+)
+
+PURGE: Final = Command(
+    name="purge",
+    summary="Remove every mail; asks, and keeps them in a file first.",
+    about=f"""Remove every mail of a queue, delayed ones too; asks first.
+
+    {_KEEPING}""",
+    service="admin.services.queue.remove:purge",
+    present="admin.present.queue.mails:remove_document",
+    options=(QUEUE_ARGUMENT, DRY_RUN, YES, _NO_KEEP),
+    shared=(queue_settings(blobs=unless("dry_run")),),
+    output=(JSON,),
+    examples="""
+        mailmend queue purge outgoing --dry-run
+        mailmend queue purge outgoing --yes""",
+    exits=_REMOVE_EXITS,
+)
+
+RESTORE: Final = Command(
+    name="restore",
+    summary="Put back what a delete or purge kept.",
+    about="""Put the mails that a delete, purge or mark kept back into the queue that they were in.
+
+    Each is enqueued anew, under a new id that follows from its old one; one whose time is still to come is delayed
+    again. What is back is noted beside the file, so a restore that was interrupted goes on where it stopped. One that
+    is still listed under its old id, because its removal was interrupted, stays as it is. A folder is one of orphan
+    blobs that `queue reconcile` removed: each goes back under its old id.""",
+    service="admin.services.queue.restore:restore",
+    present="admin.present.queue.mails:restore_document",
+    options=(
+        click.Argument(["file"], type=click.Path(path_type=Path)),
+        flag("--again", "Put back once more what an earlier restore put back: second copies."),
+        DRY_RUN,
+    ),
+    shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), named=False),),
+    output=(JSON,),
+    examples="""
+        mailmend queue restore ~/.local/share/mailmend/queue/spool-purge-20260501T120000.000000Z-77.jsonl.gz
+        mailmend queue restore FILE --dry-run""",
+    exits="0 all of them are back, 2 wrong use (no such file; restored already), 3 some are not (each is named), 4 "
+    "cannot reach: the same command goes on from there. After a kill too: each mail is back once.",
+)

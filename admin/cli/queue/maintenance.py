@@ -1,0 +1,208 @@
+"""Declarations of the queue's maintenance: flush, sweep, tend, reconcile, republish, redrive."""
+
+from typing import Any, Final
+
+import click
+
+from admin.cli.command import Command
+from admin.cli.kinds import Duration
+from admin.cli.options import JSON, flag
+from admin.cli.queue.filters import AGE_MAX, FILTERS
+from admin.cli.queue_options import ALL, DRY_RUN, FILE, QUEUE_ARGUMENT, YES, always, queue_settings, unless
+from mailqueue.maintenance.comparison import IDS_MAX
+from model.errors import WrongUse
+
+_UNLESS_DRY_RUN: Final = queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"))
+
+
+def _ids_max(text: str) -> click.Option:
+    return click.Option(["--ids-max"], type=click.IntRange(min=1), default=IDS_MAX, show_default=True, help=text)
+
+
+FLUSH: Final = Command(
+    name="flush",
+    summary="Let every delayed mail be due now.",
+    about="""Let every delayed mail of a queue be delivered now: mails to be tried again, and mails put for later.
+
+    Each keeps its id. There is no way back: to wait again a mail has to be retried.""",
+    service="admin.services.queue.maintenance:flush",
+    present="admin.present.queue.maintenance:flush_document",
+    options=(QUEUE_ARGUMENT, DRY_RUN),
+    shared=(_UNLESS_DRY_RUN,),
+    output=(JSON,),
+    examples="""
+        mailmend queue flush outgoing --dry-run        how many wait for their time, and until when
+        mailmend queue flush outgoing                  the other side is back: try everything now""",
+    exits="0 done (or nothing was delayed), 2 wrong use, 3 another process kept moving delayed mails, 4 cannot reach "
+    "(what was moved stays moved, the same command goes on).",
+)
+
+SWEEP: Final = Command(
+    name="sweep",
+    summary="Move the browse start, and clean up behind it.",
+    about="""Move the browse start of a queue to its first mail, and clean up behind it.
+
+    Only slices without any unmarked mail are cleaned; a mail that is found there all the same is put back in sight, and
+    published again. Marks stay, so nothing that was deleted comes back. Mails that would expire soon are renewed. The
+    first 15 minutes, and at least a slice, are never touched. Consumers sweep now and then by themselves: this is for
+    queues in which little happens, and for who does not want to wait.""",
+    service="admin.services.queue.maintenance:sweep",
+    present="admin.present.queue.maintenance:sweep_document",
+    options=(QUEUE_ARGUMENT, flag("--move-only", "Only move the browse start."), DRY_RUN),
+    shared=(queue_settings(broker=unless("move_only", "dry_run"), blobs=unless("move_only", "dry_run")),),
+    output=(JSON,),
+    examples="""
+        mailmend queue sweep --dry-run              how far it would go, what would be cleaned, put back and renewed
+        mailmend queue sweep
+        mailmend queue sweep --move-only            the browse start alone: needs no broker
+        mailmend queue sweep --json | jq .rescued""",
+    exits="0 done (or nothing was to do), 1 somebody had moved the browse start back (James does so without looking; "
+    "it is where it belongs again, or a mail holds it), 2 wrong use, 4 cannot reach: the next sweep completes what was "
+    "begun.",
+)
+
+
+def _refuse_json_of_a_service(others: dict[str, Any], context: click.Context) -> None:
+    if context.params.get("as_json") and not (others["once"] or others["dry_run"]):
+        raise WrongUse("--json is for --once and --dry-run", mend="A service reports on stderr, and in --metrics FILE.")
+
+
+TEND: Final = Command(
+    name="tend",
+    summary="The background work: due mails, sweeps, renewals.",
+    about="""Do a queue's background tasks: due mails are moved, slices swept, old mails renewed, tallies written.
+
+    One such process for each keyspace is enough; several do no harm, and take over from each other. Without any,
+    delayed mails stay where they are, and mails that wait for longer than the tables' time to live expire. A dry run is
+    one look at what a round would do now.""",
+    service="admin.services.queue.tend:tend",
+    present="admin.present.queue.maintenance:tend_document",
+    options=(
+        QUEUE_ARGUMENT,
+        flag("--once", "One round, then end."),
+        click.Option(["--metrics"], type=FILE, metavar="FILE", help="Keep a file for Prometheus up to date."),
+        ALL,
+        DRY_RUN,
+    ),
+    shared=(queue_settings(broker=unless("dry_run"), blobs=unless("dry_run"), check=_refuse_json_of_a_service),),
+    output=(JSON,),
+    examples="""
+        mailmend queue tend --all                                    as a service; ends in good order on SIGTERM
+        mailmend queue tend --all --dry-run                          what a round would move, sweep and renew now
+        mailmend queue tend --all --once                             one round, from cron or a systemd timer
+        mailmend queue tend --all --metrics /var/lib/node_exporter/mailmend_tend.prom""",
+    exits="0 it was asked to stop, or the round is done; 2 wrong use; 4 cannot reach (at the start; later it waits "
+    "longer and longer between its tries, and says so on stderr).",
+)
+
+RECONCILE: Final = Command(
+    name="reconcile",
+    summary="Compare broker, tables and blobs; mend.",
+    about="""Compare the three sides of a queue, without stopping traffic; and mend, where that is asked for.
+
+    The table's live mails against the broker's counts and against their blobs; rows that cannot be read; blobs that
+    nothing refers to (of random ids only: others may be shared). Nothing is written without a mending option.
+
+    Without --drain the broker's side is counts, for it cannot be searched. --republish then publishes every live mail
+    older than --older-than, if some surely lack their message, and none if not; with --drain exactly those that lack
+    it.
+
+    What is removed is kept first, in ~/.local/share/mailmend/queue; `mailmend queue restore` puts it back. A mail that
+    only a message tells of is kept with --drain. Killed, the same command goes on.""",
+    service="admin.services.queue.reconcile:reconcile",
+    present="admin.present.queue.reconcile:reconcile_document",
+    options=(
+        QUEUE_ARGUMENT,
+        flag("--drain", "Take every message unacked, name it, give it back; asks. Pause consumers."),
+        flag("--force", "Drain in spite of consumers, or of a delivery limit."),
+        flag("--republish", "Publish again what lacks its message."),
+        click.Option(
+            ["--older-than"],
+            type=Duration(AGE_MAX),
+            default="1h",
+            show_default=True,
+            help="Republish only mails enqueued longer ago.",
+        ),
+        click.Option(
+            ["--mark"],
+            type=click.UUID,
+            multiple=True,
+            metavar="ID",
+            help="Take this mail out of the queue; may be repeated.",
+        ),
+        flag(
+            "--remove-orphan-blobs",
+            "Remove blobs that nothing refers to; asks. Where messages wait, it needs --drain: of every queue.",
+        ),
+        click.Option(
+            ["--min-age"],
+            type=Duration(AGE_MAX),
+            default="1h",
+            show_default=True,
+            help="A younger blob is no orphan yet.",
+        ),
+        flag("--no-blobs", "Leave the blobs out: two requests for each live mail."),
+        _ids_max(
+            "How many live mails, or blobs, are held in memory, about half a KiB each; more is refused. Delayed mails "
+            "beyond that are counted, and not named."
+        ),
+        DRY_RUN,
+        YES,
+    ),
+    shared=(queue_settings(broker=always, blobs=unless("no_blobs")),),
+    output=(JSON,),
+    examples="""
+        mailmend queue reconcile                                    look only; traffic goes on
+        mailmend queue reconcile --drain --yes                      name what is only in the broker or only in the table
+        mailmend queue reconcile --drain --republish --dry-run      who would be published again
+        mailmend queue reconcile --mark ID                          take one mail out, whatever is wrong with it
+        mailmend queue reconcile --remove-orphan-blobs --dry-run""",
+    exits="0 nothing was found, or all of it was mended; 1 something is found, or left; 2 wrong use, or a guard "
+    "refused; 3 some of it could not be mended (each is named); 4 cannot reach.",
+)
+
+REPUBLISH: Final = Command(
+    name="republish",
+    summary="Publish again what was not processed.",
+    about="""Publish again every mail that waits for longer than --older-than (an hour, unless another age is given).
+
+    For a broker that was lost or restored from an old state. Each mail keeps its id: where the broker has its message
+    still, whichever copy comes second finds the mark of the first and is dropped. Two consumers may have both copies at
+    once, so name an age that no mail reaches while all is well.""",
+    service="admin.services.queue.maintenance:republish",
+    present="admin.present.queue.maintenance:republish_document",
+    options=(QUEUE_ARGUMENT, DRY_RUN),
+    shared=(FILTERS, _UNLESS_DRY_RUN),
+    output=(JSON,),
+    examples="""
+        mailmend queue republish --dry-run
+        mailmend queue republish --older-than 1h           as James's republishing of what was not processed
+        mailmend queue reconcile --drain --republish       exactly those whose message is lost""",
+    exits="0 done (or nothing matched), 2 wrong use, 3 the broker refused one: what was published stays so, 4 cannot "
+    "reach.",
+)
+
+REDRIVE: Final = Command(
+    name="redrive",
+    summary="Put dead letters back into their queue.",
+    about="""Put dead letters back into their queue, under their ids; those that were deleted meanwhile are dropped.
+
+    A dead letter is a mail that its consumer rejected, or that came back too often, or had lost its bytes. Mend the
+    cause first, or it comes back here. The bytes of one that is dropped go with it. A dry run takes them unacked for a
+    moment, and gives all of them back.""",
+    service="admin.services.queue.maintenance:redrive",
+    present="admin.present.queue.maintenance:redrive_document",
+    options=(
+        QUEUE_ARGUMENT,
+        click.Option(["--limit"], type=click.IntRange(min=1), metavar="N", help="At most so many."),
+        _ids_max("How many mails of the queue are held in memory, about half a KiB each; more is refused."),
+        DRY_RUN,
+    ),
+    shared=(queue_settings(broker=always, blobs=always),),
+    output=(JSON,),
+    examples="""
+        mailmend queue redrive --dry-run              how many there are, and how many of them were deleted meanwhile
+        mailmend queue redrive --limit 10             the first ten, to see whether they fare better now""",
+    exits="0 done (or there are none), 1 some cannot be read, and stay where they are; 2 wrong use, 4 cannot reach "
+    "what is back stays back, the same command goes on. After a kill too: a mail may come twice then, none is lost.",
+)

@@ -1,0 +1,181 @@
+"""Declarations of the queue's commands that look and write no mail: list, size, browse, health, metrics, configure."""
+
+from datetime import timedelta
+from typing import Any, Final
+
+import click
+
+from admin.cli.command import Command, Late
+from admin.cli.kinds import Duration, Named
+from admin.cli.options import CONNECTION, JSON, flag
+from admin.cli.queue.filters import FILTERS
+from admin.cli.queue_options import ALL, FILE, NO_BROKER, QUEUE_ARGUMENT, queue_settings, unless, where
+from admin.services.queue.request import PAGE_MAILS
+from model.queue.positions import ListingPosition
+
+OVER_MAX: Final = timedelta(minutes=10)
+
+LIST: Final = Command(
+    name="list",
+    summary="The queues, how many mails each holds, where it begins.",
+    about="""List the queues of a keyspace: how many mails wait and are delayed, and where each queue begins.
+
+    Reads the tables only; writes nothing.""",
+    service="admin.services.queue.listing:list_queues",
+    present="admin.present.queue.listing:list_document",
+    shared=(queue_settings(named=False),),
+    output=(JSON,),
+    examples="""
+        mailmend queue list
+        mailmend queue list --json | jq '.queues[] | select(.mails > 1000).queue'""",
+    exits="0 it was shown, 2 wrong use (the keyspace has no queue), 4 the cluster cannot be reached.",
+)
+
+SIZE: Final = Command(
+    name="size",
+    summary="How many mails wait; exact or estimate.",
+    about="""Say how many mails wait in a queue, and how many are delayed.
+
+    The time that it takes depends on the number of slices, not of mails. `exact` is a count; `estimate` may be off by
+    what is under way, or by what a process that was killed had not reported. Writes nothing, unless asked to
+    --recount.""",
+    service="admin.services.queue.listing:queue_size",
+    present="admin.present.queue.listing:size_document",
+    options=(
+        QUEUE_ARGUMENT,
+        flag("--recount", "Read every row first, and correct the tallies of all processes; writes tallies."),
+    ),
+    shared=(queue_settings(),),
+    output=(JSON,),
+    examples="""
+        mailmend queue size
+        mailmend queue size outgoing --json | jq .mails
+        mailmend queue size --recount                   where it has been an estimate for long""",
+    exits="0 it was counted, 2 wrong use (the keyspace has no queue), 4 the cluster cannot be reached.",
+)
+
+
+def _position(value: Any) -> ListingPosition:
+    return value if isinstance(value, ListingPosition) else ListingPosition.parse(str(value))
+
+
+BROWSE: Final = Command(
+    name="browse",
+    summary="The mails of a queue, filtered, page by page.",
+    about="""List the mails of a queue: those that wait, slice by slice, the oldest first; then those that are delayed.
+
+    Only metadata is read, and no broker is asked. An unacked mail, which a consumer has, is still listed: it leaves the
+    queue when it is acked. Writes nothing.""",
+    service="admin.services.queue.listing:browse",
+    present="admin.present.queue.listing:browse_document",
+    item="admin.present.queue.listing:browsed_json",
+    options=(
+        QUEUE_ARGUMENT,
+        click.Option(
+            ["--limit"],
+            type=click.IntRange(min=1),
+            help=f"At most so many mails. [default: {PAGE_MAILS}; all of them with --lines]",
+        ),
+        click.Option(
+            ["--after"],
+            type=Named("position", _position),
+            metavar="TOKEN",
+            help="Go on behind the page before, whose end names this.",
+        ),
+        flag("--with-content", "Read the bytes too; what is missing is named, and the rest shown."),
+        flag("--lines", "Each mail as a line of JSON on stdout, nothing else."),
+    ),
+    shared=(FILTERS, queue_settings(blobs=where("with_content"))),
+    output=(JSON,),
+    examples="""
+        mailmend queue browse                                        the first 100 of spool
+        mailmend queue browse outgoing --sender '*@example.org' --older-than 1h
+        mailmend queue browse --id ID --with-content                 one mail, its bytes too
+        mailmend queue browse --lines | jq -r .id                    all of them, a line each""",
+    exits="0 it was shown, 2 wrong use, 3 rows were found that cannot be read (each is named), 4 cannot reach.",
+)
+
+HEALTH: Final = Command(
+    name="health",
+    summary="Whether a queue is well, and why not.",
+    about="""Say whether a queue is well, and why not. Writes nothing.
+
+    What is wrong: the browse start is older than 7 days; somebody moved it back; nothing was swept for half of what
+    tables live longer than mails stay; a mail stays longer than the tables are made for; dead letters; mails wait and
+    nobody takes any; the broker does not answer.""",
+    service="admin.services.queue.health:queue_health",
+    present="admin.present.queue.health:health_document",
+    options=(QUEUE_ARGUMENT, ALL, NO_BROKER),
+    shared=(queue_settings(broker=unless("no_broker")),),
+    output=(JSON,),
+    examples="""
+        mailmend queue health --all
+        mailmend queue health outgoing --json | jq '.queues[].reasons'""",
+    exits="0 well, 1 something is wrong (each reason is named), 2 wrong use, 4 the cluster cannot be reached.",
+)
+
+METRICS: Final = Command(
+    name="metrics",
+    summary="Figures of a queue for Prometheus.",
+    about="""Give the figures of a queue to Prometheus: how much waits, since when, how fast it goes. Writes no table.
+
+    mailmend_queue_mails, _delayed_mails, _size_exact, _oldest_age_seconds, _browse_start_age_seconds,
+    _content_start_lag_seconds, _last_sweep_age_seconds, _enqueued_per_second, _marked_per_second, _broker_up,
+    _broker_ready, _broker_unacked, _broker_consumers, _broker_dead_letters, _trouble (1 where health names it). What a
+    process of the queue counts itself (delivered, retried, ...) is in the file of `mailmend queue tend --metrics`.""",
+    service="admin.services.queue.health:queue_metrics",
+    present="admin.present.queue.health:metrics_document",
+    options=(
+        QUEUE_ARGUMENT,
+        click.Option(["--output"], type=FILE, metavar="FILE", help="Write them there, whole or not at all."),
+        click.Option(
+            ["--over"],
+            type=Duration(OVER_MAX),
+            default="5s",
+            show_default=True,
+            help="Measure rates between two looks that far apart; 0 leaves them out.",
+        ),
+        ALL,
+        NO_BROKER,
+    ),
+    shared=(queue_settings(broker=unless("no_broker")),),
+    examples="""
+        mailmend queue metrics --all
+        mailmend queue metrics --all --output /var/lib/node_exporter/mailmend_queue.prom      from cron, each minute""",
+    exits="0 written, 2 wrong use, 3 the broker does not answer (the rest is written), 4 the cluster cannot be "
+    "reached.",
+)
+
+CONFIGURE: Final = Command(
+    name="configure",
+    summary="Slice window, buckets and pace, by James's rules.",
+    about="""Show how the queues are cut into slices and buckets, or change it. Without options it writes nothing.
+
+    It is kept as James keeps it: each change is an event in eventStore, the last one counts. One configuration serves
+    every queue of the keyspace. A new slice window must divide the last one, buckets only grow: else mails would be
+    lost sight of. Every process of the queues must be started again afterwards, James with the same values in its
+    rabbitmq.properties. How: mailmend runbook show change-slice-window""",
+    service="admin.services.queue.configure:configure",
+    present="admin.present.queue.configure:configure_document",
+    options=(
+        click.Option(
+            ["--slice-window"],
+            type=Duration(timedelta(days=3_650)),
+            metavar="DURATION",
+            help="The length of a slice: 1h, 30m, 90s.",
+        ),
+        click.Option(["--buckets"], type=int, metavar="N", help="How many partitions each slice has."),
+        click.Option(["--pace"], type=int, metavar="N", help="One of N dequeues and deletes moves the browse start."),
+        flag("--dry-run", "Say whether the change may be; change nothing."),
+    ),
+    shared=(CONNECTION,),
+    output=(JSON,),
+    examples="""
+        mailmend queue configure                                what counts, and what was set before
+        mailmend queue configure --slice-window 30m --dry-run   whether that may be, and what would be allowed instead
+        mailmend queue configure --slice-window 30m --buckets 2""",
+    exits="0 it is shown, set or may be set; 2 wrong use, or a change that would lose sight of mails; 4 the cluster "
+    "cannot be reached.",
+)
+
+ADVISE: Final = Late("advise", "Slice window, buckets and pace that fit the traffic.", "admin.cli.queue.advise:advise")

@@ -1,0 +1,51 @@
+"""The health and the metrics of queues, as documents."""
+
+from typing import Any
+
+from admin.present.document import Document, Verbatim
+from admin.present.queue.values import plain
+from admin.services.queue.health import HealthResult, MetricsResult, QueueHealth
+from mailqueue.metrics import gauges_text
+
+
+def health_document(result: HealthResult) -> Document:
+    """Every queue, and what is wrong with it."""
+    json = {
+        "keyspace": result.request.keyspace,
+        "queues": [_health_json(one) for one in result.queues],
+        "exit": int(result.exit),
+    }
+    return Document(json, [line for one in result.queues for line in _lines(one)], result.exit)
+
+
+def _health_json(one: QueueHealth) -> dict[str, Any]:
+    figures = one.figures
+    return {
+        "queue": figures.queue,
+        "healthy": not one.reasons,
+        "reasons": [plain(reason) for reason in one.reasons],
+        "mails": figures.mails,
+        "delayed": figures.delayed,
+        "exact": figures.exact,
+        "oldest_at": plain(figures.oldest_at),
+        "browse_start": plain(figures.browse_start),
+        "content_start": plain(figures.content_start),
+        "furthest_start": plain(figures.furthest_start),
+        "swept_at": plain(figures.swept_at),
+        "broker": plain(figures.depth),
+    }
+
+
+def _lines(one: QueueHealth) -> list[str]:
+    figures, about = one.figures, "" if one.figures.exact else "about "
+    if not one.reasons:
+        return [f"{figures.queue} is well: {about}{figures.mails:,} mails wait, {figures.delayed:,} are delayed."]
+    reasons = [f"  {reason.what}\n    -> {reason.mend}" for reason in one.reasons]
+    return [f"{figures.queue} is not well ({about}{figures.mails:,} mails wait):", *reasons]
+
+
+def metrics_document(result: MetricsResult) -> Document:
+    """The figures in Prometheus's text form; nothing where they went into a file."""
+    remarks = [f"the broker's figures are missing: {why}" for why in result.broker_failures]
+    body = () if result.request.output else (Verbatim(gauges_text(result.queues)),)
+    return Document(None, body, result.exit, remarks)

@@ -1,0 +1,81 @@
+"""Lists of queues, sizes and mails, as documents."""
+
+from typing import Any, Final
+
+from admin.present.document import Document, Part, Table
+from admin.present.queue.values import mail_json, mails_table, plain, printable, queue_document, shown
+from admin.services.queue.listing import BrowsedMail, BrowseResult, QueueList, QueueOverview, SizeResult
+from admin.wiring_queue import Content
+from model.queue.size import CountedBy, SizeKind
+
+_QUEUE_COLUMNS: Final = ("queue", "waiting", "delayed", "counted", "browse start", "content start", "last sweep")
+
+
+def list_document(result: QueueList) -> Document:
+    """Every queue of a keyspace."""
+    keyspace = result.request.keyspace
+    queues = [
+        {
+            "queue": one.name,
+            **plain(one.size),
+            **plain({"browse_start": one.browse_start, "content_start": one.content_start, "swept_at": one.swept_at}),
+        }
+        for one in result.queues
+    ]
+    body: Part = f"{keyspace} has no queue yet: nothing was ever enqueued."
+    if result.queues:
+        body = Table(f"Queues of {keyspace}", _QUEUE_COLUMNS, [_cells(one) for one in result.queues])
+    return Document({"keyspace": keyspace, "queues": queues, "exit": 0}, (body,))
+
+
+def _cells(one: QueueOverview) -> tuple[str, ...]:
+    about = "" if one.size.kind is SizeKind.EXACT else "about "
+    starts = [shown(at) if at else "" for at in (one.browse_start, one.content_start, one.swept_at)]
+    return (one.name, f"{about}{one.size.mails:,}", f"{one.size.delayed:,}", one.size.counted_by.value, *starts)
+
+
+def size_document(result: SizeResult) -> Document:
+    """A size in a sentence."""
+    size, queue = result.size, result.request.queue
+    about = "" if size.kind is SizeKind.EXACT else "About "
+    delayed = f", {size.delayed:,} are delayed" if size.delayed else ""
+    counted = "counted row by row" if size.counted_by is CountedBy.METADATA else "by the tallies"
+    line = f"{about}{size.mails:,} mails wait in {queue}{delayed} ({counted}, {size.slices_read:,} slices)."
+    return queue_document(result, plain(size), (line,))
+
+
+def browse_document(result: BrowseResult) -> Document:
+    """A page of mails; rows that cannot be read are remarks."""
+    remarks = [
+        f"not readable: {row.enqueue_id} in the slice of {row.slice_start:%Y-%m-%d %H:%M:%S}: {row.problem}"
+        for row in result.broken
+    ]
+    if result.request.lines:
+        return Document(exit=result.exit, remarks=remarks)
+    token = result.next.token if result.next else None
+    json = {"mails": [browsed_json(one) for one in result.mails], "next": token}
+    return queue_document(result, json, _page(result, token), result.exit, remarks)
+
+
+def browsed_json(mail: BrowsedMail) -> dict[str, Any]:
+    """A mail as scripts get it."""
+    return mail_json(mail.listed, mail.at, mail.content)
+
+
+def _page(result: BrowseResult, token: str | None) -> list[Part]:
+    queue = result.request.queue
+    if not result.mails:
+        return [f"No mail of {queue} matches."]
+    body: list[Part] = [mails_table(f"Mails of {queue}", [one.listed for one in result.mails], result.mails[0].at)]
+    for one in result.mails:
+        if one.content is not None:
+            body += [f"--- {one.listed.queued.enqueue_id}", _text(one.content)]
+    if token:
+        body.append(f"There are more. Next: mailmend queue browse --queue {queue} --after {token}")
+    return body
+
+
+def _text(content: Content) -> str:
+    if content.content is None:
+        return f"(its content is missing: blob {content.missing})"
+    return printable(content.content.decode("utf-8", "replace").replace("\r\n", "\n"), kept="\n\t")

@@ -1,0 +1,129 @@
+"""Mails that were enqueued, dequeued, removed or restored, as documents."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from admin.mail_consumers import Settlement
+from admin.present.document import Document, Part
+from admin.present.queue.values import NOTHING_WRITTEN, mail_json, mails_table, plain, queue_document, shown
+from admin.services.queue.dequeue import DequeueResult
+from admin.services.queue.enqueue import EnqueueResult
+from admin.services.queue.remove import RemoveResult
+from admin.services.queue.restore import RestoredBlobs, RestoredMails
+
+_ORDER: Final = (
+    "This is the order of the listing; the broker's own may differ: urgent mails come more often, and what came back "
+    "comes later. One that a consumer has in hand is listed too."
+)
+
+
+def enqueue_document(result: EnqueueResult) -> Document:
+    """What became of each file."""
+    request, done, failed = result.request, result.succeeded, result.failed
+    not_done = [{"file": one.file, "why": one.error.what} for one in failed if one.error]
+    if request.dry_run:
+        would = [{"file": one.file, "bytes": one.content_bytes} for one in done]
+        json = {"dry_run": True, "enqueued": [], "failed": not_done, "would_enqueue": would, "due_at": result.due_at}
+        due = f"due at {shown(result.due_at)}" if result.due_at else "due at once"
+        size = sum(one.content_bytes for one in done)
+        line = f"Nothing was enqueued. {len(done):,} mails ({size:,} bytes) would go into {request.queue}, {due}."
+        remarks = [f"would not be enqueued: {one.file}: {one.error}" for one in failed]
+        return queue_document(result, json, (line,), result.exit, remarks)
+    enqueued = [{"file": one.file, "id": str(one.enqueue_id)} for one in done]
+    json = {"dry_run": False, "enqueued": enqueued, "failed": not_done}
+    body = [*(f"{one.enqueue_id}  {one.file}" for one in done), f"{len(done):,} mails are in {request.queue}."]
+    remarks = [f"not enqueued: {one.file}: {one.error}" for one in failed]
+    return queue_document(result, json, body, result.exit, remarks)
+
+
+def dequeue_document(result: DequeueResult) -> Document:
+    """What became of the mails, or which would be taken first."""
+    request = result.request
+    counts = {one.value: result.settled.get(one, 0) for one in Settlement}
+    json = {"dry_run": request.dry_run, "taken": result.total, **counts, "unsettled": result.unsettled}
+    if not request.dry_run:
+        named = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        line = f"Took {result.total:,} mails from {request.queue}" + (f": {named}." if named else ".")
+        return queue_document(result, json, (line,), result.exit)
+    json |= {"would_take": [mail_json(one, result.at) for one in result.listed], "more": result.more}
+    if not result.listed:
+        return queue_document(result, json, (f"Nothing was taken. No mail waits in {request.queue}.",))
+    more = ", and there are more" if result.more else ""
+    body: Sequence[Part] = (
+        mails_table(f"First in {request.queue}, as listed", result.listed, result.at),
+        f"Nothing was taken. {len(result.listed):,} mails would be handed over{more}.",
+        _ORDER,
+    )
+    return queue_document(result, json, body)
+
+
+def remove_document(result: RemoveResult) -> Document:
+    """What was removed, and where it is kept."""
+    request, count, failed = result.request, result.removed.count, result.removed.failed
+    json = {
+        "dry_run": request.dry_run,
+        "removed": 0 if request.dry_run else count,
+        "would_remove": count if request.dry_run else None,
+        "failed": [{"id": one.enqueue_id, "why": one.why} for one in failed],
+        "kept": str(result.kept) if result.kept else None,
+        "kept_without_content": result.without_content,
+        "mails": [mail_json(one, result.at) for one in result.listed] if request.dry_run else None,
+    }
+    body: list[Part] = []
+    if request.dry_run:
+        if result.listed:
+            body.append(mails_table(f"Would be removed from {request.queue}", result.listed, result.at))
+        body.append(f"{NOTHING_WRITTEN} {count:,} would be removed from {request.queue}.")
+        return queue_document(result, json, body)
+    body.append(f"Removed {count:,} mails from {request.queue}.")
+    if result.without_content:
+        body.append(f"The bytes of {result.without_content:,} of them were missing already; their envelopes are kept.")
+    if result.kept:
+        body.append(f"To put them back: mailmend queue restore {result.kept}")
+    return queue_document(
+        result, json, body, result.exit, [f"not removed: {one.enqueue_id}: {one.why}" for one in failed]
+    )
+
+
+def restore_document(result: RestoredMails | RestoredBlobs) -> Document:
+    """What is back, and what is not."""
+    request = result.request
+    head = {"keyspace": request.keyspace, "file": str(request.file)}
+    if isinstance(result, RestoredBlobs):
+        json = {**head, "dry_run": request.dry_run, "restored_blobs": 0 if request.dry_run else result.count, "exit": 0}
+        would = f"{NOTHING_WRITTEN} {result.count:,} blobs would go back."
+        return Document(json, (would if request.dry_run else f"Put {result.count:,} blobs back.",))
+    plan = result.plan
+    json = {
+        **head,
+        "queues": sorted(plan.missing),
+        "dry_run": request.dry_run,
+        "restored": result.restored,
+        "would_restore": plan.count if request.dry_run else None,
+        "already": result.already,
+        "never_left": plain(result.never_left),
+        "torn": plan.truncated,
+        "without_content": plain(result.without_content),
+        "failed": [{"id": str(one), "why": why} for one, why in result.failed.items()],
+        "exit": int(result.exit),
+    }
+    return Document(json, _restored_lines(result), result.exit, _restore_remarks(result))
+
+
+def _restored_lines(result: RestoredMails) -> list[str]:
+    plan, request = result.plan, result.request
+    queues = ", ".join(sorted(plan.missing)) or "any queue"
+    lines = [f"Put {result.restored:,} mails back into {queues}."]
+    if request.dry_run:
+        lines = [f"{NOTHING_WRITTEN} {plan.count:,} mails of {request.file} would go back into {queues}."]
+    if result.already:
+        lines.append(f"{result.already:,} had been put back by an earlier restore.")
+    if result.never_left:
+        lines.append(f"{len(result.never_left):,} never left their queue: their removal was interrupted.")
+    return lines
+
+
+def _restore_remarks(result: RestoredMails) -> list[str]:
+    cut = ["The end of the file is missing; what stood there was not removed from its queue."] * result.plan.truncated
+    missing = [f"not restored: {one}: its bytes were missing when it was removed" for one in result.without_content]
+    return [*cut, *missing, *(f"not restored: {one}: {why}" for one, why in result.failed.items())]

@@ -1,0 +1,157 @@
+"""Sweeps and other maintenance of a queue, as documents."""
+
+from datetime import datetime
+from typing import Any
+
+from admin.present.document import Document
+from admin.present.queue.values import NOTHING_WRITTEN, first_ids, plain, queue_document, shown
+from admin.services.queue.maintenance import FlushResult, RedriveResult, RepublishResult, SweepResult
+from admin.services.queue.tend import TendedQueue, TendResult
+from mailqueue.maintenance.sweep import Moved, Swept
+from mailqueue.maintenance.sweep_dry_run import Foreseen
+
+
+def sweep_document(result: SweepResult) -> Document:
+    """What a sweep or a move did, or would do."""
+    request = result.request
+    json = {"dry_run": request.dry_run, **_sweep_json(result.outcome)}
+    lines = _sweep_lines(request.queue, result.outcome, dry_run=request.dry_run)
+    remarks = ["Somebody had moved the browse start back. James does so when it moves it without looking."]
+    return queue_document(result, json, lines, result.exit, remarks if result.moved_back else ())
+
+
+def _sweep_json(outcome: Swept | Moved | Foreseen) -> dict[str, Any]:
+    match outcome:
+        case Moved():
+            return {"before": outcome.before, "browse_start": outcome.after, "moved_back": outcome.back}
+        case Swept():
+            return dict(plain(outcome))
+        case Foreseen():
+            return {
+                **plain(outcome.swept),
+                "browse_start_before": outcome.browse_start,
+                "content_start_before": outcome.content_start,
+                "would_rescue": [str(one) for one in outcome.rescued],
+            }
+
+
+def _sweep_lines(queue: str, outcome: Swept | Moved | Foreseen, *, dry_run: bool) -> list[str]:
+    match outcome:
+        case Moved() if dry_run:
+            return [NOTHING_WRITTEN, _start_line(queue, "browse", outcome.before, outcome.after)]
+        case Moved():
+            return [_moved_line(queue, outcome)]
+        case Swept():
+            return [_swept_line(queue, outcome)]
+        case Foreseen():
+            return [NOTHING_WRITTEN, *_would_sweep_lines(queue, outcome)]
+
+
+def _new(queue: str) -> str:
+    return f"{queue} is new: nothing was ever enqueued."
+
+
+def _swept_line(queue: str, swept: Swept) -> str:
+    if swept.browse_start is None:
+        return _new(queue)
+    line = f"{queue} begins at {shown(swept.browse_start)}. Cleaned {swept.slices:,} slices, {swept.rows:,} rows"
+    more = {"left-over blobs": swept.blobs, "mails put back in sight": swept.rescued, "mails renewed": swept.renewed}
+    return line + "".join(f", {count:,} {what}" for what, count in more.items() if count) + "."
+
+
+def _moved_line(queue: str, moved: Moved) -> str:
+    if moved.before is None or moved.after is None:
+        return _new(queue)
+    if moved.before == moved.after:
+        return f"{queue} begins at {shown(moved.after)}, as before."
+    return f"{queue} begins at {shown(moved.after)}; it began at {shown(moved.before)}."
+
+
+def _would_sweep_lines(queue: str, foreseen: Foreseen) -> list[str]:
+    swept = foreseen.swept
+    lines = [_start_line(queue, "browse", foreseen.browse_start, swept.browse_start)]
+    if foreseen.browse_start is None:
+        return lines
+    lines.append(_start_line(queue, "content", foreseen.content_start, swept.content_start))
+    what = {
+        "slices cleaned": swept.slices,
+        "rows removed": swept.rows,
+        "left-over blobs looked for": swept.blobs,
+        "mails put back in sight": swept.rescued,
+        "mails renewed": swept.renewed,
+    }
+    lines.append(f"There would be {', '.join(f'{count:,} {each}' for each, count in what.items())}.")
+    return [*lines, *first_ids("Without a mark, before the browse start:", foreseen.rescued, swept.rescued)]
+
+
+def _start_line(queue: str, which: str, before: datetime | None, after: datetime | None) -> str:
+    if after is None:
+        return _new(queue)
+    if before is None:
+        return f"The {which} start of {queue} would be put at {shown(after)}; it has none."
+    if before == after:
+        return f"The {which} start of {queue} would stay at {shown(after)}."
+    return f"The {which} start of {queue} would move from {shown(before)} to {shown(after)}."
+
+
+def tend_document(result: TendResult) -> Document:
+    """What one round did or would do on each queue; nothing of a service."""
+    request = result.request
+    if not (request.once or request.dry_run):
+        return Document()
+    queues = [
+        {"queue": one.queue, "moved_due": one.moved_due, **plain(_sweep_json(one.sweep))} for one in result.rounds
+    ]
+    json = {"keyspace": request.keyspace, "dry_run": request.dry_run, "queues": queues, "exit": 0}
+    lines = [line for one in result.rounds for line in _round_lines(one)]
+    return Document(json, [NOTHING_WRITTEN, *lines] if request.dry_run else lines)
+
+
+def _round_lines(one: TendedQueue) -> list[str]:
+    if isinstance(one.sweep, Foreseen):
+        due = f"{one.moved_due:,} delayed mails of {one.queue} are due, and would be moved into it."
+        return [due, *_would_sweep_lines(one.queue, one.sweep)]
+    return [f"{one.moved_due:,} delayed mails of {one.queue} became due. {_swept_line(one.queue, one.sweep)}"]
+
+
+def flush_document(result: FlushResult) -> Document:
+    """How many delayed mails are due now."""
+    request, delays = result.request, result.delays
+    json = {
+        "dry_run": request.dry_run,
+        "flushed": 0 if request.dry_run else delays.count,
+        "delayed": delays.count if request.dry_run else None,
+        "earliest_due_at": delays.earliest_at,
+        "latest_due_at": delays.latest_at,
+    }
+    line = f"{delays.count:,} delayed mails of {request.queue} are due now."
+    if request.dry_run:
+        line = f"{NOTHING_WRITTEN} {delays.count:,} delayed mails of {request.queue} would be due now."
+    if delays.earliest_at and delays.latest_at:
+        line += f" The first of them is due at {shown(delays.earliest_at)}, the last at {shown(delays.latest_at)}."
+    return queue_document(result, json, (line,))
+
+
+def republish_document(result: RepublishResult) -> Document:
+    """How many mails were published again."""
+    request, count = result.request, result.count
+    json = {
+        "dry_run": request.dry_run,
+        "republished": 0 if request.dry_run else count,
+        "would_republish": count if request.dry_run else None,
+    }
+    would = f"Nothing was published. {count:,} mails of {request.queue} would be."
+    return queue_document(
+        result, json, (would if request.dry_run else f"Published {count:,} mails of {request.queue} again.",)
+    )
+
+
+def redrive_document(result: RedriveResult) -> Document:
+    """What became of the dead letters."""
+    counts, dry_run, queue = result.counts, result.request.dry_run, result.request.queue
+    lines = [f"{counts.redriven:,} dead letters {'would go back' if dry_run else 'are back'} into {queue}."]
+    if counts.dropped:
+        lines.append(f"{counts.dropped:,} were deleted meanwhile, and {'would be' if dry_run else 'are'} dropped.")
+    if counts.unreadable:
+        lines.append(f"{counts.unreadable:,} tell of no mail; they stay in the dead letter queue.")
+    return queue_document(result, {"dry_run": dry_run, **plain(counts)}, lines, result.exit)

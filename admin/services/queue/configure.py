@@ -1,0 +1,72 @@
+"""How the queues of a keyspace are cut into slices and buckets, and how to change it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from admin.services.caller import Caller
+from admin.settings import ConnectionSettings
+from admin.wiring_queue import with_tables
+from mailqueue.rabbitmq.view.configuration import Configurations
+from model.queue.configuration import DEFAULT, ConfigurationEvent, QueueConfiguration, change
+from model.queue.slices import Slicing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigureRequest:
+    """Change what is not None; with nothing but None only read the configuration."""
+
+    connection: ConnectionSettings
+    slice_window: timedelta | None = None
+    buckets: int | None = None
+    pace: int | None = None
+    dry_run: bool = False
+
+    def on(self, current: QueueConfiguration) -> QueueConfiguration:
+        """The configuration that the request makes of this one."""
+        slicing = current.slicing
+        window = slicing.window if self.slice_window is None else self.slice_window
+        buckets = slicing.buckets if self.buckets is None else self.buckets
+        return QueueConfiguration(Slicing(window, buckets), current.pace if self.pace is None else self.pace)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureResult:
+    """The configuration before and now.
+
+    Attributes:
+        before: None where nothing was ever set.
+        after: what applies now, or would after a dry run.
+        history: every event, a new one included.
+    """
+
+    request: ConfigureRequest
+    before: QueueConfiguration | None
+    after: QueueConfiguration | None
+    history: Sequence[ConfigurationEvent]
+
+    @property
+    def differs(self) -> bool:
+        """Whether the configuration was changed, or would be."""
+        return self.before != self.after
+
+
+def configure(request: ConfigureRequest, _: Caller) -> ConfigureResult:
+    """Read or change the configuration of all queues of a keyspace.
+
+    Raises:
+        ConfigurationRefused: mails would be lost sight of.
+    """
+    return with_tables(request.connection, lambda tables: _configured(Configurations(tables), request))
+
+
+async def _configured(configurations: Configurations, request: ConfigureRequest) -> ConfigureResult:
+    history = await configurations.history()
+    before = after = history[-1].configuration if history else None
+    if (request.slice_window, request.buckets, request.pace) != (None, None, None):
+        if request.dry_run:
+            after = change(before, request.on(before or DEFAULT))
+        else:
+            after = await configurations.alter(request.on)
+            history = await configurations.history()
+    return ConfigureResult(request, before, after, history)

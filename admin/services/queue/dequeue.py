@@ -1,0 +1,176 @@
+"""Take mails out of a queue, several at once, each given to a consumer that decides what becomes of it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from admin.awaiting import told_to_stop
+from admin.mail_consumers import Consumer, Settlement, consumer_in_command, consumer_in_folder
+from admin.services.caller import Caller
+from admin.services.queue.request import PREFETCH_DEFAULT, QueueRequest
+from admin.wiring_queue import QueueConnections, with_queues
+from mailqueue.rabbitmq.mail_queue import Dequeued
+from model.errors import ExitCode, MailmendError, WrongUse
+from model.queue.mails import Listed
+from model.queue.slices import EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DequeueRequest(QueueRequest):
+    """Take mails into a folder, or give each to a command.
+
+    Attributes:
+        limit: take at most so many; None: all that come.
+        wait: end when no mail came for so long, unless `forever`.
+        prefetch: how many mails are unacked, and worked on, at once.
+        dry_run: only list the mails that wait, `limit` of them or as many as `prefetch`.
+    """
+
+    folder: Path | None = None
+    command: str | None = None
+    limit: int | None = None
+    wait: timedelta = timedelta(seconds=5)
+    forever: bool = False
+    prefetch: int = PREFETCH_DEFAULT
+    dry_run: bool = False
+
+    def consumer(self) -> Consumer | None:
+        """What becomes of the mails; None in a dry run, which only checks that it could be.
+
+        Raises:
+            WrongUse: neither a folder nor a command, or both; or there is no such command.
+        """
+        both = self.folder is not None and self.command is not None
+        neither = self.folder is None and self.command is None
+        if both or (neither and not self.dry_run):
+            raise WrongUse(
+                "it is not said what becomes of the mails",
+                mend="Give --to DIR, or --exec COMMAND. To see them without taking them: mailmend queue browse",
+            )
+        if self.command is not None:
+            consumer = consumer_in_command(self.command, self.queue)
+            return None if self.dry_run else consumer
+        return consumer_in_folder(self.folder) if self.folder and not self.dry_run else None
+
+
+@dataclass(frozen=True, slots=True)
+class DequeueResult:
+    """What became of the mails.
+
+    Attributes:
+        settled: how many were acked, retried, rejected.
+        unsettled: ids of mails that could not be settled; they will be delivered again.
+        listed: in a dry run, the first mails that wait.
+        more: in a dry run, whether there are more.
+        at: in a dry run, the time of the listing.
+    """
+
+    request: DequeueRequest
+    settled: Mapping[Settlement, int] = field(default_factory=dict)
+    unsettled: tuple[str, ...] = ()
+    listed: tuple[Listed, ...] = ()
+    more: bool = False
+    at: datetime = EPOCH
+
+    @property
+    def total(self) -> int:
+        """How many mails were taken."""
+        return sum(self.settled.values()) + len(self.unsettled)
+
+    @property
+    def exit(self) -> ExitCode:
+        """A mail that could not be settled outweighs a rejected one."""
+        if self.unsettled:
+            return ExitCode.PARTLY_FAILED
+        return ExitCode.DRIFT if self.settled.get(Settlement.REJECTED) else ExitCode.FINE
+
+
+def dequeue(request: DequeueRequest, caller: Caller) -> DequeueResult:
+    """Take mails until a person stops it, the limit is reached, or none came for `wait`.
+
+    A mail leaves the queue when its consumer has succeeded; what is unacked at the end is delivered again.
+    """
+    consumer = request.consumer()
+    if consumer is None:
+        return with_queues(request.settings, lambda connections: _listed(connections, request))
+
+    async def taken(connections: QueueConnections) -> DequeueResult:
+        taking = _Taking(consumer, connections, request, caller)
+        async with connections.open() as queue:
+            with told_to_stop() as stop:
+                async with queue.dequeue(request.prefetch) as mails:
+                    await taking.take(mails, stop)
+        return DequeueResult(request, taking.settled, tuple(taking.unsettled))
+
+    return with_queues(request.settings, taken)
+
+
+async def _listed(connections: QueueConnections, request: DequeueRequest) -> DequeueResult:
+    found, most, more = list[Listed](), request.limit or request.prefetch, False
+    async with aclosing(connections.view.browse(request.queue, include_delayed=False)) as mails:
+        async for listed in mails:
+            if more := len(found) == most:
+                break
+            found.append(listed)
+    return DequeueResult(request, listed=tuple(found), more=more, at=connections.now)
+
+
+@dataclass(slots=True)
+class _Taking:
+    """Takes mails and works on several at once."""
+
+    consumer: Consumer
+    connections: QueueConnections
+    request: DequeueRequest
+    caller: Caller
+    begun: int = 0
+    settled: Counter[Settlement] = field(default_factory=Counter)
+    unsettled: list[str] = field(default_factory=list)
+
+    async def take(self, mails: AsyncIterator[Dequeued], stop: asyncio.Event) -> None:
+        """Take them; on return all that were begun are settled, or back with the broker."""
+        room, limit = asyncio.Semaphore(self.request.prefetch), self.request.limit
+        async with asyncio.TaskGroup() as working:
+            while not stop.is_set() and (limit is None or self.begun < limit):
+                await room.acquire()
+                mail = await self._next(mails, stop)
+                if mail is None:
+                    return
+                self.begun += 1
+                working.create_task(self._work(mail)).add_done_callback(lambda _: room.release())
+
+    async def _next(self, mails: AsyncIterator[Dequeued], stop: asyncio.Event) -> Dequeued | None:
+        """The next mail; None after a stop signal, or when none came for too long.
+
+        One that comes together with the signal is left to the broker, which has it back when the stream is closed.
+        """
+        coming = asyncio.ensure_future(_anext(mails))
+        others: list[asyncio.Future[Any]] = [asyncio.ensure_future(stop.wait())]
+        if not self.request.forever:
+            others.append(asyncio.ensure_future(self.connections.clock.pause(self.request.wait.total_seconds())))
+        try:
+            await asyncio.wait([coming, *others], return_when=asyncio.FIRST_COMPLETED)
+            return coming.result() if coming.done() and not stop.is_set() else None
+        finally:
+            for one in (coming, *others):
+                one.cancel()
+            await asyncio.gather(coming, *others, return_exceptions=True)
+
+    async def _work(self, mail: Dequeued) -> None:
+        try:
+            settlement = await self.consumer(mail)
+            await settlement.settle(mail)
+        except MailmendError as error:
+            self.unsettled.append(str(mail.enqueue_id))
+            self.caller.remark(f"not settled: {mail.enqueue_id}: {error}")
+        else:
+            self.settled[settlement] += 1
+
+
+async def _anext(mails: AsyncIterator[Dequeued]) -> Dequeued | None:
+    return await anext(mails, None)

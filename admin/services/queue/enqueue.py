@@ -1,0 +1,150 @@
+"""Put mails into a queue."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from admin.letters import Letter, letters_in
+from admin.services.caller import Caller
+from admin.services.queue.request import QueueRequest
+from admin.wiring_queue import QueueConnections, with_queues
+from mailqueue.concurrency import all_of
+from mailqueue.rabbitmq.codec import attribute
+from mailqueue.rabbitmq.enqueue import admitted, due_time, no_due_mails
+from mailqueue.rabbitmq.mail_queue import MailQueue
+from model.errors import BadMail, CannotReach, ExitCode, MailmendError, WrongUse
+from model.ids import EnqueueId
+from model.queue.mails import Mail
+
+AT_ONCE: Final = 16
+"""How many mails are enqueued at once; so many contents are held in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueRequest(QueueRequest):
+    """Enqueue messages with one envelope.
+
+    Attributes:
+        files: the messages; - is standard input.
+        sender: None: the null sender.
+        name: what each mail is called; None: a name of its own.
+        attributes: texts for James's mailets.
+        priority: 0, the last, to 9, the first; None: normal.
+        delay, at: not before; at most one of them.
+        dry_run: read every message and check the envelope; put nothing.
+    """
+
+    files: tuple[Path, ...]
+    recipients: tuple[str, ...]
+    sender: str | None = None
+    name: str | None = None
+    state: str = "root"
+    attributes: tuple[tuple[str, str], ...] = ()
+    priority: int | None = None
+    delay: timedelta | None = None
+    at: datetime | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueuedFile:
+    """What became of one file.
+
+    Attributes:
+        enqueue_id: None where it is not in the queue.
+        content_bytes: the length of its message, in a dry run.
+    """
+
+    file: str
+    enqueue_id: EnqueueId | None = None
+    error: MailmendError | None = None
+    content_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueResult:
+    """What became of each file; in a dry run, when the mails would be due (None: at once)."""
+
+    request: EnqueueRequest
+    files: Sequence[EnqueuedFile]
+    due_at: datetime | None = None
+
+    @property
+    def failed(self) -> list[EnqueuedFile]:
+        """Those that are not in the queue, or would not be."""
+        return [one for one in self.files if one.error]
+
+    @property
+    def succeeded(self) -> list[EnqueuedFile]:
+        """The others."""
+        return [one for one in self.files if not one.error]
+
+    @property
+    def exit(self) -> ExitCode:
+        """Whether all, some or none are in the queue."""
+        if not self.failed:
+            return ExitCode.FINE
+        unreachable = not self.succeeded and all(isinstance(one.error, CannotReach) for one in self.failed)
+        return ExitCode.CANNOT_REACH if unreachable else ExitCode.PARTLY_FAILED
+
+
+def enqueue(request: EnqueueRequest, _: Caller) -> EnqueueResult:
+    """Put every message into the queue, so many at once as are held in memory.
+
+    A dry run reads the messages one at a time, and asks neither broker nor blob store.
+
+    Raises:
+        BadMail: a file is not there, cannot be read, or is empty, as far as its beginning tells.
+        WrongUse: James could not read such a mail, or there is no such priority, delay or time.
+        Delayed: a delay, where the keyspace has no table for delayed mails.
+    """
+    if request.delay is not None and request.at is not None:
+        raise WrongUse("--delay and --at say the same thing", mend="Give one of them.")
+    letters = letters_in(request.files)
+    settings = replace(request.settings, broker=None, blobs=None) if request.dry_run else request.settings
+    return with_queues(settings, lambda connections: _enqueued(connections, letters, request))
+
+
+async def _enqueued(connections: QueueConnections, letters: Sequence[Letter], request: EnqueueRequest) -> EnqueueResult:
+    due_at = due_time(connections.now, request.delay, request.at)
+    if due_at is not None and not connections.own.due:
+        raise no_due_mails()
+    admitted(_mail(connections, request), request.priority)
+    if request.dry_run:
+        return EnqueueResult(request, [await _read(letter) for letter in letters], due_at)
+    async with connections.open() as queue:
+
+        async def put(letter: Letter) -> EnqueuedFile:
+            return await _put(queue, letter, _mail(connections, request), request)
+
+        return EnqueueResult(request, await all_of(letters, put, AT_ONCE))
+
+
+def _mail(connections: QueueConnections, request: EnqueueRequest) -> Mail:
+    """The envelope of one mail, with a name of its own where none is given."""
+    mail = Mail(
+        request.name or f"Mail-{connections.clock.random_uuid()}",
+        request.recipients,
+        sender=None if request.sender in {None, "", "<>"} else request.sender,
+        state=request.state,
+        attributes={key: attribute(value) for key, value in request.attributes},
+    )
+    return replace(mail, last_updated=connections.now)
+
+
+async def _read(letter: Letter) -> EnqueuedFile:
+    try:
+        return EnqueuedFile(letter.name, content_bytes=len(await letter.content()))
+    except BadMail as error:
+        return EnqueuedFile(letter.name, error=error)
+
+
+async def _put(queue: MailQueue, letter: Letter, mail: Mail, request: EnqueueRequest) -> EnqueuedFile:
+    try:
+        content = await letter.content()
+        enqueue_id = await queue.enqueue(mail, content, delay=request.delay, at=request.at, priority=request.priority)
+    except MailmendError as error:
+        return EnqueuedFile(letter.name, error=error)
+    return EnqueuedFile(letter.name, enqueue_id)

@@ -1,0 +1,172 @@
+"""What a queue holds, read from the tables: every queue, its size, its mails."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from admin.services.caller import Caller
+from admin.services.queue.request import PAGE_MAILS, MailSelection, QueueRequest
+from admin.wiring_queue import Content, QueueConnections, with_queues
+from mailqueue.concurrency import in_batches, in_order
+from mailqueue.rabbitmq.view.slices import Broken
+from model.errors import ExitCode
+from model.ids import QueueName
+from model.queue.mails import Listed
+from model.queue.positions import ListingPosition
+from model.queue.size import Size
+
+CONTENTS_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOverview:
+    """What the tables know of one queue; a start is None where nobody has set it."""
+
+    name: QueueName
+    size: Size
+    browse_start: datetime | None
+    content_start: datetime | None
+    swept_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueList:
+    """Every queue of a keyspace."""
+
+    request: QueueRequest
+    queues: tuple[QueueOverview, ...]
+
+
+def list_queues(request: QueueRequest, _: Caller) -> QueueList:
+    """Every queue that the tables know."""
+
+    async def listed(connections: QueueConnections) -> QueueList:
+        view = connections.view
+        queues = [
+            QueueOverview(
+                name,
+                await view.size(name),
+                await view.browse_start(name),
+                await view.starts.content_start(name),
+                (await view.state(name)).swept_at,
+            )
+            for name in await view.queues()
+        ]
+        return QueueList(request, tuple(queues))
+
+    return with_queues(request.settings, listed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeRequest(QueueRequest):
+    """Count the mails of one queue; `recount` reads every row first and corrects the tallies."""
+
+    recount: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SizeResult:
+    """The size of a queue."""
+
+    request: SizeRequest
+    size: Size
+
+
+def queue_size(request: SizeRequest, caller: Caller) -> SizeResult:
+    """How many mails wait and are delayed."""
+
+    async def counted(connections: QueueConnections) -> SizeResult:
+        view = connections.view
+        if request.recount and (left := (await view.recount(request.queue)).left):
+            caller.remark(
+                f"{left:,} slices were being changed, or by a process that may still report: count again in ten "
+                "minutes."
+            )
+        return SizeResult(request, await view.size(request.queue))
+
+    return with_queues(request.settings, counted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowseRequest(QueueRequest):
+    """List mails of one queue.
+
+    Attributes:
+        limit: at most so many mails; None: a page, or all of them with `lines`.
+        after: the position behind which to go on.
+        lines: give each mail to the caller as it comes; the result then holds none.
+    """
+
+    selection: MailSelection = field(default_factory=MailSelection)
+    limit: int | None = None
+    after: ListingPosition | None = None
+    with_content: bool = False
+    lines: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedMail:
+    """One listed mail, the time of the listing, and its content where that was asked for."""
+
+    listed: Listed
+    at: datetime
+    content: Content | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrowseResult:
+    """A page of mails.
+
+    Attributes:
+        next: where the next page begins; None: this was the last one.
+        broken: rows that cannot be read.
+    """
+
+    request: BrowseRequest
+    mails: tuple[BrowsedMail, ...]
+    next: ListingPosition | None
+    broken: tuple[Broken, ...]
+
+    @property
+    def exit(self) -> ExitCode:
+        """Rows that cannot be read are a partial failure."""
+        return ExitCode.PARTLY_FAILED if self.broken else ExitCode.FINE
+
+
+def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
+    """List mails, those that wait first, then the delayed ones."""
+
+    async def browsed(connections: QueueConnections) -> BrowseResult:
+        found, broken, count = list[BrowsedMail](), list[Broken](), 0
+        most = request.limit or (None if request.lines else PAGE_MAILS)
+        wanted = request.selection.at(connections.now)
+        listing = connections.view.browse(request.queue, wanted, request.after, on_broken=broken.append)
+        async with aclosing(_with_content(connections, listing, wanted=request.with_content)) as mails:
+            async for mail in mails:
+                if count == most:
+                    behind = ListingPosition.of(found[-1].listed) if found else None
+                    return BrowseResult(request, tuple(found), behind, tuple(broken))
+                count += 1
+                if request.lines:
+                    caller.item(mail)
+                else:
+                    found.append(mail)
+        return BrowseResult(request, tuple(found), None, tuple(broken))
+
+    return with_queues(request.settings, browsed)
+
+
+async def _with_content(
+    connections: QueueConnections, listing: AsyncIterator[Listed], *, wanted: bool
+) -> AsyncGenerator[BrowsedMail]:
+    """Some contents are read ahead."""
+    if not wanted:
+        async for listed in listing:
+            yield BrowsedMail(listed, connections.now)
+        return
+    async for page in in_batches(listing, CONTENTS_AT_ONCE):
+        async with aclosing(in_order(page, connections.content_of, CONTENTS_AT_ONCE)) as mails:
+            async for listed, content in mails:
+                yield BrowsedMail(listed, connections.now, content)

@@ -1,0 +1,125 @@
+"""Delete or purge mails; each is first kept in a file of removed mails, which `restore` reads."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from admin.removed_mails import RemovedMailsFile, removed_mails_path
+from admin.services.caller import Caller
+from admin.services.queue.request import MailSelection, QueueRequest, confirm
+from admin.wiring import state_folders
+from admin.wiring_queue import QueueConnections, with_queues
+from mailqueue.rabbitmq.mail_queue import Removed
+from model.errors import ExitCode, WrongUse
+from model.queue.mails import Listed
+
+LISTED_MAX: Final = 1000
+"""How many of the mails that would be removed a dry run lists; all are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeRequest(QueueRequest):
+    """Remove every mail of a queue.
+
+    Attributes:
+        no_keep: do not keep them in a file first.
+        yes: do not ask.
+    """
+
+    no_keep: bool = False
+    yes: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRequest(PurgeRequest):
+    """Remove the mails that match."""
+
+    selection: MailSelection
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveResult:
+    """Which mails were removed, or in a dry run would be.
+
+    Attributes:
+        listed: the first of them, in a dry run.
+        at: the time of that listing.
+        kept: the file of removed mails; None where none was kept.
+        without_content: how many are kept without bytes, which were missing already.
+    """
+
+    request: PurgeRequest
+    removed: Removed
+    at: datetime
+    listed: tuple[Listed, ...] = ()
+    kept: Path | None = None
+    without_content: int = 0
+
+    @property
+    def exit(self) -> ExitCode:
+        """Whether all of them could be removed."""
+        return ExitCode.PARTLY_FAILED if self.removed.failed else ExitCode.FINE
+
+
+def delete(request: DeleteRequest, caller: Caller) -> RemoveResult:
+    """Remove the mails that match, delayed ones too.
+
+    Raises:
+        WrongUse: no filter is given.
+        StateUnwritable: the file of removed mails cannot be written; no mail goes that is not in it.
+    """
+    if request.selection == MailSelection():
+        raise WrongUse(
+            "no filter is given, so every mail would be removed",
+            mend="Say which: --sender, --recipient, --name, --state, --older-than, --newer-than or --id; "
+            "or remove them all: mailmend queue purge",
+        )
+    return _remove("delete", request.selection, request, caller)
+
+
+def purge(request: PurgeRequest, caller: Caller) -> RemoveResult:
+    """Remove every mail of a queue, delayed ones too, after a person has agreed.
+
+    Raises:
+        UnsafeRequest: nobody agreed.
+    """
+    if not request.dry_run:
+        forgotten = ", without keeping them" if request.no_keep else ""
+        confirm(f"Remove every mail of {request.queue} in {request.keyspace}{forgotten}?", caller, yes=request.yes)
+    return _remove("purge", MailSelection(), request, caller)
+
+
+def _remove(verb: str, selection: MailSelection, request: PurgeRequest, caller: Caller) -> RemoveResult:
+    async def listed(connections: QueueConnections) -> RemoveResult:
+        first, count = list[Listed](), 0
+        async for one in connections.view.browse(request.queue, selection.at(connections.now)):
+            count += 1
+            if count <= LISTED_MAX:
+                first.append(one)
+        return RemoveResult(request, Removed(count), connections.now, tuple(first))
+
+    async def removed(connections: QueueConnections) -> RemoveResult:
+        path = removed_mails_path(state_folders().kept_mails, request.queue, connections.now, verb)
+        file, without_content = RemovedMailsFile(path, request.queue), 0
+        caller.progress.stage(f"{verb} {request.queue}")
+
+        async def keep(mail: Listed) -> None:
+            nonlocal without_content
+            if not request.no_keep:
+                content = (await connections.content_of(mail)).content
+                without_content += content is None
+                await file.keep(mail, content)
+            caller.progress.advance(1)
+
+        try:
+            async with connections.open() as queue:
+                found = await queue.delete(selection.at(connections.now), on_removed=keep)
+        finally:
+            kept = path if file.count else None
+            if kept:
+                caller.remark(f"Kept in {kept}")
+        return RemoveResult(request, found, connections.now, kept=kept, without_content=without_content)
+
+    return with_queues(request.settings, listed if request.dry_run else removed)

@@ -1,0 +1,74 @@
+"""What every request to the queue holds, and the questions that a person is asked before one is carried out."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from admin.queue_settings import QueueSettings
+from admin.services.caller import Caller
+from model.errors import UnsafeRequest
+from model.ids import EnqueueId, QueueName
+from model.queue.filters import MailFilter
+from model.queue.mails import Whereabouts
+
+PAGE_MAILS: Final = 100
+PREFETCH_DEFAULT: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRequest:
+    """Something asked of a queue; its result refers to it."""
+
+    settings: QueueSettings
+
+    @property
+    def queue(self) -> QueueName:
+        """The queue that is meant."""
+        return self.settings.name
+
+    @property
+    def keyspace(self) -> str:
+        """The keyspace with its tables."""
+        return self.settings.connection.keyspace
+
+
+@dataclass(frozen=True, slots=True)
+class MailSelection:
+    """Which mails are asked for, relative to the time of the request; every field None: all of them."""
+
+    sender: str | None = None
+    recipient: str | None = None
+    name: str | None = None
+    state: str | None = None
+    older_than: timedelta | None = None
+    newer_than: timedelta | None = None
+    ids: tuple[UUID, ...] = ()
+    where: str | None = None
+
+    def at(self, now: datetime) -> MailFilter:
+        """The same with instants in place of ages."""
+        return MailFilter(
+            sender=self.sender,
+            recipient=self.recipient,
+            name=self.name,
+            state=self.state,
+            older_than_at=now - self.older_than if self.older_than else None,
+            newer_than_at=now - self.newer_than if self.newer_than else None,
+            enqueue_ids=frozenset(map(EnqueueId, self.ids)) or None,
+            whereabouts=Whereabouts(self.where) if self.where else None,
+        )
+
+
+def confirm(question: str, caller: Caller, *, yes: bool) -> None:
+    """Have a person agree.
+
+    Raises:
+        UnsafeRequest: nobody can be asked, or the answer was no.
+    """
+    if yes:
+        return
+    if caller.ask is None:
+        raise UnsafeRequest(f"nobody is there to answer: {question}", mend="Look first with --dry-run; then say --yes.")
+    if not caller.ask(question):
+        raise UnsafeRequest("nothing was done", mend="Say --yes, or answer with y.")

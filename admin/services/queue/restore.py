@@ -1,0 +1,201 @@
+"""Put removed mails back into their queues, and removed blobs back into the blob store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self, cast
+
+from admin.removed_mails import RemovedMailRecord, RestoredLog, read_removed_mails
+from admin.services.caller import Caller
+from admin.services.queue.request import QueueRequest
+from admin.wiring_queue import QueueConnections, with_queues
+from mailqueue.blobs.files import FileStore
+from mailqueue.blobs.stores import NamedBlobs
+from mailqueue.maintenance.restore import RemovedMail, RestoreResult, Restoring, restoring
+from model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse
+from model.ids import EnqueueId, QueueName, restored_id
+from model.queue.mails import Listed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest(QueueRequest):
+    """Put back what a file of removed mails, or a folder of removed blobs, holds.
+
+    Attributes:
+        again: put back even the mails that an earlier restore put back: second copies.
+    """
+
+    file: Path
+    again: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """Which mails a file of removed mails holds, and which of them are not back yet.
+
+    Attributes:
+        total: how many mails the file holds.
+        missing: those that are not back, by queue; their bytes are read when it is their turn.
+        truncated: whether the end of the file is missing; what stood there was never removed.
+    """
+
+    total: int = 0
+    missing: Mapping[QueueName, frozenset[EnqueueId]] = field(default_factory=dict)
+    truncated: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many mails are not back yet."""
+        return sum(map(len, self.missing.values()))
+
+    @classmethod
+    def of(cls, file: Path, *, again: bool = False) -> Self:
+        """Read the file and the log of what is back already.
+
+        Raises:
+            WrongUse: it is no file of removed mails.
+            UnsafeRequest: all of its mails were put back before.
+        """
+        known = frozenset[EnqueueId]() if again else RestoredLog(file).restored()
+        truncated: list[bool] = []
+        mails = {one.queued.enqueue_id: one.queue for one in read_removed_mails(file, lambda: truncated.append(True))}
+        missing: dict[QueueName, set[EnqueueId]] = {}
+        for enqueue_id, queue in mails.items():
+            if enqueue_id not in known:
+                missing.setdefault(queue, set()).add(enqueue_id)
+        if mails and not missing:
+            raise UnsafeRequest(
+                f"all {len(mails):,} mails of {file} were put back before",
+                mend="For second copies of them say --again.",
+            )
+        by_queue = {queue: frozenset(ids) for queue, ids in missing.items()}
+        return cls(len(mails), by_queue, bool(truncated))
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredMails:
+    """What became of the mails.
+
+    Attributes:
+        returns: what it took to bring each back.
+        without_content: whose bytes were missing when they were removed, and are.
+        failed: why others are not back.
+    """
+
+    request: RestoreRequest
+    plan: RestorePlan
+    returns: Mapping[EnqueueId, RestoreResult] = field(default_factory=dict)
+    without_content: tuple[EnqueueId, ...] = ()
+    failed: Mapping[EnqueueId, str] = field(default_factory=dict)
+
+    @property
+    def restored(self) -> int:
+        """How many were brought back now."""
+        return sum(one in {RestoreResult.PUT, RestoreResult.PUBLISH} for one in self.returns.values())
+
+    @property
+    def already(self) -> int:
+        """How many an earlier restore of the same file had brought back."""
+        return self.plan.total - self.plan.count + sum(one is RestoreResult.NOTHING for one in self.returns.values())
+
+    @property
+    def never_left(self) -> list[EnqueueId]:
+        """Those that are still in their queue: their removal was interrupted."""
+        return [enqueue_id for enqueue_id, one in self.returns.items() if one is RestoreResult.STAYS]
+
+    @property
+    def exit(self) -> ExitCode:
+        """Whether all of them are back."""
+        return ExitCode.PARTLY_FAILED if self.failed or self.without_content else ExitCode.FINE
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredBlobs:
+    """How many blobs were put back, or in a dry run would be."""
+
+    request: RestoreRequest
+    count: int
+
+    @property
+    def exit(self) -> ExitCode:
+        """All of them are back."""
+        return ExitCode.FINE
+
+
+def restore(request: RestoreRequest, caller: Caller) -> RestoredMails | RestoredBlobs:
+    """Put back what is missing; a restore that was interrupted goes on from there.
+
+    Raises:
+        CannotReach: what is back stays back.
+        WrongUse: it is no file of removed mails, or James could not read such a mail.
+        UnsafeRequest: all of its mails were put back before.
+    """
+    if request.file.is_dir():
+        return with_queues(request.settings, lambda connections: _blobs_restored(connections, request))
+    plan = RestorePlan.of(request.file, again=request.again)
+    if request.dry_run or not plan.missing:
+        return RestoredMails(request, plan)
+
+    async def restored(connections: QueueConnections) -> RestoredMails:
+        returning = _Returning(connections, request)
+        caller.progress.stage("restore", plan.count)
+        for name, missing in plan.missing.items():
+            async with connections.open(name) as queue:
+                found, waiting = await restoring(queue, () if request.again else missing), set(missing)
+                for mail in read_removed_mails(request.file, lambda: None):
+                    if mail.queued.enqueue_id in waiting:
+                        waiting.discard(mail.queued.enqueue_id)
+                        await returning.put_back(found, mail)
+                        caller.progress.advance(1)
+        return RestoredMails(request, plan, returning.returns, tuple(returning.without_content), returning.failed)
+
+    return with_queues(request.settings, restored)
+
+
+@dataclass(slots=True)
+class _Returning:
+    """Brings one mail back after the other, and notes each that is back beside the file."""
+
+    connections: QueueConnections
+    request: RestoreRequest
+    returns: dict[EnqueueId, RestoreResult] = field(default_factory=dict)
+    without_content: list[EnqueueId] = field(default_factory=list)
+    failed: dict[EnqueueId, str] = field(default_factory=dict)
+
+    async def put_back(self, found: Restoring, mail: RemovedMailRecord) -> None:
+        was, now = mail.queued.enqueue_id, self.connections.now
+        content = mail.content
+        if content is None:
+            content = (await self.connections.content_of(Listed(mail.queued, mail.enqueued_at))).content
+        if content is None:
+            self.without_content.append(was)
+            return
+        due_at = mail.due_at if mail.is_delayed(now) else None
+        removed = RemovedMail(was, replace(mail.queued.mail, last_updated=now), content, due_at)
+        try:
+            new, how = await self._brought_back(found, removed)
+        except (CannotReach, WrongUse):
+            raise
+        except MailmendError as error:
+            self.failed[was] = error.what
+            return
+        self.returns[was] = how
+        if how is not RestoreResult.STAYS:
+            RestoredLog(self.request.file).note(was, new)
+
+    async def _brought_back(self, found: Restoring, removed: RemovedMail) -> tuple[EnqueueId, RestoreResult]:
+        """Its id now, and what it took."""
+        if self.request.again:
+            return await found.queue.enqueue(removed.mail, removed.content, at=removed.due_at), RestoreResult.PUT
+        return restored_id(removed.was, found.queue.name), await found.restore(removed)
+
+
+async def _blobs_restored(connections: QueueConnections, request: RestoreRequest) -> RestoredBlobs:
+    kept, count = FileStore(request.file, connections.clock), 0
+    async for blob in kept.scan():
+        count += 1
+        if not request.dry_run:
+            content = await kept.get(blob.blob_id)
+            await cast("NamedBlobs", connections.blobs).store.keep(blob.blob_id, content)
+    return RestoredBlobs(request, count)

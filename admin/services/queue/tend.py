@@ -1,0 +1,178 @@
+"""The background tasks of queues: due mails, sweeps, renewals, tallies; as a service, or one round."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from admin.awaiting import told_to_stop
+from admin.services.caller import Caller
+from admin.services.queue.request import QueueRequest
+from admin.whole_files import refuse_unwritable, whole_file
+from admin.wiring_queue import QueueConnections, with_queues
+from mailqueue.maintenance.loops import paused
+from mailqueue.maintenance.sweep import Swept
+from mailqueue.maintenance.sweep_dry_run import Foreseeing, Foreseen
+from mailqueue.metrics import PrometheusCounts, gauges_text
+from mailqueue.rabbitmq.figures import TrafficSums, figures_of, pace_between, sums_of
+from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.view.delays import delays
+from model.errors import MailmendError, WrongUse
+from model.ids import QueueName
+
+METRICS_EVERY: Final = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TendRequest(QueueRequest):
+    """Do the background tasks of one queue, or of all; without `once` until somebody stops it.
+
+    Attributes:
+        metrics: a file for Prometheus that is kept up to date.
+        dry_run: say what one round would do now.
+    """
+
+    everything: bool = False
+    once: bool = False
+    metrics: Path | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TendedQueue:
+    """What one round on one queue has done, or would do: delayed mails that were due, and a sweep."""
+
+    queue: QueueName
+    moved_due: int
+    sweep: Swept | Foreseen
+
+
+@dataclass(frozen=True, slots=True)
+class TendResult:
+    """What one round did or would do on each queue; nothing of a service, which ended on request."""
+
+    request: TendRequest
+    rounds: tuple[TendedQueue, ...] = ()
+
+
+def tend(request: TendRequest, caller: Caller) -> TendResult:
+    """Do one round, say what it would do, or go on until a stop signal.
+
+    Raises:
+        WrongUse: the file of metrics cannot be written.
+    """
+    if request.dry_run and request.metrics:
+        raise WrongUse("--metrics writes a file, and --dry-run writes nothing", mend="Leave one of them out.")
+    if request.metrics:
+        refuse_unwritable(request.metrics)
+
+    async def tended(connections: QueueConnections) -> TendResult:
+        names = await connections.names(everything=request.everything)
+        if request.dry_run:
+            return TendResult(request, tuple([await _dry_run(connections, name) for name in names]))
+        metrics = _Metrics(connections, caller, PrometheusCounts(), request.metrics)
+        if request.once:
+            return TendResult(request, await _once(connections, names, metrics))
+        with _log_to(caller.remark):
+            await _serve(connections, names, metrics, caller)
+        return TendResult(request)
+
+    return with_queues(request.settings, tended)
+
+
+async def _dry_run(connections: QueueConnections, name: QueueName) -> TendedQueue:
+    due = await delays(connections.view, name, connections.now)
+    return TendedQueue(name, due.count, await Foreseeing(connections.tables, connections.view).sweep(name))
+
+
+async def _once(
+    connections: QueueConnections, names: Sequence[QueueName], metrics: "_Metrics"
+) -> tuple[TendedQueue, ...]:
+    queues, rounds = list[MailQueue](), list[TendedQueue]()
+    for name in names:
+        async with connections.open(name, metrics.counts) as queue:
+            moved = await queue.move_due()
+            rounds.append(TendedQueue(name, moved, await queue.parts.sweeper.sweep(name)))
+            queues.append(queue)
+    await metrics.write(queues, {})
+    return tuple(rounds)
+
+
+async def _serve(
+    connections: QueueConnections, names: Sequence[QueueName], metrics: "_Metrics", caller: Caller
+) -> None:
+    async with AsyncExitStack() as stack:
+        queues = [await stack.enter_async_context(connections.open(name, metrics.counts)) for name in names]
+        stop = stack.enter_context(told_to_stop())
+        caller.remark(f"Tending {', '.join(names)}.")
+        async with asyncio.TaskGroup() as tasks:
+            for queue in queues:
+                tasks.create_task(queue.tend(stop))
+            if metrics.file:
+                tasks.create_task(metrics.keep_current(queues, stop))
+    caller.remark("Stopped on request; what was under way is finished.")
+
+
+@contextmanager
+def _log_to(remark: Callable[[str], None]) -> Iterator[None]:
+    """What the queue logs goes to the caller, with its time."""
+    log, handler = logging.getLogger("mailmend.queue"), _Remarks(remark)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
+class _Remarks(logging.Handler):
+    def __init__(self, remark: Callable[[str], None]) -> None:
+        super().__init__()
+        self._remark = remark
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._remark(self.format(record))
+
+
+@dataclass(frozen=True, slots=True)
+class _Metrics:
+    """Writes counters of this process and figures of each queue to a file, where one is named."""
+
+    connections: QueueConnections
+    caller: Caller
+    counts: PrometheusCounts
+    file: Path | None
+
+    async def keep_current(self, queues: Sequence[MailQueue], stop: asyncio.Event) -> None:
+        """Write until a stop signal; what fails is tried again at the next turn."""
+        before: Mapping[QueueName, TrafficSums | None] = {}
+        while True:
+            try:
+                before = await self.write(queues, before)
+            except MailmendError as error:
+                self.caller.remark(f"{self.file} is not up to date: {error.what}")
+            if stop.is_set():
+                return
+            await paused(self.connections.clock, METRICS_EVERY, stop)
+
+    async def write(
+        self, queues: Sequence[MailQueue], before: Mapping[QueueName, TrafficSums | None]
+    ) -> Mapping[QueueName, TrafficSums | None]:
+        """Write once; rates are those since the sums before."""
+        if self.file is None:
+            return {}
+        figures, sums = [], dict[QueueName, TrafficSums | None]()
+        for queue in queues:
+            view, first = queue.parts.view, before.get(queue.name)
+            sums[queue.name] = now = await sums_of(view, queue.name, first)
+            figures.append((await figures_of(view, queue.name, self.connections.broker), pace_between(first, now)))
+        with whole_file(self.file) as stream:
+            stream.write(self.counts.text() + gauges_text(figures))
+        return sums
