@@ -7,9 +7,9 @@ from datetime import timedelta
 from cql.introspect import SchemaServer, live_schema
 from cql.language.parser import parse
 from model.errors import CqlSyntaxError, MailmendError
-from model.schema.lint.known import known_of
-from model.schema.lint.servers import Release, parse_release
-from model.schema.lint.subject import HINT_WINDOW_DEFAULT, Knowledge, Placed, Subject
+from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge, known_of
+from model.schema.lint.servers import ServerRelease, parse_release
+from model.schema.lint.subject import Placed, Subject
 
 _SETTING = "SELECT value FROM system_views.settings WHERE name = ?"
 _SCYLLA = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'system' AND table_name = 'scylla_local'"
@@ -32,7 +32,7 @@ def _parsed(file: str, text: str) -> list[Placed]:
 
 
 def live_subject(
-    server: SchemaServer, keyspace: str, told: Knowledge, release: Release | None, hint_window: timedelta | None
+    server: SchemaServer, keyspace: str, told: Knowledge, release: ServerRelease | None, hint_window: timedelta | None
 ) -> Subject:
     """A live keyspace, with what its server tells of itself wherever nobody told otherwise.
 
@@ -53,9 +53,9 @@ def live_subject(
     )
 
 
-def release_of(server: SchemaServer) -> Release:
+def release_of(server: SchemaServer) -> ServerRelease:
     """What the server is."""
-    return Release.SCYLLA if server.query(_SCYLLA) else parse_release(server.release_version)
+    return ServerRelease.SCYLLA if server.query(_SCYLLA) else parse_release(server.release_version)
 
 
 def _hint_window(server: SchemaServer) -> timedelta | None:

@@ -11,12 +11,12 @@ from cql.introspect import SchemaServer
 from cql.lint_sources import live_subject, statements_of
 from model.catalog.lint_ignores import ignores_for
 from model.errors import ExitCode, WrongUse
-from model.schema.lint.finding import Finding, Rule, Severity
-from model.schema.lint.history import subjects_of
-from model.schema.lint.ignores import Ignore, notes_among, unused_among, unused_notes, with_reasons
+from model.schema.lint.ignores import Ignore, notes_among, unused_among, with_reasons
+from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge
+from model.schema.lint.rule import LintFinding, LintRule, Severity
 from model.schema.lint.rules import RULES, lint
-from model.schema.lint.servers import Release
-from model.schema.lint.subject import HINT_WINDOW_DEFAULT, Knowledge, Subject
+from model.schema.lint.servers import ServerRelease
+from model.schema.lint.subject import Subject, subjects_of
 
 ENDING = ".cql"
 
@@ -36,9 +36,9 @@ class LintOrder:
     """
 
     keyspace: str
-    rules: tuple[Rule, ...] = RULES
+    rules: tuple[LintRule, ...] = RULES
     level: Severity = Severity.WARNING
-    release: Release | None = None
+    release: ServerRelease | None = None
     hint_window: timedelta | None = None
     knowledge: Knowledge = field(default_factory=Knowledge)
     ignores: tuple[Ignore, ...] = ()
@@ -56,19 +56,19 @@ class LintReport:
     """
 
     looked_at: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[LintFinding, ...]
     level: Severity
-    rules: tuple[Rule, ...] = RULES
+    rules: tuple[LintRule, ...] = RULES
     texts: Mapping[str, str] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
 
     @property
-    def open(self) -> tuple[Finding, ...]:
+    def open(self) -> tuple[LintFinding, ...]:
         """Findings that nobody has given a reason for."""
         return tuple(finding for finding in self.findings if finding.ignored is None)
 
     @property
-    def ignored(self) -> tuple[Finding, ...]:
+    def ignored(self) -> tuple[LintFinding, ...]:
         """Findings that stand, with a reason."""
         return tuple(finding for finding in self.findings if finding.ignored is not None)
 
@@ -87,7 +87,7 @@ def lint_files(paths: Sequence[Path], order: LintOrder) -> LintReport:
     """
     texts = dict(_texts(paths))
     knowledge = replace(order.knowledge, hint_window=order.hint_window or HINT_WINDOW_DEFAULT)
-    release = order.release or Release.CASSANDRA_5_0
+    release = order.release or ServerRelease.CASSANDRA_5_0
     subjects = subjects_of(statements_of(texts), order.keyspace, release, knowledge)
     return _report(subjects, order, texts)
 
@@ -109,13 +109,13 @@ def lint_schema(subject: Subject, order: LintOrder) -> LintReport:
 
 def _report(subjects: Sequence[Subject], order: LintOrder, texts: Mapping[str, str]) -> LintReport:
     ids = {rule.id for rule in order.rules}
-    findings: list[Finding] = []
+    findings: list[LintFinding] = []
     unused: list[str] = []
     for subject in subjects:
         notes = notes_among(subject.statements)
-        found = with_reasons(lint(subject, order.rules), notes, (*order.ignores, *ignores_for(subject.schema)))
+        found = with_reasons(lint(subject, order.rules), (*notes, *order.ignores, *ignores_for(subject.schema)))
         findings += found
-        unused += [str(note) for note in unused_notes(notes, found) if note.rule in ids]
+        unused += [str(note) for note in unused_among(notes, found) if note.rule in ids]
     idle = unused_among(order.ignores, findings)
     unused += [f"the settings: {ignore}" for ignore in idle if ignore.rule in ids]
     return LintReport(

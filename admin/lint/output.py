@@ -10,7 +10,7 @@ from rich.text import Text
 
 from admin.lint.linting import LintReport
 from admin.present.presenter import PAPER_COLUMNS
-from model.schema.lint.finding import Finding, Rule, Severity
+from model.schema.lint.rule import LintFinding, LintRule, Severity
 from model.schema.statements import Span
 from model.texts import Place, place_of
 
@@ -45,11 +45,11 @@ def report_lines(report: LintReport, width: int = PAPER_COLUMNS, *, ignored: boo
     yield from (Text(line) for line in closing_lines(report, ignored=ignored))
 
 
-def _heading(finding: Finding) -> str:
+def _heading(finding: LintFinding) -> str:
     return finding.file or f"keyspace {finding.keyspace}"
 
 
-def _finding_lines(finding: Finding, texts: Mapping[str, str], width: int, *, first: bool) -> Iterator[Text]:
+def _finding_lines(finding: LintFinding, texts: Mapping[str, str], width: int, *, first: bool) -> Iterator[Text]:
     place = place_in(finding, texts)
     where = f"{place.line}:{place.column}".ljust(8) if place else ""
     word = finding.severity.word
@@ -93,13 +93,13 @@ def _wrapped(label: str, text: str, width: int) -> Iterator[Text]:
     yield from (Text(line) for line in filled)
 
 
-def subject_of(finding: Finding) -> str:
+def subject_of(finding: LintFinding) -> str:
     """What it is about: the table and its column or option, or the keyspace."""
     table = finding.table or finding.keyspace
     return f"{table}.{finding.subject}" if finding.subject else table
 
 
-def place_in(finding: Finding, texts: Mapping[str, str]) -> Place | None:
+def place_in(finding: LintFinding, texts: Mapping[str, str]) -> Place | None:
     """Line and column, where the finding stands in one of the texts."""
     if finding.file is None or finding.span is None or finding.file not in texts:
         return None
@@ -132,7 +132,7 @@ def report_json(report: LintReport) -> dict[str, Any]:
     }
 
 
-def _finding_json(finding: Finding, texts: Mapping[str, str]) -> dict[str, Any]:
+def _finding_json(finding: LintFinding, texts: Mapping[str, str]) -> dict[str, Any]:
     place = place_in(finding, texts)
     return {
         "rule": finding.rule.id,
@@ -150,7 +150,7 @@ def _finding_json(finding: Finding, texts: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def rule_json(rule: Rule) -> dict[str, str]:
+def rule_json(rule: LintRule) -> dict[str, str]:
     """A rule under the names that scripts rely on."""
     return {
         "rule": rule.id,
@@ -162,7 +162,7 @@ def rule_json(rule: Rule) -> dict[str, str]:
     }
 
 
-def rule_lines(rules: tuple[Rule, ...], width: int = PAPER_COLUMNS) -> Iterator[Text]:
+def rule_lines(rules: tuple[LintRule, ...], width: int = PAPER_COLUMNS) -> Iterator[Text]:
     """The rules for people, one after another."""
     for rule in rules:
         yield Text.assemble(

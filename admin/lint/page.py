@@ -9,7 +9,7 @@ from typing import Final
 
 from cql.generated import write_or_check
 from model.catalog.lint_ignores import CATALOG_IGNORES
-from model.schema.lint.finding import Rule
+from model.schema.lint.rule import LintRule
 from model.schema.lint.rules import RULES
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "lint.md"
@@ -52,7 +52,7 @@ def page_text() -> str:
     return "\n".join((_HEAD, "## The rules\n", *(_section(rule) for rule in RULES), _ignored()))
 
 
-def _section(rule: Rule) -> str:
+def _section(rule: LintRule) -> str:
     return (
         f"### {rule.id}: {rule.title} ({rule.severity.word})\n\n"
         f"{rule.reason}\n\n*Fix:* {rule.fix}\n\n*Reference:* <{rule.reference}>\n"

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from admin.lint.linting import LintReport
-from model.schema.lint.finding import Finding, Rule
+from model.schema.lint.rule import LintFinding, LintRule
 from model.schema.statements import Span
 from model.texts import place_of
 
@@ -45,7 +45,7 @@ def sarif(report: LintReport) -> dict[str, Any]:
     }
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: LintRule) -> dict[str, Any]:
     return {
         "id": rule.id,
         "shortDescription": {"text": f"{rule.title}."},
@@ -59,7 +59,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, rule: int, texts: Mapping[str, str], seen: Counter[str]) -> dict[str, Any]:
+def _result(finding: LintFinding, rule: int, texts: Mapping[str, str], seen: Counter[str]) -> dict[str, Any]:
     identity = f"{finding.rule.id}|{finding.keyspace}|{finding.table.lower()}|{finding.subject.lower()}"
     seen[identity] += 1
     return {
@@ -73,13 +73,13 @@ def _result(finding: Finding, rule: int, texts: Mapping[str, str], seen: Counter
     }
 
 
-def _suppressions(finding: Finding) -> list[dict[str, str]]:
+def _suppressions(finding: LintFinding) -> list[dict[str, str]]:
     if finding.ignored is None:
         return []
     return [{"kind": "inSource" if finding.noted else "external", "justification": finding.ignored}]
 
 
-def _location(finding: Finding, texts: Mapping[str, str]) -> dict[str, Any]:
+def _location(finding: LintFinding, texts: Mapping[str, str]) -> dict[str, Any]:
     names = [name for name in (finding.keyspace, finding.table, finding.subject) if name]
     location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": ".".join(names), "name": names[-1]}]}
     if finding.file is not None and finding.span is not None and finding.file in texts:

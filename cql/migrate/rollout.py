@@ -21,7 +21,7 @@ from model.migrations.migration import Migration, Phase
 from model.migrations.plan import MigrationPlan, MigrationTarget, PlannedStatement, Way, decide, declared_by
 from model.schema.keyspace import Schema
 from model.schema.lint.options import refused_options
-from model.schema.lint.servers import Release, exact_release
+from model.schema.lint.servers import ServerRelease, exact_release
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutReq
     return RolloutPlan(keyspace_step(request.keyspace, replication), replication, plan, besides)
 
 
-def _refuse_unknown(planned: PlannedStatement, release: Release | None) -> None:
+def _refuse_unknown(planned: PlannedStatement, release: ServerRelease | None) -> None:
     """Tell of a class or an option that the server does not know while nothing is changed yet.
 
     Raises:

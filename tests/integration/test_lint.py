@@ -11,10 +11,10 @@ from cql.driver.contact import Contact
 from cql.driver.session import CassandraCluster, connect
 from cql.lint_sources import live_subject, release_of, statements_of
 from model.errors import MailmendError
-from model.schema.lint.finding import Finding, Severity
+from model.schema.lint.knowledge import Knowledge
+from model.schema.lint.rule import LintFinding, Severity
 from model.schema.lint.rules import RULES
-from model.schema.lint.servers import COMPACTIONS, TABLE_OPTIONS, VALUES, Release
-from model.schema.lint.subject import Knowledge
+from model.schema.lint.servers import COMPACTIONS, TABLE_OPTIONS, VALUES, ServerRelease
 from tests.support.commands import command_line
 from tests.support.linting import DAY, UNIFIED, table, windows
 from tests.support.servers import CassandraServer
@@ -67,7 +67,7 @@ def keyspace(cassandra: CassandraServer, cluster: CassandraCluster) -> Iterator[
     cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {name}")
 
 
-def verdicts(findings: Sequence[Finding]) -> set[tuple[str, str, str, Severity]]:
+def verdicts(findings: Sequence[LintFinding]) -> set[tuple[str, str, str, Severity]]:
     """What was found: rule, table, subject and severity, names as the server has them."""
     return {
         (one.rule.id, one.table.strip('"').lower(), one.subject.strip('"').lower(), one.severity) for one in findings
@@ -135,7 +135,7 @@ def test_a_live_subject_says_what_the_server_is(cluster: CassandraCluster, keysp
     """Version, replication, hint window and Paxos, read from the server."""
     cluster.execute_ddl(f"CREATE KEYSPACE {keyspace} WITH replication = {BY_TOPOLOGY}")
     subject = live_subject(cluster, keyspace, Knowledge(), None, None)
-    assert release_of(cluster) is subject.release is Release.CASSANDRA_5_0
+    assert release_of(cluster) is subject.release is ServerRelease.CASSANDRA_5_0
     assert subject.replication is not None
     assert subject.replication["class"].endswith("NetworkTopologyStrategy")
     assert subject.knowledge.hint_window.total_seconds() == 3 * 3600
@@ -211,14 +211,14 @@ def compaction(strategy: str, options: Mapping[str, str]) -> str:
     return f"compaction = {{{pairs}}}"
 
 
-def disagreements(cluster: CassandraCluster, keyspace: str, release: Release) -> list[str]:
+def disagreements(cluster: CassandraCluster, keyspace: str, release: ServerRelease) -> list[str]:
     """Names that the server takes and our tables do not have, or the other way round."""
     cluster.execute_ddl(f"CREATE KEYSPACE {keyspace} WITH replication = {BY_TOPOLOGY}")
     cluster.execute_ddl(f"CREATE TABLE {keyspace}.t (k int PRIMARY KEY)")
     return [*_compactions(cluster, keyspace, release), *_table_options(cluster, keyspace, release)]
 
 
-def _compactions(cluster: CassandraCluster, keyspace: str, release: Release) -> Iterator[str]:
+def _compactions(cluster: CassandraCluster, keyspace: str, release: ServerRelease) -> Iterator[str]:
     """All options that a class takes in one statement, each that it should refuse in one of its own."""
     classes = COMPACTIONS[release]
     every = {name: options for known in COMPACTIONS.values() for name, options in known.items()}
@@ -245,7 +245,7 @@ def _value(strategy: str, name: str) -> str:
     return "100MiB" if sized else VALUE_OF.get(name, "false")
 
 
-def _table_options(cluster: CassandraCluster, keyspace: str, release: Release) -> Iterator[str]:
+def _table_options(cluster: CassandraCluster, keyspace: str, release: ServerRelease) -> Iterator[str]:
     known = TABLE_OPTIONS[release] - NOT_TRIED
     taken = " AND ".join(f"{name} = {TABLE_VALUE_OF[name]}" for name in sorted(known))
     if not knows(cluster, keyspace, taken):
@@ -256,12 +256,12 @@ def _table_options(cluster: CassandraCluster, keyspace: str, release: Release) -
 
 def test_cassandra_5_knows_the_names_that_we_think_it_knows(cluster: CassandraCluster, keyspace: str) -> None:
     """No more and no less: classes, their options, table options."""
-    assert disagreements(cluster, keyspace, Release.CASSANDRA_5_0) == []
+    assert disagreements(cluster, keyspace, ServerRelease.CASSANDRA_5_0) == []
 
 
 @pytest.mark.slow
 def test_cassandra_4_1_knows_the_names_that_we_think_it_knows(cassandra41: CassandraServer) -> None:
     """No more and no less: classes, their options, table options."""
     with connect(Contact((cassandra41.host,), cassandra41.port)) as older:
-        assert release_of(older) is Release.CASSANDRA_4_1
-        assert disagreements(older, cassandra41.keyspace(), Release.CASSANDRA_4_1) == []
+        assert release_of(older) is ServerRelease.CASSANDRA_4_1
+        assert disagreements(older, cassandra41.keyspace(), ServerRelease.CASSANDRA_4_1) == []

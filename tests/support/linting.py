@@ -4,28 +4,30 @@ from collections.abc import Iterable
 from typing import Any
 
 from cql.lint_sources import statements_of
-from model.schema.lint.finding import Finding
-from model.schema.lint.history import subjects_of
+from model.schema.lint.knowledge import Knowledge
+from model.schema.lint.rule import LintFinding
 from model.schema.lint.rules import lint, rules_named
-from model.schema.lint.servers import Release
-from model.schema.lint.subject import Knowledge, Subject
+from model.schema.lint.servers import ServerRelease
+from model.schema.lint.subject import Subject, subjects_of
 
 KEYSPACE = "ks"
 FILE = "schema.cql"
 
 
-def subject_of(text: str, release: Release = Release.CASSANDRA_5_0, **known: Any) -> Subject:
+def subject_of(text: str, release: ServerRelease = ServerRelease.CASSANDRA_5_0, **known: Any) -> Subject:
     """What the text makes of one keyspace; an empty text makes an empty one."""
     subjects = subjects_of(statements_of({FILE: text}), KEYSPACE, release, Knowledge(**known))
     return subjects[0] if subjects else subjects_of(statements_of({FILE: "SELECT a FROM b"}), KEYSPACE)[0]
 
 
-def findings(text: str, rule: str, release: Release = Release.CASSANDRA_5_0, **known: Any) -> tuple[Finding, ...]:
+def findings(
+    text: str, rule: str, release: ServerRelease = ServerRelease.CASSANDRA_5_0, **known: Any
+) -> tuple[LintFinding, ...]:
     """What one rule finds in the text."""
     return lint(subject_of(text, release, **known), rules_named([rule]))
 
 
-def pointed_at(text: str, found: Iterable[Finding]) -> list[str]:
+def pointed_at(text: str, found: Iterable[LintFinding]) -> list[str]:
     """The pieces of the text that the findings point at."""
     return [text[one.span.start : one.span.end] for one in found if one.span]
 

@@ -18,11 +18,11 @@ from admin.present.presenter import stderr_console, stdout_console, write_json
 from admin.settings import ConnectionSettings, reason_of
 from admin.wiring import open_place
 from model.errors import ExitCode, WrongUse
-from model.schema.lint.finding import Severity
 from model.schema.lint.ignores import Ignore, parse_ignore
+from model.schema.lint.knowledge import Knowledge
+from model.schema.lint.rule import Severity
 from model.schema.lint.rules import rules_named
-from model.schema.lint.servers import Release, parse_release
-from model.schema.lint.subject import Knowledge
+from model.schema.lint.servers import ServerRelease, parse_release
 from model.schema.names import checked_spelling, name_of
 
 _LEVELS: Final = [severity.word for severity in sorted(Severity)[::-1]]
@@ -60,7 +60,9 @@ def _rows(value: Any) -> tuple[str, int]:
     return name_of(checked_spelling(table.strip(), "table")), int(rows)
 
 
-_RELEASE: Final = Named("version", lambda value: value if isinstance(value, Release) else parse_release(str(value)))
+_RELEASE: Final = Named(
+    "version", lambda value: value if isinstance(value, ServerRelease) else parse_release(str(value))
+)
 _IGNORE: Final = Named("ignore", _ignore)
 _PAIR: Final = Named("pair", _pair)
 _ROWS: Final = Named("rows", _rows)

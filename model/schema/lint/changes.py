@@ -3,86 +3,118 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from model.schema.lint.finding import Hit, Rule, Severity, Wanted
+from model.schema.lint.rule import COMPACTION, Hit, PlaceKey, Severity, rule
 from model.schema.lint.subject import TWCS, Subject, strategy_of
-from model.schema.lint.windows import DOCS, TWCS_DOCS
 from model.schema.names import name_of
 from model.schema.statements import Batch, Change, Write
 from model.schema.table import Column, Table
 
-_DML_DOCS: Final = f"{DOCS}/developing/cql/dml.html"
 _MARKERS: Final = ("?", ":")
 
 
-def deletes(subject: Subject) -> Iterator[Hit]:
-    """T4: each DELETE; where none stands there, what is known of the table."""
-    met = _met(subject, lambda write: write.change is Change.DELETE)
-    yield from _told(met, "this deletes from {}, which has time windows")
-    for table in _not_met(subject, met):
+@rule(
+    "T4",
+    "Deletes on time windows",
+    Severity.WARNING,
+    "The tombstone lies in the window of today, what it deletes in an older one; windows never merge, so neither "
+    "frees any space, and the tombstone keeps its own SSTable from expiring whole.",
+    "Let rows expire instead of deleting them; where they must go at once, use UnifiedCompactionStrategy or "
+    "LeveledCompactionStrategy, or run nodetool garbagecollect afterwards.",
+    docs="managing/operating/compaction/twcs.html",
+)
+def _deletes(subject: Subject) -> Iterator[Hit]:
+    """Each DELETE; where none stands there, what is known of the table."""
+    told, others = _told(
+        subject, lambda write: write.change is Change.DELETE, "this deletes from {}, which has time windows"
+    )
+    yield from told
+    for table in others:
         if table.name in subject.knowledge.deleted:
-            yield Hit(
-                table.spelling, f"rows of {table.spelling} are deleted one by one", points=(("option", "compaction"),)
-            )
+            yield Hit(f"rows of {table.spelling} are deleted one by one", points=COMPACTION, table=table.spelling)
 
 
-def updates(subject: Subject) -> Iterator[Hit]:
-    """T5: each UPDATE; where none stands there, what is known of the table, or what its columns look like."""
-    met = _met(subject, lambda write: write.change is Change.UPDATE)
-    yield from _told(met, "this updates {}, which has time windows")
-    for table in _not_met(subject, met):
+@rule(
+    "T5",
+    "Updates on time windows",
+    Severity.WARNING,
+    "Each update of a row lies in the window of its day. A read of the row looks into all of those windows, for "
+    "ever, and the parts of one row expire at different times. Flags or counters of which nothing more is known "
+    "are a note.",
+    "Use UnifiedCompactionStrategy with scaling_parameters L10 (5.0), or LeveledCompactionStrategy; keep time "
+    "windows for rows that are written once.",
+    docs="managing/operating/compaction/twcs.html",
+)
+def _updates(subject: Subject) -> Iterator[Hit]:
+    """Each UPDATE; where none stands there, what is known of the table, or what its columns look like."""
+    told, others = _told(
+        subject, lambda write: write.change is Change.UPDATE, "this updates {}, which has time windows"
+    )
+    yield from told
+    for table in others:
         yield from _changed_later(table, known=table.name in subject.knowledge.updated)
 
 
 def _changed_later(table: Table, *, known: bool) -> Iterator[Hit]:
     flags = [column for column in table.regular if column.type == "boolean" or column.is_counter]
     names = ", ".join(column.spelling for column in flags)
-    points = (*(("column", column.name) for column in flags[:1]), ("option", "compaction"))
+    points = (*(("column", column.name) for column in flags[:1]), *COMPACTION)
     if known:
         which = f" ({names} among them)" if names else ""
         text = f"columns of {table.spelling}{which} change long after the row was written"
-        yield Hit(table.spelling, text, points=points)
+        yield Hit(text, points=points, table=table.spelling)
     elif flags:
         text = f"{names} of {table.spelling}: flags and counters change after the row was written, as a rule"
-        yield Hit(table.spelling, text, flags[0].spelling, Severity.NOTE, points)
+        yield Hit(text, flags[0].spelling, Severity.NOTE, points, table=table.spelling)
 
 
-def timestamps(subject: Subject) -> Iterator[Hit]:
-    """T6: each USING TIMESTAMP; where none stands there, what is known of the table."""
-    met = _met(subject, lambda write: write.timestamp is not None)
-    yield from _told(met, "this writes to {} with a timestamp of its own", ("option", "timestamp"))
-    for table in _not_met(subject, met):
+@rule(
+    "T6",
+    "Timestamps of the writer's own on time windows",
+    Severity.WARNING,
+    "A window is told from the newest write time in an SSTable. A row with an old timestamp lands in the window of "
+    "today and is kept as long as that; one from the future keeps a whole SSTable from expiring.",
+    "Let the driver stamp writes; for late fixes count on some SSTables that stay longer.",
+    docs="managing/operating/compaction/twcs.html",
+)
+def _timestamps(subject: Subject) -> Iterator[Hit]:
+    """Each USING TIMESTAMP; where none stands there, what is known of the table."""
+    text = "this writes to {} with a timestamp of its own"
+    told, others = _told(subject, lambda write: write.timestamp is not None, text, ("option", "timestamp"))
+    yield from told
+    for table in others:
         if table.name in subject.knowledge.stamped:
             text = f"rows of {table.spelling} are written with timestamps of the writer's choice"
-            yield Hit(table.spelling, text, points=(("option", "compaction"),))
+            yield Hit(text, points=COMPACTION, table=table.spelling)
 
 
-_Met = tuple[int, tuple[Wanted, ...], Table]
-"""A write that a rule is about, to a table with time windows: its statement's number, where it stands, the table."""
+def _told(
+    subject: Subject, concerns: Callable[[Write], bool], text: str, *first: PlaceKey
+) -> tuple[list[Hit], list[Table]]:
+    """A hit for each write to time windows that the rule is about; and the tables of which no statement tells.
 
-
-def _met(subject: Subject, concerns: Callable[[Write], bool]) -> list[_Met]:
-    """The writes to time windows that a rule is about."""
-    tables = ((number, write, points, subject.table_of(write)) for number, write, points in subject.writes())
-    return [
-        (number, points, table)
-        for number, write, points, table in tables
-        if table is not None and strategy_of(table) == TWCS and concerns(write)
+    Of those only what is known beside can tell.
+    """
+    tables = ((one, subject.table_of(one.write)) for one in subject.writes())
+    met = [(one, table) for one, table in tables if table and strategy_of(table) == TWCS and concerns(one.write)]
+    hits = [
+        Hit(text.format(table.spelling), points=(*first, *one.points), statement=one.number, table=table.spelling)
+        for one, table in met
     ]
+    told = {table.name for _, table in met}
+    return hits, [table for table in subject.time_windowed() if table.name not in told]
 
 
-def _told(met: Sequence[_Met], text: str, *first: Wanted) -> Iterator[Hit]:
-    for number, points, table in met:
-        yield Hit(table.spelling, text.format(table.spelling), points=(*first, *points), statement=number)
-
-
-def _not_met(subject: Subject, met: Sequence[_Met]) -> Iterator[Table]:
-    """The tables with time windows of which no statement tells: there, only what is known beside can."""
-    told = {table.name for _, _, table in met}
-    return (table for table in subject.time_windowed() if table.name not in told)
-
-
-def rewritten_collections(subject: Subject) -> Iterator[Hit]:
-    """T14: each INSERT of a collection that is not frozen; what is known of the table where none stands there."""
+@rule(
+    "T14",
+    "Collections that are written whole",
+    Severity.WARNING,
+    "Writing a whole collection that is not frozen first deletes what it held, by a range tombstone, even where "
+    "there was nothing. Reads of rows that are written again and again collect them.",
+    "Freeze the collection, or add and remove elements (c = c + ...) instead of writing all of it.",
+    docs="developing/cql/types.html",
+)
+def _rewritten_collections(subject: Subject) -> Iterator[Hit]:
+    """Each INSERT of a collection that is not frozen; what is known of the table where none stands there."""
     seen = set()
     for number, write, points in subject.writes():
         table = subject.table_of(write)
@@ -91,13 +123,12 @@ def rewritten_collections(subject: Subject) -> Iterator[Hit]:
         for column in _collections(table):
             if column.name in write.columns:
                 seen.add((table.name, column.name))
-                at = points or (("column", column.name),)
-                yield Hit(table.spelling, _whole(column), column.spelling, points=at, statement=number)
+                yield Hit(_whole(column), column.spelling, points=points, statement=number, table=table.spelling)
     for table in subject.schema.tables:
         for column in _collections(table):
             if (table.name, column.name) in subject.knowledge.rewritten - seen:
-                points = (("column", column.name),)
-                yield Hit(table.spelling, f"{_whole(column)} whenever its row is", column.spelling, points=points)
+                text = f"{_whole(column)} whenever its row is"
+                yield Hit(text, column.spelling, table=table.spelling)
 
 
 def _collections(table: Table) -> list[Column]:
@@ -108,14 +139,23 @@ def _whole(column: Column) -> str:
     return f"{column.spelling} {column.type} is written whole"
 
 
-def batches(subject: Subject) -> Iterator[Hit]:
-    """T17: batches whose partitions are known to differ; where markers hide the keys, silence."""
+@rule(
+    "T17",
+    "A batch across partitions",
+    Severity.WARNING,
+    "A logged batch over several partitions is written to two other nodes first and replayed after failures: one "
+    "coordinator pays for all of them. An unlogged one is neither atomic nor faster.",
+    "Send the statements one by one, each with retries; keep batches to one partition.",
+    docs="developing/cql/dml.html",
+)
+def _batches(subject: Subject) -> Iterator[Hit]:
+    """Batches whose partitions are known to differ; where markers hide the keys, silence."""
     for number, placed in enumerate(subject.statements):
         statement = placed.statement
         if isinstance(statement, Batch) and _partitions_differ(subject, statement.writes):
             kind = "a logged batch" if statement.logged else "an unlogged batch"
             tables = ", ".join(dict.fromkeys(write.name.spelling for write in statement.writes))
-            yield Hit(tables, f"{kind} writes to more than one partition", statement=number)
+            yield Hit(f"{kind} writes to more than one partition", statement=number, table=tables)
 
 
 def _partitions_differ(subject: Subject, writes: Sequence[Write]) -> bool:
@@ -134,8 +174,17 @@ def _key(table: Table, write: Write) -> tuple[str, ...] | None:
     return tuple(write.values[column.name] for column in table.partition)
 
 
-def mixed_writes(subject: Subject) -> Iterator[Hit]:
-    """K1: the first plain write to a table that is also written with IF."""
+@rule(
+    "K1",
+    "Writes with and without IF on one table",
+    Severity.WARNING,
+    "A write with IF is stamped by its ballot, a plain one by the driver's clock. Where the two clocks differ, a "
+    "plain delete or update that came later can lose to an earlier one with IF, without a word.",
+    "Write all columns of such a table with IF, or none.",
+    docs="developing/cql/dml.html",
+)
+def _mixed_writes(subject: Subject) -> Iterator[Hit]:
+    """The first plain write to a table that is also written with IF."""
     conditional = {name_of(one.write.name.spelling) for one in subject.writes() if one.write.conditional}
     told = set()
     for number, write, points in subject.writes():
@@ -143,72 +192,4 @@ def mixed_writes(subject: Subject) -> Iterator[Hit]:
         if name in conditional and not write.conditional and name not in told:
             told.add(name)
             text = f"{write.name} is written with IF elsewhere, and without it here"
-            yield Hit(write.name.spelling, text, points=points, statement=number)
-
-
-CHANGES: Final = (
-    Rule(
-        "T4",
-        "Deletes on time windows",
-        Severity.WARNING,
-        "The tombstone lies in the window of today, what it deletes in an older one; windows never merge, so neither "
-        "frees any space, and the tombstone keeps its own SSTable from expiring whole.",
-        "Let rows expire instead of deleting them; where they must go at once, use UnifiedCompactionStrategy or "
-        "LeveledCompactionStrategy, or run nodetool garbagecollect afterwards.",
-        TWCS_DOCS,
-        deletes,
-    ),
-    Rule(
-        "T5",
-        "Updates on time windows",
-        Severity.WARNING,
-        "Each update of a row lies in the window of its day. A read of the row looks into all of those windows, for "
-        "ever, and the parts of one row expire at different times. Flags or counters of which nothing more is known "
-        "are a note.",
-        "Use UnifiedCompactionStrategy with scaling_parameters L10 (5.0), or LeveledCompactionStrategy; keep time "
-        "windows for rows that are written once.",
-        TWCS_DOCS,
-        updates,
-    ),
-    Rule(
-        "T6",
-        "Timestamps of the writer's own on time windows",
-        Severity.WARNING,
-        "A window is told from the newest write time in an SSTable. A row with an old timestamp lands in the window of "
-        "today and is kept as long as that; one from the future keeps a whole SSTable from expiring.",
-        "Let the driver stamp writes; for late fixes count on some SSTables that stay longer.",
-        TWCS_DOCS,
-        timestamps,
-    ),
-    Rule(
-        "T14",
-        "Collections that are written whole",
-        Severity.WARNING,
-        "Writing a whole collection that is not frozen first deletes what it held, by a range tombstone, even where "
-        "there was nothing. Reads of rows that are written again and again collect them.",
-        "Freeze the collection, or add and remove elements (c = c + ...) instead of writing all of it.",
-        f"{DOCS}/developing/cql/types.html",
-        rewritten_collections,
-    ),
-    Rule(
-        "T17",
-        "A batch across partitions",
-        Severity.WARNING,
-        "A logged batch over several partitions is written to two other nodes first and replayed after failures: one "
-        "coordinator pays for all of them. An unlogged one is neither atomic nor faster.",
-        "Send the statements one by one, each with retries; keep batches to one partition.",
-        _DML_DOCS,
-        batches,
-    ),
-    Rule(
-        "K1",
-        "Writes with and without IF on one table",
-        Severity.WARNING,
-        "A write with IF is stamped by its ballot, a plain one by the driver's clock. Where the two clocks differ, a "
-        "plain delete or update that came later can lose to an earlier one with IF, without a word.",
-        "Write all columns of such a table with IF, or none.",
-        _DML_DOCS,
-        mixed_writes,
-    ),
-)
-"""T4, T5, T6, T14, T17 and K1."""
+            yield Hit(text, points=points, statement=number, table=write.name.spelling)

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from model.schema.keyspace import Index
-from model.schema.lint.finding import Hit, Rule, Severity
+from model.schema.lint.rule import Hit, Severity, rule
 from model.schema.lint.subject import Subject
-from model.schema.lint.windows import DOCS
 from model.schema.literals import short_class, text_of
 from model.schema.names import name_of
 from model.schema.statements import CreateIndex, CreateView
@@ -17,36 +16,54 @@ _PERHAPS_MANY: Final = frozenset({"text", "ascii", "varchar", "int"})
 _INNER: Final = frozenset({"values", "keys", "entries", "full"})
 
 
-def simple_strategy(subject: Subject) -> Iterator[Hit]:
-    """T16."""
+@rule(
+    "T16",
+    "SimpleStrategy",
+    Severity.WARNING,
+    "SimpleStrategy places copies without regard to data centres and racks: losing one rack may lose all copies of "
+    "a row, and a second data centre cannot be added without a rebuild.",
+    "Use NetworkTopologyStrategy with the copies of each data centre, even where there is only one.",
+    docs="developing/cql/ddl.html",
+)
+def _simple_strategy(subject: Subject) -> Iterator[Hit]:
     strategy = short_class((subject.replication or {}).get("class", ""))
     if strategy == "SimpleStrategy":
-        yield Hit(
-            "",
-            f"{subject.keyspace} is replicated by SimpleStrategy",
-            "replication",
-            points=(("option", "replication"),),
-            statement=subject.replication_at,
-        )
+        text = f"{subject.keyspace} is replicated by SimpleStrategy"
+        yield Hit(text, "replication", statement=subject.replication_at)
 
 
-def views(subject: Subject) -> Iterator[Hit]:
-    """T22."""
+@rule(
+    "T22",
+    "A materialised view",
+    Severity.WARNING,
+    "Views are experimental and off by default. Nothing finds out when a view and its table have gone apart, and "
+    "the only repair is to drop the view and build it again.",
+    "Write a table of your own beside the truth, declared as its projection, so that it can be checked and mended.",
+    docs="developing/cql/mvs.html",
+)
+def _views(subject: Subject) -> Iterator[Hit]:
     created = {
         name_of(placed.statement.name.spelling): number
         for number, placed in enumerate(subject.statements)
         if isinstance(placed.statement, CreateView)
     }
     for view in subject.schema.views:
-        yield Hit(
-            view.table.spelling,
-            f"{view.table.spelling} is a materialised view of {view.base}",
-            statement=created.get(view.table.name),
-        )
+        name = view.table.spelling
+        text = f"{name} is a materialised view of {view.base}"
+        yield Hit(text, statement=created.get(view.table.name), table=name)
 
 
-def many_values(subject: Subject) -> Iterator[Hit]:
-    """T23: Cassandra's own index, which is local to each node; ScyllaDB's is global."""
+@rule(
+    "T23",
+    "A secondary index on many values",
+    Severity.WARNING,
+    "Each node indexes only its own rows. A lookup of a value that few rows have asks node after node, most of "
+    "them in vain.",
+    "Keep a table keyed by that column; or use a storage-attached index (5.0) together with the partition key.",
+    docs="developing/cql/indexing/2i/2i-when-to-use.html",
+)
+def _many_values(subject: Subject) -> Iterator[Hit]:
+    """Cassandra's own index, which is local to each node; ScyllaDB's is global."""
     if not subject.release.is_cassandra:
         return
     created = {
@@ -60,13 +77,9 @@ def many_values(subject: Subject) -> Iterator[Hit]:
             continue
         sure = kind in _MANY_VALUES
         judged = "nearly every row has its own value" if sure else "good only where many rows share few values"
-        yield Hit(
-            index.table,
-            f"{index.spelling or 'an index'} is on {index.target} of {index.table}, {kind}: {judged}",
-            index.spelling or index.target,
-            None if sure else Severity.NOTE,
-            statement=created.get(_of(index)),
-        )
+        text = f"{index.spelling or 'an index'} is on {index.target} of {index.table}, {kind}: {judged}"
+        severity, number = None if sure else Severity.NOTE, created.get(_of(index))
+        yield Hit(text, index.spelling or index.target, severity, statement=number, table=index.table)
 
 
 def _of(index: Index) -> tuple[str, str]:
@@ -82,38 +95,3 @@ def _type_of(subject: Subject, index: Index) -> str:
     table = subject.table(name_of(index.table))
     found = [column for column in table.columns if column.name == name_of(target)] if table else []
     return found[0].type.lower() if found else ""
-
-
-KEYSPACES: Final = (
-    Rule(
-        "T16",
-        "SimpleStrategy",
-        Severity.WARNING,
-        "SimpleStrategy places copies without regard to data centres and racks: losing one rack may lose all copies of "
-        "a row, and a second data centre cannot be added without a rebuild.",
-        "Use NetworkTopologyStrategy with the copies of each data centre, even where there is only one.",
-        f"{DOCS}/developing/cql/ddl.html",
-        simple_strategy,
-    ),
-    Rule(
-        "T22",
-        "A materialised view",
-        Severity.WARNING,
-        "Views are experimental and off by default. Nothing finds out when a view and its table have gone apart, and "
-        "the only repair is to drop the view and build it again.",
-        "Write a table of your own beside the truth, declared as its projection, so that it can be checked and mended.",
-        f"{DOCS}/developing/cql/mvs.html",
-        views,
-    ),
-    Rule(
-        "T23",
-        "A secondary index on many values",
-        Severity.WARNING,
-        "Each node indexes only its own rows. A lookup of a value that few rows have asks node after node, most of "
-        "them in vain.",
-        "Keep a table keyed by that column; or use a storage-attached index (5.0) together with the partition key.",
-        f"{DOCS}/developing/cql/indexing/2i/2i-when-to-use.html",
-        many_values,
-    ),
-)
-"""T16, T22 and T23."""

@@ -5,19 +5,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-from model.schema.lint.finding import Hit, Rule, Severity
+from model.schema.lint.rule import Hit, Severity, rule
 from model.schema.lint.servers import (
     CACHING,
     COMPACTIONS,
     COMPRESSION_NEW,
-    COMPRESSION_OLD,
     READ_REPAIR,
     TABLE_OPTIONS,
     VALUES,
-    Release,
+    ServerRelease,
 )
 from model.schema.lint.subject import Subject
-from model.schema.lint.windows import DOCS
 from model.schema.literals import pairs_of, short_class, text_of
 from model.schema.names import name_of
 from model.schema.statements import Statement
@@ -31,22 +29,26 @@ _SPECULATION: Final = re.compile(rf"always|none|never|{_PERCENTILE}|{_FIXED}|{_H
 _SPECULATION_3: Final = re.compile(r"always|none|\d+(\.\d+)?percentile|\d+(\.\d+)?ms", re.IGNORECASE)
 
 
-def unknown(subject: Subject) -> Iterator[Hit]:
-    """T11: every statement that sets options; where there is none, what the tables have."""
+@rule(
+    "T11",
+    "A class, an option or a value that the server does not know",
+    Severity.ERROR,
+    "The server refuses the statement, often in the middle of an upgrade: names come and go with versions "
+    "(DateTieredCompactionStrategy and chunk_length_kb went with 5.0, read_repair_chance with 4.0).",
+    "Take the name from the documentation of that version.",
+    docs="developing/cql/ddl.html",
+)
+def _unknown(subject: Subject) -> Iterator[Hit]:
+    """Every statement that sets options; where there is none, what the tables have."""
     for table, number, options in _declared(subject):
         for option, text, fix in _unknown_options(options, subject.release, named=number is not None):
-            yield Hit(table, text, option, points=_point(option), statement=number, fix=fix)
+            yield Hit(text, option, statement=number, fix=fix, table=table)
 
 
-def refused_options(statement: Statement, release: Release) -> tuple[tuple[str, str], ...]:
+def refused_options(statement: Statement, release: ServerRelease) -> tuple[tuple[str, str], ...]:
     """Classes and options of a statement that a server of that release would refuse: (what it is, what is near it)."""
     options = statement.options_set or {}
     return tuple((text, fix) for _, text, fix in _unknown_options(options, release, named=True))
-
-
-def _point(option: str) -> tuple[tuple[str, str], ...]:
-    """Options inside of a map stand where the map stands."""
-    return (("option", option.partition(".")[0]),)
 
 
 def _declared(subject: Subject) -> Iterator[tuple[str, int | None, Options]]:
@@ -62,7 +64,7 @@ def _declared(subject: Subject) -> Iterator[tuple[str, int | None, Options]]:
             yield one.spelling, None, one.literals()
 
 
-def _unknown_options(options: Options, release: Release, *, named: bool) -> Iterator[tuple[str, str, str]]:
+def _unknown_options(options: Options, release: ServerRelease, *, named: bool) -> Iterator[tuple[str, str, str]]:
     """(option, text, fix) of what the server would refuse; what a server itself tells it knows by name."""
     known = TABLE_OPTIONS[release]
     for option, literal in options.items():
@@ -81,7 +83,7 @@ def _unknown_options(options: Options, release: Release, *, named: bool) -> Iter
             yield option, f"read_repair has no value {text_of(literal)}", _did_you_mean(text_of(literal), READ_REPAIR)
 
 
-def _unknown_compaction(pairs: Options, release: Release) -> Iterator[tuple[str, str, str]]:
+def _unknown_compaction(pairs: Options, release: ServerRelease) -> Iterator[tuple[str, str, str]]:
     strategy = short_class(pairs.get("class", ""))
     classes = COMPACTIONS[release]
     if not strategy:
@@ -99,11 +101,11 @@ def _unknown_compaction(pairs: Options, release: Release) -> Iterator[tuple[str,
                 yield f"compaction.{name}", f"{name} has no value {value}", _did_you_mean(value, VALUES[name])
 
 
-def _unknown_compression(pairs: Options, release: Release) -> Iterator[tuple[str, str, str]]:
+def _unknown_compression(pairs: Options, release: ServerRelease) -> Iterator[tuple[str, str, str]]:
     """Only names that went away: what each compressor takes besides is its own business."""
-    if not release.at_least(Release.CASSANDRA_5_0):
+    if not release.at_least(ServerRelease.CASSANDRA_5_0):
         return
-    for name in pairs.keys() & COMPRESSION_OLD:
+    for name in pairs.keys() & COMPRESSION_NEW.keys():
         text = f"{release.title} takes no {name} in compression any more"
         yield f"compression.{name}", text, f"Write {COMPRESSION_NEW[name]} instead."
 
@@ -114,10 +116,19 @@ def _did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"Did you mean {by_lower[close[0]]}?" if close else ""
 
 
-def speculation(subject: Subject) -> Iterator[Hit]:
-    """T24: what stands in the options, then the variant of Paxos where it is known."""
+@rule(
+    "T24",
+    "Speculation or Paxos in a variant that costs",
+    Severity.WARNING,
+    "ALWAYS asks one replica more than needed every time, which is load without end; a value that the version does "
+    "not understand is refused; the first variant of Paxos takes twice the round trips of the second.",
+    "Leave speculative_retry at its default, '99p'.",
+    docs="developing/cql/ddl.html",
+)
+def _speculation(subject: Subject) -> Iterator[Hit]:
+    """What stands in the options, then the variant of Paxos where it is known."""
     yield from _odd_speculation(subject)
-    if subject.knowledge.paxos_variant != "v1" or not subject.release.at_least(Release.CASSANDRA_4_1):
+    if subject.knowledge.paxos_variant != "v1" or not subject.release.at_least(ServerRelease.CASSANDRA_4_1):
         return
     with_if = subject.knowledge.conditional | {
         name_of(one.write.name.spelling) for one in subject.writes() if one.write.conditional
@@ -125,7 +136,7 @@ def speculation(subject: Subject) -> Iterator[Hit]:
     tables = ", ".join(table.spelling for table in subject.schema.tables if table.name in with_if)
     if tables:
         text = f"the server uses the first variant of Paxos, and these are written with IF: {tables}"
-        yield Hit("", text, "paxos_variant", Severity.NOTE, fix=_PAXOS_FIX)
+        yield Hit(text, "paxos_variant", Severity.NOTE, fix=_PAXOS_FIX)
 
 
 _PAXOS_FIX: Final = (
@@ -134,57 +145,29 @@ _PAXOS_FIX: Final = (
 
 
 def _odd_speculation(subject: Subject) -> Iterator[Hit]:
-    syntax = _SPECULATION if subject.release.at_least(Release.CASSANDRA_4_0) else _SPECULATION_3
+    syntax = _SPECULATION if subject.release.at_least(ServerRelease.CASSANDRA_4_0) else _SPECULATION_3
     for table, number, options in _declared(subject):
         for option in ("speculative_retry", "additional_write_policy"):
             value = text_of(options.get(option, "")).strip()
             if value.upper() == "ALWAYS":
-                yield Hit(
-                    table, f"{option} = 'ALWAYS' sends every request once more", option, None, _point(option), number
-                )
+                text = f"{option} = 'ALWAYS' sends every request once more"
+                yield Hit(text, option, statement=number, table=table)
             elif value and subject.release.is_cassandra and not syntax.fullmatch(value):
                 text = f"{subject.release.title} does not understand {option} = '{value}'"
-                yield Hit(table, text, option, Severity.ERROR, _point(option), number, _SPECULATION_FIX)
+                yield Hit(text, option, Severity.ERROR, statement=number, fix=_SPECULATION_FIX, table=table)
 
 
 _SPECULATION_FIX: Final = "Write '99p' ('99PERCENTILE' before 4.0), '50ms', 'NONE', or from 4.0 on 'MIN(99p,50ms)'."
 
 
-def refused(subject: Subject) -> Iterator[Hit]:
-    """K2."""
-    for number, reason in subject.refused.items():
-        yield Hit(subject.statements[number].statement.about, reason, statement=number)
-
-
-OPTIONS: Final = (
-    Rule(
-        "T11",
-        "A class, an option or a value that the server does not know",
-        Severity.ERROR,
-        "The server refuses the statement, often in the middle of an upgrade: names come and go with versions "
-        "(DateTieredCompactionStrategy and chunk_length_kb went with 5.0, read_repair_chance with 4.0).",
-        "Take the name from the documentation of that version.",
-        f"{DOCS}/developing/cql/ddl.html",
-        unknown,
-    ),
-    Rule(
-        "T24",
-        "Speculation or Paxos in a variant that costs",
-        Severity.WARNING,
-        "ALWAYS asks one replica more than needed every time, which is load without end; a value that the version does "
-        "not understand is refused; the first variant of Paxos takes twice the round trips of the second.",
-        "Leave speculative_retry at its default, '99p'.",
-        f"{DOCS}/developing/cql/ddl.html",
-        speculation,
-    ),
-    Rule(
-        "K2",
-        "A statement that cannot be carried out",
-        Severity.ERROR,
-        "With everything before it carried out, the server would refuse this statement.",
-        "Mend the statement; in a folder of migrations, look at what an earlier one has done.",
-        f"{DOCS}/developing/cql/ddl.html",
-        refused,
-    ),
+@rule(
+    "K2",
+    "A statement that cannot be carried out",
+    Severity.ERROR,
+    "With everything before it carried out, the server would refuse this statement.",
+    "Mend the statement; in a folder of migrations, look at what an earlier one has done.",
+    docs="developing/cql/ddl.html",
 )
-"""T11, T24 and K2."""
+def _refused(subject: Subject) -> Iterator[Hit]:
+    for number, reason in subject.refused.items():
+        yield Hit(reason, statement=number, table=subject.statements[number].statement.about)

@@ -1,27 +1,34 @@
-"""Every rule, and what looking with them finds."""
+"""Every rule, and what looking with them finds, with the place in the texts that the schema was read from."""
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from model.errors import WrongUse
-from model.schema.lint.changes import CHANGES
-from model.schema.lint.finding import Finding, Hit, Rule
-from model.schema.lint.keyspaces import KEYSPACES
-from model.schema.lint.options import OPTIONS
-from model.schema.lint.placing import Defining, defining, spot_of
+from model.schema.lint import changes, keyspaces, options, tables, windows
+from model.schema.lint.rule import Hit, LintFinding, LintRule
 from model.schema.lint.subject import Subject
-from model.schema.lint.tables import TABLES
-from model.schema.lint.windows import TIME_WINDOWS
+from model.schema.names import name_of
+from model.schema.statements import Span
 
-RULES: Final[tuple[Rule, ...]] = tuple(
+RULES: Final[tuple[LintRule, ...]] = tuple(
     sorted(
-        (*TIME_WINDOWS, *CHANGES, *TABLES, *KEYSPACES, *OPTIONS), key=lambda rule: (rule.id[0] == "K", int(rule.id[1:]))
+        (
+            one
+            for module in (windows, changes, tables, keyspaces, options)
+            for one in vars(module).values()
+            if isinstance(one, LintRule)
+        ),
+        key=lambda one: (one.id[0] == "K", int(one.id[1:])),
     )
 )
 """T1 to T24, then K1 and K2."""
 
+Defining = Mapping[str, Sequence[int]]
+"""By table: the numbers of the statements that say what it is, the one that creates it first."""
 
-def rules_named(wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tuple[Rule, ...]:
+
+def rules_named(wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tuple[LintRule, ...]:
     """The rules that are wanted (all where nothing is), without those excluded.
 
     Raises:
@@ -35,16 +42,16 @@ def rules_named(wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tup
     return tuple(rule for rule in RULES if (not names or rule.id in names) and rule.id not in without)
 
 
-def lint(subject: Subject, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
+def lint(subject: Subject, rules: Sequence[LintRule] = RULES) -> tuple[LintFinding, ...]:
     """What the rules find, in the order of the text (what no text says comes last)."""
-    told = defining(subject)
-    found = [_finding(subject, rule, hit, told) for rule in rules for hit in rule.check(subject)]
+    defining = _defining(subject)
+    found = [_finding(subject, rule, hit, defining) for rule in rules for hit in rule.check(subject)]
     return tuple(sorted(found, key=_place))
 
 
-def _finding(subject: Subject, rule: Rule, hit: Hit, told: Defining) -> Finding:
-    number, span = spot_of(subject, hit, told)
-    return Finding(
+def _finding(subject: Subject, rule: LintRule, hit: Hit, defining: Defining) -> LintFinding:
+    number, span = _spot(subject, hit, defining)
+    return LintFinding(
         rule,
         subject.keyspace,
         hit.table,
@@ -58,7 +65,31 @@ def _finding(subject: Subject, rule: Rule, hit: Hit, told: Defining) -> Finding:
     )
 
 
-def _place(finding: Finding) -> tuple[bool, int, int, str, str, str]:
+def _place(finding: LintFinding) -> tuple[bool, int, int, str, str, str]:
     number, start = finding.statement, finding.span.start if finding.span else 0
     table = finding.table.lower()
     return (number is None, number or 0, start, table, f"{finding.rule.id:0>3}", finding.text)
+
+
+def _defining(subject: Subject) -> Defining:
+    found = defaultdict(list)
+    for number, placed in enumerate(subject.statements):
+        if placed.statement.defines_table:
+            found[name_of(placed.statement.about)].append(number)
+    return found
+
+
+def _spot(subject: Subject, hit: Hit, defining: Defining) -> tuple[int | None, Span | None]:
+    """The number of a statement and a piece of its file; (None, None) where no text says it."""
+    if hit.statement is not None:
+        numbers: Sequence[int] = (hit.statement,)
+    else:
+        numbers = defining.get(name_of(hit.table), ())
+    for wanted in hit.places:
+        for number in reversed(numbers):
+            if (found := subject.statements[number].parsed.places.get(wanted)) is not None:
+                return number, found
+    if not numbers:
+        return None, None
+    parsed = subject.statements[numbers[0]].parsed
+    return numbers[0], parsed.name_at or parsed.span

@@ -14,7 +14,7 @@ from model.errors import WrongUse
 _OWN_VERSION: Final = re.compile(r"(\d+\.\d+)(?:\.\d+)?(?:-.+)?")
 
 
-class Release(Enum):
+class ServerRelease(Enum):
     """A server, as far as rules tell servers apart; the value is how people write it."""
 
     CASSANDRA_3_11 = "3.11"
@@ -26,20 +26,20 @@ class Release(Enum):
     @property
     def is_cassandra(self) -> bool:
         """Whether it is Apache Cassandra."""
-        return self is not Release.SCYLLA
+        return self is not ServerRelease.SCYLLA
 
     @property
     def title(self) -> str:
         """Its name in sentences."""
         return f"Cassandra {self.value}" if self.is_cassandra else "ScyllaDB"
 
-    def at_least(self, other: "Release") -> bool:
+    def at_least(self, other: "ServerRelease") -> bool:
         """Whether it is Cassandra, and that one or a later one."""
-        order = list(Release)
+        order = list(ServerRelease)
         return self.is_cassandra and order.index(self) >= order.index(other)
 
 
-def parse_release(text: str) -> Release:
+def parse_release(text: str) -> ServerRelease:
     """The release that a version names: `4.1`, `5.0.9`, `4.1-rc1`, `scylla`.
 
     Raises:
@@ -47,132 +47,101 @@ def parse_release(text: str) -> Release:
     """
     word = text.strip().lower()
     if word in {"scylla", "scylladb"}:
-        return Release.SCYLLA
+        return ServerRelease.SCYLLA
     numbers = word.replace("-", ".").split(".")
     if not all(number.isascii() and number.isdigit() for number in numbers[:2]):
         raise _unknown(text)
     major, minor = int(numbers[0]), int(numbers[1]) if len(numbers) > 1 else 0
-    known = [one for one in Release if one.is_cassandra and _pair(one) <= (major, minor)]
+    known = [one for one in ServerRelease if one.is_cassandra and _pair(one) <= (major, minor)]
     if not known:
         raise _unknown(text)
     return known[-1]
 
 
-def exact_release(version: str) -> Release | None:
+def exact_release(version: str) -> ServerRelease | None:
     """The release of a server by its own version, where every name that it takes is known here.
 
     None for a later one, for ScyllaDB (which calls itself 3.0.8) and for other makers' (theirs have four numbers): what
     is not known here may well be known there.
     """
     found = _OWN_VERSION.fullmatch(version)
-    return next((one for one in Release if found and one.value == found[1]), None)
+    return next((one for one in ServerRelease if found and one.value == found[1]), None)
 
 
-def _pair(release: Release) -> tuple[int, int]:
+def _pair(release: ServerRelease) -> tuple[int, int]:
     major, minor = release.value.split(".")
     return int(major), int(minor)
 
 
 def _unknown(text: str) -> WrongUse:
-    known = ", ".join(release.value for release in Release)
+    known = ", ".join(release.value for release in ServerRelease)
     return WrongUse(f"{text!r} is no server whose options are known", mend=f"Write one of: {known}.")
 
 
-_C3, _C40, _C41, _C5 = (
-    Release.CASSANDRA_3_11,
-    Release.CASSANDRA_4_0,
-    Release.CASSANDRA_4_1,
-    Release.CASSANDRA_5_0,
-)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
-_OPTIONS_EVERYWHERE: Final = """
+
+_C3, _C40, _C41, _C5, _SCYLLA = ServerRelease
+
+_EVERYWHERE: Final = _words("""
     bloom_filter_fp_chance caching comment compaction compression crc_check_chance default_time_to_live extensions
     gc_grace_seconds id max_index_interval memtable_flush_period_in_ms min_index_interval speculative_retry cdc
-"""
-_EVERYWHERE: Final = frozenset(_OPTIONS_EVERYWHERE.split())
-_SINCE_4_0: Final = frozenset({"additional_write_policy", "read_repair"})
+""")
+_SINCE_4_0: Final = _EVERYWHERE | _words("additional_write_policy read_repair")
 _SINCE_4_1: Final = _SINCE_4_0 | {"memtable"}
-_SINCE_5_0: Final = _SINCE_4_1 | {"allow_auto_snapshot", "incremental_backups", "auto_repair"}
-_OLD: Final = frozenset({"read_repair_chance", "dclocal_read_repair_chance", "compact storage"})
+_OLD: Final = _EVERYWHERE | {"read_repair_chance", "dclocal_read_repair_chance", "compact storage"}
 
-TABLE_OPTIONS: Final[Mapping[Release, frozenset[str]]] = {
-    _C3: _EVERYWHERE | _OLD,
-    _C40: _EVERYWHERE | _SINCE_4_0,
-    _C41: _EVERYWHERE | _SINCE_4_1,
-    _C5: _EVERYWHERE | _SINCE_5_0,
-    Release.SCYLLA: _EVERYWHERE
-    | _OLD
-    | {
-        "paxos_grace_seconds",
-        "synchronous_updates",
-        "tablets",
-        "tombstone_gc",
-        "per_partition_rate_limit",
-        "in_memory",
-    },
+TABLE_OPTIONS: Final[Mapping[ServerRelease, frozenset[str]]] = {
+    _C3: _OLD,
+    _C40: _SINCE_4_0,
+    _C41: _SINCE_4_1,
+    _C5: _SINCE_4_1 | _words("allow_auto_snapshot incremental_backups auto_repair"),
+    _SCYLLA: _OLD
+    | _words("paxos_grace_seconds synchronous_updates tablets tombstone_gc per_partition_rate_limit in_memory"),
 }
 """Options of a table, by server."""
 
-_OPTIONS_OF_ANY: Final = """
+_ANY: Final = _words("""
     enabled provide_overlapping_tombstones tombstone_threshold tombstone_compaction_interval
     unchecked_tombstone_compaction log_all only_purge_repaired_tombstones
-"""
-_ANY: Final = frozenset(_OPTIONS_OF_ANY.split())
-_THRESHOLDS: Final = _ANY | {"min_threshold", "max_threshold"}
-_TIERED: Final = _THRESHOLDS | {"min_sstable_size", "bucket_low", "bucket_high"}
-_LEVELED_3: Final = _TIERED | {"sstable_size_in_mb", "fanout_size"}
+""")
+_THRESHOLDS: Final = _ANY | _words("min_threshold max_threshold")
+_TIERED: Final = _THRESHOLDS | _words("min_sstable_size bucket_low bucket_high")
+_LEVELED_3: Final = _TIERED | _words("sstable_size_in_mb fanout_size")
 _LEVELED: Final = _LEVELED_3 | {"single_sstable_uplevel"}
-_EXPIRY: Final = frozenset({"expired_sstable_check_frequency_seconds", "unsafe_aggressive_sstable_expiration"})
-_WINDOWED: Final = _TIERED | _EXPIRY | {"timestamp_resolution", "compaction_window_unit", "compaction_window_size"}
-_DATE_TIERED: Final = _THRESHOLDS | {
-    "min_sstable_size",
-    "timestamp_resolution",
-    "max_sstable_age_days",
-    "base_time_seconds",
-    "max_window_size_seconds",
-    "expired_sstable_check_frequency_seconds",
-}
-_OPTIONS_OF_UNIFIED: Final = """
+_EXPIRY: Final = _words("expired_sstable_check_frequency_seconds unsafe_aggressive_sstable_expiration")
+_WINDOWED: Final = _TIERED | _EXPIRY | _words("timestamp_resolution compaction_window_unit compaction_window_size")
+_DATE_TIERED: Final = _THRESHOLDS | _words("""
+    min_sstable_size timestamp_resolution max_sstable_age_days base_time_seconds max_window_size_seconds
+    expired_sstable_check_frequency_seconds
+""")
+_UNIFIED: Final = (_ANY | _EXPIRY) | _words("""
     scaling_parameters flush_size_override max_sstables_to_compact base_shard_count target_sstable_size
     min_sstable_size sstable_growth overlap_inclusion_method
-"""
-_UNIFIED: Final = _ANY | _EXPIRY | frozenset(_OPTIONS_OF_UNIFIED.split())
-_OF_4: Final[Mapping[str, frozenset[str]]] = {
+""")
+_OF_5: Final[Mapping[str, frozenset[str]]] = {
     "SizeTieredCompactionStrategy": _TIERED,
     "LeveledCompactionStrategy": _LEVELED,
     "TimeWindowCompactionStrategy": _WINDOWED,
-    "DateTieredCompactionStrategy": _DATE_TIERED,
 }
+_OF_4: Final = {**_OF_5, "DateTieredCompactionStrategy": _DATE_TIERED}
 
-COMPACTIONS: Final[Mapping[Release, Mapping[str, frozenset[str] | None]]] = {
+COMPACTIONS: Final[Mapping[ServerRelease, Mapping[str, frozenset[str] | None]]] = {
     _C3: {**_OF_4, "LeveledCompactionStrategy": _LEVELED_3},
     _C40: _OF_4,
     _C41: _OF_4,
-    _C5: {
-        "SizeTieredCompactionStrategy": _TIERED,
-        "LeveledCompactionStrategy": _LEVELED,
-        "TimeWindowCompactionStrategy": _WINDOWED,
-        "UnifiedCompactionStrategy": _UNIFIED,
-    },
-    Release.SCYLLA: {
-        "SizeTieredCompactionStrategy": None,
-        "LeveledCompactionStrategy": None,
-        "TimeWindowCompactionStrategy": None,
-        "IncrementalCompactionStrategy": None,
-        "NullCompactionStrategy": None,
-    },
+    _C5: {**_OF_5, "UnifiedCompactionStrategy": _UNIFIED},
+    _SCYLLA: dict.fromkeys((*_OF_5, "IncrementalCompactionStrategy", "NullCompactionStrategy")),
 }
 """Compaction classes by server, with the options that each takes (None: not known)."""
-
-COMPRESSION_OLD: Final = frozenset({"sstable_compression", "chunk_length_kb", "crc_check_chance"})
-"""Options of compression that were renamed or moved in 3.0, and that Cassandra 5.0 takes no more."""
 
 COMPRESSION_NEW: Final[Mapping[str, str]] = {
     "sstable_compression": "class",
     "chunk_length_kb": "chunk_length_in_kb",
     "crc_check_chance": "the table's own option crc_check_chance",
 }
-"""What stands for each of them since."""
+"""Options of compression that moved in 3.0 and that Cassandra 5.0 takes no more, with what stands for each."""
 
 CACHING: Final = frozenset({"keys", "rows_per_partition"})
 """Options of caching."""

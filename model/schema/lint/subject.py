@@ -1,15 +1,17 @@
 """What the rules look at: a schema, the statements that made it, the server it is for, and what is known beside."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from model.schema.keyspace import Schema
-from model.schema.lint.servers import Release
-from model.schema.literals import short_class, text_of
+from model.errors import SchemaRefused
+from model.schema.keyspace import EMPTY, Schema
+from model.schema.lint.knowledge import Knowledge, known_of
+from model.schema.lint.servers import ServerRelease
+from model.schema.literals import pairs_of, short_class, text_of
 from model.schema.names import name_of
-from model.schema.statements import Batch, Parsed, Statement, Write
+from model.schema.statements import AlterKeyspace, Batch, CreateKeyspace, DropKeyspace, Parsed, Statement, Use, Write
 from model.schema.table import Table
 
 TWCS: Final = "TimeWindowCompactionStrategy"
@@ -18,65 +20,11 @@ STCS: Final = "SizeTieredCompactionStrategy"
 GC_GRACE_DEFAULT: Final = 864_000
 """Seconds: ten days, where a table says nothing."""
 
-HINT_WINDOW_DEFAULT: Final = timedelta(hours=3)
-"""`max_hint_window` of cassandra.yaml, where it says nothing."""
-
 _WINDOW_UNITS: Final = {
     "MINUTES": timedelta(minutes=1),
     "HOURS": timedelta(hours=1),
     "DAYS": timedelta(days=1),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Knowledge:
-    """What no schema says of itself. Tables are named as the server knows them.
-
-    Attributes:
-        repair_interval: how often every range is repaired (nodetool, Reaper); None where nobody said.
-        hint_window: the server's `max_hint_window`.
-        slack: how much longer marks must live than what they hide.
-        sstables_max: SSTables of time windows that one table may have on a node.
-        rows_max: rows that one partition may hold.
-        rows_per_partition: rows that are expected, by table.
-        marks: (table of marks, table whose rows they hide).
-        projections: (truth, projection).
-        updated, deleted, stamped, conditional: tables whose rows are changed later, are deleted, are written USING
-            TIMESTAMP, or with IF.
-        looked_up: tables that are read by a unique partition key although they have clustering columns.
-        rewritten: (table, column) of collections that are written whole.
-        paxos_variant: the server's setting, "" where it is not known.
-    """
-
-    repair_interval: timedelta | None = None
-    hint_window: timedelta = HINT_WINDOW_DEFAULT
-    slack: timedelta = timedelta(days=1)
-    sstables_max: int = 100
-    rows_max: int = 100_000
-    rows_per_partition: Mapping[str, int] = field(default_factory=dict)
-    marks: tuple[tuple[str, str], ...] = ()
-    projections: tuple[tuple[str, str], ...] = ()
-    updated: frozenset[str] = frozenset()
-    deleted: frozenset[str] = frozenset()
-    stamped: frozenset[str] = frozenset()
-    conditional: frozenset[str] = frozenset()
-    looked_up: frozenset[str] = frozenset()
-    rewritten: frozenset[tuple[str, str]] = frozenset()
-    paxos_variant: str = ""
-
-    def with_facts_of(self, other: "Knowledge") -> "Knowledge":
-        """The same settings, with what the other knows of tables besides."""
-        return replace(
-            self,
-            marks=tuple(dict.fromkeys(self.marks + other.marks)),
-            projections=tuple(dict.fromkeys(self.projections + other.projections)),
-            updated=self.updated | other.updated,
-            deleted=self.deleted | other.deleted,
-            stamped=self.stamped | other.stamped,
-            conditional=self.conditional | other.conditional,
-            looked_up=self.looked_up | other.looked_up,
-            rewritten=self.rewritten | other.rewritten,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +66,7 @@ class Subject:
     refused: Mapping[int, str] = field(default_factory=dict)
     replication: Mapping[str, str] | None = None
     replication_at: int | None = None
-    release: Release = Release.CASSANDRA_5_0
+    release: ServerRelease = ServerRelease.CASSANDRA_5_0
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def writes(self) -> Iterator["Written"]:
@@ -140,6 +88,10 @@ class Subject:
         """The table that a statement writes to, if it is one of this keyspace."""
         elsewhere = write.name.keyspace is not None and name_of(write.name.keyspace) != self.keyspace
         return None if elsewhere else self.table(name_of(write.name.spelling))
+
+    def is_repaired(self, table: Table) -> bool:
+        """Whether it is the truth or a projection of something."""
+        return any(table.name in pair for pair in self.knowledge.projections)
 
     def time_windowed(self) -> Iterator[Table]:
         """Every table with time windows."""
@@ -206,3 +158,73 @@ def words(duration: timedelta) -> str:
 
 def _counted(count: int, name: str) -> str:
     return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
+@dataclass(slots=True)
+class _Keyspace:
+    """One keyspace on the way: its statements, and what they have led to so far."""
+
+    statements: list[Placed] = field(default_factory=list)
+    schema: Schema = EMPTY
+    refused: dict[int, str] = field(default_factory=dict)
+    replication: Mapping[str, str] | None = None
+    replication_at: int | None = None
+    made: set[str] = field(default_factory=set)
+
+    def take(self, placed: Placed) -> None:
+        """The next statement: what a server would refuse changes nothing."""
+        number, statement = len(self.statements), placed.statement
+        self.statements.append(placed)
+        if isinstance(statement, CreateKeyspace | AlterKeyspace):
+            self._replicate(number, statement)
+        if isinstance(statement, DropKeyspace):
+            self.replication, self.replication_at = None, None
+        try:
+            self.schema = statement.apply(self.schema)
+        except SchemaRefused as error:
+            if self.made >= statement.needs():  # else statements that are not here may allow it
+                self.refused[number] = error.what
+        self.made |= statement.makes()
+
+    def _replicate(self, number: int, statement: CreateKeyspace | AlterKeyspace) -> None:
+        stands = isinstance(statement, CreateKeyspace) and statement.if_not_exists and self.replication is not None
+        if "replication" in statement.options and not stands:
+            self.replication = pairs_of(statement.options["replication"])
+            self.replication_at = number
+
+
+def subjects_of(
+    statements: Sequence[Placed],
+    keyspace: str,
+    release: ServerRelease = ServerRelease.CASSANDRA_5_0,
+    knowledge: Knowledge | None = None,
+) -> tuple[Subject, ...]:
+    """One subject for each keyspace that the statements name, in the order of their first mention.
+
+    Statements without a keyspace are run against the one that is given; USE holds to the end of its file. To what the
+    settings tell is added what is known of tables of mail.
+    """
+    keyspaces: dict[str, _Keyspace] = {}
+    current, file = keyspace, None
+    for placed in statements:
+        if placed.file != file:
+            current, file = keyspace, placed.file
+        if isinstance(placed.statement, Use):
+            current = placed.statement.keyspace
+            continue
+        of = name_of(placed.statement.keyspace_named or current)
+        keyspaces.setdefault(of, _Keyspace()).take(placed)
+    return tuple(_subject(name, told, release, knowledge or Knowledge()) for name, told in keyspaces.items())
+
+
+def _subject(name: str, told: _Keyspace, release: ServerRelease, knowledge: Knowledge) -> Subject:
+    return Subject(
+        told.schema,
+        name,
+        tuple(told.statements),
+        told.refused,
+        told.replication,
+        told.replication_at,
+        release,
+        knowledge.with_facts_of(known_of(told.schema)),
+    )

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from model.schema.lint.finding import Hit, Rule, Severity
-from model.schema.lint.servers import Release
+from model.schema.lint.rule import COMPACTION, Hit, Severity, table_rule
+from model.schema.lint.servers import ServerRelease
 from model.schema.lint.subject import (
     TWCS,
     UCS,
@@ -21,9 +21,6 @@ from model.schema.lint.subject import (
 from model.schema.literals import text_of
 from model.schema.table import Table
 
-DOCS: Final = "https://cassandra.apache.org/doc/5.0/cassandra"
-TWCS_DOCS: Final = f"{DOCS}/managing/operating/compaction/twcs.html"
-
 WINDOWS_MIN, WINDOWS_MAX = 10, 50
 """Windows that a time to live may span at least and at most."""
 
@@ -34,36 +31,47 @@ BLOOM_MAX: Final = 0.001
 """The false positives that a table of lookups may have on time windows."""
 
 _YEAR: Final = timedelta(days=365)
-_COMPACTION: Final = (("option", "compaction"),)
+_DOCS: Final = "managing/operating/compaction/twcs.html"
 
 
-def without_ttl(subject: Subject) -> Iterator[Hit]:
-    """T1."""
-    for table in subject.time_windowed():
-        if not ttl_of(table):
-            yield Hit(
-                table.spelling,
-                f"{table.spelling} has time windows, but its rows never expire",
-                "default_time_to_live",
-                points=(("option", "default_time_to_live"), *_COMPACTION),
-            )
+@table_rule(
+    "T1",
+    "Time windows without a time to live",
+    Severity.WARNING,
+    "TimeWindowCompactionStrategy gives space back by dropping SSTables in which everything has expired. Windows "
+    "never merge with one another, so rows that are deleted instead stay on disk, with their tombstones, until a "
+    "major compaction.",
+    "Set default_time_to_live to the longest stay and some slack; where rows may stay for ever, use "
+    "UnifiedCompactionStrategy (5.0) or LeveledCompactionStrategy.",
+    docs=_DOCS,
+    windows=True,
+)
+def _without_ttl(table: Table, _: Subject) -> Iterator[Hit]:
+    if not ttl_of(table):
+        yield Hit(f"{table.spelling} has time windows, but its rows never expire", "default_time_to_live")
 
 
-def windows_per_ttl(subject: Subject) -> Iterator[Hit]:
-    """T2."""
-    for table in subject.time_windowed():
-        ttl, window = ttl_of(table), window_of(table)
-        if not ttl or window is None or WINDOWS_FEW <= (windows := ttl / window) <= WINDOWS_MANY:
-            continue
-        outside = not WINDOWS_MIN <= windows <= WINDOWS_MAX
-        yield Hit(
-            table.spelling,
-            f"a time to live of {words(ttl)} spans {windows:,.1f} windows of {words(window)}",
-            "compaction_window_size",
-            Severity.ERROR if outside else Severity.WARNING,
-            (*_COMPACTION, ("option", "default_time_to_live")),
-            fix=f"Choose windows of about {words(_rounded(ttl / 24))}: a 24th of the time to live.",
-        )
+@table_rule(
+    "T2",
+    "Too few or too many windows in a time to live",
+    Severity.WARNING,
+    "20 to 30 windows are the documentation's advice. With fewer, expired rows wait long for the rest of their "
+    "window; with more, reads that cannot name the time look into more SSTables. Outside of 10 to 50 it is an "
+    "error.",
+    "Make the window a 24th of the time to live, rounded.",
+    docs=_DOCS,
+    windows=True,
+)
+def _windows_per_ttl(table: Table, _: Subject) -> Iterator[Hit]:
+    ttl, window = ttl_of(table), window_of(table)
+    if not ttl or window is None or WINDOWS_FEW <= (windows := ttl / window) <= WINDOWS_MANY:
+        return
+    yield Hit(
+        f"a time to live of {words(ttl)} spans {windows:,.1f} windows of {words(window)}",
+        "compaction_window_size",
+        Severity.WARNING if WINDOWS_MIN <= windows <= WINDOWS_MAX else Severity.ERROR,
+        fix=f"Choose windows of about {words(_rounded(ttl / 24))}: a 24th of the time to live.",
+    )
 
 
 def _rounded(length: timedelta) -> timedelta:
@@ -74,78 +82,99 @@ def _rounded(length: timedelta) -> timedelta:
     return max(timedelta(minutes=1), timedelta(minutes=1) * round(length / timedelta(minutes=1)))
 
 
-def too_many_sstables(subject: Subject) -> Iterator[Hit]:
-    """T3: a window leaves one SSTable at least; it goes when all in it has expired, `gc_grace_seconds` ago."""
-    most = subject.knowledge.sstables_max
-    for table in subject.time_windowed():
-        window, ttl = window_of(table), ttl_of(table)
-        if window is None:
-            continue
-        kept = ttl + gc_grace_of(table) if ttl else _YEAR
-        if (count := -(-kept // window)) > most:
-            yield Hit(table.spelling, _counted(table, window, count, ttl), "compaction", points=_COMPACTION)
-
-
-def _counted(table: Table, window: timedelta, count: int, ttl: timedelta) -> str:
-    if not ttl:
-        return f"windows of {words(window)} leave {count:,} SSTables on every node each year, and none of them goes"
-    kept = f"{words(ttl)} and gc_grace_seconds of {words(gc_grace_of(table))}"
-    return f"windows of {words(window)} over {kept} keep {count:,} SSTables on every node"
-
-
-def blocking_read_repair(subject: Subject) -> Iterator[Hit]:
-    """T7: an option of Cassandra 4.0 and later."""
-    if not subject.release.at_least(Release.CASSANDRA_4_0):
+@table_rule(
+    "T3",
+    "Time windows leave too many SSTables",
+    Severity.WARNING,
+    "Each window leaves one SSTable at least, on every node. A read that cannot tell the time asks the Bloom "
+    "filter of each; open files, memory for filters and start-up time grow with them.",
+    "Widen the windows, or let rows expire (T1); a shorter gc_grace_seconds helps where nothing is deleted.",
+    docs=_DOCS,
+    windows=True,
+)
+def _too_many_sstables(table: Table, subject: Subject) -> Iterator[Hit]:
+    """A window leaves one SSTable at least; it goes when all in it has expired, `gc_grace_seconds` ago."""
+    window, ttl, grace = window_of(table), ttl_of(table), gc_grace_of(table)
+    kept = ttl + grace if ttl else _YEAR
+    if window is None or (count := -(-kept // window)) <= subject.knowledge.sstables_max:
         return
-    for table in subject.time_windowed():
-        if option_text(table, "read_repair").upper() in {"", "BLOCKING"}:
-            yield Hit(
-                table.spelling,
-                f"reads of {table.spelling} write old cells into the newest window",
-                "read_repair",
-                points=(("option", "read_repair"), *_COMPACTION),
-            )
+    if ttl:
+        over = f"{words(ttl)} and gc_grace_seconds of {words(grace)}"
+        text = f"windows of {words(window)} over {over} keep {count:,} SSTables on every node"
+    else:
+        text = f"windows of {words(window)} leave {count:,} SSTables on every node each year, and none of them goes"
+    yield Hit(text, "compaction")
 
 
-def aggressive_expiration(subject: Subject) -> Iterator[Hit]:
-    """T9."""
-    for table in subject.schema.tables:
-        asked = text_of(compaction_options(table).get("unsafe_aggressive_sstable_expiration", ""))
-        if strategy_of(table) in {TWCS, UCS} and asked.lower() == "true":
-            yield Hit(
-                table.spelling,
-                f"{table.spelling} drops expired SSTables without looking at what they hide",
-                "unsafe_aggressive_sstable_expiration",
-                points=_COMPACTION,
-            )
+@table_rule(
+    "T7",
+    "Blocking read repair on time windows",
+    Severity.WARNING,
+    "A blocking read repair writes the old cells that one replica lacked into the window of today. The SSTable of "
+    "today then holds old rows, and old SSTables that overlap it cannot be dropped.",
+    "Set read_repair = 'NONE', unless reads of one row must never go back in time after a failed write.",
+    docs="managing/operating/read_repair.html",
+    windows=True,
+)
+def _blocking_read_repair(table: Table, subject: Subject) -> Iterator[Hit]:
+    """An option of Cassandra 4.0 and later."""
+    blocking = option_text(table, "read_repair").upper() in {"", "BLOCKING"}
+    if blocking and subject.release.at_least(ServerRelease.CASSANDRA_4_0):
+        yield Hit(f"reads of {table.spelling} write old cells into the newest window", "read_repair")
 
 
-def timestamp_resolution(subject: Subject) -> Iterator[Hit]:
-    """T10."""
-    for table in subject.schema.tables:
-        stated = text_of(compaction_options(table).get("timestamp_resolution", "MICROSECONDS"))
-        if stated != "MICROSECONDS" and strategy_of(table) in {TWCS, "DateTieredCompactionStrategy"}:
-            yield Hit(
-                table.spelling,
-                f"{table.spelling} takes write times for {stated}; drivers and servers write microseconds",
-                "timestamp_resolution",
-                points=_COMPACTION,
-            )
+@table_rule(
+    "T9",
+    "Expired SSTables dropped without a look at what they hide",
+    Severity.ERROR,
+    "unsafe_aggressive_sstable_expiration skips the check for overlaps. A dropped tombstone may have hidden an "
+    "older row in another SSTable: the row comes back.",
+    "Remove the option; find out what blocks expiry with sstableexpiredblockers.",
+    docs=_DOCS,
+)
+def _aggressive_expiration(table: Table, _: Subject) -> Iterator[Hit]:
+    asked = text_of(compaction_options(table).get("unsafe_aggressive_sstable_expiration", ""))
+    if strategy_of(table) in {TWCS, UCS} and asked.lower() == "true":
+        text = f"{table.spelling} drops expired SSTables without looking at what they hide"
+        yield Hit(text, "unsafe_aggressive_sstable_expiration", points=COMPACTION)
 
 
-def lookups(subject: Subject) -> Iterator[Hit]:
-    """T13: by a whole primary key that is the partition key, or as the knowledge says."""
-    for table in subject.time_windowed():
-        unique = not table.clustering or table.name in subject.knowledge.looked_up
-        chance = _chance(option_text(table, "bloom_filter_fp_chance"))
-        if unique and chance > BLOOM_MAX:
-            yield Hit(
-                table.spelling,
-                f"a lookup by {', '.join(one.spelling for one in table.partition)} asks the filter of every window, "
-                f"and {100 * chance:g} % of them answer yes by mistake",
-                "bloom_filter_fp_chance",
-                points=(("option", "bloom_filter_fp_chance"), *_COMPACTION),
-            )
+@table_rule(
+    "T10",
+    "Write times in another unit than microseconds",
+    Severity.WARNING,
+    "Drivers and servers stamp writes in microseconds since 1970. Read in another unit, every row falls into a "
+    "window far from its own.",
+    "Remove timestamp_resolution, unless every single write comes with a timestamp of that unit.",
+    docs=_DOCS,
+)
+def _timestamp_resolution(table: Table, _: Subject) -> Iterator[Hit]:
+    stated = text_of(compaction_options(table).get("timestamp_resolution", "MICROSECONDS"))
+    if stated != "MICROSECONDS" and strategy_of(table) in {TWCS, "DateTieredCompactionStrategy"}:
+        text = f"{table.spelling} takes write times for {stated}; drivers and servers write microseconds"
+        yield Hit(text, "timestamp_resolution", points=COMPACTION)
+
+
+@table_rule(
+    "T13",
+    "Lookups by a unique key on time windows",
+    Severity.WARNING,
+    "A lookup by key does not say when the row was written, so it asks every window. At the default of 1 % false "
+    "positives, a hundred windows cost a read of the disk for each key that is not there.",
+    "Set bloom_filter_fp_chance to 0.001 or less, or use UnifiedCompactionStrategy or LeveledCompactionStrategy.",
+    docs="managing/operating/bloom_filters.html",
+    windows=True,
+)
+def _lookups(table: Table, subject: Subject) -> Iterator[Hit]:
+    """By a whole primary key that is the partition key, or as the knowledge says."""
+    chance = _chance(option_text(table, "bloom_filter_fp_chance"))
+    if (table.clustering and table.name not in subject.knowledge.looked_up) or chance <= BLOOM_MAX:
+        return
+    text = (
+        f"a lookup by {', '.join(one.spelling for one in table.partition)} asks the filter of every window, "
+        f"and {100 * chance:g} % of them answer yes by mistake"
+    )
+    yield Hit(text, "bloom_filter_fp_chance")
 
 
 def _chance(text: str) -> float:
@@ -154,81 +183,3 @@ def _chance(text: str) -> float:
         return float(text)
     except ValueError:
         return 0.01
-
-
-TIME_WINDOWS: Final = (
-    Rule(
-        "T1",
-        "Time windows without a time to live",
-        Severity.WARNING,
-        "TimeWindowCompactionStrategy gives space back by dropping SSTables in which everything has expired. Windows "
-        "never merge with one another, so rows that are deleted instead stay on disk, with their tombstones, until a "
-        "major compaction.",
-        "Set default_time_to_live to the longest stay and some slack; where rows may stay for ever, use "
-        "UnifiedCompactionStrategy (5.0) or LeveledCompactionStrategy.",
-        TWCS_DOCS,
-        without_ttl,
-    ),
-    Rule(
-        "T2",
-        "Too few or too many windows in a time to live",
-        Severity.WARNING,
-        "20 to 30 windows are the documentation's advice. With fewer, expired rows wait long for the rest of their "
-        "window; with more, reads that cannot name the time look into more SSTables. Outside of 10 to 50 it is an "
-        "error.",
-        "Make the window a 24th of the time to live, rounded.",
-        TWCS_DOCS,
-        windows_per_ttl,
-    ),
-    Rule(
-        "T3",
-        "Time windows leave too many SSTables",
-        Severity.WARNING,
-        "Each window leaves one SSTable at least, on every node. A read that cannot tell the time asks the Bloom "
-        "filter of each; open files, memory for filters and start-up time grow with them.",
-        "Widen the windows, or let rows expire (T1); a shorter gc_grace_seconds helps where nothing is deleted.",
-        TWCS_DOCS,
-        too_many_sstables,
-    ),
-    Rule(
-        "T7",
-        "Blocking read repair on time windows",
-        Severity.WARNING,
-        "A blocking read repair writes the old cells that one replica lacked into the window of today. The SSTable of "
-        "today then holds old rows, and old SSTables that overlap it cannot be dropped.",
-        "Set read_repair = 'NONE', unless reads of one row must never go back in time after a failed write.",
-        f"{DOCS}/managing/operating/read_repair.html",
-        blocking_read_repair,
-    ),
-    Rule(
-        "T9",
-        "Expired SSTables dropped without a look at what they hide",
-        Severity.ERROR,
-        "unsafe_aggressive_sstable_expiration skips the check for overlaps. A dropped tombstone may have hidden an "
-        "older row in another SSTable: the row comes back.",
-        "Remove the option; find out what blocks expiry with sstableexpiredblockers.",
-        TWCS_DOCS,
-        aggressive_expiration,
-    ),
-    Rule(
-        "T10",
-        "Write times in another unit than microseconds",
-        Severity.WARNING,
-        "Drivers and servers stamp writes in microseconds since 1970. Read in another unit, every row falls into a "
-        "window far from its own.",
-        "Remove timestamp_resolution, unless every single write comes with a timestamp of that unit.",
-        TWCS_DOCS,
-        timestamp_resolution,
-    ),
-    Rule(
-        "T13",
-        "Lookups by a unique key on time windows",
-        Severity.WARNING,
-        "A lookup by key does not say when the row was written, so it asks every window. At the default of 1 % false "
-        "positives, a hundred windows cost a read of the disk for each key that is not there.",
-        "Set bloom_filter_fp_chance to 0.001 or less, or use UnifiedCompactionStrategy or LeveledCompactionStrategy.",
-        f"{DOCS}/managing/operating/bloom_filters.html",
-        lookups,
-    ),
-)
-"""T1, T2, T3, T7, T9, T10 and T13."""

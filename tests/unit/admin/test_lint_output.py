@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from admin.lint.linting import LintOrder, LintReport, lint_files
 from admin.lint.output import place_in, report_json, report_lines, rule_json, rule_lines, subject_of
-from model.schema.lint.finding import Finding, Severity
 from model.schema.lint.ignores import Ignore
+from model.schema.lint.rule import LintFinding, Severity
 from model.schema.lint.rules import RULES, rules_named
 from model.schema.statements import Span
 from tests.support.linting import table, windows
@@ -20,14 +20,14 @@ FILE = "a.cql"
 
 def finding(
     text: str = "something is so", span: Span | None = None, file: str | None = FILE, ignored: str | None = None
-) -> Finding:
+) -> LintFinding:
     """A finding of T1 at table t."""
-    return Finding(
+    return LintFinding(
         T1, "ks", "t", "c", Severity.WARNING, text, T1.fix, file=file, span=span, statement=0, ignored=ignored
     )
 
 
-def lines_of(*findings: Finding, text: str = "", width: int = 120, ignored: bool = False) -> list[str]:
+def lines_of(*findings: LintFinding, text: str = "", width: int = 120, ignored: bool = False) -> list[str]:
     """The report of these findings as plain lines."""
     report = LintReport(("ks",), findings, Severity.WARNING, texts={FILE: text})
     return [line.plain for line in report_lines(report, width, ignored=ignored)]

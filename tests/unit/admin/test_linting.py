@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from admin.lint.linting import LintOrder, LintReport, lint_files
 from admin.lint.output import report_json
 from model.errors import ExitCode, WrongUse
-from model.schema.lint.finding import Finding, Severity
 from model.schema.lint.ignores import Ignore
+from model.schema.lint.rule import LintFinding, Severity
 from model.schema.lint.rules import RULES, rules_named
-from model.schema.lint.servers import Release
+from model.schema.lint.servers import ServerRelease
 from tests.support.linting import DAY, table, windows
 
 BAD = table("events", "sensor text, at timestamp, PRIMARY KEY (sensor, at)", compaction=windows(1, "HOURS"))
@@ -99,15 +99,15 @@ def test_the_release_is_the_newest_unless_one_is_named(tmp_path: Path) -> None:
     """A schema is written for the server that comes."""
     file = file_of(tmp_path, table("t", compaction="{'class': 'UnifiedCompactionStrategy'}"))
     assert lint_files([file], order("T11")).exit is ExitCode.FINE
-    older = LintOrder("ks", rules_named(["T11"]), release=Release.CASSANDRA_4_1)
+    older = LintOrder("ks", rules_named(["T11"]), release=ServerRelease.CASSANDRA_4_1)
     assert [one.text for one in lint_files([file], older).open] == [
         "Cassandra 4.1 has no compaction class UnifiedCompactionStrategy"
     ]
 
 
-def finding(severity: Severity, *, ignored: bool) -> Finding:
+def finding(severity: Severity, *, ignored: bool) -> LintFinding:
     """A finding of that weight."""
-    return Finding(RULES[0], "ks", "t", "c", severity, "text", "fix", ignored=REASON if ignored else None)
+    return LintFinding(RULES[0], "ks", "t", "c", severity, "text", "fix", ignored=REASON if ignored else None)
 
 
 @given(st.lists(st.tuples(st.sampled_from(Severity), st.booleans()), max_size=8), st.sampled_from(Severity))

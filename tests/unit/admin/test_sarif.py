@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from admin.lint.linting import LintOrder, LintReport, lint_files, lint_schema
 from admin.lint.sarif import FINGERPRINT, SCHEMA, sarif, uri_of
 from model.catalog.mail import SCHEMA as CATALOG
-from model.schema.lint.finding import Severity
 from model.schema.lint.ignores import Ignore
-from model.schema.lint.known import known_of
+from model.schema.lint.knowledge import known_of
+from model.schema.lint.rule import Severity
 from model.schema.lint.rules import RULES, rules_named
 from model.schema.lint.subject import Subject
 from tests.support.linting import table, windows

@@ -9,8 +9,8 @@ import pytest
 from cql.lint_sources import live_subject, release_of, statements_of
 from model.catalog.mail import SCHEMA
 from model.errors import CqlSyntaxError, MailmendError, UnknownKeyspace, WrongUse
-from model.schema.lint.servers import Release
-from model.schema.lint.subject import HINT_WINDOW_DEFAULT, Knowledge
+from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge
+from model.schema.lint.servers import ServerRelease
 from model.schema.table import Row
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served
@@ -61,7 +61,7 @@ def test_a_server_tells_what_it_can(settings: Mapping[str, str | None] | None, w
     """What it does not tell, or nobody may read, is the default or not known."""
     subject = live_subject(ServerTwin(settings), "mail", Knowledge(), None, None)
     assert (subject.knowledge.hint_window, subject.knowledge.paxos_variant) == (window, paxos)
-    assert subject.release is Release.CASSANDRA_5_0
+    assert subject.release is ServerRelease.CASSANDRA_5_0
     assert subject.statements == ()
     assert "imapuidtable" in subject.knowledge.updated
 
@@ -69,10 +69,10 @@ def test_a_server_tells_what_it_can(settings: Mapping[str, str | None] | None, w
 def test_what_somebody_says_counts_more_than_what_the_server_tells() -> None:
     """The release and the hint window."""
     server = ServerTwin({"max_hint_window_in_ms": "3600000"}, "4.0.1")
-    assert release_of(server) is Release.CASSANDRA_4_0
-    told = live_subject(server, "mail", Knowledge(rows_max=5), Release.CASSANDRA_5_0, timedelta(hours=9))
+    assert release_of(server) is ServerRelease.CASSANDRA_4_0
+    told = live_subject(server, "mail", Knowledge(rows_max=5), ServerRelease.CASSANDRA_5_0, timedelta(hours=9))
     assert (told.release, told.knowledge.hint_window, told.knowledge.rows_max) == (
-        Release.CASSANDRA_5_0,
+        ServerRelease.CASSANDRA_5_0,
         timedelta(hours=9),
         5,
     )
@@ -90,5 +90,5 @@ def test_scylla_is_known_by_a_table_of_its_own() -> None:
     """It calls itself an old Cassandra."""
     server = ServerTwin(None, "3.0.8")
     server.scylla = True
-    assert release_of(server) is Release.SCYLLA
-    assert live_subject(server, "mail", Knowledge(), None, None).release is Release.SCYLLA
+    assert release_of(server) is ServerRelease.SCYLLA
+    assert live_subject(server, "mail", Knowledge(), None, None).release is ServerRelease.SCYLLA

@@ -9,10 +9,8 @@ from model.errors import WrongUse
 from model.schema.lint.ignores import (
     Ignore,
     notes_among,
-    notes_of,
     parse_ignore,
     unused_among,
-    unused_notes,
     with_reasons,
 )
 from model.schema.lint.rules import lint, rules_named
@@ -24,7 +22,7 @@ REASON = "it may"
 def reasoned(text: str, *ignores: Ignore) -> list[tuple[str, str, str | None, bool]]:
     """(rule, table, reason, in the file) of what is found."""
     subject = subject_of(text)
-    found = with_reasons(lint(subject), notes_among(subject.statements), ignores)
+    found = with_reasons(lint(subject), (*notes_among(subject.statements), *ignores))
     return [(one.rule.id, one.table, one.ignored, one.noted) for one in found]
 
 
@@ -68,7 +66,7 @@ def test_what_covers_nothing_is_told() -> None:
     text = f"-- lint: ignore T1: {REASON}\n{table('a', gc_grace_seconds=1)}"
     subject = subject_of(text)
     found, notes = lint(subject), notes_among(subject.statements)
-    assert [str(note) for note in unused_notes(notes, found)] == ["schema.cql: T1"]
+    assert [str(note) for note in unused_among(notes, found)] == ["schema.cql: T1"]
     idle = (Ignore("T8", "b", REASON), Ignore("T1", "", REASON), Ignore("T8", "a", REASON))
     assert [str(one) for one in unused_among(idle, found)] == ["T8 at b", "T1"]
 
@@ -88,7 +86,7 @@ def test_a_note_without_rule_or_reason_is_refused(note: str) -> None:
     """With its file, its words, and how to write it."""
     (placed,) = statements_of({"a.cql": f"-- {note}\n{table()}"})
     with pytest.raises(WrongUse, match=r"a\.cql: the comment 'lint: ignore.*(no reason|as its rule)") as refused:
-        notes_of(placed)
+        notes_among([placed])
     assert "-- lint: ignore T5: rows" in refused.value.mend
 
 
@@ -96,7 +94,7 @@ def test_a_note_without_rule_or_reason_is_refused(note: str) -> None:
 def test_other_comments_are_comments(comment: str) -> None:
     """Only what begins as a note is one."""
     (placed,) = statements_of({"a.cql": f"-- {comment}\n{table()}"})
-    assert notes_of(placed) == ()
+    assert notes_among([placed]) == ()
 
 
 def test_a_comment_apart_from_the_statement_is_no_note() -> None:
@@ -149,8 +147,8 @@ def test_an_unknown_rule_is_refused_wherever_rules_are_named() -> None:
 def test_a_note_names_one_rule_or_several(note: str, rules: list[str]) -> None:
     """With commas or blanks between them; the first colon after them begins the reason."""
     (placed,) = statements_of({"a.cql": f"-- {note}\n{table()}"})
-    assert [one.rule for one in notes_of(placed)] == rules
-    assert {one.reason for one in notes_of(placed)} <= {"why", "why: because"}
+    assert [one.rule for one in notes_among([placed])] == rules
+    assert {one.reason for one in notes_among([placed])} <= {"why", "why: because"}
 
 
 @pytest.mark.parametrize("rule", ["T0", "T100", "X5", "t5", "T05", "5", ""])
@@ -196,4 +194,4 @@ def test_what_covers_something_is_not_told_as_idle() -> None:
     assert unused_among((Ignore("T8", "b", REASON), Ignore("T1", "b", REASON)), found) == ()
     assert unused_among((Ignore("T8", "c", REASON),), found) == (Ignore("T8", "c", REASON),)
     noted = subject_of(f"-- lint: ignore T8, T2: {REASON}\n{text}")
-    assert [one.rule for one in unused_notes(notes_among(noted.statements), lint(noted))] == ["T2"]
+    assert [one.rule for one in unused_among(notes_among(noted.statements), lint(noted))] == ["T2"]

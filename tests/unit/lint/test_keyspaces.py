@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.schema.lint.finding import Severity
-from model.schema.lint.servers import Release
+from model.schema.lint.rule import Severity
+from model.schema.lint.servers import ServerRelease
 from tests.support.linting import findings, pointed_at, table
 
 BY_TOPOLOGY = "{'class': 'NetworkTopologyStrategy', 'dc1': 3}"
@@ -71,7 +71,7 @@ def test_an_index_on_many_values_is_found(kind: str, severity: Severity | None) 
     text = table(columns=f"k int, v {kind}, PRIMARY KEY (k)") + "CREATE INDEX at_v ON t (v);"
     found = findings(text, "T23")
     assert [one.severity for one in found] == ([severity] if severity else [])
-    assert findings(text, "T23", Release.SCYLLA) == ()
+    assert findings(text, "T23", ServerRelease.SCYLLA) == ()
 
 
 @pytest.mark.parametrize(

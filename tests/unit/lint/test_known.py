@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.mail import FAMILIES, IMAP_UID, MAILBOX_PATH, MESSAGE_ID, MESSAGES, SCHEMA
 from model.schema.keyspace import Schema
-from model.schema.lint.known import known_of
-from model.schema.lint.subject import Knowledge
+from model.schema.lint.knowledge import Knowledge, known_of
 from model.schema.table import Column, Kind, Table
 from tests.support.schemas import served, without_tables
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from cql.lint_sources import statements_of
 from model.schema.keyspace import Index, Schema, View
-from model.schema.lint.finding import Finding
-from model.schema.lint.history import subjects_of
 from model.schema.lint.ignores import notes_among, with_reasons
+from model.schema.lint.knowledge import Knowledge
+from model.schema.lint.rule import LintFinding
 from model.schema.lint.rules import lint
-from model.schema.lint.servers import Release
-from model.schema.lint.subject import Knowledge, Subject
+from model.schema.lint.servers import ServerRelease
+from model.schema.lint.subject import Subject, subjects_of
 from model.schema.table import Column, Compaction, Kind, Table
 
 TYPES = st.sampled_from(
@@ -140,14 +140,14 @@ REPLICATION = st.none() | st.dictionaries(
 )
 
 
-def verdicts(found: Iterable[Finding]) -> set[tuple[str, str, str, str]]:
+def verdicts(found: Iterable[LintFinding]) -> set[tuple[str, str, str, str]]:
     """What was found, whatever the order."""
     return {(one.rule.id, one.table, one.subject, one.text) for one in found}
 
 
-@given(SCHEMAS, KNOWN, st.sampled_from(Release), REPLICATION)
+@given(SCHEMAS, KNOWN, st.sampled_from(ServerRelease), REPLICATION)
 def test_lint_never_raises(
-    schema: Schema, knowledge: Knowledge, release: Release, replication: dict[str, str] | None
+    schema: Schema, knowledge: Knowledge, release: ServerRelease, replication: dict[str, str] | None
 ) -> None:
     """Not on numbers that are none, options without sense, tables without columns; every finding says something."""
     for one in lint(Subject(schema, "ks", replication=replication, release=release, knowledge=knowledge)):
@@ -201,15 +201,15 @@ STATEMENTS = st.sampled_from(
 )
 
 
-@given(st.lists(STATEMENTS, max_size=12), KNOWN, st.sampled_from(Release))
+@given(st.lists(STATEMENTS, max_size=12), KNOWN, st.sampled_from(ServerRelease))
 def test_any_history_is_judged_and_every_place_is_in_its_file(
-    statements: list[str], knowledge: Knowledge, release: Release
+    statements: list[str], knowledge: Knowledge, release: ServerRelease
 ) -> None:
     """Whatever order statements come in: what cannot be carried out is found, and nothing raises."""
     half = len(statements) // 2
     texts = {"1.cql": "\n".join(statements[:half]), "2.cql": "\n".join(statements[half:])}
     for subject in subjects_of(statements_of(texts), "ks", release, knowledge):
-        found = with_reasons(lint(subject), notes_among(subject.statements), ())
+        found = with_reasons(lint(subject), notes_among(subject.statements))
         for one in found:
             if one.file is not None:
                 assert one.span is not None

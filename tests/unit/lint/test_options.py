@@ -4,14 +4,19 @@ import pytest
 
 from model.errors import WrongUse
 from model.schema.keyspace import Schema
-from model.schema.lint.finding import Severity
+from model.schema.lint.rule import Severity
 from model.schema.lint.rules import lint, rules_named
-from model.schema.lint.servers import COMPACTIONS, TABLE_OPTIONS, Release, parse_release
+from model.schema.lint.servers import COMPACTIONS, TABLE_OPTIONS, ServerRelease, parse_release
 from model.schema.lint.subject import Subject
 from model.schema.table import Column, Kind, Table
 from tests.support.linting import findings, pointed_at, table, windows
 
-C3, C40, C41, C5 = Release.CASSANDRA_3_11, Release.CASSANDRA_4_0, Release.CASSANDRA_4_1, Release.CASSANDRA_5_0
+C3, C40, C41, C5 = (
+    ServerRelease.CASSANDRA_3_11,
+    ServerRelease.CASSANDRA_4_0,
+    ServerRelease.CASSANDRA_4_1,
+    ServerRelease.CASSANDRA_5_0,
+)
 
 
 def test_a_class_from_the_upgrade_notes_of_james_is_no_class() -> None:
@@ -30,41 +35,41 @@ def test_a_class_from_the_upgrade_notes_of_james_is_no_class() -> None:
 @pytest.mark.parametrize(
     ("strategy", "releases"),
     [
-        ("SizeTieredCompactionStrategy", set(Release)),
+        ("SizeTieredCompactionStrategy", set(ServerRelease)),
         ("DateTieredCompactionStrategy", {C3, C40, C41}),
         ("UnifiedCompactionStrategy", {C5}),
-        ("IncrementalCompactionStrategy", {Release.SCYLLA}),
-        ("org.apache.cassandra.db.compaction.LeveledCompactionStrategy", set(Release)),
-        ("com.example.OurOwnStrategy", set(Release)),
+        ("IncrementalCompactionStrategy", {ServerRelease.SCYLLA}),
+        ("org.apache.cassandra.db.compaction.LeveledCompactionStrategy", set(ServerRelease)),
+        ("com.example.OurOwnStrategy", set(ServerRelease)),
         ("timewindowcompactionstrategy", set()),
         ("MadeUp", set()),
     ],
 )
-def test_classes_come_and_go(strategy: str, releases: set[Release]) -> None:
+def test_classes_come_and_go(strategy: str, releases: set[ServerRelease]) -> None:
     """T11: a class of somebody's own package is their business."""
     text = table(compaction=f"{{'class': '{strategy}'}}")
-    assert {release for release in Release if not findings(text, "T11", release)} == releases
+    assert {release for release in ServerRelease if not findings(text, "T11", release)} == releases
 
 
 @pytest.mark.parametrize(
     ("option", "literal", "releases"),
     [
-        ("read_repair_chance", "0.1", {C3, Release.SCYLLA}),
+        ("read_repair_chance", "0.1", {C3, ServerRelease.SCYLLA}),
         ("read_repair", "'NONE'", {C40, C41, C5}),
         ("additional_write_policy", "'99p'", {C40, C41, C5}),
         ("memtable", "'trie'", {C41, C5}),
         ("allow_auto_snapshot", "true", {C5}),
-        ("tombstone_gc", "{'mode': 'repair'}", {Release.SCYLLA}),
-        ("gc_grace_seconds", "100", set(Release)),
-        ("GC_GRACE_SECONDS", "100", set(Release)),
-        ("comment", "'words'", set(Release)),
+        ("tombstone_gc", "{'mode': 'repair'}", {ServerRelease.SCYLLA}),
+        ("gc_grace_seconds", "100", set(ServerRelease)),
+        ("GC_GRACE_SECONDS", "100", set(ServerRelease)),
+        ("comment", "'words'", set(ServerRelease)),
         ("time_to_live", "100", set()),
     ],
 )
-def test_table_options_come_and_go(option: str, literal: str, releases: set[Release]) -> None:
+def test_table_options_come_and_go(option: str, literal: str, releases: set[ServerRelease]) -> None:
     """T11."""
     text = table(**{option: literal})
-    assert {release for release in Release if not findings(text, "T11", release)} == releases
+    assert {release for release in ServerRelease if not findings(text, "T11", release)} == releases
 
 
 @pytest.mark.parametrize(
@@ -147,10 +152,10 @@ def test_every_statement_is_asked_not_only_the_last() -> None:
         ("sometimes", {C3, C40, C41, C5}),
     ],
 )
-def test_speculation_is_understood_or_not(value: str, refusing: set[Release]) -> None:
+def test_speculation_is_understood_or_not(value: str, refusing: set[ServerRelease]) -> None:
     """T24: what is not understood is an error."""
     text = table(speculative_retry=f"'{value}'")
-    hits = {release: findings(text, "T24", release) for release in Release}
+    hits = {release: findings(text, "T24", release) for release in ServerRelease}
     assert {release for release, found in hits.items() if found} == refusing
     assert {one.severity for found in hits.values() for one in found} <= {Severity.ERROR}
 
@@ -225,10 +230,10 @@ def test_names_that_a_server_itself_tells_are_not_looked_at() -> None:
         ("5.0.9", C5),
         ("5.1", C5),
         ("6.0-alpha2", C5),
-        ("Scylla", Release.SCYLLA),
+        ("Scylla", ServerRelease.SCYLLA),
     ],
 )
-def test_versions_are_read_as_servers_tell_them(text: str, release: Release) -> None:
+def test_versions_are_read_as_servers_tell_them(text: str, release: ServerRelease) -> None:
     """Between two that are known, the older one counts."""
     assert parse_release(text) is release
 
@@ -242,7 +247,7 @@ def test_other_versions_are_refused(text: str) -> None:
 
 def test_every_server_has_its_tables() -> None:
     """No release is forgotten."""
-    assert set(TABLE_OPTIONS) == set(COMPACTIONS) == set(Release)
+    assert set(TABLE_OPTIONS) == set(COMPACTIONS) == set(ServerRelease)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +277,7 @@ def test_caching_is_read_in_any_case(caching: str, unknown: list[str]) -> None:
     """T11: as Cassandra reads it; ScyllaDB has options of its own there."""
     text = table(caching=caching)
     assert [one.subject for one in findings(text, "T11")] == unknown
-    assert findings(text, "T11", Release.SCYLLA) == ()
+    assert findings(text, "T11", ServerRelease.SCYLLA) == ()
 
 
 def test_a_statement_tells_of_its_table_in_any_case() -> None:
@@ -282,7 +287,7 @@ def test_a_statement_tells_of_its_table_in_any_case() -> None:
 
 
 @pytest.mark.parametrize("release", [C41, C5])
-def test_paxos_is_told_with_its_own_fix_of_tables_that_are_written_with_if(release: Release) -> None:
+def test_paxos_is_told_with_its_own_fix_of_tables_that_are_written_with_if(release: ServerRelease) -> None:
     """T24: by a statement, or by what is known; plain writes count for nothing."""
     text = table() + table("plain") + "INSERT INTO plain (k) VALUES (1); DELETE FROM t WHERE k = 1 IF EXISTS;"
     (found,) = findings(text, "T24", release, paxos_variant="v1", conditional=frozenset({"known"}))

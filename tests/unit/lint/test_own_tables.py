@@ -13,10 +13,10 @@ from model.catalog.mail_queue import QUEUE_TABLES
 from model.catalog.schema_history import HISTORY_TABLES
 from model.errors import ExitCode
 from model.schema.keyspace import Schema
-from model.schema.lint.finding import Severity
 from model.schema.lint.ignores import unused_among
-from model.schema.lint.known import known_of
-from model.schema.lint.servers import Release
+from model.schema.lint.knowledge import known_of
+from model.schema.lint.rule import Severity
+from model.schema.lint.servers import ServerRelease
 from model.schema.lint.subject import Subject
 from model.schema.table import Compaction
 from tests.support.james import SCHEMA_FILE
@@ -26,14 +26,16 @@ ORDER = LintOrder("apache_james", level=Severity.NOTE)
 LEDGER = Schema((), tuple({table.name: table for table in (*LEDGER_TABLES, *HISTORY_TABLES)}.values()))
 
 
-def subject_of(schema: Schema, release: Release = Release.CASSANDRA_5_0) -> Subject:
+def subject_of(schema: Schema, release: ServerRelease = ServerRelease.CASSANDRA_5_0) -> Subject:
     """A schema of ours with what is known of it."""
     return Subject(schema, "ks", release=release, knowledge=known_of(schema))
 
 
-@pytest.mark.parametrize("release", [Release.CASSANDRA_4_0, Release.CASSANDRA_4_1, Release.CASSANDRA_5_0])
+@pytest.mark.parametrize(
+    "release", [ServerRelease.CASSANDRA_4_0, ServerRelease.CASSANDRA_4_1, ServerRelease.CASSANDRA_5_0]
+)
 @pytest.mark.parametrize("schema", [SCHEMA, LEDGER], ids=["catalog", "ledger"])
-def test_catalog_and_ledger_lint_clean(schema: Schema, release: Release) -> None:
+def test_catalog_and_ledger_lint_clean(schema: Schema, release: ServerRelease) -> None:
     """Not even a note, on every server that is served."""
     report = lint_schema(subject_of(schema, release), ORDER)
     assert [(one.rule.id, one.table, one.text) for one in report.open] == []

@@ -1,15 +1,15 @@
 """Where findings point, in which order they come, and which statements belong to which keyspace."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from cql.lint_sources import statements_of
 from model.errors import WrongUse
 from model.schema.keyspace import Schema
-from model.schema.lint.finding import Hit
-from model.schema.lint.history import subjects_of
-from model.schema.lint.placing import defining, spot_of
+from model.schema.lint.rule import Hit, Severity, rule
 from model.schema.lint.rules import RULES, lint, rules_named
-from model.schema.lint.subject import Subject
+from model.schema.lint.subject import Subject, subjects_of
 from model.schema.table import Column, Compaction, Kind, Table
 from tests.support.linting import FILE, findings, pointed_at, subject_of, table, windows
 
@@ -38,10 +38,17 @@ def test_columns_are_pointed_at_where_they_were_added() -> None:
 
 def test_what_is_not_there_points_at_the_table() -> None:
     """The default of an option stands nowhere; the name of its table does."""
-    subject = subject_of(TEXT)
-    told = defining(subject)
-    assert spot_of(subject, Hit("a", "", points=(("option", "read_repair"),)), told)[0] == 0
-    assert spot_of(subject, Hit("nowhere", ""), told) == (None, None)
+    (found,) = findings(TEXT + table("b", gc_grace_seconds=1), "T8")
+    assert (found.table, found.statement) == ("b", 3)
+
+    @rule("T99", "A rule of this test", Severity.NOTE, "Because.", "Leave it.", docs="")
+    def anywhere(_: Subject) -> Iterator[Hit]:
+        yield Hit("lacks it", "read_repair", table="a")
+        yield Hit("is not there", table="nowhere")
+
+    lacks, nowhere = lint(subject_of(TEXT), [anywhere])
+    assert (lacks.statement, pointed_at(TEXT, [lacks])) == (0, ["a"])
+    assert (nowhere.statement, nowhere.span) == (None, None)
 
 
 def test_findings_come_in_the_order_of_the_text() -> None:
@@ -116,12 +123,12 @@ def test_names_in_quotes_keep_their_case() -> None:
 def test_rules_are_named_and_in_order() -> None:
     """T1 to T24 without a gap, then ours."""
     assert [rule.id for rule in RULES] == [*(f"T{number}" for number in range(1, 25)), "K1", "K2"]
-    for rule in RULES:
-        assert rule.title
-        assert not rule.title.endswith(".")
-        assert rule.reason.endswith(".")
-        assert rule.fix.endswith(".")
-        assert rule.reference.startswith("https://cassandra.apache.org/doc/")
+    for one in RULES:
+        assert one.title
+        assert not one.title.endswith(".")
+        assert one.reason.endswith(".")
+        assert one.fix.endswith(".")
+        assert one.reference.startswith("https://cassandra.apache.org/doc/")
 
 
 def test_a_finding_carries_its_rules_words_unless_it_has_its_own() -> None:

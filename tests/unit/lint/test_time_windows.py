@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.schema.lint.finding import Severity
-from model.schema.lint.servers import Release
+from model.schema.lint.rule import Severity
+from model.schema.lint.servers import ServerRelease
 from tests.support.linting import DAY, UNIFIED, findings, pointed_at, table, windows
 
 HOUR = 3600
@@ -92,17 +92,17 @@ def test_sstables_stay_for_gc_grace_beyond_their_ttl() -> None:
 @pytest.mark.parametrize(
     ("read_repair", "release", "hit"),
     [
-        (None, Release.CASSANDRA_5_0, True),
-        ("'BLOCKING'", Release.CASSANDRA_4_0, True),
-        ("'blocking'", Release.CASSANDRA_4_1, True),
-        ("'NONE'", Release.CASSANDRA_5_0, False),
-        ("'none'", Release.CASSANDRA_5_0, False),
-        (None, Release.CASSANDRA_3_11, False),
-        (None, Release.SCYLLA, False),
+        (None, ServerRelease.CASSANDRA_5_0, True),
+        ("'BLOCKING'", ServerRelease.CASSANDRA_4_0, True),
+        ("'blocking'", ServerRelease.CASSANDRA_4_1, True),
+        ("'NONE'", ServerRelease.CASSANDRA_5_0, False),
+        ("'none'", ServerRelease.CASSANDRA_5_0, False),
+        (None, ServerRelease.CASSANDRA_3_11, False),
+        (None, ServerRelease.SCYLLA, False),
     ],
 )
 def test_blocking_read_repair_is_found_where_there_is_such_an_option(
-    read_repair: str | None, release: Release, *, hit: bool
+    read_repair: str | None, release: ServerRelease, *, hit: bool
 ) -> None:
     """T7: blocking is the default of Cassandra 4.0 and later."""
     options = {"read_repair": read_repair} if read_repair else {}

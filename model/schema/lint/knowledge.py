@@ -4,7 +4,9 @@ Of the tables of mail from the catalog's own declarations; of the queue's from w
 our ledger from what `repair` writes there.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Final
 
 from model.catalog.ledger import REPAIR_FINDING, REPAIR_LAG, REPAIR_RUN
@@ -20,8 +22,61 @@ from model.catalog.mail_queue import (
 )
 from model.projections.declarations import Family
 from model.schema.keyspace import Schema
-from model.schema.lint.subject import Knowledge
 from model.schema.table import Table
+
+HINT_WINDOW_DEFAULT: Final = timedelta(hours=3)
+"""`max_hint_window` of cassandra.yaml, where it says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What no schema says of itself. Tables are named as the server knows them.
+
+    Attributes:
+        repair_interval: how often every range is repaired (nodetool, Reaper); None where nobody said.
+        hint_window: the server's `max_hint_window`.
+        slack: how much longer marks must live than what they hide.
+        sstables_max: SSTables of time windows that one table may have on a node.
+        rows_max: rows that one partition may hold.
+        rows_per_partition: rows that are expected, by table.
+        marks: (table of marks, table whose rows they hide).
+        projections: (truth, projection).
+        updated, deleted, stamped, conditional: tables whose rows are changed later, are deleted, are written USING
+            TIMESTAMP, or with IF.
+        looked_up: tables that are read by a unique partition key although they have clustering columns.
+        rewritten: (table, column) of collections that are written whole.
+        paxos_variant: the server's setting, "" where it is not known.
+    """
+
+    repair_interval: timedelta | None = None
+    hint_window: timedelta = HINT_WINDOW_DEFAULT
+    slack: timedelta = timedelta(days=1)
+    sstables_max: int = 100
+    rows_max: int = 100_000
+    rows_per_partition: Mapping[str, int] = field(default_factory=dict)
+    marks: tuple[tuple[str, str], ...] = ()
+    projections: tuple[tuple[str, str], ...] = ()
+    updated: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
+    stamped: frozenset[str] = frozenset()
+    conditional: frozenset[str] = frozenset()
+    looked_up: frozenset[str] = frozenset()
+    rewritten: frozenset[tuple[str, str]] = frozenset()
+    paxos_variant: str = ""
+
+    def with_facts_of(self, other: "Knowledge") -> "Knowledge":
+        """The same settings, with what the other knows of tables besides."""
+        return replace(
+            self,
+            marks=tuple(dict.fromkeys(self.marks + other.marks)),
+            projections=tuple(dict.fromkeys(self.projections + other.projections)),
+            updated=self.updated | other.updated,
+            deleted=self.deleted | other.deleted,
+            stamped=self.stamped | other.stamped,
+            conditional=self.conditional | other.conditional,
+            looked_up=self.looked_up | other.looked_up,
+            rewritten=self.rewritten | other.rewritten,
+        )
 
 
 def _names(*tables: Table) -> frozenset[str]:

@@ -1,11 +1,16 @@
-"""A rule, what it saw, and the finding that is kept of it."""
+"""A rule is one decorated function: what it is called, why, what to do; and what it sees in a schema."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Final
 
 from model.schema.lint.subject import Subject
+from model.schema.names import name_of
 from model.schema.statements import Span
+from model.schema.table import Table
+
+DOCS: Final = "https://cassandra.apache.org/doc/5.0/cassandra"
 
 
 class Severity(IntEnum):
@@ -21,8 +26,10 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
-Wanted = tuple[str, str]
+PlaceKey = tuple[str, str]
 """Where a finding points, in the words of `Parsed.places`: ("option", "compaction"), ("column", "flags")."""
+
+COMPACTION: Final[tuple[PlaceKey, ...]] = (("option", "compaction"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +37,31 @@ class Hit:
     """What a rule saw.
 
     Attributes:
-        table: its spelling; "" for the keyspace as a whole.
         text: what is so, in one sentence.
         subject: the column, option, index or view, or "" for the table as a whole.
         severity: None where the rule's own holds.
-        points: where to point at, the first that can be found.
+        points: where to point at, the first that can be found; () is where the subject stands.
         statement: the number of the statement that it is about; None where it is about what all of them lead to.
         fix: what to do in this case; "" where the rule's own words serve.
+        table: its spelling; "" for the keyspace as a whole.
     """
 
-    table: str
     text: str
     subject: str = ""
     severity: Severity | None = None
-    points: tuple[Wanted, ...] = ()
+    points: tuple[PlaceKey, ...] = ()
     statement: int | None = None
     fix: str = ""
+    table: str = ""
+
+    @property
+    def places(self) -> tuple[PlaceKey, ...]:
+        """Where to point at; an option inside of a map stands where the map stands."""
+        return self.points or (("column", name_of(self.subject)), ("option", self.subject.partition(".")[0]))
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class LintRule:
     """One rule: what it is called, how bad a hit is, why, what to do, where to read more, and how it looks.
 
     Attributes:
@@ -66,7 +78,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """A hit with its rule and its place.
 
     Attributes:
@@ -76,7 +88,7 @@ class Finding:
         noted: whether that reason stands in the file itself.
     """
 
-    rule: Rule
+    rule: LintRule
     keyspace: str
     table: str
     subject: str
@@ -88,3 +100,27 @@ class Finding:
     statement: int | None = None
     ignored: str | None = None
     noted: bool = False
+
+
+def rule(
+    rule_id: str, title: str, severity: Severity, reason: str, fix: str, *, docs: str
+) -> Callable[[Callable[[Subject], Iterator[Hit]]], LintRule]:
+    """Make a rule of what looks at a keyspace; `docs` is a page of Cassandra's documentation."""
+    return lambda check: LintRule(rule_id, title, severity, reason, fix, f"{DOCS}/{docs}", check)
+
+
+def table_rule(
+    rule_id: str, title: str, severity: Severity, reason: str, fix: str, *, docs: str, windows: bool = False
+) -> Callable[[Callable[[Table, Subject], Iterator[Hit]]], LintRule]:
+    """Make a rule of what looks at one table; with `windows` only at those with time windows."""
+
+    def made(look: Callable[[Table, Subject], Iterator[Hit]]) -> LintRule:
+        def check(subject: Subject) -> Iterator[Hit]:
+            for table in subject.time_windowed() if windows else subject.schema.tables:
+                for hit in look(table, subject):
+                    points = (*hit.places, *COMPACTION) if windows else hit.points
+                    yield replace(hit, table=table.spelling, points=points)
+
+        return LintRule(rule_id, title, severity, reason, fix, f"{DOCS}/{docs}", check)
+
+    return made
