@@ -12,9 +12,9 @@ from uuid import UUID
 
 from model.catalog.mail import MESSAGES
 from model.operations import Change, Count, Put, Remove, Write
-from model.projections.declarations import Family
+from model.projections.family import Family
+from model.projections.verdicts import Verdict
 from model.schema.table import Row
-from repair.decisions.verdicts import Verdict
 
 _FAR_UID = 1_000_000
 """Uids above this are never handed out by a mailbox of a demo, so a row there belongs to nobody."""

@@ -1,6 +1,6 @@
 """Where long work tells how far it is: a bar on a terminal, plain lines elsewhere; always on stderr.
 
-Adapters of `repair.decisions.findings.Progress`.
+Adapters of `model.ports.Progress`.
 """
 
 from collections.abc import Iterator

@@ -29,15 +29,16 @@ from model.errors import BadSettings, UnknownRun, WrongUse
 from model.ids import MailboxId, MessageId
 from model.ports import Progress
 from model.projections.binding import bind
-from model.projections.declarations import Family
+from model.projections.family import Family
 from repair.clock import SystemClock, Timing
-from repair.decisions.findings import Engine
 from repair.ledger.lags import LagJournal, Spool
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
-from repair.mending.request import Means, Order
-from repair.mending.undo import UndoMeans
+from repair.mending.engine import Engine
+from repair.mending.runner import RepairTools
+from repair.mending.settings import RepairSettings
+from repair.mending.undo import UndoTools
 from repair.scanners.local import LocalEngine
 from repair.scanners.lookup import Mailboxes, Messages, Target, Targeted, mailboxes_of
 from repair.writing.blob_files import FileBlobs
@@ -136,28 +137,30 @@ def open_place(connection: ConnectionSettings) -> Iterator[Place]:
 
 @contextmanager
 def means_to_look(
-    place: Place, wanted: EngineWanted, order: Order, progress: Progress, timing: Timing | None = None
-) -> Iterator[Means]:
+    place: Place, wanted: EngineWanted, order: RepairSettings, progress: Progress, timing: Timing | None = None
+) -> Iterator[RepairTools]:
     """What a check or a dry run works with: its ledger and leases are in memory, so nothing can be written anywhere."""
     nowhere = MemoryTables(place.clock.micros)
     ledger, leases = Ledger(nowhere, place.clock), Leases(nowhere, place.clock, owner_name())
     with _engine(place, wanted, ledger) as engine:
         recount = _recount(place, order, timing or order.timing, ledger, leases)
-        yield Means(engine, place.clock, place.cluster, progress, recount)
+        yield RepairTools(engine, place.clock, place.cluster, progress, recount)
 
 
 @contextmanager
 def means_to_mend(
-    place: Place, wanted: EngineWanted, order: Order, progress: Progress, keep: timedelta
-) -> Iterator[Means]:
+    place: Place, wanted: EngineWanted, order: RepairSettings, progress: Progress, keep: timedelta
+) -> Iterator[RepairTools]:
     """What a repair works with: the ledger, whose keyspace is created if need be, and its leases."""
     ledger, leases = place.ledger(keep), place.leases()
     with _engine(place, wanted, ledger, writes=True) as engine:
         recount = replace(_recount(place, order, order.timing, ledger, leases), lags=_lags_in(place, ledger))
-        yield Means(engine, place.clock, place.cluster, progress, recount, ledger, leases)
+        yield RepairTools(engine, place.clock, place.cluster, progress, recount, ledger, leases)
 
 
-def means_for_lags(place: Place, order: Order, progress: Progress, keep: timedelta = KEEP) -> tuple[LagJournal, Means]:
+def means_for_lags(
+    place: Place, order: RepairSettings, progress: Progress, keep: timedelta = KEEP
+) -> tuple[LagJournal, RepairTools]:
     """The journal of lags, and what mending them works with; a dry run creates and writes nothing."""
     nowhere = MemoryTables(place.clock.micros)
     ledger = (place.existing_ledger() or Ledger(nowhere, place.clock)) if order.dry_run else place.ledger(keep)
@@ -166,17 +169,17 @@ def means_for_lags(place: Place, order: Order, progress: Progress, keep: timedel
     engine = LocalEngine(place.mail, ledger, place.clock)
     recount = _recount(place, order, order.timing, ledger, leases or Leases(nowhere, place.clock, owner_name()))
     recount = replace(recount, lags=journal)
-    return journal, Means(engine, place.clock, place.cluster, progress, recount, ledger, leases)
+    return journal, RepairTools(engine, place.clock, place.cluster, progress, recount, ledger, leases)
 
 
 def means_to_undo(
     place: Place, families: tuple[Family, ...], progress: Progress, *, no_writers: bool = False
-) -> UndoMeans:
+) -> UndoTools:
     """What taking a run back works with."""
     ledger, leases, timing = place.ledger(), place.leases(), Timing(no_writers=no_writers)
     mail = place.mail
     counters = CounterMender(mail, mail.name, families, place.clock, timing, ledger, leases)
-    return UndoMeans(mail, ledger, place.clock, progress, leases, counters)
+    return UndoTools(mail, ledger, place.clock, progress, leases, counters)
 
 
 @contextmanager
@@ -202,7 +205,7 @@ def _java_home_of_spark() -> str | None:
     return None if inside else str(find_java(SPARK, os.environ).home)
 
 
-def _recount(place: Place, order: Order, timing: Timing, ledger: Ledger, leases: Leases) -> CounterMender:
+def _recount(place: Place, order: RepairSettings, timing: Timing, ledger: Ledger, leases: Leases) -> CounterMender:
     return CounterMender(place.mail, order.keyspace, order.families, place.clock, timing, ledger, leases)
 
 

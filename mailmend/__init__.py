@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
     from model.errors import ExitCode, MailmendError
     from model.messages.flags import FlagsChange
-    from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Union
+    from model.projections.content import Content
+    from model.projections.family import Family
+    from model.projections.filters import Filter
+    from model.projections.groups import Counts, Union
+    from model.projections.mirror import Mirror
     from model.schema.table import Column, Table
     from repair.writing.message_store import MessageStore, WriterSettings
 
@@ -26,18 +30,18 @@ __version__ = _version("mailmend")
 
 _HOMES: Final = {
     "Column": "model.schema.table",
-    "Content": "model.projections.declarations",
-    "Counts": "model.projections.declarations",
+    "Content": "model.projections.content",
+    "Counts": "model.projections.groups",
     "ExitCode": "model.errors",
-    "Family": "model.projections.declarations",
-    "Filter": "model.projections.declarations",
+    "Family": "model.projections.family",
+    "Filter": "model.projections.filters",
     "FlagsChange": "model.messages.flags",
     "MailQueue": "mailqueue.rabbitmq.mail_queue",
     "MailmendError": "model.errors",
     "MessageStore": "repair.writing.message_store",
-    "Mirror": "model.projections.declarations",
+    "Mirror": "model.projections.mirror",
     "Table": "model.schema.table",
-    "Union": "model.projections.declarations",
+    "Union": "model.projections.groups",
     "WriterSettings": "repair.writing.message_store",
     "open_queue": "mailqueue.rabbitmq.mail_queue",
 }

@@ -11,6 +11,7 @@ from uuid import UUID
 from model.errors import MailmendError
 from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from model.projections.findings import Suspect
 from model.queue.mails import PRIORITY_NORMAL
 from model.schema.table import Row
 
@@ -115,6 +116,18 @@ class NodeClocks(Protocol):
 
     def node_micros(self) -> Sequence[int]:
         """now() of every reachable node, in microseconds since 1970."""
+        ...
+
+
+class Lags(Protocol):
+    """Where projections that lag behind are kept. Adapters: `repair.ledger.lags.LagJournal`, and a list in tests."""
+
+    def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
+        """Keep the suspects durably.
+
+        Raises:
+            Unjournalled: nobody took them. The truth is written all the same.
+        """
         ...
 
 

@@ -1,7 +1,7 @@
 """The second look and the fixes, on the executors: the same write path as everywhere, many times side by side.
 
 Each Python worker keeps one driver session from task to task. Suspects arrive ordered by partition and leave as one
-outcome each. A task may be run twice (a lost executor): its fixes carry the same T and its before-images are recorded
+finding each. A task may be run twice (a lost executor): its fixes carry the same T and its before-images are recorded
 once, so the second time finds them FIXED.
 """
 
@@ -22,28 +22,28 @@ from cql.driver.contact import Contact
 from cql.driver.session import CassandraCluster, connect
 from cql.memory import MemoryTables
 from cql.rows import decode
-from model.projections.declarations import Family, Projection
+from model.projections.family import Family
+from model.projections.findings import Finding, RepairPolicy, Suspect
+from model.projections.projection import Projection
+from model.projections.verdicts import Verdict
 from repair.clock import SystemClock
-from repair.decisions.findings import Errand, Outcome, Suspect
-from repair.decisions.verdicts import Verdict
 from repair.ledger.before_images import image_from, image_text
 from repair.ledger.runs import Ledger
-from repair.mending.breaker import Breaker
 from repair.mending.fixer import Fixer
-from repair.mending.pace import Pace, share
+from repair.mending.limits import Breaker, Pace, share
 from spark_repair.suspects import KEY, PROJECTION, TRUTH_IDS, VERDICT, WANTED
 
 SUSPECTS_PER_TASK = 2_000
 TASKS_MAX = 2_000
-_OUTCOMES_PER_BATCH = 200
-_OUTCOME = "outcome"
-_SCHEMA = pa.schema([(_OUTCOME, pa.string())])
+_FINDINGS_PER_BATCH = 200
+_FINDING = "finding"
+_SCHEMA = pa.schema([(_FINDING, pa.string())])
 
 _clusters: dict[Contact, CassandraCluster] = {}
 """The open clusters of this worker process; they end with it."""
 
-_breakers: dict[tuple[Contact, str, Errand], Breaker] = {}
-"""One for each errand of this worker process: a task need not learn anew what the one before it learnt."""
+_breakers: dict[tuple[Contact, str, RepairPolicy], Breaker] = {}
+"""One for each policy of this worker process: a task need not learn anew what the one before it learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Workplace:
     Attributes:
         ledger: the keyspace of before-images; None where nothing may be written.
         keep: how long the ledger keeps what is recorded.
-        workers: how many of them share the errand's pace.
+        workers: how many of them share the policy's pace.
     """
 
     contact: Contact
@@ -61,7 +61,7 @@ class Workplace:
     ledger: str | None
     keep: timedelta
     families: tuple[Family, ...]
-    errand: Errand
+    policy: RepairPolicy
     workers: int
 
     @property
@@ -71,16 +71,16 @@ class Workplace:
 
 
 def revisited(suspects: DataFrame, number: int, place: Workplace) -> DataFrame:
-    """One outcome for each row-wise suspect, as text; kept on the executors' disks, for nothing is to be done twice."""
+    """One finding for each row-wise suspect, as text; kept on the executors' disks, for nothing is to be done twice."""
     counters = [one.name for family in place.families for one in family.counts]
     row_wise = suspects.where(~sf.col(PROJECTION).isin(counters)) if counters else suspects
     tasks = tasks_for(number, place.workers)
     side_by_side = row_wise.repartitionByRange(tasks, sf.get(KEY, sf.lit(0)), sf.get(KEY, sf.lit(1)))
 
     def visit(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        return outcomes_of(place, batches)
+        return findings_of(place, batches)
 
-    return side_by_side.mapInArrow(visit, f"{_OUTCOME} string").persist(StorageLevel.DISK_ONLY)
+    return side_by_side.mapInArrow(visit, f"{_FINDING} string").persist(StorageLevel.DISK_ONLY)
 
 
 def tasks_for(suspects: int, workers: int) -> int:
@@ -88,13 +88,13 @@ def tasks_for(suspects: int, workers: int) -> int:
     return max(workers, min(TASKS_MAX, -(-suspects // SUSPECTS_PER_TASK)))
 
 
-def outcomes_of(place: Workplace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def findings_of(place: Workplace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What one task does, on an executor."""
     projections = place.projections
     rows = (row for batch in batches for row in batch.to_pylist())
     suspects = (suspect_of(row, projections) for row in rows)
-    lines = (outcome_text(outcome) for outcome in _fixer(place).revisit(suspects))
-    while some := list(islice(lines, _OUTCOMES_PER_BATCH)):
+    lines = (finding_text(finding) for finding in _fixer(place).revisit(suspects))
+    while some := list(islice(lines, _FINDINGS_PER_BATCH)):
         yield pa.RecordBatch.from_arrays([pa.array(some, pa.string())], schema=_SCHEMA)
 
 
@@ -102,10 +102,10 @@ def _fixer(place: Workplace) -> Fixer:
     clock = SystemClock()
     cluster = _cluster(place.contact)
     tables = cluster.keyspace(place.ledger) if place.ledger else MemoryTables(clock.micros)
-    pace = Pace(share(place.errand.rows_per_second, place.workers), clock)
+    pace = Pace(share(place.policy.rows_per_second, place.workers), clock)
     journal = Ledger(tables, clock, place.keep)
-    breaker = _breakers.setdefault((place.contact, place.keyspace, place.errand), Breaker())
-    return Fixer(cluster.keyspace(place.keyspace), journal, clock, place.families, place.errand, pace, breaker)
+    breaker = _breakers.setdefault((place.contact, place.keyspace, place.policy), Breaker())
+    return Fixer(cluster.keyspace(place.keyspace), journal, clock, place.families, place.policy, pace, breaker)
 
 
 def _cluster(contact: Contact) -> CassandraCluster:
@@ -130,15 +130,15 @@ def _wanted(projection: Projection, text: str | None) -> dict[str, Any]:
     return {name: decode(projection.table.column(name).type, value) for name, value in cells.items()}
 
 
-def outcome_text(outcome: Outcome) -> str:
-    """An outcome as one line: what was seen, and what became of it."""
-    result = outcome.result.value if outcome.result else None
-    ended = [outcome.error, outcome.due, outcome.unreached, outcome.untried]
-    return json.dumps([image_text(outcome), result, *ended])
+def finding_text(finding: Finding) -> str:
+    """A finding as one line: what was seen, and what became of it."""
+    result = finding.result.value if finding.result else None
+    ended = [finding.error, finding.due, finding.unreached, finding.untried]
+    return json.dumps([image_text(finding), result, *ended])
 
 
-def outcome_from(text: str) -> Outcome:
-    """The outcome in such a line."""
+def finding_from(text: str) -> Finding:
+    """The finding in such a line."""
     image, result, error, due, unreached, untried = json.loads(text)
     seen = image_from(image, result=Verdict(result) if result else None, error=error)
     return replace(seen, due=due, unreached=unreached, untried=untried)

@@ -12,9 +12,11 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from model.projections.declarations import Condition, Family, Filter, Mirror
+from model.projections.family import Family
+from model.projections.filters import Filter
+from model.projections.mirror import Mirror
+from model.projections.projection import Condition
 from model.schema.table import Canonical, Column, Table
-from repair.scanners.records import conditions_of, projection_columns, truth_columns
 
 ONE, TWO, BITS, TRUTHS, TRUTH_ID = "fingerprint_one", "fingerprint_two", "bits", "truths", "truth_id"
 _SEEDS = (1, 2)
@@ -95,12 +97,12 @@ class Layout:
 
     def holds(self, condition: Condition) -> int:
         """The truth row satisfies the condition."""
-        return 2 + conditions_of(self.family).index(condition)
+        return 2 + self.family.conditions.index(condition)
 
     def present(self, projection: Mirror | Filter) -> int:
         """The projection has the row."""
         placed: tuple[Mirror | Filter, ...] = (self.family.mirror, *self.family.filters)
-        return 2 + len(conditions_of(self.family)) + placed.index(projection)
+        return 2 + len(self.family.conditions) + placed.index(projection)
 
 
 def bit(place: int) -> Expression:
@@ -110,13 +112,13 @@ def bit(place: int) -> Expression:
 
 def columns_read(family: Family) -> dict[str, tuple[Table, tuple[str, ...]]]:
     """What a check reads: for each table's spelling the table, and the columns in declared order."""
-    read = {family.truth.spelling: (family.truth, truth_columns(family))}
-    return read | {one.name: (one.table, projection_columns(one)) for one in family.projections}
+    read = {family.truth.spelling: (family.truth, family.truth_columns)}
+    return read | {one.name: (one.table, one.read_columns) for one in family.projections}
 
 
 def _sources(mirror: Mirror) -> dict[str, str]:
     """The truth's name for each compared column of the mirror."""
-    theirs = dict(mirror.renamed) | dict(mirror.key)
+    theirs = mirror.truth_names
     return {column.name: theirs.get(column.name, column.name) for column in mirror.compared}
 
 
@@ -126,7 +128,7 @@ def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFr
     kept = {column.name for column in family.truth.partition} | {union.column for union in family.unions}
     kept |= {theirs for projection in family.projections for _, theirs in projection.key}
     torn = [sf.lit(False)] if accept_torn else [_lacks(mirror)]  # noqa: FBT003 - a literal of SQL
-    held = [sf.coalesce(cell_of(when.column), sf.lit(False)) == when.value for when in conditions_of(family)]  # noqa: FBT003
+    held = [sf.coalesce(cell_of(when.column), sf.lit(False)) == when.value for when in family.conditions]  # noqa: FBT003
     one, two = fingerprints(mirror.compared, _sources(mirror))
     return rows.select(
         *(cell_of(name) for name in family.truth.names if name in kept),

@@ -1,6 +1,6 @@
 """The check of a whole keyspace in Spark: every table read once, only suspects leave the executors.
 
-Implements `repair.decisions.findings.Engine`. The truth's compact form is kept by the executors (memory, then disk)
+Implements `repair.mending.engine.Engine`. The truth's compact form is kept by the executors (memory, then disk)
 while contents, places and groups are decided from it; the suspects are kept on disk, counted there, and streamed.
 """
 
@@ -19,9 +19,14 @@ from pyspark.sql import functions as sf
 from cql.driver.contact import Contact
 from model.catalog.ledger import KEEP
 from model.ports import Progress
-from model.projections.declarations import Counts, Family, Filter, Mirror, Projection
-from repair.decisions.findings import Errand, Outcome, Scanned, Survey, Suspect
-from repair.decisions.verdicts import Verdict
+from model.projections.family import Family
+from model.projections.filters import Filter
+from model.projections.findings import Finding, RepairPolicy, Suspect
+from model.projections.mirror import Mirror
+from model.projections.projection import Projection
+from model.projections.verdicts import Verdict
+from repair.mending.engine import Scanned
+from repair.mending.settings import RepairSettings
 from spark_repair import fixing
 from spark_repair import suspects as native
 from spark_repair.connector import Source
@@ -48,15 +53,15 @@ class SparkEngine:
     ledger: str | None = None
     keep: timedelta = KEEP
 
-    def detect(self, survey: Survey, progress: Progress) -> "SparkDetection":
+    def detect(self, settings: RepairSettings, progress: Progress) -> "SparkDetection":
         """Read every table of the families once and find the suspects; small families beside the large ones."""
-        detection = SparkDetection(self, survey)
+        detection = SparkDetection(self, settings)
         progress.stage("scan")
         try:
             with translated(self.contact, self.keyspace), watched(rows_read(self.session), progress):
                 detection.size_shuffles()
-                with ThreadPoolExecutor(len(survey.families), "mailmend-family") as threads:
-                    found = list(threads.map(detection.found_in, survey.families))
+                with ThreadPoolExecutor(len(settings.families), "mailmend-family") as threads:
+                    found = list(threads.map(detection.found_in, settings.families))
         except BaseException:
             detection.close()
             raise
@@ -75,18 +80,18 @@ class _Found:
 
 
 class SparkDetection(Scanned):
-    """The suspects of one scan, kept by the executors. Implements `repair.decisions.findings.Detection`."""
+    """The suspects of one scan, kept by the executors. Implements `repair.mending.engine.Detection`."""
 
-    def __init__(self, engine: SparkEngine, survey: Survey) -> None:
+    def __init__(self, engine: SparkEngine, settings: RepairSettings) -> None:
         super().__init__()
         self._engine = engine
-        self._survey = survey
+        self._settings = settings
         self._frames: list[DataFrame] = []
 
     def found_in(self, family: Family) -> _Found:
         """Read a family's tables; the suspects stay on the executors' disks."""
         tables = _Counted(self._source(), family)
-        check = _FamilyCheck(family, tables, accept_torn=self._survey.accept_torn)
+        check = _FamilyCheck(family, tables, accept_torn=self._settings.policy.accept_torn)
         try:
             suspects = check.suspects().persist(StorageLevel.DISK_ONLY)
             self._frames.append(suspects)
@@ -97,7 +102,7 @@ class SparkDetection(Scanned):
     def size_shuffles(self) -> None:
         """Before anything is shuffled: parts as the largest truth has them."""
         source = self._source()
-        read = [columns_read(family)[family.truth.spelling] for family in self._survey.families]
+        read = [columns_read(family)[family.truth.spelling] for family in self._settings.families]
         source.size_shuffles(source.scan(table, columns) for table, columns in read)
 
     def keep(self, found: Sequence[_Found]) -> None:
@@ -108,14 +113,14 @@ class SparkDetection(Scanned):
             self._counts |= one.counts
 
     def _source(self) -> Source:
-        engine, survey = self._engine, self._survey
-        return Source(engine.session, engine.contact, engine.keyspace, survey.level, survey.rows_per_second)
+        engine, settings = self._engine, self._settings
+        return Source(engine.session, engine.contact, engine.keyspace, settings.level, settings.policy.rows_per_second)
 
     def suspects(self) -> Iterator[Suspect]:
         """Every suspect, streamed: never more than a part of them in this process at once."""
-        projections = {one.name: one for family in self._survey.families for one in family.projections}
+        projections = {one.name: one for family in self._settings.families for one in family.projections}
         with self._translated():
-            for family, frame in zip(self._survey.families, self._frames, strict=True):
+            for family, frame in zip(self._settings.families, self._frames, strict=True):
                 parts = 1 + self._number(family.projections) // _PART_ROWS
                 for row in frame.repartition(parts).toLocalIterator():
                     yield fixing.suspect_of(row.asDict(), projections)
@@ -123,37 +128,37 @@ class SparkDetection(Scanned):
     def _number(self, projections: tuple[Projection, ...]) -> int:
         return sum(sum(self._counts.get(one.name, {}).values()) for one in projections)
 
-    def revisit(self, errand: Errand, progress: Progress) -> Iterator[Outcome]:
-        """Look at every row-wise suspect again on the executors, and mend what the errand allows."""
-        place = self._workplace(errand)
-        for family, frame in zip(self._survey.families, self._frames, strict=True):
-            row_wise = tuple(one for one in family.projections if not isinstance(one, Counts))
+    def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
+        """Look at every row-wise suspect again on the executors, and mend what the policy allows."""
+        place = self._workplace(policy)
+        for family, frame in zip(self._settings.families, self._frames, strict=True):
+            row_wise = tuple(one for one in family.projections if one.by_row)
             number = self._number(row_wise)
             if number:
                 progress.stage(f"look again at {family.truth.spelling}", number)
-                yield from self._outcomes(fixing.revisited(frame, number, place), number, progress)
+                yield from self._findings(fixing.revisited(frame, number, place), number, progress)
 
-    def _workplace(self, errand: Errand) -> fixing.Workplace:
+    def _workplace(self, policy: RepairPolicy) -> fixing.Workplace:
         engine = self._engine
         return fixing.Workplace(
             contact=engine.contact,
             keyspace=engine.keyspace,
-            ledger=engine.ledger if errand.run else None,
+            ledger=engine.ledger if policy.run else None,
             keep=engine.keep,
-            families=self._survey.families,
-            errand=errand,
+            families=self._settings.families,
+            policy=policy,
             workers=engine.session.sparkContext.defaultParallelism,
         )
 
-    def _outcomes(self, outcomes: DataFrame, number: int, progress: Progress) -> Iterator[Outcome]:
+    def _findings(self, findings: DataFrame, number: int, progress: Progress) -> Iterator[Finding]:
         try:
             with self._translated():
                 with watched(share_of_tasks(self._engine.session, number), progress):
-                    outcomes.count()  # all tasks side by side; the iterator alone would run one after the other
-                for row in outcomes.toLocalIterator():
-                    yield fixing.outcome_from(row[0])
+                    findings.count()  # all tasks side by side; the iterator alone would run one after the other
+                for row in findings.toLocalIterator():
+                    yield fixing.finding_from(row[0])
         finally:
-            outcomes.unpersist()
+            findings.unpersist()
 
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self._engine.contact, self._engine.keyspace)

@@ -12,8 +12,13 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Projection, Union
-from repair.decisions.verdicts import CONTENT, FILTER, GROUP, MIRROR, Verdict
+from model.projections.content import Content
+from model.projections.family import Family
+from model.projections.filters import Filter
+from model.projections.groups import Counts, Group, Union
+from model.projections.mirror import Mirror
+from model.projections.projection import Projection
+from model.projections.verdicts import Verdict
 from spark_repair.connector import SHUFFLE_PARTS
 from spark_repair.frames import BITS, ONE, TRUTH_ID, TRUTHS, TWO, Layout, bit, cell_of
 from spark_repair.verdicts import verdict_column
@@ -49,7 +54,7 @@ def shuffle_parts(rows: DataFrame) -> int:
 def content_suspects(content: Content, alone: DataFrame) -> DataFrame:
     """The leaks among the contents that stand alone."""
     symptoms = {"in_truth": bit(_IN_TRUTH), "in_projection": bit(_IN_CONTENT)}
-    judged = alone.withColumn(VERDICT, verdict_column(CONTENT, symptoms))
+    judged = alone.withColumn(VERDICT, verdict_column(Content.verdicts, symptoms))
     ids = sf.array().cast("array<string>")
     return _suspects(judged.where(~_agrees(VERDICT)), content, cell_of(VERDICT), ids)
 
@@ -102,9 +107,9 @@ def _place_verdict(layout: Layout, projection: Mirror | Filter) -> Expression:
     match projection:
         case Mirror():
             same = (cell_of(ONE) == 0) & (cell_of(TWO) == 0)
-            return verdict_column(MIRROR, {**symptoms, "rows_agree": same})
+            return verdict_column(Mirror.verdicts, {**symptoms, "rows_agree": same})
         case Filter(when=when):
-            return verdict_column(FILTER, {**symptoms, "wanted": bit(layout.holds(when))})
+            return verdict_column(Filter.verdicts, {**symptoms, "wanted": bit(layout.holds(when))})
 
 
 def _verdict_of(projection: Projection) -> str:
@@ -197,7 +202,7 @@ def _group_suspects(
     projection: Union | Counts, groups: DataFrame, covered: Expression, truth_ids: Expression, wanted: Expression
 ) -> DataFrame:
     symptoms = {"in_projection": cell_of(_FOUND).isNotNull(), "covered": covered}
-    judged = groups.withColumn(VERDICT, verdict_column(GROUP, symptoms))
+    judged = groups.withColumn(VERDICT, verdict_column(Group.verdicts, symptoms))
     return _suspects(judged.where(~_agrees(VERDICT)), projection, cell_of(VERDICT), truth_ids, wanted)
 
 

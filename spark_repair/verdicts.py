@@ -1,4 +1,4 @@
-"""The table of verdicts as native Spark columns, generated from `repair.decisions.verdicts`.
+"""The table of verdicts as native Spark columns, generated from the kinds of projections.
 
 The symptoms of a row are booleans; their bits, in the order of the fields, are an index into a literal array of
 verdicts. `tests/equivalence` shows every combination equal in Python and Spark.
@@ -10,14 +10,14 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from repair.decisions.verdicts import Verdict
+from model.projections.verdicts import Verdict
 
 
 def verdict_column(verdicts: Mapping[Any, Verdict], symptoms: Mapping[str, Column]) -> Column:
     """The name of the verdict on a row.
 
     Args:
-        verdicts: one of the total tables of `repair.decisions.verdicts`; its keys are NamedTuples, in the order of
+        verdicts: the `verdicts` of a kind; its keys are NamedTuples, in the order of
         their bits.
         symptoms: a boolean column, never null, for each field of those keys.
     """

@@ -20,8 +20,8 @@ from admin.services.caller import Question
 from admin.services.examples import key_text
 from model.errors import BadSettings
 from model.ports import Progress
-from repair.decisions.verdicts import Verdict
-from repair.mending.request import Excess
+from model.projections.verdicts import Verdict
+from repair.mending.limits import Excess
 
 
 def somebody_types() -> bool:

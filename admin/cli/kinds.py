@@ -16,7 +16,7 @@ from admin.settings import (
     parse_spark_setting,
 )
 from model.errors import WrongUse
-from repair.decisions.verdicts import MENDABLE, Verdict
+from model.projections.verdicts import MENDABLE, Verdict
 
 T = TypeVar("T")
 

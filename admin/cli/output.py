@@ -15,8 +15,8 @@ from admin.present.presenter import show, stderr_console, write_json, write_repo
 from admin.progress import progress_on
 from admin.services.caller import Caller, ignore
 from admin.whole_files import refuse_unwritable
+from model.projections.findings import Finding
 from repair.clock import SystemClock
-from repair.decisions.findings import Outcome
 
 STDOUT: Final = Path("-")
 
@@ -71,7 +71,7 @@ class Output:
         return int(document.exit)
 
     @contextmanager
-    def _findings(self) -> Iterator[Callable[[Outcome], None]]:
+    def _findings(self) -> Iterator[Callable[[Finding], None]]:
         if self.findings is None:
             yield ignore
         elif self.findings == STDOUT:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 
 from admin.export.relations import Relation, key_text, relations_of
-from model.projections.declarations import Family
+from model.projections.family import Family
 from model.schema.table import Table
 
 CHARACTER = 7.4

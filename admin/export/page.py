@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from admin.export.relations import Relation, key_text, relations_of, roles_of
 from model.catalog.purposes import CANONICAL, purpose_of, why_compacted
-from model.projections.declarations import Family
+from model.projections.family import Family
 from model.schema.table import Canonical, Column, Compaction, Kind, Table, UserType
 
 _HEAD = ("column", "type", "key", "compared", "what it is")

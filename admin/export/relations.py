@@ -3,17 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from model.projections.declarations import (
-    Condition,
-    Content,
-    Counts,
-    Derived,
-    Family,
-    Filter,
-    Mirror,
-    Projection,
-    Union,
-)
+from model.projections.family import Family
+from model.projections.filters import Filter
+from model.projections.groups import Counts, Union
+from model.projections.mirror import Mirror
+from model.projections.projection import Condition, Projection
 from model.schema.table import Table
 
 
@@ -52,7 +46,7 @@ def _relation(projection: Projection) -> Relation:
             return Relation(projection.truth, projection.table, "union", says)
         case Counts():
             return _counts(projection)
-        case Content():
+        case _:
             says = f"what every row needs beside it, by {_group(projection)}"
             return Relation(projection.truth, projection.table, "content", says, ("several rows may share one",))
 
@@ -79,7 +73,7 @@ def _condition(condition: Condition, truth: Table) -> str:
     return f"{truth.column(condition.column).spelling} is {str(condition.value).lower()}"
 
 
-def _group(derived: Derived) -> str:
+def _group(derived: Projection) -> str:
     return ", ".join(derived.truth.column(theirs).spelling for _, theirs in derived.key)
 
 

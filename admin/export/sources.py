@@ -10,7 +10,7 @@ from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.mail import FAMILIES, MAIL_TABLES, SCHEMA
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.projections.binding import bind
-from model.projections.declarations import Family
+from model.projections.family import Family
 from model.schema.keyspace import Schema
 from model.schema.names import name_of
 from model.schema.table import Column, Table

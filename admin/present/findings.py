@@ -10,15 +10,15 @@ from admin.whole_files import named_when_refused, whole_file
 from cql.rows import encode
 from model.catalog.mail import FAMILIES
 from model.operations import Seen
+from model.projections.findings import Finding
+from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, Table
-from repair.decisions.findings import Outcome
-from repair.decisions.verdicts import Verdict
 
 _TABLES: Mapping[str, Table] = {p.name: p.table for family in FAMILIES for p in family.projections}
 
 
 @contextmanager
-def findings_file(file: Path) -> Iterator[Callable[[Outcome], None]]:
+def findings_file(file: Path) -> Iterator[Callable[[Finding], None]]:
     """Open the file; each outcome handed over becomes a line, unless it agreed after all.
 
     Raises:
@@ -26,7 +26,7 @@ def findings_file(file: Path) -> Iterator[Callable[[Outcome], None]]:
     """
     with whole_file(file) as stream:
 
-        def write(outcome: Outcome) -> None:
+        def write(outcome: Finding) -> None:
             if outcome.verdict is not Verdict.AGREE or outcome.error:
                 line = json.dumps(finding_json(outcome), ensure_ascii=False) + "\n"
                 with named_when_refused(file):
@@ -35,7 +35,7 @@ def findings_file(file: Path) -> Iterator[Callable[[Outcome], None]]:
         yield write
 
 
-def finding_json(outcome: Outcome) -> dict[str, Any]:
+def finding_json(outcome: Finding) -> dict[str, Any]:
     """One finding: the verdict, the projection, the key by its columns, both rows and when they were written."""
     return {
         "projection": outcome.suspect.projection,

@@ -8,8 +8,8 @@ from admin.present.document import Document, Part, Styled, Table
 from admin.services.examples import EXAMPLES_MAX, Example
 from admin.services.mending import MendingResult
 from model.errors import ExitCode
-from repair.decisions.findings import Summary
-from repair.decisions.verdicts import DETECTED, MENDABLE, Verdict
+from model.projections.verdicts import DETECTED, MENDABLE, Verdict
+from repair.mending.result import RepairResult
 
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.AGREE: "nothing to mend",
@@ -48,7 +48,7 @@ def document_of(result: MendingResult) -> Document:
     )
 
 
-def summary_json(summary: Summary) -> dict[str, Any]:
+def summary_json(summary: RepairResult) -> dict[str, Any]:
     """The summary under the names that scripts rely on."""
     return {
         "run": str(summary.run) if summary.run else None,
@@ -75,7 +75,7 @@ def counts_json(counts: Mapping[Verdict, int]) -> dict[str, int]:
     return {verdict.value: counts[verdict] for verdict in Verdict if counts.get(verdict)}
 
 
-def _body(summary: Summary, examples: Sequence[Example]) -> Iterator[Part]:
+def _body(summary: RepairResult, examples: Sequence[Example]) -> Iterator[Part]:
     if summary.findings:
         yield _findings(summary)
     if summary.run:
@@ -84,7 +84,7 @@ def _body(summary: Summary, examples: Sequence[Example]) -> Iterator[Part]:
     yield from closing_lines(summary)
 
 
-def _findings(summary: Summary) -> Table:
+def _findings(summary: RepairResult) -> Table:
     rows = [
         (name, Styled(verdict.value, STYLES[verdict]), f"{counts[verdict]:,}", MEANINGS[verdict])
         for name, counts in sorted(summary.findings.items())
@@ -94,7 +94,7 @@ def _findings(summary: Summary) -> Table:
     return Table(f"Findings in {summary.keyspace}", ("projection", "verdict", "count", "meaning"), rows)
 
 
-def _mended(summary: Summary) -> Table:
+def _mended(summary: RepairResult) -> Table:
     fixed, left = summary.fixed, summary.left
     rows = [
         (
@@ -119,7 +119,7 @@ def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
         yield Styled(f"    {one.key}" + (f"  ({one.result})" if one.result != "as found" else ""), "dim")
 
 
-def closing_lines(summary: Summary) -> list[str]:
+def closing_lines(summary: RepairResult) -> list[str]:
     """The sums in a sentence, and what to type next."""
     rows = ", ".join(f"{name} {count:,}" for name, count in summary.scanned.items())
     seconds = sum(summary.seconds.values())
@@ -140,7 +140,7 @@ def closing_lines(summary: Summary) -> list[str]:
     return [*lines, *next_lines(summary)]
 
 
-def next_lines(summary: Summary) -> list[str]:
+def next_lines(summary: RepairResult) -> list[str]:
     """What to type next, as the exit code and the counts suggest."""
     keyspace = f" --keyspace {summary.keyspace}"
     if summary.command.startswith("check"):
@@ -157,7 +157,7 @@ def next_lines(summary: Summary) -> list[str]:
     return lines
 
 
-def _after_check(summary: Summary, keyspace: str) -> list[str]:
+def _after_check(summary: RepairResult, keyspace: str) -> list[str]:
     found = _found(summary)
     if any(found[verdict] for verdict in MENDABLE):
         return [f"Next: mailmend repair messages{keyspace} --dry-run"]
@@ -165,7 +165,7 @@ def _after_check(summary: Summary, keyspace: str) -> list[str]:
     return [] if drift or summary.failed or summary.untried else ["No drift."]
 
 
-def _after_repair(summary: Summary, again: str) -> list[str]:
+def _after_repair(summary: RepairResult, again: str) -> list[str]:
     mendable = sum(summary.left.get(verdict, 0) for verdict in MENDABLE)
     if summary.run is None:
         nothing = f"Nothing was written. A repair would mend {summary.due.total():,}."
@@ -175,11 +175,11 @@ def _after_repair(summary: Summary, again: str) -> list[str]:
     return []
 
 
-def _found(summary: Summary) -> Counter[Verdict]:
+def _found(summary: RepairResult) -> Counter[Verdict]:
     return sum((Counter(counts) for counts in summary.findings.values()), Counter[Verdict]())
 
 
-def _details(summary: Summary) -> Table:
+def _details(summary: RepairResult) -> Table:
     rows = [
         ("run", str(summary.run or "none: a check writes nothing")),
         ("suspects", f"{summary.suspects:,}"),

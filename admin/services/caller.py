@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from model.ports import Progress
-from repair.decisions.findings import Outcome
-from repair.mending.request import Excess
+from model.projections.findings import Finding
+from repair.mending.limits import Excess
 
 Question = str | Excess
 """What a person is asked: a sentence, or more fixes than `--max-fixes` allows."""
@@ -40,7 +40,7 @@ class Caller:
     """
 
     progress: Progress = field(default_factory=Silent)
-    finding: Callable[[Outcome], None] = ignore
+    finding: Callable[[Finding], None] = ignore
     examples: bool = True
     item: Callable[[Any], None] = ignore
     remark: Callable[[str], None] = ignore

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from model.projections.findings import Finding
+from model.projections.verdicts import Verdict
 from model.schema.table import Key
-from repair.decisions.findings import Outcome
-from repair.decisions.verdicts import Verdict
 
 EXAMPLES_MAX = 5
 """Examples kept per projection and verdict; a report stays small whatever was found."""
@@ -26,7 +26,7 @@ class Examples:
 
     kept: dict[tuple[str, str], list[Example]] = field(default_factory=dict)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: Finding) -> None:
         """Keep the outcome if it is among the first of its kind."""
         if outcome.verdict is Verdict.AGREE and outcome.error is None:
             return
@@ -45,7 +45,7 @@ def key_text(key: Key) -> str:
     return " ".join(str(value) for value in key)
 
 
-def result_text(outcome: Outcome) -> str:
+def result_text(outcome: Finding) -> str:
     """What became of a suspect, in a few words."""
     if outcome.error:
         return outcome.error.splitlines()[0]

@@ -26,13 +26,12 @@ from model.catalog.ledger import KEEP
 from model.errors import UnsafeRequest
 from model.ids import RunId
 from model.operations import Level
+from model.projections.findings import Finding, RepairPolicy
+from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS, STAMP_AGE_SECONDS, Timing
-from repair.decisions.findings import Outcome, Summary
-from repair.decisions.verdicts import MENDABLE, Verdict
-from repair.mending import runner
-from repair.mending.lag_repair import mend_lags
-from repair.mending.request import DELAY_SECONDS, Order
-from repair.mending.undo import UndoOrder
+from repair.mending import lag_repair, runner
+from repair.mending.result import RepairResult
+from repair.mending.settings import DELAY_SECONDS, RepairSettings, UndoSettings
 from repair.mending.undo import undo as undo_run
 
 DELAY = timedelta(seconds=DELAY_SECONDS)
@@ -129,7 +128,7 @@ class UndoRequest:
 class MendingResult:
     """The sums of a check, a repair or an undo, and a few of the findings."""
 
-    summary: Summary
+    summary: RepairResult
     examples: tuple[Example, ...] = ()
 
 
@@ -141,20 +140,19 @@ def check(request: CheckRequest, caller: Caller) -> MendingResult:
     """
     examples, skew = Examples(), request.clock_skew.total_seconds()
     with open_place(request.connection) as place:
-        order = Order(
+        settings = RepairSettings(
             keyspace=place.mail.name,
             families=place.families(families_named(request.what)),
             level=request.level,
             delay_seconds=request.delay.total_seconds(),
             timing=Timing(0, skew, no_writers=True),
             recheck=not request.no_recheck,
-            accept_torn=request.torn == "accept",
-            rows_per_second=request.rows_per_second,
+            policy=RepairPolicy(accept_torn=request.torn == "accept", rows_per_second=request.rows_per_second),
         )
         # Nothing is written, so any margin that covers the skew will do for the two looks at counters.
         counters = Timing(skew + STAMP_AGE_SECONDS + 1, skew, no_writers=request.no_writers)
-        with means_to_look(place, request.engine_wanted, order, caller.progress, counters) as means:
-            summary = runner.check(order, means, _both(examples, caller))
+        with means_to_look(place, request.engine_wanted, settings, caller.progress, counters) as tools:
+            summary = runner.check(settings, tools, _both(examples, caller))
     return MendingResult(summary, examples.sorted())
 
 
@@ -169,17 +167,17 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
     _refuse_unasked_restore(request, caller)
     examples = Examples()
     with open_place(request.connection) as place:
-        order = _order_of(request, place)
+        settings = _settings_of(request, place)
         target = target_of(place, request.message, request.mailbox, request.user, scan=request.scan)
         engine = replace(request.engine_wanted, target=target)
         opening = (
-            means_to_look(place, engine, order, caller.progress)
+            means_to_look(place, engine, settings, caller.progress)
             if request.dry_run
-            else means_to_mend(place, engine, order, caller.progress, request.keep)
+            else means_to_mend(place, engine, settings, caller.progress, request.keep)
         )
-        with opening as means:
+        with opening as tools:
             go_on = None if request.dry_run else caller.ask
-            summary = runner.repair(order, replace(means, go_on=go_on), _both(examples, caller))
+            summary = runner.repair(settings, replace(tools, go_on=go_on), _both(examples, caller))
     summary.unseen = target.unseen if target else None
     return MendingResult(summary, examples.sorted())
 
@@ -188,18 +186,18 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
     """Mend the rows whose writes outlived their retries, without any scan."""
     examples = Examples()
     with open_place(request.connection) as place:
-        order = Order(
+        settings = RepairSettings(
             keyspace=place.mail.name,
             families=place.families(families_named("messages")),
             delay_seconds=request.delay.total_seconds(),
             timing=_timing(request),
             dry_run=request.dry_run,
-            rows_per_second=request.rows_per_second,
+            policy=RepairPolicy(rows_per_second=request.rows_per_second),
             owner=owner_name(),
             options={"lags": True, "delay": _plain(request.delay), "margin": _plain(request.margin)},
         )
-        journal, means = means_for_lags(place, order, caller.progress, request.keep)
-        summary = mend_lags(journal, place.mail, order, means, _both(examples, caller))
+        journal, tools = means_for_lags(place, settings, caller.progress, request.keep)
+        summary = lag_repair.repair_lags(journal, place.mail, settings, tools, _both(examples, caller))
     return MendingResult(summary, examples.sorted())
 
 
@@ -213,7 +211,7 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
     with open_place(request.connection) as place:
         families = place.families()
         place.known_ledger(request.run)
-        order = UndoOrder(
+        settings = UndoSettings(
             RunId(request.run),
             place.mail.name,
             families,
@@ -221,15 +219,15 @@ def undo(request: UndoRequest, caller: Caller) -> MendingResult:
             owner=owner_name(),
             options={"run": str(request.run), "no_writers": request.no_writers},
         )
-        means = means_to_undo(place, families, caller.progress, no_writers=request.no_writers)
-        summary = undo_run(order, means, _both(examples, caller))
+        tools = means_to_undo(place, families, caller.progress, no_writers=request.no_writers)
+        summary = undo_run(settings, tools, _both(examples, caller))
     return MendingResult(summary, examples.sorted())
 
 
-def _both(examples: Examples, caller: Caller) -> Callable[[Outcome], None]:
-    def take(outcome: Outcome) -> None:
-        examples.add(outcome)
-        caller.finding(outcome)
+def _both(examples: Examples, caller: Caller) -> Callable[[Finding], None]:
+    def take(finding: Finding) -> None:
+        examples.add(finding)
+        caller.finding(finding)
 
     return take
 
@@ -238,22 +236,24 @@ def _timing(request: RepairRequest | LagsRequest) -> Timing:
     return Timing(request.margin.total_seconds(), request.clock_skew.total_seconds(), no_writers=request.no_writers)
 
 
-def _order_of(request: RepairRequest, place: Place) -> Order:
-    return Order(
+def _settings_of(request: RepairRequest, place: Place) -> RepairSettings:
+    return RepairSettings(
         keyspace=place.mail.name,
         families=place.families(families_named("messages")),
         level=request.level,
         delay_seconds=request.delay.total_seconds(),
         timing=_timing(request),
         dry_run=request.dry_run,
-        only=request.verdicts,
-        orphans=request.orphans,
-        dangling=request.dangling,
-        leaks=request.leaks,
-        beat_ahead=request.beat_ahead,
-        accept_torn=request.torn == "accept",
+        policy=RepairPolicy(
+            only=request.verdicts,
+            orphans=request.orphans,
+            dangling=request.dangling,
+            leaks=request.leaks,
+            beat_ahead=request.beat_ahead,
+            accept_torn=request.torn == "accept",
+            rows_per_second=request.rows_per_second,
+        ),
         max_fixes=request.max_fixes,
-        rows_per_second=request.rows_per_second,
         owner=owner_name(),
         options=_recorded_options(request),
     )

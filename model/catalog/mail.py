@@ -12,7 +12,12 @@ from enum import Enum
 
 from model.catalog.james_tables import BESIDE_TABLES, BLOOM_1_PERCENT, LZ4_8_KIB, SIZE_TIERED, cached
 from model.catalog.mail_queue import QUEUE_TABLES
-from model.projections.declarations import Condition, Content, Counts, Family, Filter, Mirror, Union
+from model.projections.content import Content
+from model.projections.family import Family
+from model.projections.filters import Filter
+from model.projections.groups import Counts, Union
+from model.projections.mirror import Mirror
+from model.projections.projection import Condition
 from model.schema.keyspace import Schema
 from model.schema.table import Canonical, Column, Compaction, Kind, Table, UserType
 

@@ -11,7 +11,11 @@ from typing import TypeVar
 from model.catalog.generations import FLAG_USER
 from model.catalog.mail import FAMILIES
 from model.errors import BadIdentifier, SchemaMismatch
-from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Union
+from model.projections.content import Content
+from model.projections.family import Family
+from model.projections.filters import Filter
+from model.projections.groups import Counts, Union
+from model.projections.mirror import Mirror
 from model.schema.cql_types import normal_type
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table, identifier
@@ -77,30 +81,8 @@ def _lacking(family: Family, live: Schema) -> Iterator[str]:
 
 def _deciding(family: Family) -> Iterator[tuple[Table, frozenset[str]]]:
     """Each table of the family with the columns outside its key that its projections are decided by."""
-    yield family.truth, frozenset(_asked_of_truth(family))
-    yield family.mirror.table, frozenset(column for column, _ in family.mirror.key)
-    for union in family.unions:
-        yield union.table, frozenset({union.column})
-    for counts in family.counts:
-        yield counts.table, frozenset(name for name, _ in counts.counters)
-    for plain in (*family.filters, *((family.content,) if family.content else ())):
-        yield plain.table, frozenset()
-
-
-def _asked_of_truth(family: Family) -> Iterator[str]:
-    for projection in family.projections:
-        yield from (column for _, column in projection.key)
-        match projection:
-            case Filter(when=when):
-                yield when.column
-            case Union(column=column):
-                yield column
-            case Counts(counters=counters):
-                yield from (when.column for _, when in counters if when)
-            case Mirror(renamed=renamed):
-                yield from (column for _, column in renamed)
-            case _:
-                pass
+    yield family.truth, frozenset[str]().union(*(one.truth_columns for one in family.projections))
+    yield from ((one.table, one.own_columns) for one in family.projections)
 
 
 def _lacking_columns(table: Table, found: Table, deciding: frozenset[str]) -> Iterator[str]:
@@ -163,7 +145,7 @@ def _bound_counts(counts: Counts, live: Schema) -> Counts:
 
 def _bound_mirror(mirror: Mirror) -> Mirror:
     """The mirror comparing and requiring only what both sides have."""
-    theirs = dict(mirror.renamed) | dict(mirror.key)
+    theirs = mirror.truth_names
     candidates = (*mirror.compared, *_KNOWN.values())
     return replace(
         mirror,

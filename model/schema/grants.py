@@ -22,7 +22,7 @@ from model.catalog.mail import (
 )
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, QUEUE_TABLES
 from model.catalog.schema_history import HISTORY_TABLES
-from model.projections.declarations import Family
+from model.projections.family import Family
 from model.schema.names import spelled
 from model.schema.table import Table
 

@@ -1,145 +1,112 @@
-"""The second look: what a suspect means once both sides were read again with their times, and what may be written.
+"""The second look's decision: what may be written once both sides were read again with their times.
 
 Pure. The order of the reads (projection first, truth last), the delay and the read-back are the fixer's; the rule of
 time is here (DESIGN idea 4; model-checked): a repair writes as of T, a moment before its scan began, so whatever a user
 changes afterwards wins. A pair with a cell after T has MOVED and is left alone; cells at exactly T are this run's own.
+Only a removal from the truth, or a return to it, is conditional on what was seen.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from uuid import UUID
 
-from model.operations import Seen
-from model.projections.declarations import Content, Counts, Filter, Mirror, Projection, Union
-from model.schema.table import Key, Row
-from repair.decisions.verdicts import (
-    CONTENT,
-    FILTER,
-    GROUP,
-    MENDABLE,
-    MIRROR,
-    ContentSymptoms,
-    FilterSymptoms,
-    GroupSymptoms,
-    MirrorSymptoms,
-    Verdict,
-)
+from model.ids import micros_of
+from model.instants import MICROS
+from model.projections.findings import Finding, Look, RepairPolicy
+from model.projections.verdicts import BY_POLICY, MENDABLE, Verdict
+from model.schema.table import Key
+
+DAY_MICROS = 24 * 3600 * MICROS
+"""How old a truth row must be before it is quarantined, and content before it is collected."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One key of one projection, as both sides were just read.
-
-    Attributes:
-        truths: every truth row that claims the key, as far as known keys lead to them.
-        projected: the projection's row, or None.
-        has_content: whether the content stands beside the truth (or, without one, beside the projection).
-        whole: whether the truth row has every column that an insert writes (or is accepted without).
-        uncertain: for counters: truth rows without content or torn, which may be counted or not.
-    """
-
-    projection: Projection
-    key: Key
-    truths: tuple[Seen, ...]
-    projected: Seen | None
-    has_content: bool = True
-    whole: bool = True
-    uncertain: tuple[Seen, ...] = ()
-
-    @property
-    def newest(self) -> int | None:
-        """The latest visible write of the pair, in microseconds; None where no time can be read."""
-        times = [seen.newest for seen in (*self.truths, *((self.projected,) if self.projected else ()))]
-        return max((time for time in times if time is not None), default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The times that one judgement depends on, in microseconds: T, now, and the skew that clocks may have."""
-
-    as_of: int
-    now: int
-    skew: int
-
-
-def verdict_of(look: Look) -> Verdict:
-    """What the pair means by itself, whatever the time."""
-    match look.projection:
-        case Mirror() as mirror:
-            return MIRROR[_mirror_symptoms(mirror, look)]
-        case Filter() as filtered:
-            return FILTER[_filter_symptoms(filtered, look)]
-        case Union() | Counts():
-            return GROUP[GroupSymptoms(look.projected is not None, covered(look))]
-        case Content():
-            return CONTENT[ContentSymptoms(bool(look.truths), look.projected is not None)]
-
-
-def judge(look: Look, moment: Moment) -> Verdict:
+def judge(look: Look, as_of: int, now: int, skew: int) -> Verdict:
     """The verdict that may be acted upon.
 
     A pair that needs nothing is FIXED when this run's own write is what made it so (a task that was retried), else
     AGREE. A pair that could be mended is AHEAD or MOVED where a visible cell forbids it.
+
+    Args:
+        look: both sides.
+        as_of: T, in microseconds, as the next two are.
+        now: this moment.
+        skew: S, by which clocks may differ.
     """
-    verdict = verdict_of(look)
+    verdict = look.verdict
     if verdict is Verdict.AGREE:
-        return Verdict.FIXED if _written_at_t(look, moment.as_of) else Verdict.AGREE
+        ours = look.projected is not None and as_of in look.projected.written_at.values()
+        return Verdict.FIXED if ours else Verdict.AGREE
     if verdict not in MENDABLE or look.newest is None:
         return verdict
-    if look.newest > moment.now + moment.skew:
+    if look.newest > now + skew:
         return Verdict.AHEAD
-    if look.newest > moment.as_of:
-        return Verdict.MOVED
-    return verdict
+    return Verdict.MOVED if look.newest > as_of else verdict
 
 
-def covered(look: Look) -> bool:
-    """Whether a group's row says what its truths demand."""
-    row = look.projected.row if look.projected else {}
-    match look.projection:
-        case Union(column=column):
-            wanted = frozenset[str]().union(*(seen.row.get(column) or () for seen in look.truths))
-            return wanted <= frozenset(row.get(column) or ())
-        case Counts() as counts:
-            sure, open_ = _totals(counts, look.truths), _totals(counts, look.uncertain)
-            return within(sure, open_, row)
+def rule(look: Look, policy: RepairPolicy, now: int) -> Finding:
+    """What a second look leads to: with changes, where a fix is asked for and may be written."""
+    judged = judge(look, policy.as_of, now, round(policy.skew_seconds * MICROS))
+    if judged is Verdict.FIXED and policy.run is None:
+        judged = Verdict.AGREE  # somebody's write bears that stamp, but not ours: nothing was written
+    found = _found(look, judged)
+    fixed = _fixed(look, found, policy, now)
+    if fixed is None:
+        return found
+    if found.verdict in BY_POLICY and (look.newest or 0) > policy.as_of:
+        return replace(found, result=Verdict.MOVED)
+    return fixed if policy.run is not None else replace(found, due=True)
+
+
+def fixed_at(image: Finding, as_of: int) -> int:
+    """The stamp that a fix of this before-image carries: T, or just above what lay ahead of it."""
+    if image.verdict not in MENDABLE:
+        return as_of
+    seen = (*image.truths, *((image.projected,) if image.projected else ()))
+    newest = max((one.newest for one in seen if one.newest is not None), default=as_of)
+    return as_of if newest <= as_of else newest + 1
+
+
+def older_than_a_day(key: Key, now: int) -> bool:
+    """Whether a version-1 UUID in the key says that what it names was born more than a day ago."""
+    births = [micros_of(part) for part in key if isinstance(part, UUID) and part.version == 1]
+    return bool(births) and max(births) < now - DAY_MICROS
+
+
+def _found(look: Look, judged: Verdict) -> Finding:
+    verdict = look.verdict
+    stands = judged is Verdict.FIXED or look.blind
+    return Finding(
+        suspect=look.suspect,
+        verdict=look.suspect.verdict if stands else verdict,
+        result=judged if judged is not verdict and not look.blind else None,
+        truths=look.truths,
+        projected=look.projected,
+        last_trace=look.last_trace and verdict is Verdict.WITHDRAW,
+    )
+
+
+def _fixed(look: Look, found: Finding, policy: RepairPolicy, now: int) -> Finding | None:
+    """The fix that the policy asks for, if the verdict stands (or is beaten) and all that it removes is old enough."""
+    asked = look.projection.asks_for(found.verdict, policy)
+    if look.blind or not asked or not _old_enough(look, found.verdict, now):
+        return None
+    match found.result:
+        case None:
+            return look.projection.fix(found, look, policy, policy.as_of)
+        case Verdict.AHEAD if policy.beat_ahead:
+            assert look.newest is not None, "only a visible time can lie ahead"
+            return look.projection.fix(replace(found, result=None), look, policy, look.newest + 1)
+        case _:
+            return None
+
+
+def _old_enough(look: Look, verdict: Verdict, now: int) -> bool:
+    """Truth and content are only ever removed when nobody can still be busy writing them."""
+    match verdict:
+        case Verdict.LOST_CONTENT:
+            births = tuple(look.truths[0].row[column.name] for column in look.family.truth.partition)
+            return older_than_a_day(births, now)
+        case Verdict.LEAK:
+            recent = look.newest is not None and look.newest > now - DAY_MICROS
+            return older_than_a_day(look.key, now) and not recent
         case _:
             return True
-
-
-def within(sure: Mapping[str, int], open_: Mapping[str, int], row: Row) -> bool:
-    """Whether counters stand where the truth allows: at least what is sure, at most with all that is uncertain."""
-    return all(low <= (row.get(name) or 0) <= low + open_[name] for name, low in sure.items())
-
-
-def _totals(counts: Counts, truths: tuple[Seen, ...]) -> dict[str, int]:
-    deltas = [counts.deltas_of(seen.row) for seen in truths]
-    return {name: sum(delta[name] for delta in deltas) for name, _ in counts.counters}
-
-
-def _mirror_symptoms(mirror: Mirror, look: Look) -> MirrorSymptoms:
-    truth = look.truths[0].row if look.truths else None
-    projected = look.projected.row if look.projected else None
-    return MirrorSymptoms(
-        in_truth=truth is not None,
-        clash=len(look.truths) > 1,
-        in_projection=projected is not None,
-        rows_agree=truth is not None and projected is not None and mirror.agree(truth, projected),
-        has_content=look.has_content,
-        whole=look.whole,
-    )
-
-
-def _filter_symptoms(filtered: Filter, look: Look) -> FilterSymptoms:
-    truth = look.truths[0].row if look.truths else None
-    return FilterSymptoms(
-        in_truth=truth is not None,
-        clash=len(look.truths) > 1,
-        in_projection=look.projected is not None,
-        wanted=truth is not None and filtered.when.holds(truth),
-        has_content=look.has_content,
-        whole=look.whole,
-    )
-
-
-def _written_at_t(look: Look, as_of: int) -> bool:
-    return look.projected is not None and as_of in look.projected.written_at.values()

@@ -1,4 +1,4 @@
-"""Rows, suspects and outcomes as lines of text, and back again without loss.
+"""Rows, suspects and findings as lines of text, and back again without loss.
 
 A before-image must come back exactly as it was read, also when the schema has moved on: so each value says its own
 kind ({"uuid": …}), rather than trusting a table's declaration to tell it. The same lines carry suspects on disk.
@@ -13,9 +13,9 @@ from uuid import UUID
 
 from model.errors import MailmendError
 from model.operations import Seen
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import Verdict
 from model.schema.table import Key
-from repair.decisions.findings import Outcome, Suspect
-from repair.decisions.verdicts import Verdict
 
 
 def packed(value: Any) -> Any:  # noqa: PLR0911 one return for each kind
@@ -85,23 +85,23 @@ def suspect_from(text: str) -> Suspect:
     return _suspect_of(json.loads(text))
 
 
-def image_text(outcome: Outcome) -> str:
+def image_text(finding: Finding) -> str:
     """What was seen of a suspect before anything was written: one line, without what became of it."""
     return _line(
         {
-            "suspect": _suspect(outcome.suspect),
-            "verdict": outcome.verdict.value,
-            "truths": [_seen(truth) for truth in outcome.truths],
-            "projected": None if outcome.projected is None else _seen(outcome.projected),
-            "last_trace": outcome.last_trace,
+            "suspect": _suspect(finding.suspect),
+            "verdict": finding.verdict.value,
+            "truths": [_seen(truth) for truth in finding.truths],
+            "projected": None if finding.projected is None else _seen(finding.projected),
+            "last_trace": finding.last_trace,
         }
     )
 
 
-def image_from(text: str, *, result: Verdict | None = None, error: str | None = None) -> Outcome:
-    """The outcome in such a line, with what became of it."""
+def image_from(text: str, *, result: Verdict | None = None, error: str | None = None) -> Finding:
+    """The finding in such a line, with what became of it."""
     fields = json.loads(text)
-    return Outcome(
+    return Finding(
         suspect=_suspect_of(fields["suspect"]),
         verdict=Verdict(fields["verdict"]),
         result=result,

@@ -22,8 +22,8 @@ from model.errors import MailmendError, Unjournalled
 from model.ids import micros_of
 from model.operations import Put, Read, Remove
 from model.ports import Clock, Tables
+from model.projections.findings import Suspect
 from model.schema.table import Key, Row
-from repair.decisions.findings import Suspect
 from repair.ledger.before_images import key_text, suspect_from, suspect_text
 
 _LOG = logging.getLogger("mailmend.lags")

@@ -27,9 +27,9 @@ from model.ids import RunId
 from model.instants import instant_of
 from model.operations import Put, Read, Seen
 from model.ports import Clock, Tables
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row
-from repair.decisions.findings import Outcome, Suspect
-from repair.decisions.verdicts import Verdict
 from repair.ledger.before_images import image_from, image_text, key_text
 
 _BUCKETS_AT_ONCE = 16
@@ -118,33 +118,33 @@ class Ledger:
         """Close a run that a person stopped."""
         return self.finish(run, summary, RunState.INTERRUPTED)
 
-    def record(self, run: RunId, as_of: int, outcomes: Sequence[Outcome]) -> list[MailmendError | None]:
-        """Keep what is about to be overwritten; for each outcome its error, or None once it is safe.
+    def record(self, run: RunId, as_of: int, findings: Sequence[Finding]) -> list[MailmendError | None]:
+        """Keep what is about to be overwritten; for each finding its error, or None once it is safe.
 
         Only what is safe may be written over. A row that bears the run's own stamp is left out: an earlier attempt of
         the same task recorded what had been there before.
         """
         at = 2 * as_of - self.clock.micros()
-        due = [not _bears(outcome.projected, as_of) for outcome in outcomes]
-        puts = [self._image(run, outcome, at) for outcome, needed in zip(outcomes, due, strict=True) if needed]
+        due = [not _bears(finding.projected, as_of) for finding in findings]
+        puts = [self._image(run, finding, at) for finding, needed in zip(findings, due, strict=True) if needed]
         answers = iter(self.tables.write_all(puts))
         return [next(answers) if needed else None for needed in due]
 
-    def settle(self, run: RunId, outcomes: Sequence[Outcome]) -> list[MailmendError | None]:
+    def settle(self, run: RunId, findings: Sequence[Finding]) -> list[MailmendError | None]:
         """Keep what became of findings; for each its error, or None."""
-        return self.tables.write_all([self._result(run, outcome) for outcome in outcomes])
+        return self.tables.write_all([self._result(run, finding) for finding in findings])
 
-    def findings(self, run: RunId) -> Iterator[Outcome]:
+    def findings(self, run: RunId) -> Iterator[Finding]:
         """Everything that a run recorded, streamed bucket by bucket."""
         for first in range(0, FINDING_BUCKETS, _BUCKETS_AT_ONCE):
             buckets = range(first, first + _BUCKETS_AT_ONCE)
             reads = [Read(REPAIR_FINDING, (day_of(run), run, bucket)) for bucket in buckets]
             for answer in self.tables.read_all(reads):
-                yield from _outcomes(answer)
+                yield from _findings(answer)
 
-    def finding(self, run: RunId, suspect: Suspect) -> Outcome | None:
+    def finding(self, run: RunId, suspect: Suspect) -> Finding | None:
         """What a run recorded of one suspect, or None."""
-        return next(_outcomes(self.tables.read(Read(REPAIR_FINDING, _finding_key(run, suspect)))), None)
+        return next(_findings(self.tables.read(Read(REPAIR_FINDING, _finding_key(run, suspect)))), None)
 
     def get(self, run: UUID) -> Run:
         """The run.
@@ -167,13 +167,13 @@ class Ledger:
     def _keep_run(self, run: Run) -> None:
         self.tables.write(Put(REPAIR_RUN, _row_of(run), ttl_seconds=self._ttl))
 
-    def _image(self, run: RunId, outcome: Outcome, at: int) -> Put:
-        row = REPAIR_FINDING.key_row(_finding_key(run, outcome.suspect)) | {"before": image_text(outcome)}
+    def _image(self, run: RunId, finding: Finding, at: int) -> Put:
+        row = REPAIR_FINDING.key_row(_finding_key(run, finding.suspect)) | {"before": image_text(finding)}
         return Put(REPAIR_FINDING, row, at=at, ttl_seconds=self._ttl)
 
-    def _result(self, run: RunId, outcome: Outcome) -> Put:
-        cells = {"result": outcome.result.value if outcome.result else "", "error": outcome.error or ""}
-        row = REPAIR_FINDING.key_row(_finding_key(run, outcome.suspect)) | cells
+    def _result(self, run: RunId, finding: Finding) -> Put:
+        cells = {"result": finding.result.value if finding.result else "", "error": finding.error or ""}
+        row = REPAIR_FINDING.key_row(_finding_key(run, finding.suspect)) | cells
         return Put(REPAIR_FINDING, row, ttl_seconds=self._ttl)
 
     @property
@@ -201,7 +201,7 @@ def _answered(answer: Sequence[Seen] | MailmendError) -> Sequence[Seen]:
     return answer
 
 
-def _outcomes(answer: Sequence[Seen] | MailmendError) -> Iterator[Outcome]:
+def _findings(answer: Sequence[Seen] | MailmendError) -> Iterator[Finding]:
     """The findings of one bucket; a result without an image (its image has expired first) tells nothing."""
     for row in (seen.row for seen in _answered(answer)):
         if row.get("before"):

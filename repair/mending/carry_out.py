@@ -1,4 +1,4 @@
-"""From decided fixes to outcomes: journal, change the truth where that is due, write, read back, note the result.
+"""From decided changes to results: journal, change the truth where that is due, write, read back, note the result.
 
 Each step is taken for a whole batch before the next begins: no row is written whose before-image is not safe. It
 serves repairs and undoing alike; what differs is only how a change that does not show is explained.
@@ -6,124 +6,122 @@ serves repairs and undoing alike; what differs is only how a change that does no
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from model.errors import CannotReach, MailmendError
+from model.errors import MailmendError
 from model.ids import RunId
-from model.operations import Conditional, Level, Read, Seen, Write
+from model.operations import Change, Conditional, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
 from model.ports import Tables
-from repair.decisions.findings import Outcome
-from repair.decisions.fixes import Fix, shows, written_key
-from repair.decisions.verdicts import Verdict
-from repair.ledger.journal import Journal
+from model.projections.findings import Finding
+from model.projections.verdicts import Verdict
+from model.schema.table import Key, Row, rows_agree
+from repair.ledger.runs import Ledger
 
 _UNRECORDED = "nothing was written, because its before-image could not be recorded: "
 
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A fix on its way: `result` says how it went so far (FIXED: nothing spoke against it)."""
-
-    fix: Fix
-    result: Verdict = Verdict.FIXED
-    error: str | None = None
-    unreached: bool = False
-
-    @property
-    def going(self) -> bool:
-        """Whether the next step is still due."""
-        return self.error is None and self.result is Verdict.FIXED
-
-    @property
-    def outcome(self) -> Outcome:
-        """What became of the suspect."""
-        result = None if self.error else self.result
-        return replace(self.fix.outcome, result=result, error=self.error, unreached=self.unreached)
-
-    def failed(self, error: MailmendError, prefix: str = "") -> "Attempt":
-        """The attempt, which ends here."""
-        return replace(self, error=f"{prefix}{error}", unreached=isinstance(error, CannotReach))
-
-
-Explain = Callable[[Sequence[Fix]], Sequence[Verdict]]
+Explain = Callable[[Sequence[Finding]], Sequence[Verdict]]
 """For fixes that do not show once they are written: MOVED where a newer change explains it, else HIDDEN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mending:
-    """Carries out fixes under one run, as of one moment."""
+    """Carries out changes under one run, as of one moment."""
 
     mail: Tables
-    journal: Journal
+    ledger: Ledger
     run: RunId
     as_of: int
     explain: Explain
 
-    def mend(self, fixes: Sequence[Fix]) -> Iterator[Outcome]:
-        """One outcome for each fix, in order."""
-        attempts = [Attempt(fix) for fix in fixes]
+    def mend(self, findings: Sequence[Finding]) -> Iterator[Finding]:
+        """Each finding, in order, once its changes are made or cannot be."""
+        batch = list(findings)
         for step in (self._record, self._condition, self._write, self._read_back):
-            attempts = step(attempts) if attempts else []
-        yield from self._settled([attempt.outcome for attempt in attempts])
+            batch = step(batch) if batch else []
+        yield from self._settled([one.ended(Verdict.FIXED) for one in batch])
 
-    def _record(self, attempts: list[Attempt]) -> list[Attempt]:
-        images = [image for attempt in attempts for image in attempt.fix.images]
+    def _record(self, batch: list[Finding]) -> list[Finding]:
+        images = [[one, *one.beside] for one in batch]
         try:
-            answers = iter(self.journal.record(self.run, self.as_of, images))
+            answers = iter(self.ledger.record(self.run, self.as_of, [image for some in images for image in some]))
         except MailmendError as error:
-            return [attempt.failed(error, _UNRECORDED) for attempt in attempts]
-        return [_checked(attempt, [next(answers) for _ in attempt.fix.images], _UNRECORDED) for attempt in attempts]
+            return [one.failed(error, _UNRECORDED) for one in batch]
+        own = [[next(answers) for _ in some] for some in images]
+        return [_checked(one, some, _UNRECORDED) for one, some in zip(batch, own, strict=True)]
 
-    def _condition(self, attempts: list[Attempt]) -> list[Attempt]:
-        return [self._attempted(attempt, attempt.fix.condition) if attempt.going else attempt for attempt in attempts]
-
-    def _attempted(self, attempt: Attempt, condition: Conditional | None) -> Attempt:
+    def _condition(self, batch: list[Finding]) -> list[Finding]:
         """Change the truth while it is as it was seen; if it is not, somebody else was faster."""
-        if condition is None:
-            return attempt
+        return [self._attempted(one, one.condition) if one.is_pending and one.condition else one for one in batch]
+
+    def _attempted(self, one: Finding, condition: Conditional) -> Finding:
         try:
             applied = self.mail.attempt(condition).applied
         except MailmendError as error:
-            return attempt.failed(error)
-        return attempt if applied else replace(attempt, result=Verdict.MOVED)
+            return one.failed(error)
+        return one if applied else replace(one, result=Verdict.MOVED)
 
-    def _write(self, attempts: list[Attempt]) -> list[Attempt]:
-        due: list[Sequence[Write]] = [attempt.fix.writes if attempt.going else () for attempt in attempts]
+    def _write(self, batch: list[Finding]) -> list[Finding]:
+        due: list[Sequence[Write]] = [one.writes if one.is_pending else () for one in batch]
         answers = iter(self.mail.write_all([write for writes in due for write in writes]))
-        return [_checked(one, [next(answers) for _ in writes]) for one, writes in zip(attempts, due, strict=True)]
+        return [_checked(one, [next(answers) for _ in writes]) for one, writes in zip(batch, due, strict=True)]
 
-    def _read_back(self, attempts: list[Attempt]) -> list[Attempt]:
+    def _read_back(self, batch: list[Finding]) -> list[Finding]:
         """What was changed must show."""
-        due = [attempt.fix.changes if attempt.going else () for attempt in attempts]
-        reads = [Read(change.table, written_key(change), Level.QUORUM) for changes in due for change in changes]
+        due = [one.changes if one.is_pending else () for one in batch]
+        reads = [Read(change.table, written_key(change)) for changes in due for change in changes]
         answers = iter(self.mail.read_all(reads))
         own = [[(change, next(answers)) for change in changes] for changes in due]
-        return self._explained([_shown(one, seen) for one, seen in zip(attempts, own, strict=True)])
+        return self._explained([_shown(one, seen) for one, seen in zip(batch, own, strict=True)])
 
-    def _explained(self, attempts: list[Attempt]) -> list[Attempt]:
-        hidden = [attempt.fix for attempt in attempts if attempt.result is Verdict.HIDDEN]
+    def _explained(self, batch: list[Finding]) -> list[Finding]:
+        hidden = [one for one in batch if one.result is Verdict.HIDDEN]
         verdicts = iter(self.explain(hidden) if hidden else ())
-        return [replace(one, result=next(verdicts)) if one.result is Verdict.HIDDEN else one for one in attempts]
+        return [replace(one, result=next(verdicts)) if one.result is Verdict.HIDDEN else one for one in batch]
 
-    def _settled(self, outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
+    def _settled(self, batch: Sequence[Finding]) -> Iterator[Finding]:
         """Note what became of each; a fix whose result could not be noted is still a fix, and says so."""
         try:
-            answers: Sequence[MailmendError | None] = self.journal.settle(self.run, outcomes) if outcomes else ()
+            answers: Sequence[MailmendError | None] = self.ledger.settle(self.run, batch) if batch else ()
         except MailmendError as error:
-            answers = [error] * len(outcomes)
-        for outcome, answer in zip(outcomes, answers, strict=True):
-            noted = answer is None or outcome.error is not None
-            yield outcome if noted else replace(outcome, error=f"the ledger could not note the result: {answer}")
+            answers = [error] * len(batch)
+        for one, answer in zip(batch, answers, strict=True):
+            noted = answer is None or one.error is not None
+            yield one if noted else replace(one, error=f"the ledger could not note the result: {answer}")
 
 
-def _checked(attempt: Attempt, answers: Sequence[MailmendError | None], prefix: str = "") -> Attempt:
+def shows(change: Write | Conditional, seen: Seen | None) -> bool:
+    """Whether a row, read back, is what the change was to make of it."""
+    match change:
+        case Remove() | RemoveIf():
+            return seen is None
+        case Put(table=table, row=row) | PutIfAbsent(table=table, row=row):
+            return seen is not None and rows_agree((table.column(name) for name in row), row, seen.row)
+        case Change(add=add, take=take):
+            row = seen.row if seen else {}
+            added = all(wanted <= _elements(row, name) for name, wanted in add.items())
+            return added and not any(gone & _elements(row, name) for name, gone in take.items())
+        case _:
+            return True
+
+
+def written_key(change: Write | Conditional) -> Key:
+    """The primary key of the row that is changed."""
+    return change.table.key_of(change.row) if isinstance(change, Put | PutIfAbsent) else change.key
+
+
+def _elements(row: Row, column: str) -> frozenset[Any]:
+    return frozenset(row.get(column) or ())
+
+
+def _checked(one: Finding, answers: Sequence[MailmendError | None], prefix: str = "") -> Finding:
     errors = [answer for answer in answers if answer is not None]
-    return attempt.failed(errors[0], prefix) if errors and attempt.going else attempt
+    return one.failed(errors[0], prefix) if errors and one.is_pending else one
 
 
-def _shown(attempt: Attempt, answers: Sequence[tuple[Write | Conditional, Sequence[Seen] | MailmendError]]) -> Attempt:
+def _shown(one: Finding, answers: Sequence[tuple[Write | Conditional, Sequence[Seen] | MailmendError]]) -> Finding:
     for change, answer in answers:
         if isinstance(answer, MailmendError):
-            return attempt.failed(answer, "written, but not read back: ")
+            return one.failed(answer, "written, but not read back: ")
         if not shows(change, answer[0] if answer else None):
-            return replace(attempt, result=Verdict.HIDDEN)
-    return attempt
+            return replace(one, result=Verdict.HIDDEN)
+    return one

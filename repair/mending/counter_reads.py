@@ -15,13 +15,14 @@ from typing import Any
 from model.errors import MailmendError
 from model.operations import Level, Read, Scan, Seen
 from model.ports import Tables
-from model.projections.declarations import Counts, Family
+from model.projections.family import Family
+from model.projections.findings import RepairPolicy
+from model.projections.groups import Counts
 from model.schema.table import Key, Row
-from repair.decisions.findings import Errand
+from repair.joins.records import Forms, Packed, packing, unpacked_key
+from repair.joins.spill import Record, Spill, Workshop
 from repair.ledger.before_images import key_text
-from repair.mending.pace import Pace
-from repair.scanners.records import Forms, Packed, packing, projection_columns, unpacked_key
-from repair.scanners.spill import Record, Spill, Workshop
+from repair.mending.limits import Pace
 
 ROWS_MAX = 50_000
 """Mirror rows of one group that are held in memory; those of a larger group go through files."""
@@ -71,13 +72,13 @@ class Tallies:
     mail: Tables
     family: Family
     counts: Counts
-    errand: Errand
+    policy: RepairPolicy
     pace: Pace
     beside: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
     _forms: Forms = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_forms", Forms(self.family, accept_torn=self.errand.accept_torn))
+        object.__setattr__(self, "_forms", Forms(self.family, accept_torn=self.policy.accept_torn))
 
     def look(self, group: Key) -> Tally:
         """Look at one group: its counters first, then the mirror, the truth last; its generators before and after.
@@ -102,7 +103,7 @@ class Tallies:
         for part in parts:
             mirrored = {record[1]: record[2] for record in part if len(record) > 1}
             for truth, has_content in self._truths(group, self._leads(part)):
-                doubtful = not has_content or not (self.errand.accept_torn or self.family.mirror.whole(truth.row))
+                doubtful = not has_content or not (self.policy.accept_torn or self.family.mirror.whole(truth.row))
                 settled = self._agrees(truth.row, mirrored, doubtful=doubtful) and settled
                 for name, delta in self.counts.deltas_of(truth.row).items():
                     (uncertain if doubtful else sure)[name] += delta
@@ -138,8 +139,9 @@ class Tallies:
     def _mirror_records(self, group: Key) -> Iterator[Record]:
         """The mirror's rows of a group, whose key must be the mirror's partition: lead, place, fingerprint."""
         mirror = self.family.mirror
-        lead_of = packing(self._lead_columns)
-        for row in self.mail.scan(Scan(mirror.table, projection_columns(mirror), Level.QUORUM, under=group)):
+        own = mirror.own_names
+        lead_of = packing(own.get(column.name, column.name) for column in self.family.truth.partition)
+        for row in self.mail.scan(Scan(mirror.table, mirror.read_columns, Level.QUORUM, under=group)):
             yield (lead_of(row), *self._forms.mirror(row))
 
     def _beside_records(self, group: Key) -> Iterator[Record]:
@@ -153,7 +155,7 @@ class Tallies:
         while some := list(islice(waiting, _READS_AT_ONCE)):
             self.pace.take(len(some))
             contents = self._contents(some)
-            level = Level.SERIAL if self.errand.serial else Level.QUORUM
+            level = Level.SERIAL if self.policy.serial else Level.QUORUM
             answers = self.mail.read_all([Read(self.family.truth, lead, level, times=True) for lead in some])
             for answer, has_content in zip(answers, contents, strict=True):
                 yield from ((seen, has_content) for seen in _known(answer) if self.counts.key_of(seen.row) == group)
@@ -164,12 +166,6 @@ class Tallies:
             return [True] * len(leads)
         reads = [Read(content.table, content.key_of(self.family.truth.key_row(lead))) for lead in leads]
         return [bool(_known(answer)) for answer in self.mail.read_all(reads)]
-
-    @property
-    def _lead_columns(self) -> list[str]:
-        """The mirror's own names for the truth's partition."""
-        theirs = {truth: own for own, truth in (*self.family.mirror.renamed, *self.family.mirror.key)}
-        return [theirs.get(column.name, column.name) for column in self.family.truth.partition]
 
 
 def _known(answer: Sequence[Seen] | MailmendError) -> Sequence[Seen]:

@@ -12,19 +12,18 @@ from itertools import islice
 
 from model.errors import CannotReach, DoubtfulWrite, MailmendError, Unjournalled
 from model.operations import Count, Read
-from model.ports import Clock, Tables
-from model.projections.declarations import Counts, Family
+from model.ports import Clock, Lags, Tables
+from model.projections.family import Family
+from model.projections.findings import Finding, RepairPolicy, Suspect
+from model.projections.groups import Counts
+from model.projections.verdicts import Verdict
 from model.schema.table import Key
 from repair.clock import Timing
-from repair.decisions.findings import Errand, Outcome, Suspect
-from repair.decisions.verdicts import Verdict
 from repair.ledger.before_images import key_text
-from repair.ledger.journal import Journal
 from repair.ledger.leases import Held, Lease, Leases
-from repair.mending.breaker import COUNTERS_UNREACHED_MAX, Breaker
+from repair.ledger.runs import Ledger
 from repair.mending.counter_reads import Tallies, Tally
-from repair.mending.pace import Pace, share
-from repair.writing.projector import Lags
+from repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker, Pace, share
 
 GROUPS_AT_ONCE = 200
 """Groups that share one wait between their two looks."""
@@ -96,11 +95,11 @@ def truths_beside(
 
 @dataclass(frozen=True, slots=True)
 class CounterMender:
-    """Looks twice at suspect counters, and mends what the errand allows. Implements `repair.mending.request.Recount`.
+    """Looks twice at suspect counters, and mends what the policy allows. Implements `repair.mending.settings.Recount`.
 
     Args:
         mail: the mail keyspace, called `keyspace` in the names of leases.
-        journal, leases: where before-images go, and one lease for each group; not needed by an errand without a run.
+        journal, leases: where before-images go, and one lease for each group; not needed by a policy without a run.
         lags: where a group is journalled that is to be counted again; None: the next check finds it.
     """
 
@@ -109,48 +108,48 @@ class CounterMender:
     families: tuple[Family, ...]
     clock: Clock
     timing: Timing
-    journal: Journal | None = None
+    journal: Ledger | None = None
     leases: Leases | None = None
     lags: Lags | None = None
 
-    def revisit(self, suspects: Suspects, errand: Errand, held: Held | None = None) -> Iterator[Outcome]:
-        """One outcome for each suspect of counters; the others only tell which truths are not projected."""
+    def revisit(self, suspects: Suspects, policy: RepairPolicy, held: Held | None = None) -> Iterator[Finding]:
+        """One finding for each suspect of counters; the others only tell which truths are not projected."""
         for family in self.families:
             for counts in family.counts:
                 due = [suspect for suspect in suspects() if suspect.projection == counts.name]
                 groups = [suspect.key for suspect in due]
                 beside = truths_beside(family, counts, groups, suspects() if due else ())
-                yield from self._round(family, counts, errand, held, beside, mending).all(due)
+                yield from self._round(family, counts, policy, held, beside, mending).all(due)
 
-    def undo(self, images: Iterable[Outcome], errand: Errand, held: Held | None = None) -> Iterator[Outcome]:
+    def undo(self, images: Iterable[Finding], policy: RepairPolicy, held: Held | None = None) -> Iterator[Finding]:
         """Take deltas back, given the before-images of a run, where the counters still stand as that run left them."""
         recorded = list(images)
         for family in self.families:
             for counts in family.counts:
                 due = [_taken_back(image, counts) for image in recorded if image.suspect.projection == counts.name]
-                yield from self._round(family, counts, errand, held, {}, taking_back).all(due)
+                yield from self._round(family, counts, policy, held, {}, taking_back).all(due)
 
     def _round(  # noqa: PLR0917 - in the order in which they are needed
         self,
         family: Family,
         counts: Counts,
-        errand: Errand,
+        policy: RepairPolicy,
         held: Held | None,
         beside: Mapping[Key, tuple[Key, ...]],
         rule: Rule,
     ) -> "_Round":
-        pace = Pace(share(errand.rows_per_second, 1), self.clock)
-        return _Round(self, errand, held, counts, Tallies(self.mail, family, counts, errand, pace, beside), rule)
+        pace = Pace(share(policy.rows_per_second, 1), self.clock)
+        return _Round(self, policy, held, counts, Tallies(self.mail, family, counts, policy, pace, beside), rule)
 
 
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    """One group on its way: its lease and first look, and the outcome once there is one."""
+    """One group on its way: its lease and first look, and the finding once there is one."""
 
     suspect: Suspect
     lease: Lease | None = None
     first: Tally | None = None
-    outcome: Outcome | None = None
+    finding: Finding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,85 +157,85 @@ class _Round:
     """One kind of counters, visited batch by batch."""
 
     mender: CounterMender
-    errand: Errand
+    policy: RepairPolicy
     held: Held | None
     counts: Counts
     tallies: Tallies
     rule: Rule
     breaker: Breaker = field(default_factory=lambda: Breaker(COUNTERS_UNREACHED_MAX))
 
-    def all(self, suspects: Iterable[Suspect]) -> Iterator[Outcome]:
-        """One outcome for each suspect, in order; those after a lost cluster are left."""
+    def all(self, suspects: Iterable[Suspect]) -> Iterator[Finding]:
+        """One finding for each suspect, in order; those after a lost cluster are left."""
         waiting = iter(suspects)
         while batch := list(islice(waiting, GROUPS_AT_ONCE)):
             yield from self._batch(batch)
 
-    def _batch(self, suspects: Sequence[Suspect]) -> list[Outcome]:
+    def _batch(self, suspects: Sequence[Suspect]) -> list[Finding]:
         """Take every lease and look; wait once for all; look again, and mend."""
         leased = [self._leased(suspect) for suspect in suspects]
         try:
             visits = [self._looked(visit) for visit in leased]
-            if any(visit.outcome is None for visit in visits):
+            if any(visit.finding is None for visit in visits):
                 self.mender.clock.sleep(self.mender.timing.look_gap_seconds)
-            return [visit.outcome or self._ruled(visit) for visit in visits]
+            return [visit.finding or self._ruled(visit) for visit in visits]
         finally:
             self._release(leased)
 
     def _leased(self, suspect: Suspect) -> _Visit:
         leases = self._leases
         if self.breaker.open:
-            return _Visit(suspect, outcome=self.breaker.left(suspect))
+            return _Visit(suspect, finding=self.breaker.left(suspect))
         if leases is None:
             return _Visit(suspect)
         name = f"counters {self.mender.keyspace} {self.counts.name} {key_text(suspect.key)}"
         try:
             return _Visit(suspect, lease=leases.acquire(name, "mending counters"))
         except MailmendError as error:
-            return _Visit(suspect, outcome=self._failed(suspect, error))
+            return _Visit(suspect, finding=self._failed(suspect, error))
 
     def _looked(self, visit: _Visit) -> _Visit:
-        if visit.outcome is not None:
+        if visit.finding is not None:
             return visit
         if self.breaker.open:
-            return replace(visit, outcome=self.breaker.left(visit.suspect))
+            return replace(visit, finding=self.breaker.left(visit.suspect))
         try:
             return replace(visit, first=self.tallies.look(visit.suspect.key))
         except MailmendError as error:
-            return replace(visit, outcome=self._failed(visit.suspect, error))
+            return replace(visit, finding=self._failed(visit.suspect, error))
 
-    def _ruled(self, visit: _Visit) -> Outcome:
-        assert visit.first is not None, "a visit without an outcome was looked at"
+    def _ruled(self, visit: _Visit) -> Finding:
+        assert visit.first is not None, "a visit without a finding was looked at"
         if self.breaker.open:
             return self.breaker.left(visit.suspect)
         try:
             second = self.tallies.look(visit.suspect.key)
             ruling = self.rule(visit.suspect, visit.first, second)
-            outcome = self._carried_out(visit, second, ruling)
+            finding = self._carried_out(visit, second, ruling)
         except MailmendError as error:
             return self._failed(visit.suspect, error)
-        self.breaker.note([outcome])
-        return outcome
+        self.breaker.note([finding])
+        return finding
 
-    def _carried_out(self, visit: _Visit, second: Tally, ruling: Ruling) -> Outcome:
+    def _carried_out(self, visit: _Visit, second: Tally, ruling: Ruling) -> Finding:
         target = {name: value + ruling.deltas.get(name, 0) for name, value in second.counters.items()}
-        image = Outcome(replace(visit.suspect, wanted=target), ruling.verdict, ruling.result, projected=second.row)
-        asked = bool(ruling.deltas) and (ruling.verdict in self.errand.only or self.rule is taking_back)
-        if not asked or self.errand.run is None:
+        image = Finding(replace(visit.suspect, wanted=target), ruling.verdict, ruling.result, projected=second.row)
+        asked = bool(ruling.deltas) and (ruling.verdict in self.policy.only or self.rule is taking_back)
+        if not asked or self.policy.run is None:
             return replace(image, due=asked)
         return self._sent(visit, image, ruling.deltas)
 
-    def _sent(self, visit: _Visit, image: Outcome, deltas: Mapping[str, int]) -> Outcome:
+    def _sent(self, visit: _Visit, image: Finding, deltas: Mapping[str, int]) -> Finding:
         """Record, make sure of the leases, send once, read back, note."""
-        journal, run = self.mender.journal, self.errand.run
-        assert journal is not None, "an errand with a run has a journal"
+        journal, run = self.mender.journal, self.policy.run
+        assert journal is not None, "a policy with a run has a journal"
         assert run is not None
-        (unrecorded,) = journal.record(run, self.errand.as_of, [image])
+        (unrecorded,) = journal.record(run, self.policy.as_of, [image])
         if unrecorded is not None:
             return replace(image, error=f"{_UNRECORDED}{unrecorded}")
         self._make_sure(visit)
-        outcome = self._counted(image, deltas)
-        (unnoted,) = journal.settle(run, [outcome])
-        return outcome if unnoted is None or outcome.error else replace(outcome, error=f"not noted: {unnoted}")
+        finding = self._counted(image, deltas)
+        (unnoted,) = journal.settle(run, [finding])
+        return finding if unnoted is None or finding.error else replace(finding, error=f"not noted: {unnoted}")
 
     def _make_sure(self, visit: _Visit) -> None:
         """The leases are ours, for longer than a statement takes.
@@ -249,7 +248,7 @@ class _Round:
         if self._leases is not None and visit.lease is not None:
             self._leases.renew(visit.lease)
 
-    def _counted(self, image: Outcome, deltas: Mapping[str, int]) -> Outcome:
+    def _counted(self, image: Finding, deltas: Mapping[str, int]) -> Finding:
         key = image.suspect.key
         try:
             self.mender.mail.write(Count(self.counts.table, key, deltas))
@@ -272,10 +271,10 @@ class _Round:
             return _BY_CHECK
         return _BY_LAGS
 
-    def _failed(self, suspect: Suspect, error: MailmendError) -> Outcome:
-        outcome = Outcome(suspect, suspect.verdict, error=str(error), unreached=isinstance(error, CannotReach))
-        self.breaker.note([outcome])
-        return outcome
+    def _failed(self, suspect: Suspect, error: MailmendError) -> Finding:
+        finding = Finding(suspect, suspect.verdict, error=str(error), unreached=isinstance(error, CannotReach))
+        self.breaker.note([finding])
+        return finding
 
     def _release(self, visits: Iterable[_Visit]) -> None:
         """Give the leases back; where the cluster is gone they expire by themselves."""
@@ -285,12 +284,12 @@ class _Round:
 
     @property
     def _leases(self) -> Leases | None:
-        if self.errand.run is None or self.mender.leases is None:
+        if self.policy.run is None or self.mender.leases is None:
             return None
         return replace(self.mender.leases, ttl_seconds=LEASE_SECONDS)
 
 
-def _taken_back(image: Outcome, counts: Counts) -> Suspect:
+def _taken_back(image: Finding, counts: Counts) -> Suspect:
     """The suspect of an undo: for each counter what the run left, and what it had found."""
     found = image.projected.row if image.projected else {}
     pairs = {name: (image.suspect.wanted[name], found.get(name) or 0) for name, _ in counts.counters}

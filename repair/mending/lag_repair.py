@@ -5,30 +5,23 @@ second look would rightly leave it alone (MOVED).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from model.instants import MICROS
 from model.ports import Clock, Progress, Tables
+from model.projections.family import Family
+from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of, merged
+from model.projections.verdicts import Verdict
 from model.schema.table import Key
-from repair.decisions.findings import (
-    Detection,
-    Errand,
-    Outcome,
-    Summary,
-    Survey,
-    Suspect,
-    counts_of,
-    merged,
-    told,
-)
-from repair.decisions.verdicts import Verdict
-from repair.ledger.journal import Journal
 from repair.ledger.lags import Lag, LagJournal
+from repair.ledger.runs import Ledger
+from repair.mending.engine import Detection, with_progress
 from repair.mending.fixer import Fixer
-from repair.mending.pace import Pace
-from repair.mending.request import Means, Order, Sink
-from repair.mending.runner import repair
+from repair.mending.limits import Pace
+from repair.mending.result import RepairResult
+from repair.mending.runner import RepairTools, Sink, repair
+from repair.mending.settings import RepairSettings
 
 LAGS_MAX = 100_000
 """Lags that are mended in one run, the oldest first; the rest waits for the next."""
@@ -36,29 +29,20 @@ LAGS_MAX = 100_000
 _DONE = frozenset({Verdict.AGREE, Verdict.FIXED})
 
 
-class JournalledLags:
-    """An engine that detects what was journalled. Implements `repair.decisions.findings.Engine`."""
+@dataclass(frozen=True, slots=True)
+class JournalledLags(Detection):
+    """What was journalled, as an engine that has detected it already: each place once, at most LAGS_MAX in memory."""
 
-    def __init__(self, mail: Tables, journal: Journal, clock: Clock, lags: Sequence[Lag]) -> None:
-        self._mail, self._journal, self._clock = mail, journal, clock
-        self._lags = lags
+    mail: Tables
+    ledger: Ledger
+    clock: Clock
+    families: tuple[Family, ...]
+    found: Sequence[Suspect]
 
-    def detect(self, survey: Survey, progress: Progress) -> "DetectedLags":
-        """The lags as suspects, each place once."""
-        progress.stage("read journalled lags", len(self._lags))
-        return DetectedLags(self, survey, merged(lag.suspect for lag in self._lags))
-
-    def fixer(self, survey: Survey, errand: Errand) -> Fixer:
-        """What looks at them again."""
-        pace = Pace(errand.rows_per_second, self._clock)
-        return Fixer(self._mail, self._journal, self._clock, survey.families, errand, pace)
-
-
-class DetectedLags(Detection):
-    """The suspects of a journal, in memory: there are at most LAGS_MAX."""
-
-    def __init__(self, engine: JournalledLags, survey: Survey, suspects: Sequence[Suspect]) -> None:
-        self._engine, self._survey, self._suspects = engine, survey, suspects
+    def detect(self, settings: RepairSettings, progress: Progress) -> "JournalledLags":  # noqa: ARG002 - all is known
+        """The lags as suspects."""
+        progress.stage("read journalled lags", len(self.found))
+        return self
 
     @property
     def scanned(self) -> Mapping[str, int]:
@@ -68,59 +52,62 @@ class DetectedLags(Detection):
     @property
     def counts(self) -> Mapping[str, Mapping[Verdict, int]]:
         """Suspects per projection and verdict."""
-        return counts_of(self._suspects)
+        return counts_of(self.found)
 
     def suspects(self) -> Iterator[Suspect]:
         """Every suspect."""
-        return iter(self._suspects)
+        return iter(self.found)
 
-    def revisit(self, errand: Errand, progress: Progress) -> Iterator[Outcome]:
-        """Look at every suspect again, and mend what the errand allows."""
-        fixer = self._engine.fixer(self._survey, errand)
-        return told(fixer.revisit(self.suspects()), progress, self.counts)
+    def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
+        """Look at every suspect again, and mend what the policy allows."""
+        pace = Pace(policy.rows_per_second, self.clock)
+        fixer = Fixer(self.mail, self.ledger, self.clock, self.families, policy, pace)
+        return with_progress(fixer.revisit(self.found), progress, self.counts)
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-def mend_lags(lags: LagJournal, mail: Tables, order: Order, means: Means, sink: Sink) -> Summary:
-    """Mend what was journalled until now, and forget what agrees afterwards; what does not is left for the next run.
+def repair_lags(
+    lags: LagJournal, mail: Tables, settings: RepairSettings, tools: RepairTools, sink: Sink
+) -> RepairResult:
+    """Mend what was journalled until now, and forget what agrees by then; what does not is left for the next run.
 
     Args:
         lags: the journal; local files are drained into it first.
         mail: the mail keyspace.
-        order: as of a repair; its delay is counted from when the youngest lag was noticed.
-        means: as of a repair; its engine is not used.
-        sink: gets every outcome.
+        settings: as of a repair; its delay is counted from when the youngest lag was noticed.
+        tools: as of a repair; its engine is not used.
+        sink: gets every finding.
 
     Raises:
         CannotReach: the journal cannot be read.
         LeaseHeld: another repair of the keyspace is at work.
     """
-    assert means.ledger is not None, "mending needs a ledger"
-    if not order.dry_run:
+    assert tools.ledger is not None, "mending needs a ledger"
+    if not settings.dry_run:
         lags.drain()
-    due = list(islice(lags.due(means.clock.micros() + 1), LAGS_MAX))
-    _wait(due, order, means)
-    engine = JournalledLags(mail, means.ledger, means.clock, due)
+    due = list(islice(lags.due(tools.clock.micros() + 1), LAGS_MAX))
+    _wait(due, settings, tools)
+    engine = JournalledLags(mail, tools.ledger, tools.clock, settings.families, merged(lag.suspect for lag in due))
     settled: set[tuple[str, Key]] = set()
 
-    def note(outcome: Outcome) -> None:
-        if outcome.error is None and (outcome.result or outcome.verdict) in _DONE:
-            settled.add((outcome.suspect.projection, outcome.suspect.key))
-        sink(outcome)
+    def note(finding: Finding) -> None:
+        if finding.error is None and (finding.result or finding.verdict) in _DONE:
+            settled.add((finding.suspect.projection, finding.suspect.key))
+        sink(finding)
 
-    summary = repair(replace(order, delay_seconds=0.0), replace(means, engine=engine), note)
-    if not order.dry_run:
+    result = repair(replace(settings, delay_seconds=0.0), replace(tools, engine=engine), note)
+    if not settings.dry_run:
         lags.remove([lag for lag in due if (lag.suspect.projection, lag.suspect.key) in settled])
-    return replace(summary, command="repair lags")
+    return replace(result, command="repair lags")
 
 
-def _wait(due: Sequence[Lag], order: Order, means: Means) -> None:
+def _wait(due: Sequence[Lag], settings: RepairSettings, tools: RepairTools) -> None:
     """Until the youngest lag is older than the delay, and than what T lies back."""
     youngest = max((lag.noticed_micros for lag in due), default=0)
-    ripe = youngest + max(round(order.delay_seconds * MICROS), order.timing.margin_micros + MICROS)
-    seconds = (ripe - means.clock.micros()) / MICROS
-    if due and seconds > 0 and not order.timing.no_writers:
-        means.progress.stage("waiting", round(seconds))
-        means.clock.sleep(seconds)
+    ripe = youngest + max(round(settings.delay_seconds * MICROS), settings.timing.margin_micros + MICROS)
+    seconds = (ripe - tools.clock.micros()) / MICROS
+    if due and seconds > 0 and not settings.timing.no_writers:
+        tools.progress.stage("waiting", round(seconds))
+        tools.clock.sleep(seconds)

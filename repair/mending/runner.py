@@ -1,36 +1,59 @@
 """A check or a repair from its first clock reading to its exit code, whichever engine does the scanning.
 
-The order is the protocol's (DESIGN ideas 3 and 4): take T, scan, stop if more is due than allowed, wait, look again and
-mend, sum up. What scans, what mends counters and where progress shows are given from outside.
+The steps are the protocol's (DESIGN ideas 3 and 4): take T, scan, stop if more is due than allowed, wait, look again
+and mend, sum up. What scans, what mends counters and where progress shows are given from outside.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from model.errors import CannotReach, MailmendError, came_of_interruption
 from model.instants import MICROS
-from model.projections.declarations import Counts
+from model.ports import Clock, NodeClocks, Progress
+from model.projections.findings import Finding, RepairPolicy
+from model.projections.verdicts import Verdict
 from repair.clock import read_clocks, take_as_of
-from repair.decisions.findings import Detection, Errand, Outcome, Summary
-from repair.decisions.verdicts import Verdict
-from repair.ledger.leases import Held
+from repair.ledger.leases import Held, Leases
 from repair.ledger.runs import Ledger, Run, RunState
-from repair.mending.limits import stop_at_limit
-from repair.mending.request import Means, Order, Sink
-from repair.mending.sums_of_run import count, exit_of, summary_fields
+from repair.mending.counters import CounterMender
+from repair.mending.engine import Detection, Engine
+from repair.mending.limits import GoOn, stop_at_limit
+from repair.mending.result import RepairResult
+from repair.mending.settings import RepairSettings
+
+Sink = Callable[[Finding], None]
 
 
-def check(order: Order, means: Means, sink: Sink) -> Summary:
+@dataclass(frozen=True, slots=True)
+class RepairTools:
+    """What a check or repair works with.
+
+    Attributes:
+        counters: looks at suspicious counters again, and mends them; None leaves them alone.
+        ledger, leases: needed to write; a check and a dry run have none.
+        go_on: asked when more is due than `max_fixes` allows; None where nobody can be asked.
+    """
+
+    engine: Engine
+    clock: Clock
+    nodes: NodeClocks
+    progress: Progress
+    counters: CounterMender | None = None
+    ledger: Ledger | None = None
+    leases: Leases | None = None
+    go_on: GoOn | None = None
+
+
+def check(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairResult:
     """Find drift without writing anything anywhere."""
-    reading = read_clocks(means.clock, means.nodes)
-    errand = order.errand(reading.earliest - order.timing.margin_micros, None)
-    journey = _Journey(order, means, sink, errand, Summary(order.keyspace, "check"))
-    journey.travel()
-    return journey.summary
+    as_of = read_clocks(tools.clock, tools.nodes).earliest - settings.timing.margin_micros
+    result = RepairResult(settings.keyspace, "check")
+    _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
+    return result
 
 
-def repair(order: Order, means: Means, sink: Sink) -> Summary:
+def repair(settings: RepairSettings, tools: RepairTools, sink: Sink) -> RepairResult:
     """Find drift and mend it, under a lease and with a ledger; a dry run only looks.
 
     Raises:
@@ -38,14 +61,19 @@ def repair(order: Order, means: Means, sink: Sink) -> Summary:
         LeaseHeld: another repair of the keyspace is at work.
         FixLimit: more is due than `max_fixes` allows, and nobody said to go on; nothing was written.
     """
-    if order.dry_run or means.ledger is None:
-        errand = order.errand(take_as_of(means.clock, means.nodes, order.timing), None)
-        journey = _Journey(order, means, sink, errand, Summary(order.keyspace, "repair"))
-        journey.travel()
-        return journey.summary
-    lease = means.leases.held(lease_name(order.keyspace), "repair") if means.leases else nullcontext()
+    result = RepairResult(settings.keyspace, "repair")
+    if settings.dry_run or tools.ledger is None:
+        as_of = take_as_of(tools.clock, tools.nodes, settings.timing)
+        _Stages(settings, tools, sink, settings.policy_of(as_of, None), result).go_through()
+        return result
+    lease = tools.leases.held(lease_name(settings.keyspace), "repair") if tools.leases else nullcontext()
     with lease as held:
-        return _repair_under(held, order, means, means.ledger, sink)
+        as_of = take_as_of(tools.clock, tools.nodes, settings.timing)
+        run = tools.ledger.start(settings.keyspace, "repair", as_of, settings.options, owner=settings.owner)
+        result.run = run.id
+        with recorded(tools.ledger, run, result):
+            _Stages(settings, tools, sink, settings.policy_of(as_of, run.id), result, held).go_through()
+    return result
 
 
 def lease_name(keyspace: str) -> str:
@@ -53,112 +81,86 @@ def lease_name(keyspace: str) -> str:
     return f"repair {keyspace}"
 
 
-def _repair_under(held: Held | None, order: Order, means: Means, ledger: Ledger, sink: Sink) -> Summary:
-    as_of = take_as_of(means.clock, means.nodes, order.timing)
-    run = ledger.start(order.keyspace, "repair", as_of, order.options, owner=order.owner)
-    summary = Summary(order.keyspace, "repair", run=run.id)
-    with recorded(ledger, run, summary):
-        _Journey(order, means, sink, order.errand(as_of, run), summary, held).travel()
-    return summary
-
-
 @contextmanager
-def recorded(ledger: Ledger, run: Run, summary: Summary) -> Iterator[None]:
+def recorded(ledger: Ledger, run: Run, result: RepairResult) -> Iterator[None]:
     """Close the run in the ledger however it ends; what it did so far stays, and can be undone."""
     try:
         yield
     except BaseException as error:
-        sums = {name: value for name, value in summary_fields(summary).items() if name != "exit"}
+        sums = {name: value for name, value in result.kept.items() if name != "exit"}
         with suppress(MailmendError):
-            if came_of_interruption(error):
-                ledger.interrupt(run, sums)
-            else:
-                ledger.finish(run, sums, RunState.FAILED)
+            ledger.finish(run, sums, RunState.INTERRUPTED if came_of_interruption(error) else RunState.FAILED)
         raise
-    with suppress(CannotReach) if summary.untried else nullcontext():
-        ledger.finish(run, summary_fields(summary), RunState.FAILED if summary.untried else RunState.DONE)
+    with suppress(CannotReach) if result.untried else nullcontext():
+        ledger.finish(run, result.kept, RunState.FAILED if result.untried else RunState.DONE)
 
 
 @dataclass(slots=True)
-class _Journey:
-    """One way through the stages; the summary grows on it."""
+class _Stages:
+    """One run through its stages; the result grows on it."""
 
-    order: Order
-    means: Means
+    settings: RepairSettings
+    tools: RepairTools
     sink: Sink
-    errand: Errand
-    summary: Summary
+    policy: RepairPolicy
+    result: RepairResult
     held: Held | None = None
 
-    def travel(self) -> None:
+    def go_through(self) -> None:
         """Scan, wait, look again: and let go of what the engine holds, whatever happens."""
         with self._timed("scan"):
-            detection = self.means.engine.detect(self.order.survey, self.means.progress)
+            detection = self.tools.engine.detect(self.settings, self.tools.progress)
         try:
             self._follow_up(detection)
         finally:
             detection.close()
-        self.summary.exit = exit_of(self.summary)
+        self.result.exit = self.result.exit_code
 
     def _follow_up(self, detection: Detection) -> None:
-        self.summary.scanned = dict(detection.scanned)
-        self.summary.suspects = sum(sum(counts.values()) for counts in detection.counts.values())
-        if not self.order.recheck and self.summary.command == "check":
-            self._report_raw(detection)
+        self.result.scanned = dict(detection.scanned)
+        self.result.suspects = sum(sum(counts.values()) for counts in detection.counts.values())
+        if not self.settings.recheck and self.result.command == "check":
+            self._take(Finding(suspect, suspect.verdict) for suspect in detection.suspects())
             return
-        stop_at_limit(detection, self.order, self.errand, self.means.clock.micros(), self.means.go_on)
+        stop_at_limit(detection, self.settings, self.policy, self.tools.clock.micros(), self.tools.go_on)
         self._wait(detection)
         with self._timed("recheck"):
-            self._take(detection.revisit(self.errand, self.means.progress))
+            self._take(detection.revisit(self.policy, self.tools.progress))
         with self._timed("counters"):
             self._take(self._recounted(detection))
 
-    def _report_raw(self, detection: Detection) -> None:
-        for suspect in detection.suspects():
-            self._take([Outcome(suspect, suspect.verdict)])
-
     def _wait(self, detection: Detection) -> None:
-        """Give lags their time; where nothing could settle there is nothing to wait for."""
-        settling = sum(
-            count
-            for counts in detection.counts.values()
-            for verdict, count in counts.items()
-            if _settles(verdict, self.order)
-        )
-        if not settling or self.order.delay_seconds <= 0:
+        """Give lags their time; where nothing could settle (content that is only reported) there is nothing to wait."""
+        collected = self.settings.policy.leaks == "collect"
+        found = {verdict for counts in detection.counts.values() for verdict, number in counts.items() if number}
+        if not (found if collected else found - {Verdict.LEAK}) or self.settings.delay_seconds <= 0:
             return
         with self._timed("delay"):
-            self.means.progress.stage("waiting", round(self.order.delay_seconds))
-            for seconds in _portions(self.order.delay_seconds):
-                self.means.clock.sleep(seconds)
-                self.means.progress.advance(1)
+            self.tools.progress.stage("waiting", round(self.settings.delay_seconds))
+            for seconds in _portions(self.settings.delay_seconds):
+                self.tools.clock.sleep(seconds)
+                self.tools.progress.advance(1)
 
-    def _recounted(self, detection: Detection) -> Iterator[Outcome]:
+    def _recounted(self, detection: Detection) -> Iterator[Finding]:
         """Counters one by one, and only where the scan suspects any."""
-        names = {one.name for family in self.order.families for one in family.projections if isinstance(one, Counts)}
-        due = any(detection.counts.get(name) for name in names)
-        if self.means.recount is None or not due:
+        names = [one.name for family in self.settings.families for one in family.counts]
+        if self.tools.counters is None or not any(detection.counts.get(name) for name in names):
             return iter(())
-        self.means.progress.stage("counters")
-        return self.means.recount.revisit(detection.suspects, self.errand, self.held)
+        self.tools.progress.stage("counters")
+        return self.tools.counters.revisit(detection.suspects, self.policy, self.held)
 
-    def _take(self, outcomes: Iterable[Outcome]) -> None:
-        for outcome in outcomes:
-            count(self.summary, outcome)
-            self.sink(outcome)
+    def _take(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            self.result.count(finding)
+            self.sink(finding)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        started = self.means.clock.micros()
+        started = self.tools.clock.micros()
         try:
             yield
         finally:
-            self.summary.seconds[stage] = (self.means.clock.micros() - started) / MICROS
-
-
-def _settles(verdict: Verdict, order: Order) -> bool:
-    """Whether waiting can change what is said or done: not for content that is only reported."""
-    return verdict is not Verdict.LEAK or order.leaks == "collect"
+            self.result.seconds[stage] = (self.tools.clock.micros() - started) / MICROS
 
 
 def _portions(seconds: float) -> Iterator[float]:

@@ -1,58 +1,38 @@
-"""Taking a whole run back, and taking that back: the shell around `repair.decisions.undo_decision`.
+"""Taking a whole run back, and taking that back.
 
 A run wrote as of T; its undo writes as of T + 1 us, a redo (the undo of an undo) as of T + 2 us: what was written after
-the scan began still wins, and what the run wrote always loses. An undo is a run of its own, with before-images.
+the scan began still wins, and what the run wrote always loses. A row returns to its before-image only where every
+visible cell is the run's own (or stood there before), and the truth is as the run recorded it: then nobody has used it
+since. Everything else has MOVED, and stays. An undo is a run of its own, with before-images.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Protocol
 
-from model.errors import CannotReach, ExitCode, MailmendError, WrongUse
-from model.ids import RunId
+from model.errors import ExitCode, MailmendError, WrongUse
 from model.instants import MICROS
 from model.ports import Clock, Progress, Tables
-from model.projections.declarations import Counts, Family
+from model.projections.findings import Finding, Look, RepairPolicy, Suspect, failed
+from model.projections.mirror import Mirror
+from model.projections.verdicts import Verdict
 from repair.clock import SKEW_SECONDS
-from repair.decisions.findings import Errand, Outcome, Summary
-from repair.decisions.fixes import Fix, Sight
-from repair.decisions.undo_decision import known_again, take_back
-from repair.decisions.verdicts import MENDABLE, Verdict
+from repair.decisions.recheck import fixed_at
 from repair.ledger.leases import Held, Leases
 from repair.ledger.runs import Ledger, Run
-from repair.mending.breaker import Breaker
 from repair.mending.carry_out import Mending
+from repair.mending.counters import CounterMender
 from repair.mending.fixer import BATCH_SUSPECTS
-from repair.mending.runner import lease_name, recorded
-from repair.mending.second_look import SecondLook, places
-from repair.mending.sums_of_run import count, exit_of
-
-
-class CountersBack(Protocol):
-    """What takes counters back. Adapter: `repair.mending.counters`."""
-
-    def undo(self, images: Iterable[Outcome], errand: Errand, held: Held | None) -> Iterator[Outcome]:
-        """One outcome for each image."""
-        ...
+from repair.mending.limits import Breaker
+from repair.mending.result import RepairResult
+from repair.mending.runner import Sink, lease_name, recorded
+from repair.mending.second_look import SecondLook
+from repair.mending.settings import UndoSettings
 
 
 @dataclass(frozen=True, slots=True)
-class UndoOrder:
-    """What an undo is asked for: the command's options, as one value."""
-
-    run: RunId
-    keyspace: str
-    families: tuple[Family, ...]
-    dry_run: bool = False
-    serial: bool = True
-    owner: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class UndoMeans:
+class UndoTools:
     """What an undo works with; without `counters`, counters stay as they are."""
 
     mail: Tables
@@ -60,10 +40,10 @@ class UndoMeans:
     clock: Clock
     progress: Progress
     leases: Leases | None = None
-    counters: CountersBack | None = None
+    counters: CounterMender | None = None
 
 
-def undo(order: UndoOrder, means: UndoMeans, sink: Callable[[Outcome], None]) -> Summary:
+def undo(settings: UndoSettings, tools: UndoTools, sink: Sink) -> RepairResult:
     """Put back every row of a run that nobody has used since; the rest is reported as MOVED.
 
     Raises:
@@ -71,114 +51,114 @@ def undo(order: UndoOrder, means: UndoMeans, sink: Callable[[Outcome], None]) ->
         WrongUse: it was a run of another keyspace.
         LeaseHeld: a repair of the keyspace is at work.
     """
-    undone = means.ledger.get(order.run)
-    if undone.keyspace != order.keyspace:
+    undone = tools.ledger.get(settings.run)
+    if undone.keyspace != settings.keyspace:
         raise WrongUse(
-            f"run {undone.id} belongs to keyspace {undone.keyspace!r}, not to {order.keyspace!r}",
+            f"run {undone.id} belongs to keyspace {undone.keyspace!r}, not to {settings.keyspace!r}",
             mend=f"Give --keyspace {undone.keyspace}.",
         )
-    if order.dry_run:
-        return _Undoing(order, means, sink, undone, Summary(order.keyspace, "undo"), None).travel()
-    lease = means.leases.held(lease_name(order.keyspace), "undo") if means.leases else nullcontext()
+    result = RepairResult(settings.keyspace, "undo")
+    if settings.dry_run:
+        return _Undoing(settings, tools, sink, undone, result, None).all()
+    lease = tools.leases.held(lease_name(settings.keyspace), "undo") if tools.leases else nullcontext()
     with lease as held:
-        run = means.ledger.start(
-            order.keyspace, "undo", undone.as_of + 1, order.options, owner=order.owner, undoes=undone.id
+        run = tools.ledger.start(
+            settings.keyspace, "undo", undone.as_of + 1, settings.options, owner=settings.owner, undoes=undone.id
         )
-        summary = Summary(order.keyspace, "undo", run=run.id)
-        with recorded(means.ledger, run, summary):
-            return _Undoing(order, means, sink, undone, summary, held).travel()
+        result.run = run.id
+        with recorded(tools.ledger, run, result):
+            return _Undoing(settings, tools, sink, undone, result, held).all()
+
+
+def known_again(image: Finding, mirror: Mirror) -> Suspect:
+    """The suspect with every partition key of the truth that the image tells of: its rows may be gone by now."""
+    column = mirror.truth.partition[0].name
+    rows = [seen.row for seen in image.truths]
+    if image.suspect.projection == mirror.name and image.projected is not None:
+        rows.append(mirror.restored(image.projected.row))
+    ids = (row.get(column) for row in rows)
+    known = dict.fromkeys((*image.suspect.truth_ids, *(one for one in ids if one is not None)))
+    return replace(image.suspect, truth_ids=tuple(known))
 
 
 @dataclass(slots=True)
 class _Undoing:
     """One undo on its way through the findings of a run."""
 
-    order: UndoOrder
-    means: UndoMeans
-    sink: Callable[[Outcome], None]
+    settings: UndoSettings
+    tools: UndoTools
+    sink: Sink
     undone: Run
-    summary: Summary
+    result: RepairResult
     held: Held | None
-    counted: list[Outcome] = field(default_factory=list)
+    counted: list[Finding] = field(default_factory=list)
     breaker: Breaker = field(default_factory=Breaker)
+    policy: RepairPolicy = field(init=False)
+    looks: SecondLook = field(init=False)
 
-    def travel(self) -> Summary:
+    def __post_init__(self) -> None:
+        self.policy = RepairPolicy(self.result.run, self.undone.as_of + 1, SKEW_SECONDS, serial=self.settings.serial)
+        self.looks = SecondLook(self.tools.mail, self.settings.families, self.policy)
+
+    def all(self) -> RepairResult:
         """Every finding once, batch by batch; counters last."""
-        started = self.means.clock.micros()
-        self.means.progress.stage("undo")
-        images = self._rows(self.means.ledger.findings(self.undone.id))
+        started = self.tools.clock.micros()
+        self.tools.progress.stage("undo")
+        images = self._rows(self.tools.ledger.findings(self.undone.id))
         while batch := list(islice(images, BATCH_SUSPECTS)):
             self._take(self._undone(batch))
-            self.means.progress.advance(len(batch))
-        if self.means.counters is not None and self.counted:
-            self._take(self.means.counters.undo(self.counted, self._errand, self.held))
-        self.summary.seconds["undo"] = (self.means.clock.micros() - started) / MICROS
-        self.summary.exit = exit_of(self.summary) or (ExitCode.DRIFT if self.summary.moved else ExitCode.FINE)
-        return self.summary
+            self.tools.progress.advance(len(batch))
+        if self.tools.counters is not None and self.counted:
+            self._take(self.tools.counters.undo(self.counted, self.policy, self.held))
+        self.result.seconds["undo"] = (self.tools.clock.micros() - started) / MICROS
+        self.result.exit = self.result.exit_code or (ExitCode.DRIFT if self.result.moved else ExitCode.FINE)
+        return self.result
 
-    @property
-    def _errand(self) -> Errand:
-        as_of = self.undone.as_of + 1
-        return Errand(self.summary.run, as_of, SKEW_SECONDS, MENDABLE, serial=self.order.serial)
-
-    def _rows(self, images: Iterable[Outcome]) -> Iterator[Outcome]:
-        """The images of rows; those of counters are put aside."""
-        known = places(self.order.families)
+    def _rows(self, images: Iterable[Finding]) -> Iterator[Finding]:
+        """The images of rows; those of counters wait for the end."""
         for image in images:
-            place = known.get(image.suspect.projection)
-            if place is not None and isinstance(place.projection, Counts):
-                self.counted.append(image)
-            else:
+            if self.looks.visits(image.suspect):
                 yield image
+            else:
+                self.counted.append(image)
 
-    def _undone(self, batch: Sequence[Outcome]) -> Iterator[Outcome]:
+    def _undone(self, batch: Sequence[Finding]) -> Iterator[Finding]:
         if self.breaker.open:
             yield from (self.breaker.left(image.suspect) for image in batch)
             return
-        known, looks = places(self.order.families), SecondLook(self.means.mail, self.order.families, self._errand)
-        families = [known.get(image.suspect.projection) for image in batch]
-        suspects = [
-            known_again(image, place.family.mirror) if place else image.suspect
-            for image, place in zip(batch, families, strict=True)
-        ]
-        due: list[Fix] = []
-        for image, sight in zip(batch, looks.at(suspects), strict=True):
-            ruled = self._ruled(image, sight)
-            if isinstance(ruled, Fix):
-                due.append(ruled)
-            else:
-                yield ruled
-        yield from self._mended(due, looks)
+        looks = self.looks.at([self._known_again(image) for image in batch])
+        ruled = [self._rule(image, look) for image, look in zip(batch, looks, strict=True)]
+        yield from (one for one in ruled if not one.is_pending)
+        due = [one for one in ruled if one.is_pending]
+        if self.result.run is None:
+            yield from (replace(one.ended(), due=True) for one in due)
+        else:
+            as_of = self.policy.as_of
+            yield from Mending(self.tools.mail, self.tools.ledger, self.result.run, as_of, self._explain).mend(due)
 
-    def _ruled(self, image: Outcome, sight: Sight | MailmendError) -> Fix | Outcome:
-        if isinstance(sight, MailmendError):
-            return Outcome(image.suspect, image.verdict, error=str(sight), unreached=isinstance(sight, CannotReach))
+    def _known_again(self, image: Finding) -> Suspect:
+        for family in self.settings.families:
+            if any(one.name == image.suspect.projection for one in family.projections):
+                return known_again(image, family.mirror)
+        return image.suspect
+
+    def _rule(self, image: Finding, look: Look | MailmendError) -> Finding:
+        if isinstance(look, MailmendError):
+            return replace(failed(image.suspect, look), verdict=image.verdict)
         origin = None
         if image.verdict is Verdict.LOST_CONTENT and self.undone.undoes is not None:
-            origin = self.means.ledger.finding(self.undone.undoes, image.suspect)
-        return take_back(image, sight, self.undone.as_of, origin)
+            origin = self.tools.ledger.finding(self.undone.undoes, image.suspect)
+        return look.projection.take_back(image, look, fixed_at(image, self.undone.as_of), origin)
 
-    def _mended(self, due: Sequence[Fix], looks: SecondLook) -> Iterator[Outcome]:
-        if self.summary.run is None:
-            return (replace(fix.outcome, due=True) for fix in due)
-        as_of = self.undone.as_of + 1
+    def _explain(self, hidden: Sequence[Finding]) -> list[Verdict]:
+        """A row that does not show as it was put back: used just now, or hidden by something later."""
+        looks = self.looks.at([one.suspect for one in hidden])
+        seen = [look.projected.newest if isinstance(look, Look) and look.projected else None for look in looks]
+        return [Verdict.MOVED if newest and newest > self.policy.as_of else Verdict.HIDDEN for newest in seen]
 
-        def explain(hidden: Sequence[Fix]) -> list[Verdict]:
-            sights = looks.at([fix.outcome.suspect for fix in hidden])
-            return [_explanation(sight, as_of) for sight in sights]
-
-        return Mending(self.means.mail, self.means.ledger, self.summary.run, as_of, explain).mend(due)
-
-    def _take(self, outcomes: Iterable[Outcome]) -> None:
-        for outcome in outcomes:
-            self.summary.suspects += 1
-            self.breaker.note([outcome])
-            count(self.summary, outcome)
-            self.sink(outcome)
-
-
-def _explanation(sight: Sight | MailmendError, as_of: int) -> Verdict:
-    """A row that does not show as it was put back: used just now, or hidden by something later."""
-    projected = sight.look.projected if isinstance(sight, Sight) else None
-    newest = projected.newest if projected else None
-    return Verdict.MOVED if newest is not None and newest > as_of else Verdict.HIDDEN
+    def _take(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            self.result.suspects += 1
+            self.breaker.note([finding])
+            self.result.count(finding)
+            self.sink(finding)

@@ -1,7 +1,7 @@
 """The Spark-free engine: the same suspects as Spark finds, on one machine, in bounded memory.
 
 Every table of the families is paged once. What is needed of each row goes, by its key, into files on disk; what belongs
-together is then joined one part at a time (`repair.scanners.spill`), so a million messages or a hundred million need
+together is then joined one part at a time (`repair.joins.spill`), so a million messages or a hundred million need
 the same
 memory, and only time and disk grow. The projections are read before the truth: what is read last is never the older.
 """
@@ -13,14 +13,15 @@ from pathlib import Path
 
 from model.operations import Scan
 from model.ports import Clock, Progress, Tables
-from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Projection, Union
+from model.projections.content import Content
+from model.projections.family import Family
+from model.projections.filters import Filter
+from model.projections.findings import Finding, RepairPolicy, Suspect
+from model.projections.groups import Group
+from model.projections.projection import Projection
 from model.schema.table import Row, Table
-from repair.decisions.findings import Detection, Errand, Outcome, Scanned, Survey, Suspect, told
-from repair.ledger.journal import Journal
-from repair.mending.fixer import Fixer
-from repair.mending.pace import Pace, share
-from repair.scanners.group_sums import GroupSums, group_records, group_row, group_suspects
-from repair.scanners.joins import (
+from repair.joins.group_sums import GroupSums, group_records, group_suspects
+from repair.joins.parts import (
     Tag,
     by_content,
     by_place,
@@ -29,8 +30,13 @@ from repair.scanners.joins import (
     place_record,
     place_suspects,
 )
-from repair.scanners.records import Forms, TruthRecord, packing_key, projection_columns, truth_columns
-from repair.scanners.spill import PART_BYTES_MAX, Record, Spill, SuspectFile, Workshop
+from repair.joins.records import Forms, TruthRecord, packing_key
+from repair.joins.spill import PART_BYTES_MAX, Record, Spill, SuspectFile, Workshop
+from repair.ledger.runs import Ledger
+from repair.mending.engine import Detection, Scanned, with_progress
+from repair.mending.fixer import Fixer
+from repair.mending.limits import Pace, share
+from repair.mending.settings import RepairSettings
 
 _TOLD_ROWS = 1000
 """Progress is told, and pace kept, every so many rows."""
@@ -38,27 +44,27 @@ _TOLD_ROWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """Scans a keyspace page by page. Implements `repair.decisions.findings.Engine`.
+    """Scans a keyspace page by page. Implements `repair.mending.engine.Engine`.
 
     Args:
         mail: the mail keyspace.
-        journal: where the second look's fixes are recorded; never touched by a check.
+        ledger: where the second look's fixes are recorded; never touched by a check.
         folder: where files go while the result is held; None: the system's temporary folder.
         part_bytes_max: what is joined at once, in bytes on disk; memory is a small multiple of it.
     """
 
     mail: Tables
-    journal: Journal
+    ledger: Ledger
     clock: Clock
     folder: Path | None = None
     part_bytes_max: int = PART_BYTES_MAX
 
-    def detect(self, survey: Survey, progress: Progress) -> "LocalDetection":
+    def detect(self, settings: RepairSettings, progress: Progress) -> "LocalDetection":
         """Read every table of the families once and find the suspects."""
-        detection = LocalDetection(self, survey)
+        detection = LocalDetection(self, settings)
         try:
-            for number, family in enumerate(survey.families):
-                _FamilyScan(self, survey, progress, detection, family, str(number)).run()
+            for number, family in enumerate(settings.families):
+                _FamilyScan(self, settings, progress, detection, family, str(number)).run()
         except BaseException:
             detection.close()
             raise
@@ -68,10 +74,10 @@ class LocalEngine:
 class LocalDetection(Scanned, Detection):
     """What a local scan found: suspects on disk, sums in memory."""
 
-    def __init__(self, engine: LocalEngine, survey: Survey) -> None:
+    def __init__(self, engine: LocalEngine, settings: RepairSettings) -> None:
         super().__init__()
         self._engine = engine
-        self._survey = survey
+        self._settings = settings
         self.workshop = Workshop(engine.folder)
         self._suspects = SuspectFile(self.workshop)
 
@@ -79,12 +85,12 @@ class LocalDetection(Scanned, Detection):
         """Every suspect, streamed from disk."""
         return iter(self._suspects)
 
-    def revisit(self, errand: Errand, progress: Progress) -> Iterator[Outcome]:
-        """Look at every row-wise suspect again, and mend what the errand allows."""
+    def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
+        """Look at every row-wise suspect again, and mend what the policy allows."""
         engine = self._engine
-        pace = Pace(share(errand.rows_per_second, 1), engine.clock)
-        fixer = Fixer(engine.mail, engine.journal, engine.clock, self._survey.families, errand, pace)
-        return told(fixer.revisit(self.suspects()), progress, self.counts)
+        pace = Pace(share(policy.rows_per_second, 1), engine.clock)
+        fixer = Fixer(engine.mail, engine.ledger, engine.clock, self._settings.families, policy, pace)
+        return with_progress(fixer.revisit(self.suspects()), progress, self.counts)
 
     def close(self) -> None:
         """Remove what is on disk."""
@@ -102,7 +108,7 @@ class _FamilyScan:
     """One family on its way: rows into spills, spills into suspects."""
 
     engine: LocalEngine
-    survey: Survey
+    settings: RepairSettings
     progress: Progress
     detection: LocalDetection
     family: Family
@@ -115,16 +121,23 @@ class _FamilyScan:
     pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
-        self.forms = Forms(self.family, accept_torn=self.survey.accept_torn)
+        self.forms = Forms(self.family, accept_torn=self.settings.policy.accept_torn)
         self.contents, self.places, self.groups = map(self._spill, ("contents", "places", "groups"))
         self.sums = GroupSums(self.forms)
-        self.pace = Pace(share(self.survey.rows_per_second, 1), self.engine.clock)
+        self.pace = Pace(share(self.settings.policy.rows_per_second, 1), self.engine.clock)
 
     def run(self) -> None:
         """Read, then join: first by content, then by place and by group."""
-        for projection in self.family.projections:
-            self._read(projection.table, projection_columns(projection), self._keeper(projection))
-        self._read(self.family.truth, truth_columns(self.family), self._truth_keeper())
+        family, beside = self.family, int(Tag.BESIDE)
+        self._keep(family.mirror, lambda row: self.places.add(self._mirror_record(row)))
+        for number, one in enumerate(family.filters):
+            self._keep(one, self._filter_keeper(one, int(Tag.FILTER) + number))
+        for number, group in enumerate(self.forms.groups):
+            self._keep(group, self._group_keeper(group, number))
+        if family.content:
+            key_of = packing_key(family.content.table)
+            self._keep(family.content, lambda row: self.contents.add((key_of(row), beside)))
+        self._read(family.truth, family.truth_columns, self._truth_keeper())
         self.progress.stage("compare")
         if self.family.content:
             self._join_contents(self.family.content)
@@ -138,7 +151,7 @@ class _FamilyScan:
         """Page one table, and keep of each row what is needed."""
         self.progress.stage(f"read {table.spelling}")
         rows = 0
-        for row in self.engine.mail.scan(Scan(table, columns, self.survey.level)):
+        for row in self.engine.mail.scan(Scan(table, columns, self.settings.level)):
             keep(row)
             rows += 1
             if rows % _TOLD_ROWS == 0:
@@ -150,20 +163,16 @@ class _FamilyScan:
         self.progress.advance(rows)
         self.pace.take(rows)
 
-    def _keeper(self, projection: Projection) -> Callable[[Row], None]:
-        """Where a projection's rows go, and as what."""
-        key_of, beside = packing_key(projection.table), int(Tag.BESIDE)
-        match projection:
-            case Content():
-                return lambda row: self.contents.add((key_of(row), beside))
-            case Mirror():
-                return lambda row: self.places.add(self._mirror_record(row))
-            case Filter() as filtered:
-                place_of, tag = self.forms.place_of(filtered), int(Tag.FILTER) + self.family.filters.index(filtered)
-                return lambda row: self.places.add((place_of(row), tag))
-            case Union() | Counts() as group:
-                number, row_of = self.forms.groups.index(group), group_row(group)
-                return lambda row: self.groups.add(((number, key_of(row)), beside, row_of(row)))
+    def _keep(self, projection: Projection, keep: Callable[[Row], None]) -> None:
+        self._read(projection.table, projection.read_columns, keep)
+
+    def _filter_keeper(self, filtered: Filter, tag: int) -> Callable[[Row], None]:
+        place_of = self.forms.place_of(filtered)
+        return lambda row: self.places.add((place_of(row), tag))
+
+    def _group_keeper(self, group: Group, number: int) -> Callable[[Row], None]:
+        key_of, beside = packing_key(group.table), int(Tag.BESIDE)
+        return lambda row: self.groups.add(((number, key_of(row)), beside, group.held(row)))
 
     def _mirror_record(self, row: Row) -> Record:
         place, mark = self.forms.mirror(row)

@@ -17,19 +17,21 @@ from model.errors import MailmendError, WrongUse
 from model.ids import MailboxId, MessageId
 from model.operations import Read, Scan
 from model.ports import Clock, Progress, Tables
-from model.projections.declarations import Family, Filter, Mirror, Union
+from model.projections.family import Family
+from model.projections.filters import Filter
+from model.projections.findings import Finding, Look, RepairPolicy, Suspect, counts_of
+from model.projections.groups import Union
+from model.projections.mirror import Mirror
+from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, Table
-from repair.decisions.findings import Detection, Errand, Outcome, Scanned, Survey, Suspect, counts_of, told
-from repair.decisions.fixes import Sight, restored
-from repair.decisions.recheck import verdict_of
-from repair.decisions.verdicts import Verdict
-from repair.ledger.journal import Journal
+from repair.ledger.runs import Ledger
 from repair.mending.counter_reads import Tallies
 from repair.mending.counters import truths_beside
+from repair.mending.engine import Detection, Scanned, with_progress
 from repair.mending.fixer import BATCH_SUSPECTS, Fixer
-from repair.mending.pace import Pace
+from repair.mending.limits import Pace
 from repair.mending.second_look import SecondLook
-from repair.scanners.records import truth_columns
+from repair.mending.settings import RepairSettings
 
 ROWS_AT_ONCE = 1000
 """Rows of a partition, or of a table that is paged, that are held at once."""
@@ -101,26 +103,26 @@ def mailboxes_of(mail: Tables, user: str, namespace: str = PRIVATE) -> tuple[Mai
 
 @dataclass(frozen=True, slots=True)
 class Targeted:
-    """Looks at a target only. Implements `repair.decisions.findings.Engine`.
+    """Looks at a target only. Implements `repair.mending.engine.Engine`.
 
     Args:
-        journal: where the second look's fixes are recorded; never touched by a check.
+        ledger: where the second look's fixes are recorded; never touched by a check.
     """
 
     mail: Tables
-    journal: Journal
+    ledger: Ledger
     clock: Clock
     target: Target
     serial: bool = True
 
-    def detect(self, survey: Survey, progress: Progress) -> "Found":
+    def detect(self, settings: RepairSettings, progress: Progress) -> "Found":
         """Look at everything that the target's own keys lead to."""
-        found = Found(self, survey)
-        errand = Errand(None, 0, 0.0, frozenset(), accept_torn=survey.accept_torn, serial=self.serial)
-        for family in survey.families:
+        found = Found(self, settings)
+        policy = RepairPolicy(only=frozenset(), accept_torn=settings.policy.accept_torn, serial=self.serial)
+        for family in settings.families:
             if not family.mirror.report_only:
                 progress.stage(f"look at {family.truth.spelling}")
-                _FamilyLook(self, survey, progress, found, family, errand).all()
+                _FamilyLook(self, settings, progress, found, family, policy).all()
         return found
 
 
@@ -129,11 +131,11 @@ class _FamilyLook:
     """One family's part of a target: candidates, looked at; what does not agree is kept."""
 
     engine: Targeted
-    survey: Survey
+    settings: RepairSettings
     progress: Progress
     found: "Found"
     family: Family
-    errand: Errand
+    policy: RepairPolicy
 
     def all(self) -> None:
         """What is known better comes later, and replaces what was kept before."""
@@ -152,10 +154,10 @@ class _FamilyLook:
                 self._look_at_partitions(ids)
 
     def _look(self, candidates: Iterator[Suspect], *, only_with_truth: bool = False) -> None:
-        looks = SecondLook(self.engine.mail, (self.family,), self.errand)
+        looks = SecondLook(self.engine.mail, (self.family,), self.policy)
         while batch := list(islice(candidates, BATCH_SUSPECTS)):
-            for sight in looks.at(batch):
-                self.found.take(sight, only_with_truth=only_with_truth)
+            for look in looks.at(batch):
+                self.found.take(look, only_with_truth=only_with_truth)
             self.progress.advance(len(batch))
 
     def _look_at_traces(self, messages: frozenset[UUID], partitions: Iterable[Key]) -> None:
@@ -175,9 +177,9 @@ class _FamilyLook:
         """The truth rows that the mirror's rows tell of, some at a time; a half-written row tells of none."""
         mirror = self.family.mirror
         columns = dict.fromkeys((*(column.name for column in mirror.table.key), self._lead_in_mirror))
-        rows = self._streamed(Scan(mirror.table, tuple(columns), self.survey.level, under=under))
+        rows = self._streamed(Scan(mirror.table, tuple(columns), self.settings.level, under=under))
         while some := list(islice(rows, ROWS_AT_ONCE)):
-            told = (restored(mirror, row) for row in some)
+            told = (mirror.restored(row) for row in some)
             yield [row for row in told if row.get(self._lead) is not None]
 
     def _look_at_orphans(self, ids: Iterable[UUID]) -> None:
@@ -186,16 +188,16 @@ class _FamilyLook:
         for mailbox in ids:
             for one in keyed:
                 columns = tuple(column.name for column in one.table.key)
-                rows = self._streamed(Scan(one.table, columns, self.survey.level, under=(mailbox,)))
+                rows = self._streamed(Scan(one.table, columns, self.settings.level, under=(mailbox,)))
                 self._look(Suspect(one.name, one.table.key_of(row), Verdict.WITHDRAW) for row in rows)
 
     def _look_at_counters(self, ids: Iterable[UUID]) -> None:
         """Counters can be judged once every truth of the mailbox was seen."""
-        pace = Pace(self.survey.rows_per_second, self.engine.clock)
+        pace = Pace(self.settings.policy.rows_per_second, self.engine.clock)
         for counts in self.family.counts:
             groups = [(mailbox,) for mailbox in ids]
             beside = truths_beside(self.family, counts, groups, self.found.suspects())
-            tallies = Tallies(self.engine.mail, self.family, counts, self.errand, pace, beside)
+            tallies = Tallies(self.engine.mail, self.family, counts, self.policy, pace, beside)
             for group in groups:
                 tally = tallies.look(group)
                 if tally.deltas:
@@ -230,12 +232,12 @@ class _FamilyLook:
     def _paged(self, ids: frozenset[UUID]) -> Iterator[Row]:
         """Every truth row of the mailboxes, found by paging all of them."""
         truth, mailbox = self.family.truth, self.family.mirror.key[0][1]
-        rows = self._streamed(Scan(truth, truth_columns(self.family), self.survey.level))
+        rows = self._streamed(Scan(truth, self.family.truth_columns, self.settings.level))
         return (row for row in rows if row[mailbox] in ids)
 
     def _streamed(self, scan: Scan) -> Iterator[Row]:
-        """The rows as they come, counted, told, and no faster than the survey's pace."""
-        rows, pace = self.engine.mail.scan(scan), Pace(self.survey.rows_per_second, self.engine.clock)
+        """The rows as they come, counted, told, and no faster than the settings's pace."""
+        rows, pace = self.engine.mail.scan(scan), Pace(self.settings.policy.rows_per_second, self.engine.clock)
         while some := list(islice(rows, ROWS_AT_ONCE)):
             pace.take(len(some))
             self.found.saw(scan.table, len(some))
@@ -249,16 +251,15 @@ class _FamilyLook:
     @property
     def _lead_in_mirror(self) -> str:
         """The mirror's own name for what leads to the truth."""
-        mirror = self.family.mirror
-        return {truth: own for own, truth in (*mirror.renamed, *mirror.key)}.get(self._lead, self._lead)
+        return self.family.mirror.own_names.get(self._lead, self._lead)
 
 
 class Found(Scanned, Detection):
     """What was found of a target, in memory: at most SUSPECTS_MAX."""
 
-    def __init__(self, engine: Targeted, survey: Survey) -> None:
+    def __init__(self, engine: Targeted, settings: RepairSettings) -> None:
         super().__init__()
-        self._engine, self._survey = engine, survey
+        self._engine, self._settings = engine, settings
         self._suspects: dict[tuple[str, Key], Suspect] = {}
 
     @property
@@ -270,12 +271,12 @@ class Found(Scanned, Detection):
         """Every suspect."""
         return iter(list(self._suspects.values()))
 
-    def revisit(self, errand: Errand, progress: Progress) -> Iterator[Outcome]:
-        """Look at every suspect again, and mend what the errand allows."""
+    def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
+        """Look at every suspect again, and mend what the policy allows."""
         engine = self._engine
-        pace = Pace(errand.rows_per_second, engine.clock)
-        fixer = Fixer(engine.mail, engine.journal, engine.clock, self._survey.families, errand, pace)
-        return told(fixer.revisit(self.suspects()), progress, self.counts)
+        pace = Pace(policy.rows_per_second, engine.clock)
+        fixer = Fixer(engine.mail, engine.ledger, engine.clock, self._settings.families, policy, pace)
+        return with_progress(fixer.revisit(self.suspects()), progress, self.counts)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -293,29 +294,29 @@ class Found(Scanned, Detection):
                 mend="Repair the whole keyspace: mailmend repair messages, without --message, --mailbox and --user.",
             )
 
-    def take(self, sight: Sight | MailmendError, *, only_with_truth: bool = False) -> None:
-        """Keep a sight that does not agree; one that agrees settles what less was known of before.
+    def take(self, look: Look | MailmendError, *, only_with_truth: bool = False) -> None:
+        """Keep a look that does not agree; one that agrees settles what less was known of before.
 
         Raises:
             MailmendError: it could not be read.
         """
-        if isinstance(sight, MailmendError):
-            raise sight
-        verdict, place = verdict_of(sight.look), (sight.suspect.projection, sight.suspect.key)
+        if isinstance(look, MailmendError):
+            raise look
+        verdict, place = look.verdict, (look.suspect.projection, look.key)
         before = self._suspects.get(place)
-        if verdict is not Verdict.AGREE and (sight.look.truths or not only_with_truth):
-            self.keep(_merged(before, sight, verdict))
+        if verdict is not Verdict.AGREE and (look.truths or not only_with_truth):
+            self.keep(_merged(before, look, verdict))
         elif verdict is Verdict.AGREE and before is not None and before.verdict is Verdict.WITHDRAW:
             del self._suspects[place]
 
 
-def _merged(before: Suspect | None, sight: Sight, verdict: Verdict) -> Suspect:
+def _merged(before: Suspect | None, look: Look, verdict: Verdict) -> Suspect:
     """The suspect with every truth that led here; for a union with every element that any of them wants."""
-    column = sight.family.truth.partition[0].name
-    known = (*(before.truth_ids if before else ()), *sight.suspect.truth_ids)
-    seen = (row.row[column] for row in sight.look.truths if column in row.row)
-    if isinstance(sight.look.projection, Union):
-        union = sight.look.projection.column
-        wanted = sight.look.truths[0].row[union] | frozenset((before.wanted.get(union) if before else None) or ())
-        return replace(sight.suspect, verdict=verdict, truth_ids=(), wanted={union: wanted})
-    return replace(sight.suspect, verdict=verdict, truth_ids=tuple(dict.fromkeys((*known, *seen))))
+    if wanted := look.projection.wanted(look):
+        known = before.wanted if before else {}
+        both = {name: cells | frozenset(known.get(name) or ()) for name, cells in wanted.items()}
+        return replace(look.suspect, verdict=verdict, truth_ids=(), wanted=both)
+    column = look.family.truth.partition[0].name
+    ids = (*(before.truth_ids if before else ()), *look.suspect.truth_ids)
+    seen = (row.row[column] for row in look.truths if column in row.row)
+    return replace(look.suspect, verdict=verdict, truth_ids=tuple(dict.fromkeys((*ids, *seen))))

@@ -18,13 +18,14 @@ from model.instants import MICROS
 from model.messages.flags import FlagsChange
 from model.messages.message import Mail, Place, Stored
 from model.operations import Level, Put, Read, Seen
-from model.ports import Clock, Tables
-from model.projections.declarations import Content, Family
+from model.ports import Clock, Lags, Tables
+from model.projections.content import Content
+from model.projections.family import Family
 from model.schema.table import Row
 from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
 from repair.retries import JAMES, Retries, RetryPolicy
 from repair.writing.blob_files import MessageBlobs
-from repair.writing.projector import Lags, Projector, Trail
+from repair.writing.projector import Projector, Trail
 from repair.writing.sequences import Sequence as Numbers
 from repair.writing.truth_rows import (
     BlobIds,

@@ -16,10 +16,14 @@ from typing import Any
 from uuid import UUID
 
 from model.operations import Change, Count, Put, Remove, Write
-from model.projections.declarations import Family, Filter, Mirror, Projection, Union
+from model.projections.family import Family
+from model.projections.filters import Filter
+from model.projections.findings import Suspect
+from model.projections.groups import Union
+from model.projections.mirror import Mirror
+from model.projections.projection import Projection
+from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, Table
-from repair.decisions.findings import Suspect
-from repair.decisions.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,13 @@ the projections can always be rebuilt. Counts are sent once; one without a clear
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from model.errors import MailmendError, Unjournalled
 from model.operations import Seen
-from model.ports import Clock, Tables
-from model.projections.declarations import Family
+from model.ports import Clock, Lags, Tables
+from model.projections.family import Family
+from model.projections.findings import Suspect, merged
 from model.schema.table import Row
-from repair.decisions.findings import Suspect, merged
 from repair.retries import Retries
 from repair.writing.plans import (
     Consequence,
@@ -26,18 +25,6 @@ from repair.writing.plans import (
     writes_for,
 )
 from repair.writing.truth_writes import Committed
-
-
-class Lags(Protocol):
-    """Where projections that lag behind are kept. Adapters: `repair.ledger.lags.LagJournal`, and a list in tests."""
-
-    def journal(self, suspects: Sequence[Suspect], cause: str) -> None:
-        """Keep the suspects durably.
-
-        Raises:
-            Unjournalled: nobody took them. The truth is written all the same.
-        """
-        ...
 
 
 class Trail(Enum):

@@ -5,12 +5,12 @@ from itertools import islice
 
 from cql.applying import ensure_ledger
 from model.operations import Remove, Scan
+from model.projections.verdicts import Verdict
 from repair.clock import SystemClock, Timing
-from repair.decisions.verdicts import Verdict
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
-from repair.mending.request import Means, Order
-from repair.mending.runner import repair
+from repair.mending.runner import RepairTools, repair
+from repair.mending.settings import RepairSettings
 from spark_repair.message_inconsistencies import SparkEngine
 from tests.bench.scanning import Keyspace
 from tests.support.progress import SilentProgress
@@ -41,10 +41,10 @@ def mend(place: Keyspace, ledger_keyspace: str) -> Mended:
     ensure_ledger(place.cluster, ledger_keyspace, place.name)
     tables = place.cluster.keyspace(ledger_keyspace)
     engine = SparkEngine(place.session, place.cluster.contact, place.name, ledger_keyspace)
-    means = Means(
+    means = RepairTools(
         engine, clock, place.cluster, SilentProgress(), None, Ledger(tables, clock), Leases(tables, clock, "bench")
     )
-    order = Order(place.name, (family,), delay_seconds=0, timing=Timing(no_writers=True))
+    order = RepairSettings(place.name, (family,), delay_seconds=0, timing=Timing(no_writers=True))
     summary = repair(order, means, lambda _: None)
     assert summary.fixed[Verdict.PROJECT] == len(keys), summary
     return Mended(len(keys), summary.seconds["recheck"])

@@ -15,8 +15,8 @@ from cql.introspect import live_schema
 from model.catalog.mail import MESSAGES
 from model.operations import Level, Read, Scan
 from model.projections.binding import bind
-from model.projections.declarations import Family
-from repair.decisions.findings import Survey
+from model.projections.family import Family
+from repair.mending.settings import RepairSettings
 from spark_repair.connector import Source
 from spark_repair.frames import columns_read
 from spark_repair.message_inconsistencies import SparkEngine
@@ -99,7 +99,7 @@ def walk_per_second(place: Keyspace) -> float:
 
 
 def _check(place: Keyspace, family: Family) -> None:
-    detection = place.engine.detect(Survey((family,)), SilentProgress())
+    detection = place.engine.detect(RepairSettings("mail", (family,)), SilentProgress())
     found = {name: dict(counts) for name, counts in detection.counts.items() if counts}
     read = detection.scanned[family.truth.spelling]
     detection.close()

@@ -31,9 +31,9 @@ from model.messages.flags import FlagsChange, FlagsMode, parse_flags
 from model.messages.message import Mail, Place
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
 from model.ports import Tables
+from model.projections.findings import Suspect
 from model.schema.table import Row
 from repair.clock import SystemClock
-from repair.decisions.findings import Suspect
 from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import MessageStore, WriterSettings
 from repair.writing.truth_writes import StampSource

@@ -23,7 +23,6 @@ from pyspark.sql.types import (
 
 from model.catalog.mail import FAMILIES, IMAP_UID, MESSAGE_ID, MESSAGES
 from model.schema.table import Row, Table, canonical_value, rows_agree
-from repair.scanners.records import conditions_of
 from spark_repair.frames import BITS, ONE, TWO, Layout, canonical, columns_read, mirror_frame, truth_frame
 
 pytestmark = pytest.mark.spark
@@ -112,7 +111,7 @@ def test_bits_say_what_the_declarations_say(spark: SparkSession, some: list[Row]
     for row, compact in zip(some, told, strict=True):
         torn = bool(compact[BITS] >> layout.torn & 1)
         assert torn == (not accept_torn and not MESSAGES.mirror.whole(row))
-        for condition in conditions_of(MESSAGES):
+        for condition in MESSAGES.conditions:
             assert bool(compact[BITS] >> layout.holds(condition) & 1) == condition.holds(row)
         assert not compact[BITS] >> layout.lost & 1
 

@@ -14,11 +14,13 @@ from cql.driver.session import CassandraCluster, Contact, connect
 from cql.memory import MemoryTables
 from model.operations import Change, Count, Put, Remove, Write
 from model.ports import Tables
-from model.projections.declarations import Family
+from model.projections.family import Family
+from model.projections.findings import RepairPolicy, Suspect
+from model.projections.verdicts import DETECTED
 from repair.clock import SystemClock
-from repair.decisions.findings import Engine, Survey, Suspect
-from repair.decisions.verdicts import DETECTED
 from repair.ledger.runs import Ledger
+from repair.mending.engine import Engine
+from repair.mending.settings import RepairSettings
 from repair.scanners.local import LocalEngine
 from tests.support.james import james_families, james_rows, load_james
 from tests.support.keyspaces import dropped
@@ -87,7 +89,7 @@ def further_damage(chance: random.Random) -> list[Write]:
 
 def found(engine: Engine, families: tuple[Family, ...], **survey: Any) -> tuple[list[Suspect], dict[str, int]]:
     """Every suspect in an order of its own, and the rows read."""
-    detection = engine.detect(Survey(families, **survey), SilentProgress())
+    detection = engine.detect(RepairSettings("mail", families, policy=RepairPolicy(**survey)), SilentProgress())
     suspects = sorted(detection.suspects(), key=lambda one: (one.projection, str(one.key)))
     scanned = dict(detection.scanned)
     counts = {name: dict(sums) for name, sums in detection.counts.items()}

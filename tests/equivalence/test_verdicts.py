@@ -7,10 +7,17 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from repair.decisions.verdicts import CONTENT, FILTER, GROUP, MIRROR, Verdict
+from model.projections.content import Content
+from model.projections.filters import Filter
+from model.projections.groups import Group
+from model.projections.mirror import Mirror
+from model.projections.verdicts import Verdict
 from spark_repair.verdicts import verdict_column
 
 pytestmark = pytest.mark.spark
+
+
+MIRROR, FILTER, GROUP, CONTENT = Mirror.verdicts, Filter.verdicts, Group.verdicts, Content.verdicts
 
 
 @pytest.mark.parametrize("verdicts", [MIRROR, FILTER, GROUP, CONTENT], ids=["mirror", "filter", "group", "content"])

@@ -27,16 +27,17 @@ from model.instants import MICROS
 from model.messages.flags import Flags, FlagsChange, FlagsMode, flags_of, parse_flags
 from model.messages.message import Mail, Place
 from model.operations import Count, Put, Scan, Write
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Key, Row, Table
 from repair.clock import SystemClock, Timing
-from repair.decisions.findings import Outcome, Summary, Suspect
-from repair.decisions.verdicts import MENDABLE, Verdict
 from repair.ledger.lags import LagJournal
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
-from repair.mending.request import Means, Order
-from repair.mending.runner import repair
+from repair.mending.result import RepairResult
+from repair.mending.runner import RepairTools, repair
+from repair.mending.settings import RepairSettings
 from repair.retries import RetryPolicy
 from repair.scanners.local import LocalEngine
 from repair.writing.blob_files import MemoryBlobs
@@ -271,17 +272,17 @@ class Town:
         places = (self.mail, self.ledger, self.mail.name, blobs, self.mailboxes, self.record, lucky)
         return [Traffic(number, seed, *places) for number in range(len(SKEWS_SECONDS))]
 
-    def repair(self, timing: Timing, *, counters: bool) -> Summary:
+    def repair(self, timing: Timing, *, counters: bool) -> RepairResult:
         """One repair."""
         clock = SystemClock()
         ledger, leases = Ledger(self.ledger, clock), Leases(self.ledger, clock, "live traffic")
         mender = CounterMender(self.mail, self.mail.name, (MESSAGES,), clock, timing, ledger, leases)
         engine = LocalEngine(self.mail, ledger, clock)
-        means = Means(engine, clock, self.cluster, SilentProgress(), mender if counters else None, ledger, leases)
-        order = Order(self.mail.name, (MESSAGES,), delay_seconds=0.3, timing=timing)
+        means = RepairTools(engine, clock, self.cluster, SilentProgress(), mender if counters else None, ledger, leases)
+        order = RepairSettings(self.mail.name, (MESSAGES,), delay_seconds=0.3, timing=timing)
         return repair(order, means, self._note)
 
-    def _note(self, outcome: Outcome) -> None:
+    def _note(self, outcome: Finding) -> None:
         if outcome.result is Verdict.FIXED:
             self.mended.add(_where(outcome.suspect))
             if outcome.suspect.projection == MESSAGE_ID.spelling and outcome.verdict is not Verdict.WITHDRAW:
@@ -301,7 +302,7 @@ class Town:
         rows = {table.spelling: self.rows(table) for table in MESSAGES.tables}
         return [one for one in expected_suspects(MESSAGES, rows) if one.verdict is not Verdict.LEAK]
 
-    def told(self, seed: int, summaries: Sequence[Summary]) -> str:
+    def told(self, seed: int, summaries: Sequence[RepairResult]) -> str:
         """What it takes to tell the story again."""
         fixed = sum(sum(one.fixed.values()) for one in summaries)
         return (
@@ -362,7 +363,7 @@ def test_repairs_amid_live_traffic(town: Town) -> None:
     assert town.drift() == [], where
 
 
-def _repairs_while_writing(town: Town, seed: int, *, lucky: bool) -> list[Summary]:
+def _repairs_while_writing(town: Town, seed: int, *, lucky: bool) -> list[RepairResult]:
     summaries = []
     with ThreadPoolExecutor(len(SKEWS_SECONDS)) as pool:
         writers = [pool.submit(one.run) for one in town.traffic(seed, lucky=lucky)]

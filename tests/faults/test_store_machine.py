@@ -36,14 +36,15 @@ from model.messages.flags import FlagsMode
 from model.messages.message import Place, Stored
 from model.operations import Conditional, RemoveIf, Scan
 from model.ports import Clock, NodeClocks, Tables
+from model.projections.findings import Suspect
+from model.projections.verdicts import Verdict
 from model.schema.table import Row
 from repair.clock import SystemClock, Timing
-from repair.decisions.findings import Summary, Suspect
-from repair.decisions.verdicts import Verdict
 from repair.ledger.lags import LagJournal, Spool
-from repair.mending.lag_repair import mend_lags
-from repair.mending.request import Means, Order
-from repair.mending.runner import repair
+from repair.mending.lag_repair import repair_lags
+from repair.mending.result import RepairResult
+from repair.mending.runner import RepairTools, repair
+from repair.mending.settings import RepairSettings
 from repair.retries import RetryPolicy
 from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import MessageStore, WriterSettings
@@ -201,7 +202,7 @@ class StoreMachine(RuleBasedStateMachine):
         actor = Actor(self.network, self.at.virtual)
         actor.arm(mishaps)
         with suppress(Killed, MailmendError):
-            self.mend_lags(actor)
+            self.repair_lags(actor)
         self.compare()
 
     def calm_down(self) -> None:
@@ -211,7 +212,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.harmless()
         self.at.pass_time(2 * LEASE_SECONDS)
         if not self.scan_needed and self.stamp is not StampSource.CLOCK:
-            self.mend_lags(Actor(self.network))
+            self.repair_lags(Actor(self.network))
             assert self.drift() == [], "mending the lags alone must do where nobody was killed"
         summary = self.repair(Actor(self.network), 0.0)
         assert (summary.failed, summary.moved) == (0, 0)
@@ -281,23 +282,23 @@ class StoreMachine(RuleBasedStateMachine):
         self.network.landed.clear()
         self.record = found
 
-    def repair(self, actor: Actor, delay: float) -> Summary:
+    def repair(self, actor: Actor, delay: float) -> RepairResult:
         """Mend what can be mended."""
         order, means = self.repairing(actor, delay)
         return repair(order, means, lambda _: None)
 
-    def mend_lags(self, actor: Actor) -> Summary:
+    def repair_lags(self, actor: Actor) -> RepairResult:
         """Mend what was journalled."""
         order, means = self.repairing(actor, 0.0)
         journal = self.journal(actor, self.at.clock)
-        return mend_lags(journal, Wire(self.at.mail, actor), order, means, lambda _: None)
+        return repair_lags(journal, Wire(self.at.mail, actor), order, means, lambda _: None)
 
     def journal(self, actor: Actor, clock: Clock) -> LagJournal:
         """Where lags go: into the ledger, or on disk."""
         spool = Spool(Path(self.folder.name), "mail")
         return LagJournal(Wire(self.at.ledger, actor), "mail", clock, spool)
 
-    def repairing(self, actor: Actor, delay: float) -> tuple[Order, Means]:
+    def repairing(self, actor: Actor, delay: float) -> tuple[RepairSettings, RepairTools]:
         """What a repair is asked for, and what it works with."""
         ledger = Wire(self.at.ledger, actor) if self.at.virtual else self.at.ledger  # leases would stay for hours
         place = Workplace(Wire(self.at.mail, actor), ledger, self.at.clock, self.at.nodes)

@@ -12,11 +12,12 @@ from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_
 from model.instants import MICROS
 from model.operations import Change
 from model.projections.binding import bind
-from model.projections.declarations import Family
+from model.projections.family import Family
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import Verdict
 from model.schema.table import Row
-from repair.decisions.findings import Outcome, Suspect
-from repair.decisions.verdicts import Verdict
-from repair.mending.undo import UndoMeans, UndoOrder, undo
+from repair.mending.settings import UndoSettings
+from repair.mending.undo import UndoTools, undo
 from tests.support.clock import VirtualClock
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.progress import SilentProgress
@@ -68,11 +69,11 @@ def mirrored(world: World, truth: Row) -> Row | None:
     return seen.row if seen else None
 
 
-def undone(world: World) -> list[Outcome]:
+def undone(world: World) -> list[Finding]:
     """The world's run, taken back."""
-    outcomes: list[Outcome] = []
-    means = UndoMeans(world.mail, world.ledger, world.clock, SilentProgress())
-    undo(UndoOrder(world.run, "mail", world.families), means, outcomes.append)
+    outcomes: list[Finding] = []
+    means = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
+    undo(UndoSettings(world.run, "mail", world.families), means, outcomes.append)
     return outcomes
 
 

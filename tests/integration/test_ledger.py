@@ -13,9 +13,9 @@ from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from model.catalog.ledger import REPAIR_LEASE
 from model.errors import LeaseHeld, LeaseLost
 from model.operations import Seen
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import Verdict
 from repair.clock import SystemClock
-from repair.decisions.findings import Outcome, Suspect
-from repair.decisions.verdicts import Verdict
 from repair.ledger.leases import Lease, Leases
 from repair.ledger.runs import Ledger, RunState
 from tests.support.keyspaces import LEDGER, created, dropped
@@ -48,11 +48,11 @@ def ledger(tables: Keyspace) -> Ledger:
     return Ledger(tables, CLOCK)
 
 
-def finding(number: int, flags: str = "seen", at: int = 1) -> Outcome:
+def finding(number: int, flags: str = "seen", at: int = 1) -> Finding:
     """A stale row of a mirror."""
     row = {"uid": number, "flags": flags, "headercontent": f"1_628_{number}" * 4}
     suspect = Suspect("messageIdTable", (CLOCK.new_uuid() if flags == "new" else None, number), Verdict.AMEND)
-    return Outcome(suspect, Verdict.AMEND, truths=(Seen(row, {"flags": 5}),), projected=Seen(row, {"flags": at}))
+    return Finding(suspect, Verdict.AMEND, truths=(Seen(row, {"flags": 5}),), projected=Seen(row, {"flags": at}))
 
 
 def test_a_run_goes_through_its_states(ledger: Ledger) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from model.projections.verdicts import Verdict
 from repair.clock import SystemClock
-from repair.decisions.verdicts import Verdict
 from repair.ledger.lags import LagJournal
 from repair.ledger.runs import Ledger
 from tests.support.commands import CommandLine

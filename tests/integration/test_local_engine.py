@@ -9,13 +9,14 @@ from cql.driver.session import CassandraCluster, Contact, connect
 from cql.memory import MemoryTables
 from model.operations import Count, Read
 from model.ports import Tables
-from model.projections.declarations import Counts
+from model.projections.findings import RepairPolicy, Suspect
+from model.projections.groups import Counts
+from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import SystemClock, Timing, take_as_of
-from repair.decisions.findings import Errand, Survey, Suspect
-from repair.decisions.verdicts import MENDABLE, Verdict
 from repair.ledger.leases import Leases
 from repair.ledger.runs import Ledger
 from repair.mending.counters import CounterMender
+from repair.mending.settings import RepairSettings
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START, VirtualClock
 from tests.support.james import damages, james_families, load_james, put_james
@@ -53,7 +54,7 @@ def ledger(cluster: CassandraCluster) -> Ledger:
 
 def found(mail: Tables, ledger: Ledger) -> list[Suspect]:
     """What a check finds."""
-    detection = LocalEngine(mail, ledger, CLOCK).detect(Survey(james_families()), SilentProgress())
+    detection = LocalEngine(mail, ledger, CLOCK).detect(RepairSettings("mail", james_families()), SilentProgress())
     suspects = list(detection.suspects())
     detection.close()
     return sorted(suspects, key=_order)
@@ -69,16 +70,16 @@ def in_memory() -> Sequence[Suspect]:
     tables = MemoryTables(clock.micros)
     put_james(tables, at=START - 10**12, damaged=True)
     engine = LocalEngine(tables, Ledger(MemoryTables(clock.micros), clock), clock)
-    detection = engine.detect(Survey(james_families()), SilentProgress())
+    detection = engine.detect(RepairSettings("mail", james_families()), SilentProgress())
     suspects = sorted(detection.suspects(), key=_order)
     detection.close()
     return suspects
 
 
-def errand(cluster: CassandraCluster, ledger: Ledger) -> Errand:
+def errand(cluster: CassandraCluster, ledger: Ledger) -> RepairPolicy:
     """A repair that may write."""
     as_of = take_as_of(CLOCK, cluster, QUIET)
-    return Errand(ledger.start(MAIL, "repair messages", as_of, {}).id, as_of, 5.0, MENDABLE)
+    return RepairPolicy(ledger.start(MAIL, "repair messages", as_of, {}).id, as_of, 5.0, MENDABLE)
 
 
 def test_a_check_finds_the_damages_and_a_repair_leaves_only_lost_content(
@@ -86,7 +87,7 @@ def test_a_check_finds_the_damages_and_a_repair_leaves_only_lost_content(
 ) -> None:
     """200 found as in the twin; 182 mended; afterwards 18 without content, and 83 leaks as before."""
     engine = LocalEngine(mail, ledger, CLOCK)
-    detection = engine.detect(Survey(james_families()), SilentProgress())
+    detection = engine.detect(RepairSettings("mail", james_families()), SilentProgress())
     assert sorted(detection.suspects(), key=_order) == in_memory()
     outcomes = list(detection.revisit(errand(cluster, ledger), SilentProgress()))
     detection.close()

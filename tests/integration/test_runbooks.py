@@ -18,10 +18,10 @@ from cql.render import schema_cql
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail import IMAP_UID
 from model.operations import Put, Remove
+from model.projections.verdicts import Verdict
 from model.queue.configuration import AGGREGATE
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock
-from repair.decisions.verdicts import Verdict
 from repair.ledger.lags import LagJournal
 from repair.ledger.runs import Ledger
 from tests.support.commands import CommandLine, Ended, command_line, contact_of

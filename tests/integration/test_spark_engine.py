@@ -11,10 +11,11 @@ from cql.driver.contact import Contact
 from cql.driver.session import CassandraCluster, connect
 from model.errors import CannotReach, MailmendError, UnknownKeyspace
 from model.ports import Tables
+from model.projections.findings import RepairPolicy, Suspect
+from model.projections.verdicts import MENDABLE, Verdict
 from repair.clock import SystemClock, Timing, take_as_of
-from repair.decisions.findings import Errand, Survey, Suspect
-from repair.decisions.verdicts import MENDABLE, Verdict
 from repair.ledger.runs import Ledger
+from repair.mending.settings import RepairSettings
 from repair.scanners.local import LocalEngine
 from spark_repair.message_inconsistencies import SparkEngine
 from tests.support.james import james_families, james_rows, load_james
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.cassandra, pytest.mark.spark]
 
 MAIL, HEALTHY, BOOK = (f"d_spark_{kind}_{uuid4().hex[:8]}" for kind in ("mail", "healthy", "ledger"))
 CLOCK = SystemClock()
-SURVEY = Survey(james_families())
+SURVEY = RepairSettings("mail", james_families())
 
 
 @pytest.fixture(scope="module")
@@ -112,16 +113,16 @@ def _name(outcome: object) -> tuple[str, str]:
     return suspect.projection, str(suspect.key)
 
 
-def errand(cluster: CassandraCluster, ledger: Ledger | None) -> Errand:
+def errand(cluster: CassandraCluster, ledger: Ledger | None) -> RepairPolicy:
     """A repair that may write; without a ledger, one that only looks."""
     as_of = take_as_of(CLOCK, cluster, Timing(no_writers=True))
     run = ledger.start(MAIL, "repair messages", as_of, {}).id if ledger else None
-    return Errand(run, as_of, 5.0, MENDABLE)
+    return RepairPolicy(run, as_of, 5.0, MENDABLE)
 
 
 def test_a_pace_is_kept_by_all_readers_together(spark: SparkSession, contact: Contact, mail: Tables) -> None:
     """A slow survey still reads everything."""
-    survey = Survey(james_families()[:1], rows_per_second=100_000)
+    survey = RepairSettings("mail", james_families()[:1], policy=RepairPolicy(rows_per_second=100_000))
     detection = SparkEngine(spark, contact, MAIL).detect(survey, SilentProgress())
     assert detection.scanned["imapUidTable"] == len(james_rows("imapuidtable", damaged=True))
     detection.close()

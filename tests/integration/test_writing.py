@@ -16,11 +16,11 @@ from model.ids import MailboxId, MessageId
 from model.messages.flags import FlagsChange, FlagsMode, flags_of, parse_flags
 from model.messages.message import Attachment
 from model.operations import Change, Read, Remove, Scan
+from model.projections.findings import Finding
+from model.projections.verdicts import Verdict
 from repair.clock import SystemClock, Timing
-from repair.decisions.findings import Outcome
-from repair.decisions.verdicts import Verdict
 from repair.ledger.lags import LagJournal, Spool
-from repair.mending.lag_repair import mend_lags
+from repair.mending.lag_repair import repair_lags
 from repair.writing.blob_files import FileBlobs
 from repair.writing.load_journal import Folder
 from repair.writing.loading import Loader
@@ -196,9 +196,9 @@ def test_lags_are_journalled_spooled_and_mended(office: Office, tmp_path: Path) 
         assert stored.lagged
         spool.append([])
         assert store.set_flags(stored.place, change("add", r"\Seen")).lagged
-    found: list[Outcome] = []
+    found: list[Finding] = []
     timing = Timing(no_writers=True)
-    summary = mend_lags(journal, office.mail, office.place.order(timing), office.place.means(timing), found.append)
+    summary = repair_lags(journal, office.mail, office.place.order(timing), office.place.means(timing), found.append)
     assert [one.result for one in found] == [Verdict.FIXED]
     assert summary.fixed[Verdict.PROJECT] == 1
     assert list(journal.due(office.clock.micros())) == []

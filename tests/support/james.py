@@ -24,7 +24,7 @@ from model.catalog.mail import MAIL_TABLES
 from model.operations import Count, Put, Write
 from model.ports import Tables
 from model.projections.binding import bind
-from model.projections.declarations import Family
+from model.projections.family import Family
 from model.schema.keyspace import Schema
 from model.schema.table import Row, Table
 from tests.support.schemas import served_table

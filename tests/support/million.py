@@ -18,8 +18,8 @@ from model.catalog.mail import MESSAGES
 from model.operations import Scan
 from model.schema.table import Row
 from repair.clock import SystemClock
-from repair.decisions.findings import Survey
 from repair.ledger.runs import Ledger
+from repair.mending.settings import RepairSettings
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START, uuid_at
 
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str]) -> None:
     started = time.monotonic()
     tables: Any = VanishingTables(int(arguments[0]))
     engine = LocalEngine(tables, Ledger(MemoryTables(clock.micros), clock), clock)
-    detection = engine.detect(Survey((MESSAGES,)), _Silent())
+    detection = engine.detect(RepairSettings("mail", (MESSAGES,)), _Silent())
     counts = {name: {one.value: n for one, n in sums.items()} for name, sums in detection.counts.items()}
     detection.close()
     seconds = round(time.monotonic() - started, 1)

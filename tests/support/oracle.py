@@ -1,7 +1,6 @@
 """What a check must find, worked out the slow and simple way: every row in dictionaries, every key judged by itself.
 
-It shares nothing with the engines but the declarations and the second look's own judgement
-(`repair.decisions.recheck`), so an
+It shares nothing with the engines but the declarations and the second look's own judgement, so an
 engine that joins, fingerprints and sums in its own clever way is held to it, suspect by suspect.
 """
 
@@ -9,11 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from model.operations import Seen
-from model.projections.declarations import Content, Counts, Family, Filter, Mirror, Projection, Union
+from model.projections.content import Content
+from model.projections.family import Family
+from model.projections.findings import Look, Suspect
+from model.projections.groups import Counts, Union
+from model.projections.projection import Projection
+from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row
-from repair.decisions.findings import Suspect
-from repair.decisions.recheck import Look, verdict_of
-from repair.decisions.verdicts import Verdict
 
 Rows = Mapping[str, Sequence[Row]]
 """The rows of each table, by the table's spelling."""
@@ -48,15 +49,16 @@ def _judged(  # noqa: PLR0917 - in the order in which they are found
     counted = [row for row in truths if row not in doubtful] if isinstance(projection, Counts) else truths
     one = truths[:1]
     look = Look(
+        Suspect(projection.name, key, Verdict.AMEND),
+        family,
         projection,
-        key,
         truths=tuple(map(Seen, counted)),
         projected=None if projected is None else Seen(projected),
         has_content=all(_has_content(family, row, contents) for row in one),
         whole=all(accept_torn or family.mirror.whole(row) for row in one),
         uncertain=tuple(map(Seen, doubtful)),
     )
-    if (verdict := verdict_of(look)) is not Verdict.AGREE:
+    if (verdict := look.verdict) is not Verdict.AGREE:
         yield _suspect(family, projection, key, verdict, counted, projected or {})
 
 
@@ -72,8 +74,9 @@ def _suspect(  # noqa: PLR0917 - in the order in which they are found
     family: Family, projection: Projection, key: Key, verdict: Verdict, truths: Sequence[Row], projected: Row
 ) -> Suspect:
     match projection:
-        case Mirror() | Filter():
-            return Suspect(projection.name, key, verdict, _ids(family, truths))
+        case Counts(counters=counters):
+            sums = {name: sum(projection.deltas_of(row)[name] for row in truths) for name, _ in counters}
+            return Suspect(projection.name, key, verdict, (), sums)
         case Content():
             return Suspect(projection.name, key, verdict)
         case Union(column=column):
@@ -82,9 +85,8 @@ def _suspect(  # noqa: PLR0917 - in the order in which they are found
             )
             first = [_ids(family, [row for row in truths if one in (row.get(column) or ())])[0] for one in missing]
             return Suspect(projection.name, key, verdict, tuple(sorted(set(first))), {column: frozenset(missing)})
-        case Counts(counters=counters):
-            sums = {name: sum(projection.deltas_of(row)[name] for row in truths) for name, _ in counters}
-            return Suspect(projection.name, key, verdict, (), sums)
+        case _:
+            return Suspect(projection.name, key, verdict, _ids(family, truths))
 
 
 def _ids(family: Family, truths: Iterable[Row]) -> tuple[UUID, ...]:

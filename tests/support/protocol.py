@@ -18,10 +18,13 @@ from cql.statements import Operation
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID
 from model.instants import MICROS
 from model.operations import ChangeIf, PutIfAbsent, Read, RemoveIf, Scan, Write
-from model.projections.declarations import Condition, Family, Filter, Mirror
+from model.projections.family import Family
+from model.projections.filters import Filter
+from model.projections.findings import Finding
+from model.projections.mirror import Mirror
+from model.projections.projection import Condition
+from model.projections.verdicts import Verdict
 from model.schema.table import Table
-from repair.decisions.findings import Outcome
-from repair.decisions.verdicts import Verdict
 from repair.ledger.runs import Ledger
 from tests.support.clock import VirtualClock, uuid_at
 
@@ -112,9 +115,9 @@ class Story:
 
     drift: dict[str, Verdict] = field(default_factory=dict)
     harm: dict[str, Verdict] = field(default_factory=dict)
-    false_fixed: list[Outcome] = field(default_factory=list)
+    false_fixed: list[Finding] = field(default_factory=list)
     unsettled: dict[str, Verdict] = field(default_factory=dict)
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[Finding] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
 

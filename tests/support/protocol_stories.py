@@ -8,6 +8,7 @@ wrong in the end, and right when the same writes of the users are replayed witho
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from cql.memory import MemoryTables
@@ -17,16 +18,16 @@ from model.errors import MailmendError
 from model.ids import RunId
 from model.instants import MICROS
 from model.messages.message import Place
-from model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, Remove, RemoveIf, Write
+from model.operations import Change, ChangeIf, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
+from model.projections.findings import Finding, Look, RepairPolicy, Suspect
+from model.projections.projection import Projection
+from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Row, Table
-from repair.decisions.findings import Errand, Outcome, Suspect
-from repair.decisions.fixes import Sight
-from repair.decisions.recheck import Look, verdict_of
-from repair.decisions.verdicts import MENDABLE, Verdict
 from repair.mending.fixer import Fixer
-from repair.mending.pace import Pace
-from repair.mending.second_look import Answers, Approach, SecondLook, _near_reads
-from repair.mending.undo import UndoMeans, UndoOrder, undo
+from repair.mending.limits import Pace
+from repair.mending.second_look import SecondLook, _near_reads, _with_near
+from repair.mending.settings import UndoSettings
+from repair.mending.undo import UndoTools, undo
 from repair.retries import Retries
 from repair.writing.plans import writes_for
 from repair.writing.truth_writes import ConditionalTruth, StampSource
@@ -185,10 +186,10 @@ def repairer(world: World) -> Callable[[Actor], None]:
 
 def take_back(world: World, clock: ActorClock, run: RunId) -> None:
     """Undo a run, and perhaps redo it."""
-    means = UndoMeans(world.mail, world.ledger, clock, SilentProgress())
-    undone = undo(UndoOrder(run, "mail", (world.setting.family,)), means, world.story.outcomes.append)
+    means = UndoTools(world.mail, world.ledger, clock, SilentProgress())
+    undone = undo(UndoSettings(run, "mail", (world.setting.family,)), means, world.story.outcomes.append)
     if undone.run is not None and world.pick((False, True)):
-        undo(UndoOrder(undone.run, "mail", (world.setting.family,)), means, world.story.outcomes.append)
+        undo(UndoSettings(undone.run, "mail", (world.setting.family,)), means, world.story.outcomes.append)
 
 
 def scan(world: World) -> list[Suspect]:
@@ -201,15 +202,15 @@ def scan(world: World) -> list[Suspect]:
     found = []
     for one in world.setting.projections:
         projected = rows[one.table.name]
-        verdict = verdict_of(Look(one, PLACE, truths, projected[0] if projected else None))
+        verdict = verdict_of(one, truths, projected)
         if verdict is not Verdict.AGREE:
             found.append(Suspect(one.name, PLACE, verdict, ids))
     return found
 
 
-def revisit(world: World, clock: Any, suspects: Sequence[Suspect], run: RunId, as_of: int) -> list[Outcome]:
+def revisit(world: World, clock: Any, suspects: Sequence[Suspect], run: RunId, as_of: int) -> list[Finding]:
     """The product's second look, or a variant of it that is broken on purpose."""
-    errand = Errand(run, as_of, world.setting.skew * TICK / MICROS, MENDABLE)
+    errand = RepairPolicy(run, as_of, world.setting.skew * TICK / MICROS, MENDABLE)
     fixer = Fixer(world.mail, world.ledger, clock, (world.setting.family,), errand, Pace(None, clock))
     if world.setting.variant == "truth first":
         fixer._looks = TruthFirst(world.mail, (world.setting.family,), errand)
@@ -219,16 +220,21 @@ def revisit(world: World, clock: Any, suspects: Sequence[Suspect], run: RunId, a
 class TruthFirst(SecondLook):
     """A second look in the wrong order: the truth before the projection."""
 
-    def at(self, suspects: Sequence[Suspect]) -> list[Sight | MailmendError]:
+    def at(self, suspects: Sequence[Suspect]) -> list[Look | MailmendError]:
         """The truth first, by what the scan saw of it; then the projection."""
-        started = [self._start(suspect) for suspect in suspects]
-        held: list[Any] = self._wave(started, self._truth_reads, lambda one, answers: (one, answers))
-        near = self._wave(held, lambda one: _near_reads(one[0]), lambda one, rows: (_near(one[0], rows), one[1]))
-        return [one if isinstance(one, MailmendError) else self._sight(one[0], one[1]) for one in near]
+        begun = [self._begin(suspect) for suspect in suspects]
+        held = self._wave(begun, self._truth_reads, lambda look, rows: replace(look, truths=tuple(chain(*rows))))
+        near = self._wave(held, _near_reads, _with_near)
+        return [
+            one if isinstance(one, MailmendError) else one.projection.looked_at(one, one.truths, accept_torn=False)
+            for one in near
+        ]
 
 
-def _near(one: Approach, answers: Answers) -> Approach:
-    return replace(one, near=tuple(answer[0] if answer else None for answer in answers))
+def verdict_of(projection: Projection, truths: Sequence[Seen], rows: Sequence[Seen]) -> Verdict:
+    """What a pair means by itself."""
+    suspect = Suspect(projection.name, PLACE, Verdict.AMEND)
+    return Look(suspect, FAMILY, projection, rows[0] if rows else None, truths=tuple(truths)).verdict
 
 
 def verdicts(mail: MemoryTables, setting: Setting) -> dict[str, Verdict]:
@@ -237,7 +243,7 @@ def verdicts(mail: MemoryTables, setting: Setting) -> dict[str, Verdict]:
     found = {}
     for one in setting.projections:
         rows = mail.read(Read(one.table, PLACE))
-        found[one.name] = verdict_of(Look(one, PLACE, truths, rows[0] if rows else None))
+        found[one.name] = verdict_of(one, truths, rows)
     return found
 
 
@@ -283,7 +289,7 @@ def _judge(world: World) -> None:
     }
 
 
-def _quiet(world: World, ticks: int) -> list[Outcome]:
+def _quiet(world: World, ticks: int) -> list[Finding]:
     """A repair that nobody disturbs, so much later."""
     world.now += ticks
     clock = VirtualClock(world.now * TICK)

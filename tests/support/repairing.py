@@ -14,13 +14,13 @@ from model.ids import RunId
 from model.instants import MICROS
 from model.operations import Change, Put, Read, Remove, Scan, Seen
 from model.ports import Tables
-from model.projections.declarations import Family
+from model.projections.family import Family
+from model.projections.findings import Finding, RepairPolicy, Suspect
+from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Key, Row, Table
-from repair.decisions.findings import Errand, Outcome, Suspect
-from repair.decisions.verdicts import MENDABLE, Verdict
 from repair.ledger.runs import Ledger
 from repair.mending.fixer import Fixer
-from repair.mending.pace import Pace
+from repair.mending.limits import Pace
 from tests.support.clock import START, VirtualClock, uuid_at
 
 DAY_SECONDS = 24 * 3600
@@ -146,11 +146,11 @@ class World:
         """Let operations on the ledger time out."""
         self.kept.surround = _failing(when)
 
-    def errand(self, **changes: Any) -> Errand:
+    def errand(self, **changes: Any) -> RepairPolicy:
         """An errand that may write, as of T."""
-        return replace(Errand(self.run, self.as_of, skew_seconds=5.0, only=MENDABLE), **changes)
+        return replace(RepairPolicy(self.run, self.as_of, skew_seconds=5.0, only=MENDABLE), **changes)
 
-    def revisit(self, suspects: Iterable[Suspect], **changes: Any) -> list[Outcome]:
+    def revisit(self, suspects: Iterable[Suspect], **changes: Any) -> list[Finding]:
         """What the fixer makes of the suspects."""
         pace = Pace(None, self.clock)
         fixer = Fixer(self.mail, self.ledger, self.clock, self.families, self.errand(**changes), pace)

@@ -13,8 +13,8 @@ from model.ids import MailboxId
 from model.messages.flags import parse_flags
 from model.messages.message import Mail, Place
 from model.operations import Read, Scan
+from model.projections.findings import Suspect
 from model.schema.table import Row, Table
-from repair.decisions.findings import Suspect
 from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import DEFAULTS, MessageStore, WriterSettings
 from tests.support.clock import VirtualClock

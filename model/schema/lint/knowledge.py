@@ -20,7 +20,7 @@ from model.catalog.mail_queue import (
     QUEUE_STATE,
     SLICE_TALLIES,
 )
-from model.projections.declarations import Family
+from model.projections.family import Family
 from model.schema.keyspace import Schema
 from model.schema.table import Table
 

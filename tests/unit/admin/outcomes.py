@@ -6,8 +6,9 @@ from uuid import UUID
 
 from model.ids import RunId
 from model.operations import Seen
-from repair.decisions.findings import Outcome, Summary, Suspect
-from repair.decisions.verdicts import Verdict
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import Verdict
+from repair.mending.result import RepairResult
 
 RUN = RunId(UUID("6e0ab5e0-8d1c-11f0-8000-000000000001"))
 MAILBOX = UUID("6e0ab5e0-8d1c-11f0-8000-000000000002")
@@ -21,17 +22,17 @@ def outcome(
     uid: int = 7,
     last_trace: bool = False,
     error: str | None = None,
-) -> Outcome:
+) -> Finding:
     """What became of one suspect of messageIdTable."""
     truth = Seen({"messageid": MESSAGE, "userflags": frozenset({"b", "a"}), "flagseen": True}, {"flagseen": 42})
     projected = Seen({"mailboxid": MAILBOX, "uid": uid, "internaldate": datetime(2026, 1, 2, tzinfo=UTC)})
     suspect = Suspect("messageIdTable", (MAILBOX, uid), verdict)
-    return Outcome(suspect, verdict, result, (truth,), projected, last_trace=last_trace, error=error)
+    return Finding(suspect, verdict, result, (truth,), projected, last_trace=last_trace, error=error)
 
 
-def check_summary(exit_code: int = 1) -> Summary:
+def check_summary(exit_code: int = 1) -> RepairResult:
     """A check that found drift."""
-    return Summary(
+    return RepairResult(
         keyspace="apache_james",
         command="check messages",
         scanned={"imapUidTable": 1500, "messageIdTable": 1490},
@@ -45,9 +46,9 @@ def check_summary(exit_code: int = 1) -> Summary:
     )
 
 
-def repair_summary() -> Summary:
+def repair_summary() -> RepairResult:
     """A repair that mended most."""
-    return Summary(
+    return RepairResult(
         keyspace="apache_james",
         command="repair messages",
         run=RUN,

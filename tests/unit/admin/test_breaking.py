@@ -6,8 +6,8 @@ from uuid import UUID, uuid1
 from admin.breaking import KINDS, break_one_by_one
 from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGES
 from model.operations import Change, Count, Put, Remove
+from model.projections.verdicts import DETECTED
 from model.schema.table import Row
-from repair.decisions.verdicts import DETECTED
 
 MAILBOX = uuid1()
 NOW = 1_700_000_000_000_000

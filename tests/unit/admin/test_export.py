@@ -21,7 +21,7 @@ from model.catalog.ledger import LEDGER_TABLES, REPAIR_RUN
 from model.catalog.mail import FAMILIES, IMAP_UID, MAIL_TABLES, MAIL_TYPES, MESSAGE_ID, MESSAGES, SCHEMA, TWCS_MESSAGES
 from model.catalog.purposes import purpose_of, why_compacted
 from model.errors import SchemaMismatch
-from model.projections.declarations import Family
+from model.projections.family import Family
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Compaction, Kind, Table
 from tests.support.commands import command_line

@@ -8,8 +8,8 @@ import pytest
 
 from admin.present.findings import finding_json, findings_file
 from model.errors import WrongUse
-from repair.decisions.findings import Outcome, Suspect
-from repair.decisions.verdicts import Verdict
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import Verdict
 from tests.unit.admin.outcomes import MAILBOX, MESSAGE, outcome
 
 
@@ -37,7 +37,7 @@ def test_a_finding_names_its_key_columns_rows_and_times() -> None:
 
 def test_a_key_of_an_unknown_projection_is_a_list() -> None:
     """Someone's own catalog is reported all the same."""
-    found = finding_json(Outcome(Suspect("mine", (MAILBOX, 1), Verdict.PROJECT), Verdict.PROJECT))
+    found = finding_json(Finding(Suspect("mine", (MAILBOX, 1), Verdict.PROJECT), Verdict.PROJECT))
 
     assert (found["key"], found["projected"]) == ([str(MAILBOX), 1], None)
 

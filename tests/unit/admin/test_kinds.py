@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from admin.cli.kinds import DELAY, KEEP, KEYSPACE, MENDABLE_ON_REQUEST, PORT, VERDICTS, Duration, duration_text
 from admin.settings import DELAY_MAX, KEEP_MAX
-from repair.decisions.verdicts import MENDABLE, Verdict
+from model.projections.verdicts import MENDABLE, Verdict
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from model.catalog.ledger import REPAIR_LAG
 from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_ID
 from model.errors import AccessDenied, CannotReach
 from model.operations import Put, PutIfAbsent, Scan
+from model.projections.verdicts import Verdict
 from model.schema.table import Table
-from repair.decisions.verdicts import Verdict
 from repair.ledger.lags import LagJournal, Spool
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine

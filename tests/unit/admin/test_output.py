@@ -12,12 +12,12 @@ from admin.present.presenter import exit_meaning, grid_of, show, write_json
 from admin.services.examples import EXAMPLES_MAX, Examples
 from admin.services.mending import MendingResult
 from model.errors import ExitCode
-from repair.decisions.findings import Summary
-from repair.decisions.verdicts import Verdict
+from model.projections.verdicts import Verdict
+from repair.mending.result import RepairResult
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
 
-def _shown(summary: Summary, examples: Examples | None = None) -> str:
+def _shown(summary: RepairResult, examples: Examples | None = None) -> str:
     stream = io.StringIO()
     document = document_of(MendingResult(summary, (examples or Examples()).sorted()))
     show(document, Console(file=stream, width=120, highlight=False))
@@ -166,7 +166,7 @@ def test_a_check_whose_looks_failed_does_not_say_that_there_is_no_drift() -> Non
 
 def test_a_check_that_lost_its_cluster_does_not_say_that_there_is_no_drift() -> None:
     """It says how many nobody looked at, and how to go on."""
-    summary = Summary("mail", "check")
+    summary = RepairResult("mail", "check")
     summary.untried = 12_345
 
     lines = closing_lines(summary)

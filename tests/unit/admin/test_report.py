@@ -19,8 +19,8 @@ from admin.services.examples import Examples
 from admin.services.mending import MendingResult
 from admin.whole_files import refuse_unwritable, whole_file
 from model.errors import WrongUse
-from repair.decisions.findings import Summary
-from repair.decisions.verdicts import Verdict
+from model.projections.verdicts import Verdict
+from repair.mending.result import RepairResult
 from tests.unit.admin.outcomes import MAILBOX, RUN, check_summary, outcome, repair_summary
 
 
@@ -56,7 +56,7 @@ def _examples() -> Examples:
     return examples
 
 
-def render_report(summary: Summary, examples: Examples, now_micros: int) -> str:
+def render_report(summary: RepairResult, examples: Examples, now_micros: int) -> str:
     """The report of a check or repair."""
     return html_of(document_of(MendingResult(summary, examples.sorted())), now_micros)
 

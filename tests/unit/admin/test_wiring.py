@@ -20,7 +20,7 @@ from admin.wiring import (
 from model.catalog.mail import FAMILIES, MAILBOX_PATH, MESSAGES
 from model.errors import BadSettings, SchemaMismatch, UnknownKeyspace, UnknownRun, WrongUse
 from model.operations import Put
-from repair.mending.request import Order
+from repair.mending.settings import RepairSettings
 from repair.scanners.lookup import Mailboxes, Messages, Targeted
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.mail_states import MailKeyspace
@@ -107,7 +107,7 @@ class TestPlace:
 
     def test_a_check_has_nowhere_to_write_to(self, place: Place, cluster: ClusterTwin) -> None:
         """Its ledger and leases are in memory; a named target needs no engine that scans."""
-        order = Order("mail", place.families((MESSAGES,)))
+        order = RepairSettings("mail", place.families((MESSAGES,)))
 
         with means_to_look(place, EngineWanted("spark", target=Messages(())), order, SilentProgress()) as means:
             assert isinstance(means.engine, Targeted)

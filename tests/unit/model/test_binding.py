@@ -10,7 +10,7 @@ from model.catalog.generations import AUGUST_2026, GENERATIONS, JAMES_3_8, NEWES
 from model.catalog.mail import IMAP_UID, MESSAGES, PATHS, SCHEMA
 from model.errors import SchemaMismatch
 from model.projections.binding import bind, live_form
-from model.projections.declarations import Family
+from model.projections.family import Family
 from model.schema.keyspace import Schema
 from model.schema.table import Canonical, Column, Kind
 from tests.support.james import james_families, james_rows

@@ -12,17 +12,17 @@ from cql.statements import Operation
 from model.catalog.mail import MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
 from model.errors import CannotReach, ExitCode, MailmendError, TimedOut
 from model.operations import Count, Put
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import Verdict
 from repair.clock import Timing
-from repair.decisions.findings import Outcome, Suspect
-from repair.decisions.verdicts import Verdict
 from repair.ledger.leases import Leases
 from repair.ledger.runs import RunState
-from repair.mending import breaker as limits
-from repair.mending.breaker import COUNTERS_UNREACHED_MAX, UNREACHED_MAX, Breaker
+from repair.mending import limits
 from repair.mending.counters import CounterMender
-from repair.mending.request import Means, Order
-from repair.mending.runner import check, repair
-from repair.mending.undo import UndoMeans, UndoOrder, undo
+from repair.mending.limits import COUNTERS_UNREACHED_MAX, UNREACHED_MAX, Breaker
+from repair.mending.runner import RepairTools, check, repair
+from repair.mending.settings import RepairSettings, UndoSettings
+from repair.mending.undo import UndoTools, undo
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START, uuid_at
 from tests.support.progress import SilentProgress
@@ -30,12 +30,12 @@ from tests.support.repairing import World, mirror_suspect, place, truth_row
 
 SUSPECT = Suspect("messageIdTable", (uuid_at(0, 1), 1), Verdict.PROJECT)
 QUIET = Timing(no_writers=True)
-ORDER = Order("mail", (MESSAGES,), timing=QUIET, delay_seconds=0)
+ORDER = RepairSettings("mail", (MESSAGES,), timing=QUIET, delay_seconds=0)
 
 
-def tried(*, reached: bool) -> Outcome:
+def tried(*, reached: bool) -> Finding:
     """What became of one suspect."""
-    return Outcome(SUSPECT, Verdict.PROJECT, error=None if reached else "no answer", unreached=not reached)
+    return Finding(SUSPECT, Verdict.PROJECT, error=None if reached else "no answer", unreached=not reached)
 
 
 @given(st.lists(st.booleans(), max_size=30), st.integers(1, 5))
@@ -54,7 +54,7 @@ def test_it_opens_at_the_first_row_of_failures_that_is_long_enough(reached: list
 def test_an_error_that_is_no_lack_of_contact_opens_nothing() -> None:
     """A row that cannot be mended says nothing of the cluster."""
     breaker = Breaker(1)
-    breaker.note([Outcome(SUSPECT, Verdict.PROJECT, error="a value does not fit")])
+    breaker.note([Finding(SUSPECT, Verdict.PROJECT, error="a value does not fit")])
     assert not breaker.open
 
 
@@ -144,11 +144,11 @@ def test_single_failures_stop_nothing(world: World) -> None:
     assert not any(one.untried for one in outcomes)
 
 
-def means(world: World) -> Means:
+def means(world: World) -> RepairTools:
     """What a repair works with, without a heartbeat, which would beat in real time."""
     counters = CounterMender(world.mail, "mail", (MESSAGES,), world.clock, QUIET, world.ledger)
     engine = LocalEngine(world.mail, world.ledger, world.clock)
-    return Means(engine, world.clock, world.memory, SilentProgress(), counters, world.ledger)
+    return RepairTools(engine, world.clock, world.memory, SilentProgress(), counters, world.ledger)
 
 
 def lost_after(world: World, answers: int, error: CannotReach) -> Gone:
@@ -221,8 +221,8 @@ def test_an_undo_stops_as_well(world: World) -> None:
     suspects = unprojected(world, 20)
     outcomes = world.revisit(suspects)
     assert all(one.result is Verdict.FIXED for one in outcomes)
-    taking = UndoMeans(world.mail, world.ledger, world.clock, SilentProgress())
-    order = UndoOrder(world.run, "mail", (MESSAGES,))
+    taking = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
+    order = UndoSettings(world.run, "mail", (MESSAGES,))
     world.memory.surround = Gone(CannotReach("no node"), 0)
 
     stopped = undo(order, taking, lambda _: None)

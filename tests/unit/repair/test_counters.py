@@ -14,9 +14,9 @@ from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGES
 from model.errors import DoubtfulWrite, NotEnoughReplicas
 from model.operations import Change, Count, Read, Scan, Seen
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import Verdict
 from repair.clock import Timing
-from repair.decisions.findings import Outcome, Suspect
-from repair.decisions.verdicts import Verdict
 from repair.ledger.before_images import key_text
 from repair.ledger.leases import Held, Leases
 from repair.mending.counter_reads import Tally
@@ -67,7 +67,7 @@ class Counting(World):
         """What looks at them."""
         return CounterMender(self.mail, "mail", (MESSAGES,), self.clock, timing or Timing(), self.ledger, self.leases)
 
-    def mend(self, *suspects: Suspect, held: Held | None = None, **errand: Any) -> list[Outcome]:
+    def mend(self, *suspects: Suspect, held: Held | None = None, **errand: Any) -> list[Finding]:
         """What becomes of suspects, besides the mailbox's own."""
         seen = (SUSPECT, *suspects)
         return list(self.mender().revisit(lambda: iter(seen), self.errand(**errand), held))

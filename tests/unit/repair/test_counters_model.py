@@ -17,9 +17,9 @@ from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.instants import MICROS
 from model.operations import Count, Put, Read, Remove
+from model.projections.findings import Suspect
+from model.projections.verdicts import Verdict
 from repair.clock import Timing
-from repair.decisions.findings import Suspect
-from repair.decisions.verdicts import Verdict
 from repair.ledger.leases import Leases
 from repair.mending.counters import CounterMender
 from tests.support.clock import START, VirtualClock

@@ -6,19 +6,13 @@ from typing import Any
 
 import pytest
 
-from repair.decisions.verdicts import (
-    CONTENT,
-    DETECTED,
-    FILTER,
-    GROUP,
-    MENDABLE,
-    MIRROR,
-    ContentSymptoms,
-    FilterSymptoms,
-    GroupSymptoms,
-    MirrorSymptoms,
-    Verdict,
-)
+from model.projections.content import Content, ContentSymptoms
+from model.projections.filters import Filter, FilterSymptoms
+from model.projections.groups import Group, GroupSymptoms
+from model.projections.mirror import Mirror, MirrorSymptoms
+from model.projections.verdicts import DETECTED, MENDABLE, Verdict
+
+MIRROR, FILTER, GROUP, CONTENT = Mirror.verdicts, Filter.verdicts, Group.verdicts, Content.verdicts
 
 
 @pytest.mark.parametrize(

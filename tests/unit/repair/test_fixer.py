@@ -20,10 +20,10 @@ from model.catalog.mail import (
 )
 from model.instants import MICROS
 from model.operations import Change, Put, Read
-from repair.decisions.findings import Suspect
-from repair.decisions.verdicts import Verdict
+from model.projections.findings import Suspect
+from model.projections.verdicts import Verdict
 from repair.mending.fixer import BATCH_SUSPECTS, Fixer
-from repair.mending.pace import Pace
+from repair.mending.limits import Pace
 from tests.support.clock import START
 from tests.support.repairing import (
     LONG_AGO,

@@ -14,8 +14,8 @@ from model.catalog.mail import (
 )
 from model.instants import MICROS
 from model.operations import RemoveIf
-from repair.decisions.findings import Suspect
-from repair.decisions.verdicts import Verdict
+from model.projections.findings import Suspect
+from model.projections.verdicts import Verdict
 from tests.support.clock import START
 from tests.support.repairing import (
     DAY_SECONDS,

@@ -10,18 +10,17 @@ from hypothesis import strategies as st
 from cql.memory import MemoryTables
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGES, PATHS
 from model.operations import Change, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen, Write
-from model.projections.declarations import Mirror
+from model.projections.findings import Finding, Look, RepairPolicy, Suspect
+from model.projections.mirror import Mirror, exactly
+from model.projections.verdicts import MENDABLE, Verdict
 from model.schema.table import Row
-from repair.decisions.findings import Errand, Outcome
-from repair.decisions.fixes import Fix, Sight, exactly, fixed_at, mirrored, older_than_a_day, restored, rule, shows
-from repair.decisions.recheck import Look, Moment
-from repair.decisions.verdicts import MENDABLE, Verdict
+from repair.decisions.recheck import fixed_at, older_than_a_day, rule
+from repair.mending.carry_out import shows
 from tests.support.clock import START, uuid_at
 from tests.support.repairing import LONG_AGO, MAILBOX, T, World, mirror_row, mirror_suspect, place, truth_row
 
 RUN = World().run
-ERRAND = Errand(RUN, T, 5.0, MENDABLE)
-MOMENT = Moment(T, START, 5_000_000)
+ERRAND = RepairPolicy(RUN, T, 5.0, MENDABLE)
 
 flags = st.fixed_dictionaries(
     {
@@ -41,21 +40,21 @@ def seen(row: Row, at: int = LONG_AGO) -> Seen:
     return Seen(row, {name: at for name, cell in row.items() if cell is not None and name not in {"mailboxid", "uid"}})
 
 
-def sight(truth: Row | None, projected: Row | None, *, at: int = LONG_AGO) -> Sight:
+def look_at(truth: Row | None, projected: Row | None, *, at: int = LONG_AGO) -> Look:
     """A mirror suspect as it was looked at again."""
-    look = Look(
+    return Look(
+        mirror_suspect(truth or truth_row(1), Verdict.AMEND),
+        MESSAGES,
         MESSAGES.mirror,
-        (MAILBOX, 1),
-        (seen(truth, at),) if truth else (),
-        seen(projected, at) if projected else None,
+        projected=seen(projected, at) if projected else None,
+        truths=(seen(truth, at),) if truth else (),
     )
-    return Sight(mirror_suspect(truth or truth_row(1), Verdict.AMEND), MESSAGES, look)
 
 
-def fix_of(truth: Row | None, projected: Row | None) -> Fix | None:
+def fix_of(truth: Row | None, projected: Row | None) -> Finding | None:
     """The fix that a look leads to, if any."""
-    ruled = rule(sight(truth, projected), MOMENT, ERRAND)
-    return ruled if isinstance(ruled, Fix) else None
+    ruled = rule(look_at(truth, projected), ERRAND, START)
+    return ruled if ruled.is_pending else None
 
 
 def applied(*writes: Write) -> Seen | None:
@@ -161,9 +160,9 @@ class TestRestraint:
     @given(truths, projections, st.integers(T + 1, START + 10_000_000))
     def test_nothing_is_written_over_a_change_after_t(self, truth: Row, projected: Row | None, at: int) -> None:
         """MOVED or AHEAD, unless nothing is wrong."""
-        ruled = rule(sight(truth, projected, at=at), MOMENT, ERRAND)
+        ruled = rule(look_at(truth, projected, at=at), ERRAND, START)
 
-        assert isinstance(ruled, Outcome)
+        assert not ruled.changes
         assert ruled.result in {None, Verdict.MOVED, Verdict.AHEAD}
         assert (ruled.result is None) == (ruled.verdict is Verdict.AGREE)
 
@@ -178,22 +177,23 @@ class TestRestraint:
         """Paths of mailboxes."""
         mirror = PATHS.mirror
         path = {"namespace": "#private", "user": "u", "mailboxname": "INBOX", "mailboxid": MAILBOX, "uidvalidity": 1}
-        look = Look(mirror, (MAILBOX,), (Seen(path),), None)
+        suspect = Suspect(mirror.name, (MAILBOX,), Verdict.PROJECT)
 
-        ruled = rule(Sight(mirror_suspect(truth_row(), Verdict.PROJECT), PATHS, look), MOMENT, ERRAND)
+        ruled = rule(Look(suspect, PATHS, mirror, truths=(Seen(path),)), ERRAND, START)
 
-        assert isinstance(ruled, Outcome)
+        assert not ruled.changes
         assert (ruled.verdict, ruled.due) == (Verdict.PROJECT, False)
 
     def test_a_truth_of_keys_alone_is_never_removed(self) -> None:
         """Its removal could be conditional on nothing."""
         bare = {name: cell if name in {"messageid", "mailboxid", "uid"} else None for name, cell in truth_row().items()}
-        look = Look(MESSAGES.mirror, (MAILBOX, 1), (Seen(bare),), None, has_content=False)
-        errand = Errand(RUN, T, 5.0, MENDABLE, orphans="quarantine")
+        suspect = mirror_suspect(truth_row(), Verdict.LOST_CONTENT)
+        look = Look(suspect, MESSAGES, MESSAGES.mirror, truths=(Seen(bare),), has_content=False)
+        errand = RepairPolicy(RUN, T, 5.0, MENDABLE, orphans="quarantine")
 
-        ruled = rule(Sight(mirror_suspect(truth_row(), Verdict.LOST_CONTENT), MESSAGES, look), MOMENT, errand)
+        ruled = rule(look, errand, START)
 
-        assert isinstance(ruled, Outcome)
+        assert not ruled.changes
 
 
 class TestPieces:
@@ -202,19 +202,19 @@ class TestPieces:
     @given(truths)
     def test_the_truth_returns_from_its_mirror(self, truth: Row) -> None:
         """Restoring is the inverse of mirroring."""
-        assert restored(MESSAGES.mirror, mirrored(MESSAGES.mirror, truth)) == truth
+        assert MESSAGES.mirror.restored(MESSAGES.mirror.row_of(truth)) == truth
 
     def test_a_column_that_the_truth_lacks_is_left_alone(self) -> None:
         """An amended row keeps what nobody can rebuild."""
         wide = MESSAGE_ID.with_columns((*MESSAGE_ID.columns, FIRST_UNSEEN.column("uid").__class__("extra", "text")))
         mirror = Mirror(IMAP_UID, wide, MESSAGES.mirror.key, MESSAGES.mirror.compared)
 
-        assert "extra" not in mirrored(mirror, truth_row())
+        assert "extra" not in mirror.row_of(truth_row())
 
     @pytest.mark.parametrize(("newest", "at"), [(LONG_AGO, T), (T, T), (T + 7, T + 8)])
     def test_the_stamp_of_a_fix_follows_from_its_image(self, newest: int, at: int) -> None:
         """T, or just above what lay ahead: an undo must know."""
-        image = Outcome(
+        image = Finding(
             mirror_suspect(truth_row(), Verdict.AMEND), Verdict.AMEND, projected=seen(mirror_row(truth_row()), newest)
         )
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from model.errors import MailmendError
 from model.operations import Seen
-from repair.decisions.findings import Outcome, Suspect
-from repair.decisions.verdicts import DETECTED, Verdict
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import DETECTED, Verdict
 from repair.ledger.before_images import (
     image_from,
     image_text,
@@ -103,7 +103,7 @@ def test_an_image_keeps_what_was_seen_and_not_what_became_of_it(
     suspect: Suspect, verdict: Verdict, truths: tuple[Seen, ...], projected: Seen | None, last: bool
 ) -> None:
     """Result and error are kept apart, since they are known only later."""
-    outcome = Outcome(suspect, verdict, Verdict.FIXED, truths, projected, last_trace=last, error="x")
+    outcome = Finding(suspect, verdict, Verdict.FIXED, truths, projected, last_trace=last, error="x")
     back = image_from(image_text(outcome))
-    assert back == Outcome(suspect, verdict, None, truths, projected, last_trace=last)
+    assert back == Finding(suspect, verdict, None, truths, projected, last_trace=last)
     assert image_from(image_text(outcome), result=Verdict.FIXED, error="x") == outcome

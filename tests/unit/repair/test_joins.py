@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, MAILBOX_COUNTERS, MESSAGES
+from model.projections.filters import Filter, FilterSymptoms
+from model.projections.findings import Suspect, merged
+from model.projections.mirror import Mirror, MirrorSymptoms
+from model.projections.verdicts import Verdict
 from model.schema.table import Row
-from repair.decisions.findings import Suspect, merged
-from repair.decisions.verdicts import FILTER, MIRROR, FilterSymptoms, MirrorSymptoms, Verdict
-from repair.scanners.group_sums import GroupSums, group_records, group_row, group_suspects
-from repair.scanners.joins import (
+from repair.joins.group_sums import GroupSums, group_records, group_suspects
+from repair.joins.parts import (
     Tag,
     by_content,
     by_place,
@@ -22,7 +24,7 @@ from repair.scanners.joins import (
     place_record,
     place_suspects,
 )
-from repair.scanners.records import Forms, packing_key
+from repair.joins.records import Forms, packing_key
 from tests.support.clock import uuid_at
 from tests.support.repairing import MAILBOX, message, mirror_row, truth_row
 
@@ -62,7 +64,7 @@ def test_every_combination_is_judged_by_the_one_table(seen: tuple[bool, ...]) ->
 
     clash = clash and in_truth
     expected = {
-        "messageIdTable": MIRROR[
+        "messageIdTable": Mirror.verdicts[
             MirrorSymptoms(
                 in_truth,
                 clash,
@@ -72,7 +74,7 @@ def test_every_combination_is_judged_by_the_one_table(seen: tuple[bool, ...]) ->
                 whole or not in_truth,
             )
         ],
-        "firstUnseen": FILTER[
+        "firstUnseen": Filter.verdicts[
             FilterSymptoms(
                 in_truth,
                 clash,
@@ -139,7 +141,7 @@ def rows(flags: frozenset[str] | None, counters: tuple[int, int] | None) -> Iter
             continue
         if isinstance(row, tuple):
             row = {"count": row[0], "unseen": row[1]}
-        yield ((number, (MAILBOX.bytes,)), int(Tag.BESIDE), group_row(group)(row))
+        yield ((number, (MAILBOX.bytes,)), int(Tag.BESIDE), group.held(row))
 
 
 @given(TRUTHS, st.none() | FLAGS, st.none() | st.tuples(st.integers(0, 6), st.integers(0, 6)), st.integers(1, 5))

@@ -16,12 +16,13 @@ from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE
 from model.errors import CannotReach, DoubtfulWrite, TimedOut, Unjournalled
 from model.instants import MICROS
 from model.operations import Count, Put, Read, Remove, Scan
+from model.projections.findings import Finding, Suspect, merged
+from model.projections.verdicts import Verdict
 from repair.clock import Timing
-from repair.decisions.findings import Outcome, Suspect, merged
-from repair.decisions.verdicts import Verdict
 from repair.ledger.before_images import suspect_from
 from repair.ledger.lags import LagJournal, Spool
-from repair.mending.lag_repair import LAGS_MAX, JournalledLags, mend_lags
+from repair.ledger.runs import Ledger as RunLedger
+from repair.mending.lag_repair import LAGS_MAX, JournalledLags, repair_lags
 from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import MessageStore
 from tests.support.clock import VirtualClock, uuid_at
@@ -219,12 +220,12 @@ class Shop(Desk):
         self.store = MessageStore(self.tables, MemoryBlobs(), self.journal, self.clock)
         self.place = Workplace(self.tables, self.ledger, self.clock, self.tables)
 
-    def mend(self, timing: Timing | None = None) -> tuple[list[Outcome], int]:
+    def mend(self, timing: Timing | None = None) -> tuple[list[Finding], int]:
         """Mend what lags; the outcomes, and the number of lags left."""
-        found: list[Outcome] = []
+        found: list[Finding] = []
         timing = timing or Timing()
         order, means = self.place.order(timing, 60.0), self.place.means(timing)
-        summary = mend_lags(self.journal, self.tables, order, means, found.append)
+        summary = repair_lags(self.journal, self.tables, order, means, found.append)
         assert summary.command == "repair lags"
         assert summary.scanned == {}
         self.clock.advance(1)
@@ -349,6 +350,8 @@ def test_lags_of_one_place_are_one_suspect() -> None:
 def test_a_run_is_bounded() -> None:
     """So many lags are held at once; the rest waits."""
     assert LAGS_MAX == 100_000
-    engine = JournalledLags(Desk().tables, Workplace.__new__(Workplace), VirtualClock(), [])  # type: ignore[arg-type]
-    detection = engine.detect(Shop().place.order(Timing()).survey, SilentProgress())
+    request = Shop().place.order(Timing())
+    desk = Desk()
+    engine = JournalledLags(desk.tables, RunLedger(desk.tables, VirtualClock()), VirtualClock(), request.families, [])
+    detection = engine.detect(request, SilentProgress())
     assert (list(detection.suspects()), detection.counts, detection.scanned) == ([], {}, {})

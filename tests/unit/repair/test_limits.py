@@ -11,10 +11,11 @@ from model.errors import ExitCode, FixLimit
 from model.ids import RunId
 from model.instants import MICROS
 from model.ports import Progress
-from repair.decisions.findings import Detection, Errand, Outcome, Suspect, counts_of
-from repair.decisions.verdicts import Verdict
-from repair.mending.limits import due_beyond, stop_at_limit
-from repair.mending.request import Excess, Order
+from model.projections.findings import Finding, RepairPolicy, Suspect, counts_of
+from model.projections.verdicts import Verdict
+from repair.mending.engine import Detection
+from repair.mending.limits import Excess, excess_over, stop_at_limit
+from repair.mending.settings import RepairSettings
 from tests.support.clock import START
 from tests.support.repairing import DAY_SECONDS, MAILBOX, message
 
@@ -44,7 +45,7 @@ class Scanned(Detection):
         self.streamed += 1
         return iter(self.found)
 
-    def revisit(self, errand: Errand, progress: Progress) -> Iterator[Outcome]:  # noqa: ARG002 - the port's
+    def revisit(self, errand: RepairPolicy, progress: Progress) -> Iterator[Finding]:  # noqa: ARG002 - the port's
         """Never reached."""
         raise AssertionError
 
@@ -61,8 +62,8 @@ def suspect(projection: str, verdict: Verdict, number: int = 1, *, age_seconds: 
 
 def due(detection: Scanned, allowed: int, **changes: Any) -> Excess | None:
     """What a repair asked for like this would mend beyond the limit."""
-    order = Order("mail", FAMILIES, max_fixes=allowed, **changes)
-    return due_beyond(allowed, detection, order, order.errand(START, None), START)
+    order = RepairSettings("mail", FAMILIES, max_fixes=allowed, policy=RepairPolicy(**changes))
+    return excess_over(allowed, detection, order, order.policy_of(START, None), START)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +134,11 @@ def test_samples_are_few_and_of_what_is_due() -> None:
 def test_nobody_to_ask_means_stop_with_what_to_type() -> None:
     """The message names the number that would let it through."""
     detection = Scanned((suspect(MIRROR, Verdict.PROJECT, 1), suspect(MIRROR, Verdict.PROJECT, 2)))
-    order = Order("mail", (MESSAGES,), max_fixes=1)
+    order = RepairSettings("mail", (MESSAGES,), max_fixes=1)
 
-    stop_at_limit(detection, order, order.errand(START, None), START, None)  # a dry run is not stopped
+    stop_at_limit(detection, order, order.policy_of(START, None), START, None)  # a dry run is not stopped
     with pytest.raises(FixLimit, match="--max-fixes 2") as refused:
-        stop_at_limit(detection, order, replace(order.errand(START, None), run=RUN), START, None)
+        stop_at_limit(detection, order, replace(order.policy_of(START, None), run=RUN), START, None)
 
     assert refused.value.exit_code is ExitCode.DRIFT
 
@@ -153,9 +154,9 @@ def test_whoever_is_asked_decides(answer: bool) -> None:
         return answer
 
     def ask(allowed: int) -> bool:
-        order = Order("mail", (MESSAGES,), max_fixes=allowed)
+        order = RepairSettings("mail", (MESSAGES,), max_fixes=allowed)
         try:
-            stop_at_limit(detection, order, replace(order.errand(START, None), run=RUN), START, go_on)
+            stop_at_limit(detection, order, replace(order.policy_of(START, None), run=RUN), START, go_on)
         except FixLimit:
             return False
         return True

@@ -17,13 +17,15 @@ from cql.memory import MemoryTables
 from model.catalog.mail import FAMILIES, MAILBOX, MAILBOX_PATH, MESSAGES, PATHS
 from model.errors import NotEnoughReplicas
 from model.operations import Count, Put
-from model.projections.declarations import Counts, Family
+from model.projections.family import Family
+from model.projections.findings import RepairPolicy, Suspect
+from model.projections.groups import Counts
+from model.projections.verdicts import Verdict
 from model.schema.table import Row, rows_agree
-from repair.decisions.findings import Survey, Suspect
-from repair.decisions.verdicts import Verdict
+from repair.joins.records import fingerprinting
 from repair.ledger.runs import Ledger
+from repair.mending.settings import RepairSettings
 from repair.scanners.local import LocalDetection, LocalEngine
-from repair.scanners.records import fingerprinting
 from tests.support.clock import START, VirtualClock, uuid_at
 from tests.support.james import damages, james_families, put_james
 from tests.support.oracle import Rows, expected_suspects
@@ -57,7 +59,7 @@ def filled(families: Sequence[Family], rows: Rows) -> tuple[MemoryTables, Virtua
 def detected(families: Sequence[Family], rows: Rows, *, accept_torn: bool = False, **options: Any) -> list[Suspect]:
     """What the engine finds in these rows."""
     tables, clock = filled(families, rows)
-    survey = Survey(tuple(families), accept_torn=accept_torn)
+    survey = RepairSettings("mail", tuple(families), policy=RepairPolicy(accept_torn=accept_torn))
     detection = engine(tables, clock, **options).detect(survey, SilentProgress())
     found = list(detection.suspects())
     counts = {name: dict(sums) for name, sums in detection.counts.items()}
@@ -193,7 +195,7 @@ def test_paths_are_checked_by_the_same_code(registry: list[Row], boxes: list[Row
     for row in stored:
         tables.write(Put(MAILBOX, row, at=1))
     with_rows = {"mailboxPathV3": registry, "mailbox": boxes}
-    detection = engine(tables, clock).detect(Survey((PATHS,)), SilentProgress())
+    detection = engine(tables, clock).detect(RepairSettings("mail", (PATHS,)), SilentProgress())
     assert ordered(list(detection.suspects())) == ordered(list(expected_suspects(PATHS, with_rows)))
     detection.close()
 
@@ -260,7 +262,7 @@ def james(*, damaged: bool) -> tuple[LocalDetection, SilentProgress]:
     clock, progress = VirtualClock(), SilentProgress()
     tables = MemoryTables(clock.micros)
     put_james(tables, at=START - 10**12, damaged=damaged)
-    return engine(tables, clock).detect(Survey(james_families()), progress), progress
+    return engine(tables, clock).detect(RepairSettings("mail", james_families()), progress), progress
 
 
 def test_progress_tells_every_row_and_every_suspect() -> None:
@@ -278,7 +280,9 @@ def test_the_scan_keeps_its_pace() -> None:
     for number in range(1, 101):
         world.message(truth_row(number))
     local = LocalEngine(world.mail, world.ledger, world.clock)
-    detection = local.detect(Survey((MESSAGES,), rows_per_second=100), SilentProgress())
+    detection = local.detect(
+        RepairSettings("mail", (MESSAGES,), policy=RepairPolicy(rows_per_second=100)), SilentProgress()
+    )
     rows = sum(detection.scanned.values())
     assert rows == 400
     assert sum(world.clock.slept) == pytest.approx(rows / 100, abs=0.3)
@@ -292,11 +296,11 @@ def test_the_second_look_mends_what_the_first_one_found() -> None:
         world.message(truth_row(number), projected=number % 4 != 0)
     local = LocalEngine(world.mail, world.ledger, world.clock)
     progress = SilentProgress()
-    detection = local.detect(Survey((MESSAGES,)), progress)
+    detection = local.detect(RepairSettings("mail", (MESSAGES,)), progress)
     outcomes = list(detection.revisit(world.errand(), progress))
     detection.close()
     assert Counter(one.result for one in outcomes) == {Verdict.FIXED: 10}
-    again = local.detect(Survey((MESSAGES,)), SilentProgress())
+    again = local.detect(RepairSettings("mail", (MESSAGES,)), SilentProgress())
     assert [one.projection for one in again.suspects()] == ["mailboxCounters"]
     again.close()
 
@@ -312,7 +316,7 @@ def test_a_scan_that_breaks_off_leaves_nothing_on_disk(tmp_path: Path) -> None:
 
     tables.surround = broken
     with pytest.raises(NotEnoughReplicas):
-        engine(tables, clock, folder=tmp_path).detect(Survey(FAMILIES), SilentProgress())
+        engine(tables, clock, folder=tmp_path).detect(RepairSettings("mail", FAMILIES), SilentProgress())
     assert list(tmp_path.iterdir()) == []
 
 

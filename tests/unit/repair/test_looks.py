@@ -8,11 +8,9 @@ from cql.statements import Operation
 from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import MailmendError, WrongUse
 from model.operations import Level, Read
-from repair.decisions.findings import Suspect
-from repair.decisions.fixes import Sight
-from repair.decisions.recheck import verdict_of
-from repair.decisions.verdicts import Verdict
-from repair.mending.second_look import SecondLook, places
+from model.projections.findings import Look, Suspect
+from model.projections.verdicts import Verdict
+from repair.mending.second_look import SecondLook
 from tests.support.repairing import MAILBOX, World, message, mirror_row, mirror_suspect, place, truth_row
 from tests.support.writing import Faults
 
@@ -35,9 +33,9 @@ def looks(world: World, **errand: Any) -> SecondLook:
     return SecondLook(world.mail, world.families, world.errand(**errand))
 
 
-def sight(found: Sight | MailmendError) -> Sight:
+def seen(found: Look | MailmendError) -> Look:
     """A look that succeeded."""
-    assert isinstance(found, Sight)
+    assert isinstance(found, Look)
     return found
 
 
@@ -76,7 +74,7 @@ class TestOrder:
         (found,) = looks(world).at([Suspect("applicableFlag", (MAILBOX,), Verdict.PROJECT, wanted=wanted)])
 
         assert [read.table.name for read in reads] == [APPLICABLE_FLAG.name]
-        assert verdict_of(sight(found).look) is Verdict.PROJECT
+        assert seen(found).verdict is Verdict.PROJECT
 
 
 class TestLeads:
@@ -89,8 +87,8 @@ class TestLeads:
 
         (found,) = looks(world).at([mirror_suspect(other, Verdict.PROJECT)])
 
-        assert {seen.row["messageid"] for seen in sight(found).look.truths} == {message(1), message(2)}
-        assert verdict_of(sight(found).look) is Verdict.CLASH
+        assert {seen.row["messageid"] for seen in seen(found).truths} == {message(1), message(2)}
+        assert seen(found).verdict is Verdict.CLASH
 
     def test_a_truth_that_moved_elsewhere_does_not_claim_the_place(self, world: World) -> None:
         """Same message, other uid."""
@@ -99,9 +97,9 @@ class TestLeads:
 
         (found,) = looks(world).at([mirror_suspect(truth_row(1, uid=5), Verdict.WITHDRAW, known=False)])
 
-        assert sight(found).look.truths == ()
-        assert verdict_of(sight(found).look) is Verdict.WITHDRAW
-        assert not sight(found).last_trace
+        assert seen(found).truths == ()
+        assert seen(found).verdict is Verdict.WITHDRAW
+        assert not seen(found).last_trace
 
     def test_a_filter_finds_its_truth_through_the_mirror(self, world: World) -> None:
         """Its own row names no message."""
@@ -110,13 +108,13 @@ class TestLeads:
 
         (found,) = looks(world).at([Suspect("firstUnseen", place(truth), Verdict.WITHDRAW)])
 
-        assert [seen.row["messageid"] for seen in sight(found).look.truths] == [message(1)]
+        assert [seen.row["messageid"] for seen in seen(found).truths] == [message(1)]
 
     def test_a_truth_that_no_key_leads_to_leaves_the_scans_verdict(self, world: World) -> None:
         """The scan saw a truth and said nothing of where: better blind than wrong."""
         (found,) = looks(world).at([mirror_suspect(truth_row(1), Verdict.PROJECT, known=False)])
 
-        assert sight(found).blind
+        assert seen(found).blind
 
     def test_the_last_trace_of_a_message_is_told(self, world: World) -> None:
         """Content stands, no truth of the message does anywhere; one in another mailbox is enough to be none."""
@@ -127,7 +125,7 @@ class TestLeads:
         world.put(IMAP_UID, truth_row(2, mailboxid=message(99), uid=50), at=world.as_of + 1)
         suspects = [mirror_suspect(truth, Verdict.WITHDRAW, known=False) for truth in (lost, copied)]
 
-        assert [sight(found).last_trace for found in looks(world).at(suspects)] == [True, False]
+        assert [seen(found).last_trace for found in looks(world).at(suspects)] == [True, False]
 
 
 class TestFailures:
@@ -145,7 +143,7 @@ class TestFailures:
         first, second, third = looks(world).at([mirror_suspect(truth, Verdict.AMEND) for truth in truths])
 
         assert isinstance(second, MailmendError)
-        assert [verdict_of(sight(one).look) for one in (first, third)] == [Verdict.AGREE] * 2
+        assert [seen(one).verdict for one in (first, third)] == [Verdict.AGREE] * 2
 
     def test_a_projection_that_is_unknown_by_now_is_named(self, world: World) -> None:
         """A suspect of an older release's journal."""
@@ -160,7 +158,7 @@ class TestFailures:
         (found,) = looks(world).at([mirror_suspect(truth, Verdict.LOST_CONTENT)])
         world.fail_in_mail(lambda one: one.table.name == FIRST_UNSEEN.name)
 
-        assert isinstance(looks(world).with_companions(sight(found)), MailmendError)
+        assert isinstance(looks(world).with_companions(seen(found)), MailmendError)
 
 
 def test_counters_are_looked_at_elsewhere() -> None:
@@ -168,5 +166,4 @@ def test_counters_are_looked_at_elsewhere() -> None:
     found = {one.name: SecondLook(World().mail, (MESSAGES,), World().errand()) for one in MESSAGES.projections}
     visited = {name for name, look in found.items() if look.visits(Suspect(name, (), Verdict.AMEND))}
 
-    assert set(places((MESSAGES,))) == set(found)
     assert set(found) - visited == {one.name for one in MESSAGES.counts}

@@ -9,11 +9,12 @@ from cql.statements import Operation
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
 from model.errors import DoubtfulWrite, NotEnoughReplicas
 from model.operations import Count, Put, PutIfAbsent, Read, Remove, RemoveIf
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import Verdict
 from repair.clock import Timing
-from repair.decisions.findings import Outcome, Suspect
-from repair.decisions.verdicts import Verdict
 from repair.mending.counters import CounterMender
-from repair.mending.undo import UndoMeans, UndoOrder, undo
+from repair.mending.settings import UndoSettings
+from repair.mending.undo import UndoTools, undo
 from tests.support.progress import SilentProgress
 from tests.support.repairing import MAILBOX, World, mirror_row, mirror_suspect, place, truth_row
 
@@ -69,9 +70,9 @@ class TestConditions:
         answer_lost(world, RemoveIf, done=True)
         world.revisit([mirror_suspect(truth, Verdict.LOST_CONTENT)], orphans="quarantine")
         all_answer(world)
-        means = UndoMeans(world.mail, world.ledger, world.clock, SilentProgress())
+        means = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
 
-        summary = undo(UndoOrder(world.run, "mail", (MESSAGES,)), means, lambda _: None)
+        summary = undo(UndoSettings(world.run, "mail", (MESSAGES,)), means, lambda _: None)
 
         assert summary.failed == 0
         assert world.get(IMAP_UID, IMAP_UID.key_of(truth)) is not None
@@ -198,5 +199,5 @@ class TestLedger:
         all_answer(world)
 
         assert (outcome.result, "could not note" in (outcome.error or "")) == (Verdict.FIXED, True)
-        found: list[Outcome] = list(world.ledger.findings(world.run))
+        found: list[Finding] = list(world.ledger.findings(world.run))
         assert [(one.suspect.key, one.result) for one in found] == [(place(truth), None)]

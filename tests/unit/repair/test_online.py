@@ -22,9 +22,10 @@ from model.errors import MailmendError, TimedOut, WrongUse
 from model.ids import MailboxId, MessageId
 from model.operations import Count, Read, Scan, Seen
 from model.ports import Tables
+from model.projections.findings import RepairPolicy
+from model.projections.verdicts import Verdict
 from model.schema.table import Row
-from repair.decisions.findings import Survey
-from repair.decisions.verdicts import Verdict
+from repair.mending.settings import RepairSettings
 from repair.scanners import lookup as online
 from repair.scanners.lookup import Found, Mailboxes, Messages, Target, Targeted, mailboxes_of
 from tests.support.clock import uuid_at
@@ -45,7 +46,7 @@ def world() -> World:
 def found(world: World, target: Target) -> Found:
     """What a look at the target finds."""
     engine = Targeted(world.mail, world.ledger, world.clock, target)
-    return engine.detect(Survey((MESSAGES, PATHS)), SilentProgress())
+    return engine.detect(RepairSettings("mail", (MESSAGES, PATHS)), SilentProgress())
 
 
 def told(detection: Found) -> set[tuple[str, Any, Verdict]]:
@@ -248,7 +249,7 @@ class TestBounds:
         paging = Paging(world.mail)
 
         engine = Targeted(paging, world.ledger, world.clock, HERE)
-        detection = engine.detect(Survey((MESSAGES,)), SilentProgress())
+        detection = engine.detect(RepairSettings("mail", (MESSAGES,)), SilentProgress())
 
         assert len(told(detection)) == 10
         assert paging.drawn_ahead <= 3
@@ -271,7 +272,7 @@ class TestBounds:
             world.message(truth_row(number))
 
         engine = Targeted(world.mail, world.ledger, world.clock, replace(only(1), scan=True))
-        engine.detect(Survey((MESSAGES,), rows_per_second=10), SilentProgress())
+        engine.detect(RepairSettings("mail", (MESSAGES,), policy=RepairPolicy(rows_per_second=10)), SilentProgress())
 
         assert sum(world.clock.slept) == pytest.approx(2, abs=0.3)
 

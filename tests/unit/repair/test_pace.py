@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.instants import MICROS
-from repair.mending.pace import BURST_SECONDS, Pace, granted_until, share
+from repair.mending.limits import BURST_SECONDS, Pace, granted_until, share
 from tests.support.clock import START, VirtualClock
 
 

@@ -13,9 +13,9 @@ from cql.memory import MemoryTables
 from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGES
 from model.messages.flags import Flags, SystemFlag
 from model.operations import Change, Count, Put, Read, Remove
-from model.projections.declarations import Filter
+from model.projections.filters import Filter
+from model.projections.verdicts import Verdict
 from model.schema.table import Column, Row, canonical_value
-from repair.decisions.verdicts import Verdict
 from repair.writing.plans import (
     Consequence,
     counts_for,

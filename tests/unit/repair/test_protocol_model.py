@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from repair.decisions.verdicts import Verdict
-from repair.mending.carry_out import Attempt, Mending
+from model.projections.findings import Finding
+from model.projections.verdicts import Verdict
+from repair.mending.carry_out import Mending
 from tests.support.protocol import Setting, Story
 from tests.support.protocol_stories import every_story, stories
 
@@ -165,7 +166,7 @@ class TestBrokenRules:
     def test_without_reading_back_hidden_fixes_pass_for_fixed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A tombstone or a key-only row from the future shows no time."""
 
-        def believe(_: Mending, attempts: list[Attempt]) -> list[Attempt]:
+        def believe(_: Mending, attempts: list[Finding]) -> list[Finding]:
             return attempts
 
         monkeypatch.setattr(Mending, "_read_back", believe)

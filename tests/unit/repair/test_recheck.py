@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from model.catalog.mail import MESSAGES
 from model.operations import Seen
-from model.projections.declarations import Content
-from repair.decisions.recheck import Look, Moment, judge, verdict_of
-from repair.decisions.verdicts import MENDABLE, Verdict
+from model.projections.content import Content
+from model.projections.findings import Look, Suspect
+from model.projections.projection import Projection
+from model.projections.verdicts import MENDABLE, Verdict
+from model.schema.table import Key
+from repair.decisions.recheck import judge
 
 T = 1_000_000
-MOMENT = Moment(as_of=T, now=T + 30_000_000, skew=5_000_000)
+NOW, SKEW = T + 30_000_000, 5_000_000
 MIRROR = MESSAGES.mirror
 UNSEEN = MESSAGES.filters[0]
 LABELS = MESSAGES.unions[0]
@@ -33,87 +36,93 @@ def projected(at: int = 1, **columns: Any) -> Seen:
     return Seen(MIRROR.row_of(truth().row) | columns, {"modseq": at})
 
 
+def look_at(projection: Projection, key: Key, truths: tuple[Seen, ...], row: Seen | None, **seen: Any) -> Look:
+    """A look at one key."""
+    suspect = Suspect(projection.name, key, Verdict.AMEND)
+    return Look(suspect, MESSAGES, projection, projected=row, truths=truths, **seen)
+
+
 def mirror(truths: tuple[Seen, ...], row: Seen | None, **seen: Any) -> Look:
     """A look at the mirror's one key."""
-    return Look(MIRROR, (MAILBOX, 7), truths, row, **seen)
+    return look_at(MIRROR, (MAILBOX, 7), truths, row, **seen)
 
 
 def test_a_missing_projection_is_projected() -> None:
     """The plain case: truth there, projection absent, everything old."""
-    assert judge(mirror((truth(),), None), MOMENT) is Verdict.PROJECT
+    assert judge(mirror((truth(),), None), T, NOW, SKEW) is Verdict.PROJECT
 
 
 def test_a_pair_that_settled_by_itself_needs_nothing() -> None:
     """The lag was gone at the second look."""
-    assert judge(mirror((truth(),), projected()), MOMENT) is Verdict.AGREE
+    assert judge(mirror((truth(),), projected()), T, NOW, SKEW) is Verdict.AGREE
 
 
 def test_a_pair_that_this_run_mended_already_is_fixed() -> None:
     """A task that was retried finds its own write at exactly T, and counts it once."""
-    assert judge(mirror((truth(),), projected(at=T)), MOMENT) is Verdict.FIXED
+    assert judge(mirror((truth(),), projected(at=T)), T, NOW, SKEW) is Verdict.FIXED
 
 
 def test_a_pair_touched_after_t_has_moved() -> None:
     """A user wrote meanwhile: the next run looks again."""
-    assert judge(mirror((truth(at=T + 1),), None), MOMENT) is Verdict.MOVED
-    assert judge(mirror((truth(),), projected(at=T + 1, modseq=1)), MOMENT) is Verdict.MOVED
+    assert judge(mirror((truth(at=T + 1),), None), T, NOW, SKEW) is Verdict.MOVED
+    assert judge(mirror((truth(),), projected(at=T + 1, modseq=1)), T, NOW, SKEW) is Verdict.MOVED
 
 
 def test_a_cell_at_exactly_t_has_not_moved() -> None:
     """Only this run, or one before it, writes at T: what it wrote there may be mended further."""
-    assert judge(mirror((truth(at=T),), projected(at=1, modseq=1)), MOMENT) is Verdict.AMEND
+    assert judge(mirror((truth(at=T),), projected(at=1, modseq=1)), T, NOW, SKEW) is Verdict.AMEND
 
 
 def test_a_cell_from_the_future_is_ahead_and_not_moved() -> None:
     """Later than any clock can be: no user wrote that meanwhile, a broken clock did."""
-    beyond = MOMENT.now + MOMENT.skew + 1
-    assert judge(mirror((truth(),), projected(at=beyond, modseq=1)), MOMENT) is Verdict.AHEAD
+    beyond = NOW + SKEW + 1
+    assert judge(mirror((truth(),), projected(at=beyond, modseq=1)), T, NOW, SKEW) is Verdict.AHEAD
 
 
 def test_a_fast_clock_within_the_skew_is_not_ahead() -> None:
     """At the limit of the skew the writer may be honest."""
-    assert judge(mirror((truth(),), projected(at=MOMENT.now + MOMENT.skew, modseq=1)), MOMENT) is Verdict.MOVED
+    assert judge(mirror((truth(),), projected(at=NOW + SKEW, modseq=1)), T, NOW, SKEW) is Verdict.MOVED
 
 
 def test_what_is_only_reported_is_reported_however_new() -> None:
     """No write follows from a clash or a loss, so no time forbids naming it."""
-    assert judge(mirror((truth(at=T + 1), truth(at=T + 1)), None), MOMENT) is Verdict.CLASH
-    assert judge(mirror((truth(at=T + 1),), None, has_content=False), MOMENT) is Verdict.LOST_CONTENT
-    assert judge(mirror((truth(at=T + 1),), None, whole=False), MOMENT) is Verdict.TORN
+    assert judge(mirror((truth(at=T + 1), truth(at=T + 1)), None), T, NOW, SKEW) is Verdict.CLASH
+    assert judge(mirror((truth(at=T + 1),), None, has_content=False), T, NOW, SKEW) is Verdict.LOST_CONTENT
+    assert judge(mirror((truth(at=T + 1),), None, whole=False), T, NOW, SKEW) is Verdict.TORN
 
 
 def test_a_filter_row_has_no_time_of_its_own() -> None:
     """A row of key columns alone shows no WRITETIME: the margin, not MOVED, protects it."""
-    look = Look(UNSEEN, (MAILBOX, 7), (), Seen({"mailboxid": MAILBOX, "uid": 7}))
+    look = look_at(UNSEEN, (MAILBOX, 7), (), Seen({"mailboxid": MAILBOX, "uid": 7}))
     assert look.newest is None
-    assert judge(look, MOMENT) is Verdict.WITHDRAW
+    assert judge(look, T, NOW, SKEW) is Verdict.WITHDRAW
 
 
 def test_a_filter_follows_its_condition() -> None:
     """Unseen and not listed is inserted; seen and listed is deleted."""
     listed = Seen({"mailboxid": MAILBOX, "uid": 7})
-    assert judge(Look(UNSEEN, (MAILBOX, 7), (truth(),), None), MOMENT) is Verdict.PROJECT
-    assert judge(Look(UNSEEN, (MAILBOX, 7), (truth(flagseen=True),), listed), MOMENT) is Verdict.WITHDRAW
+    assert judge(look_at(UNSEEN, (MAILBOX, 7), (truth(),), None), T, NOW, SKEW) is Verdict.PROJECT
+    assert judge(look_at(UNSEEN, (MAILBOX, 7), (truth(flagseen=True),), listed), T, NOW, SKEW) is Verdict.WITHDRAW
 
 
 def test_two_truths_at_one_place_leave_their_filters_as_they_are() -> None:
     """Which of them counts is not guessed."""
-    look = Look(UNSEEN, (MAILBOX, 7), (truth(), truth()), None)
-    assert verdict_of(look) is Verdict.AGREE
+    look = look_at(UNSEEN, (MAILBOX, 7), (truth(), truth()), None)
+    assert look.verdict is Verdict.AGREE
 
 
 def test_content_is_a_leak_only_where_no_truth_names_it() -> None:
     """What has no content at all is the mirror's to tell."""
     content = Seen({"messageid": MESSAGE}, {"bodyStartOctet": 1})
     verdicts = [
-        verdict_of(Look(CONTENT, (MESSAGE,), truths, row)) for truths in ((), (truth(),)) for row in (None, content)
+        look_at(CONTENT, (MESSAGE,), truths, row).verdict for truths in ((), (truth(),)) for row in (None, content)
     ]
     assert verdicts == [Verdict.AGREE, Verdict.LEAK, Verdict.AGREE, Verdict.AGREE]
 
 
 def test_a_null_flag_reads_as_unset() -> None:
     """As James reads it: a message whose flag column is null is unseen."""
-    assert judge(Look(UNSEEN, (MAILBOX, 7), (truth(flagseen=None),), None), MOMENT) is Verdict.PROJECT
+    assert judge(look_at(UNSEEN, (MAILBOX, 7), (truth(flagseen=None),), None), T, NOW, SKEW) is Verdict.PROJECT
 
 
 def test_a_union_may_hold_more_but_not_less() -> None:
@@ -122,10 +131,10 @@ def test_a_union_may_hold_more_but_not_less() -> None:
     same = Seen({"mailboxid": MAILBOX, "userflags": frozenset({"a", "b"})})
     more = Seen({"mailboxid": MAILBOX, "userflags": frozenset({"a", "b", "c"})})
     less = Seen({"mailboxid": MAILBOX, "userflags": frozenset({"a"})})
-    assert verdict_of(Look(LABELS, (MAILBOX,), holder, same)) is Verdict.AGREE
-    assert verdict_of(Look(LABELS, (MAILBOX,), holder, more)) is Verdict.AGREE
-    assert verdict_of(Look(LABELS, (MAILBOX,), holder, less)) is Verdict.AMEND
-    assert verdict_of(Look(LABELS, (MAILBOX,), holder, None)) is Verdict.PROJECT
+    assert look_at(LABELS, (MAILBOX,), holder, same).verdict is Verdict.AGREE
+    assert look_at(LABELS, (MAILBOX,), holder, more).verdict is Verdict.AGREE
+    assert look_at(LABELS, (MAILBOX,), holder, less).verdict is Verdict.AMEND
+    assert look_at(LABELS, (MAILBOX,), holder, None).verdict is Verdict.PROJECT
 
 
 def test_a_counter_is_judged_within_what_is_certain() -> None:
@@ -133,12 +142,12 @@ def test_a_counter_is_judged_within_what_is_certain() -> None:
     sure, doubtful = (truth(),), (truth(uid=8),)
     for count, verdict in ((0, Verdict.AMEND), (1, Verdict.AGREE), (2, Verdict.AGREE), (3, Verdict.AMEND)):
         row = Seen({"mailboxid": MAILBOX, "count": count, "unseen": min(max(count, 1), 2)})
-        assert verdict_of(Look(COUNTS, (MAILBOX,), sure, row, uncertain=doubtful)) is verdict
+        assert look_at(COUNTS, (MAILBOX,), sure, row, uncertain=doubtful).verdict is verdict
 
 
 def test_an_empty_mailbox_needs_no_counter_row() -> None:
     """Nothing counted, nothing there: fine."""
-    assert verdict_of(Look(COUNTS, (MAILBOX,), (), None)) is Verdict.AGREE
+    assert look_at(COUNTS, (MAILBOX,), (), None).verdict is Verdict.AGREE
 
 
 @given(
@@ -154,7 +163,7 @@ def test_nothing_newer_than_t_is_ever_mended(
     """Whatever is seen: a verdict that leads to a write never meets a cell later than T."""
     row = None if row_at is None else projected(at=row_at, modseq=modseq)
     look = mirror((truth(at=truth_at),), row, has_content=has_content, whole=whole)
-    if judge(look, MOMENT) in MENDABLE:
+    if judge(look, T, NOW, SKEW) in MENDABLE:
         assert max(truth_at, row_at or 0) <= T
 
 
@@ -162,5 +171,4 @@ def test_nothing_newer_than_t_is_ever_mended(
 def test_waiting_never_turns_a_settled_pair_into_a_suspect(at: int, later: int) -> None:
     """Agreement does not depend on what time it is."""
     look = mirror((truth(at=at),), projected(at=at))
-    moment = Moment(MOMENT.as_of, MOMENT.now + later, MOMENT.skew)
-    assert judge(look, moment) in {Verdict.AGREE, Verdict.FIXED}
+    assert judge(look, T, NOW + later, SKEW) in {Verdict.AGREE, Verdict.FIXED}

@@ -11,15 +11,15 @@ from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE
 from model.errors import ClocksDiffer, ExitCode, FixLimit, LeaseHeld, UnsafeRequest
 from model.instants import MICROS
 from model.operations import Count, Put
+from model.projections.findings import Finding, RepairPolicy
+from model.projections.verdicts import Verdict
 from model.schema.table import Row
 from repair.clock import Timing
-from repair.decisions.findings import Outcome
-from repair.decisions.verdicts import Verdict
 from repair.ledger.leases import Leases
 from repair.ledger.runs import RunState
 from repair.mending.counters import CounterMender
-from repair.mending.request import Means, Order
-from repair.mending.runner import check, lease_name, repair
+from repair.mending.runner import RepairTools, check, lease_name, repair
+from repair.mending.settings import RepairSettings
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
@@ -34,7 +34,7 @@ from tests.support.repairing import (
     truth_row,
 )
 
-ORDER = Order("mail", (MESSAGES,), options={"delay": "60s"})
+ORDER = RepairSettings("mail", (MESSAGES,), options={"delay": "60s"})
 
 
 @pytest.fixture
@@ -43,15 +43,15 @@ def world() -> World:
     return World()
 
 
-def means(world: World, **changes: Any) -> Means:
+def means(world: World, **changes: Any) -> RepairTools:
     """What works on the world, with the engine that needs no Spark."""
     leases = Leases(world.kept, world.clock, "us")
-    made = Means(
+    made = RepairTools(
         engine=LocalEngine(world.mail, world.ledger, world.clock),
         clock=world.clock,
         nodes=world.memory,
         progress=SilentProgress(),
-        recount=CounterMender(world.mail, "mail", (MESSAGES,), world.clock, Timing(), world.ledger, leases),
+        counters=CounterMender(world.mail, "mail", (MESSAGES,), world.clock, Timing(), world.ledger, leases),
         ledger=world.ledger,
         leases=leases,
     )
@@ -76,7 +76,7 @@ def damaged(world: World) -> list[Row]:
     return [sound, missing, wrong, stale]
 
 
-def no_sink(_: Outcome) -> None:
+def no_sink(_: Finding) -> None:
     """Takes an outcome and forgets it."""
 
 
@@ -128,7 +128,7 @@ class TestCheck:
     def test_raw_suspects_are_reported_at_once_on_demand(self, world: World) -> None:
         """--no-recheck."""
         damaged(world)
-        outcomes: list[Outcome] = []
+        outcomes: list[Finding] = []
 
         summary = check(replace(ORDER, recheck=False), means(world), outcomes.append)
 
@@ -229,7 +229,7 @@ class TestRepair:
         """--only PROJECT."""
         damaged(world)
 
-        summary = repair(replace(ORDER, only=frozenset({Verdict.PROJECT})), means(world), no_sink)
+        summary = repair(replace(ORDER, policy=RepairPolicy(only=frozenset({Verdict.PROJECT}))), means(world), no_sink)
 
         assert summary.fixed == {Verdict.PROJECT: 1}
         assert (summary.left, summary.exit) == ({Verdict.AMEND: 1, Verdict.WITHDRAW: 1}, ExitCode.DRIFT)
@@ -260,7 +260,7 @@ class TestRepair:
         """The run is marked, and its fixes can be undone."""
         damaged(world)
 
-        def interrupt(_: Outcome) -> None:
+        def interrupt(_: Finding) -> None:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
@@ -275,7 +275,7 @@ class TestRepair:
         damaged(world)
         engine = _Closing(LocalEngine(world.mail, world.ledger, world.clock), [], broken=True)
 
-        def interrupt(_: Outcome) -> None:
+        def interrupt(_: Finding) -> None:
             raise KeyboardInterrupt
 
         with pytest.raises(ConnectionError):
@@ -350,14 +350,14 @@ class TestOrders:
     def test_last_traces_are_not_kept_while_their_content_is_collected(self, dangling: str) -> None:
         """A dangling projection's content is a leak."""
         with pytest.raises(UnsafeRequest, match="last trace"):
-            replace(ORDER, leaks="collect", dangling=dangling)
+            replace(ORDER, policy=RepairPolicy(leaks="collect", dangling=dangling))
 
     def test_collecting_and_quarantining_count_as_fixes(self, world: World) -> None:
         """--max-fixes guards them too."""
         world.put(MESSAGE_V3, content_row(message(1)))
 
         with pytest.raises(FixLimit):
-            repair(replace(ORDER, leaks="collect", max_fixes=0), means(world), no_sink)
+            repair(replace(ORDER, policy=RepairPolicy(leaks="collect"), max_fixes=0), means(world), no_sink)
 
 
 class _Closing:

@@ -17,8 +17,8 @@ from model.errors import NotEnoughReplicas, UnknownRun
 from model.ids import RunId
 from model.instants import MICROS
 from model.operations import Put, Seen
-from repair.decisions.findings import Outcome, Suspect
-from repair.decisions.verdicts import Verdict
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import Verdict
 from repair.ledger.runs import Ledger, RunState, without_secrets
 from tests.support.clock import START, VirtualClock
 
@@ -30,10 +30,10 @@ def ledger(clock: VirtualClock, **options: Any) -> Ledger:
     return Ledger(MemoryTables(clock.micros), clock, **options)
 
 
-def finding(number: int = 1, flags: str = "seen", at: int = T - 1000) -> Outcome:
+def finding(number: int = 1, flags: str = "seen", at: int = T - 1000) -> Finding:
     """A stale row of a mirror, as a second look saw it."""
     projected = Seen({"uid": number, "flags": flags}, {"flags": at})
-    return Outcome(Suspect("messageIdTable", (number,), Verdict.AMEND), Verdict.AMEND, projected=projected)
+    return Finding(Suspect("messageIdTable", (number,), Verdict.AMEND), Verdict.AMEND, projected=projected)
 
 
 def held_back(book: Ledger, tables: MemoryTables, run: RunId) -> list[Any]:

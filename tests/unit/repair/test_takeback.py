@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGES
 from model.ids import RunId
 from model.operations import Change, Put, Remove, Seen
+from model.projections.findings import Finding, Suspect
+from model.projections.projection import row_back
+from model.projections.verdicts import Verdict
 from model.schema.table import Row
-from repair.decisions.findings import Outcome, Suspect
-from repair.decisions.undo_decision import known_again, row_back
-from repair.decisions.verdicts import Verdict
-from repair.mending.undo import UndoMeans, UndoOrder, undo
+from repair.mending.settings import UndoSettings
+from repair.mending.undo import UndoTools, known_again, undo
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
 from tests.support.repairing import T, World, message, mirror_row, mirror_suspect, place, truth_row
@@ -62,8 +63,8 @@ def mirror(world: World, truth: Row) -> Row | None:
 
 def taken_back(world: World, run: RunId) -> RunId:
     """Undo a run; the run that this was."""
-    means = UndoMeans(world.mail, world.ledger, world.clock, SilentProgress())
-    summary = undo(UndoOrder(run, "mail", (MESSAGES,)), means, lambda _: None)
+    means = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
+    summary = undo(UndoSettings(run, "mail", (MESSAGES,)), means, lambda _: None)
     assert summary.failed == 0
     assert summary.run is not None
     return summary.run
@@ -150,7 +151,7 @@ def test_an_image_leads_back_to_every_truth_that_it_tells_of() -> None:
     """By the scan, by the truths that were read, by the projection's row: each once, though its rows may be gone."""
     scanned, read, projected = (truth_row(number) for number in (1, 2, 3))
     suspect = mirror_suspect(scanned, Verdict.AMEND)
-    image = Outcome(suspect, Verdict.AMEND, truths=(Seen(read), Seen(scanned)), projected=Seen(mirror_row(projected)))
+    image = Finding(suspect, Verdict.AMEND, truths=(Seen(read), Seen(scanned)), projected=Seen(mirror_row(projected)))
 
     known = known_again(image, MESSAGES.mirror)
 

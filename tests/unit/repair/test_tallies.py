@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.errors import TimedOut
 from model.operations import Change, Count, Put, Read, Scan
+from repair.joins.spill import Spill
 from repair.mending import counter_reads as tallies
 from repair.mending.counter_reads import Tallies, Tally
-from repair.mending.pace import Pace
-from repair.scanners.spill import Spill
+from repair.mending.limits import Pace
 from tests.support.clock import START, uuid_at
 from tests.support.repairing import MAILBOX, World, message, mirror_row, place, truth_row
 

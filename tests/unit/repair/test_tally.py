@@ -8,24 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import ExitCode
-from repair.decisions.findings import Outcome, Summary, Suspect
-from repair.decisions.verdicts import DETECTED, MENDABLE, Verdict
-from repair.mending.sums_of_run import count, exit_of, summary_fields
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import DETECTED, MENDABLE, Verdict
+from repair.mending.result import RepairResult
 
 RESULTS = (None, Verdict.FIXED, Verdict.HIDDEN, Verdict.MOVED, Verdict.AHEAD)
 
 
-def outcome(verdict: Verdict, result: Verdict | None = None, **facts: Any) -> Outcome:
+def outcome(verdict: Verdict, result: Verdict | None = None, **facts: Any) -> Finding:
     """What became of one suspect."""
-    return Outcome(Suspect("messageIdTable", (1,), Verdict.AMEND), verdict, result, **facts)
+    return Finding(Suspect("messageIdTable", (1,), Verdict.AMEND), verdict, result, **facts)
 
 
-def counted(*outcomes: Outcome) -> Summary:
+def counted(*outcomes: Finding) -> RepairResult:
     """The sums of some outcomes."""
-    summary = Summary("mail", "repair")
+    summary = RepairResult("mail", "repair")
     for one in outcomes:
-        count(summary, one)
-    summary.exit = exit_of(summary)
+        summary.count(one)
+    summary.exit = summary.exit_code
     return summary
 
 
@@ -59,7 +59,7 @@ outcomes = st.lists(
     ],
 )
 def test_each_ending_goes_into_one_sum(
-    one: Outcome, fixed: dict[Verdict, int], left: dict[Verdict, int], code: ExitCode
+    one: Finding, fixed: dict[Verdict, int], left: dict[Verdict, int], code: ExitCode
 ) -> None:
     """Fixed, left under the name of what keeps it, the next run's, or failed; leaks never make a run fail."""
     summary = counted(one)
@@ -68,7 +68,7 @@ def test_each_ending_goes_into_one_sum(
 
 
 @given(outcomes)
-def test_every_outcome_is_counted_exactly_once(some: list[Outcome]) -> None:
+def test_every_outcome_is_counted_exactly_once(some: list[Finding]) -> None:
     """Fixed, left, moved, failed, settled or only told (leaks): the sums add up to all of them."""
     summary = counted(*some)
 
@@ -85,7 +85,7 @@ def test_every_outcome_is_counted_exactly_once(some: list[Outcome]) -> None:
 
 
 @given(outcomes, st.randoms(use_true_random=False))
-def test_the_order_of_outcomes_does_not_matter(some: list[Outcome], chance: Any) -> None:
+def test_the_order_of_outcomes_does_not_matter(some: list[Finding], chance: Any) -> None:
     """They come from many executors at once."""
     shuffled = list(some)
     chance.shuffle(shuffled)
@@ -94,7 +94,7 @@ def test_the_order_of_outcomes_does_not_matter(some: list[Outcome], chance: Any)
 
 
 @given(outcomes)
-def test_the_exit_code_says_the_worst(some: list[Outcome]) -> None:
+def test_the_exit_code_says_the_worst(some: list[Finding]) -> None:
     """Failures before drift, drift before fine."""
     summary = counted(*some)
 
@@ -121,7 +121,7 @@ def test_a_dry_run_sums_what_would_have_been_mended() -> None:
         ((outcome(Verdict.PROJECT, Verdict.FIXED),), ExitCode.PARTLY_FAILED),
     ],
 )
-def test_what_was_not_tried_is_neither_found_nor_failed(others: tuple[Outcome, ...], code: ExitCode) -> None:
+def test_what_was_not_tried_is_neither_found_nor_failed(others: tuple[Finding, ...], code: ExitCode) -> None:
     """The cluster was lost: nobody knows what they are; 4 when nothing was mended, else 3."""
     untried = outcome(Verdict.PROJECT, error="not looked at again", unreached=True, untried=True)
     alone, summary = counted(*others), counted(*others, untried, untried)
@@ -146,7 +146,7 @@ def test_the_ledger_keeps_names_and_no_zeros() -> None:
     """Text and numbers alone, by the names that `--json` promises."""
     summary = counted(outcome(Verdict.PROJECT, Verdict.FIXED), outcome(Verdict.CLASH))
 
-    fields = summary_fields(summary)
+    fields = summary.kept
 
     assert (fields["fixed"], fields["left"]) == ({"PROJECT": 1}, {"CLASH": 1})
     assert fields["findings"] == {"messageIdTable": {"PROJECT": 1, "CLASH": 1}}

@@ -8,10 +8,12 @@ from model.catalog.mail import APPLICABLE_FLAG, FIRST_UNSEEN, IMAP_UID, MESSAGE_
 from model.errors import ExitCode, UnknownRun, WrongUse
 from model.ids import RunId
 from model.instants import MICROS
+from model.projections.findings import Finding, Suspect
+from model.projections.verdicts import Verdict
 from model.schema.table import Key, Row, Table
-from repair.decisions.findings import Outcome, Summary, Suspect
-from repair.decisions.verdicts import Verdict
-from repair.mending.undo import UndoMeans, UndoOrder, undo
+from repair.mending.result import RepairResult
+from repair.mending.settings import UndoSettings
+from repair.mending.undo import UndoTools, undo
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
 from tests.support.repairing import (
@@ -34,15 +36,15 @@ def world() -> World:
     return World()
 
 
-def taken_back(world: World, run: RunId, *, dry_run: bool = False) -> tuple[Summary, list[Outcome]]:
+def taken_back(world: World, run: RunId, *, dry_run: bool = False) -> tuple[RepairResult, list[Finding]]:
     """Undo a run, and what became of each row."""
-    outcomes: list[Outcome] = []
-    order = UndoOrder(run, "mail", (MESSAGES,), dry_run=dry_run)
-    means = UndoMeans(world.mail, world.ledger, world.clock, SilentProgress())
+    outcomes: list[Finding] = []
+    order = UndoSettings(run, "mail", (MESSAGES,), dry_run=dry_run)
+    means = UndoTools(world.mail, world.ledger, world.clock, SilentProgress())
     return undo(order, means, outcomes.append), outcomes
 
 
-def run_of(summary: Summary) -> RunId:
+def run_of(summary: RepairResult) -> RunId:
     """The run that an undo was."""
     assert summary.run is not None
     return summary.run

@@ -14,23 +14,23 @@ from hypothesis import strategies as st
 from cql.driver.contact import Contact
 from model.catalog.mail import FAMILIES, MESSAGES
 from model.operations import Seen
-from repair.decisions.findings import Errand, Outcome, Suspect
-from repair.decisions.verdicts import MENDABLE, Verdict
-from repair.mending.breaker import Breaker
+from model.projections.findings import Finding, RepairPolicy, Suspect
+from model.projections.verdicts import MENDABLE, Verdict
+from repair.mending.limits import Breaker
 from spark_repair import fixing
 from spark_repair.fixing import (
     TASKS_MAX,
     Workplace,
-    outcome_from,
-    outcome_text,
-    outcomes_of,
+    finding_from,
+    finding_text,
+    findings_of,
     suspect_of,
     tasks_for,
 )
 from tests.support.clock import START
 from tests.support.repairing import MAILBOX, T, World, message, truth_row
 
-ERRAND = Errand(None, T, 5.0, MENDABLE)
+ERRAND = RepairPolicy(None, T, 5.0, MENDABLE)
 PLACE = Workplace(Contact(), "mail", None, timedelta(days=30), FAMILIES, ERRAND, workers=2)
 SUSPECT = Suspect("messageIdTable", (MAILBOX, 7), Verdict.AMEND, (message(7),))
 
@@ -81,7 +81,7 @@ _seen = st.builds(
     Seen, st.dictionaries(st.text(), _cells, max_size=5), st.dictionaries(st.text(), st.integers(), max_size=3)
 )
 _outcomes = st.builds(
-    Outcome,
+    Finding,
     suspect=st.builds(
         Suspect, st.text(), st.tuples(st.uuids(), st.integers()), _verdicts, st.lists(st.uuids()).map(tuple)
     ),
@@ -98,9 +98,9 @@ _outcomes = st.builds(
 
 
 @given(_outcomes)
-def test_an_outcome_comes_home_as_it_left(outcome: Outcome) -> None:
+def test_an_outcome_comes_home_as_it_left(outcome: Finding) -> None:
     """Nothing of it is lost on the way."""
-    assert outcome_from(outcome_text(outcome)) == outcome
+    assert finding_from(finding_text(outcome)) == outcome
 
 
 @given(st.integers(0, 10**9), st.integers(1, 1000))
@@ -147,10 +147,10 @@ def _suspects_schema() -> pa.Schema:
     return pa.schema(list(kinds.items()))
 
 
-def outcomes(place: Workplace, suspects: list[Suspect]) -> list[Outcome]:
+def outcomes(place: Workplace, suspects: list[Suspect]) -> list[Finding]:
     """What a task answers."""
-    answered = list(outcomes_of(place, batches(suspects)))
-    return [outcome_from(line) for batch in answered for line in batch.column(0).to_pylist()]
+    answered = list(findings_of(place, batches(suspects)))
+    return [finding_from(line) for batch in answered for line in batch.column(0).to_pylist()]
 
 
 def _missing(world: World, number: int) -> list[Suspect]:
@@ -221,7 +221,7 @@ def test_a_worker_that_lost_the_cluster_knows_it_in_its_next_task(
 
     first, second = outcomes(PLACE, suspects), outcomes(PLACE, suspects)
     executor.fail_in_mail(lambda _: False)
-    other = outcomes(replace(PLACE, errand=replace(ERRAND, as_of=T + 1)), suspects)
+    other = outcomes(replace(PLACE, policy=replace(ERRAND, as_of=T + 1)), suspects)
 
     assert [[one.untried for one in told] for told in (first, second, other)] == [[False] * 3, [True] * 3, [False] * 3]
 
@@ -229,7 +229,7 @@ def test_a_worker_that_lost_the_cluster_knows_it_in_its_next_task(
 def test_the_pace_is_shared_between_workers(executor: World) -> None:
     """Two workers with 400 rows a second together: each takes 200."""
     suspects = _missing(executor, 600)
-    errand = Errand(None, T, 5.0, MENDABLE, rows_per_second=400)
+    errand = RepairPolicy(None, T, 5.0, MENDABLE, rows_per_second=400)
     place = Workplace(Contact(), "mail", None, timedelta(30), FAMILIES, errand, workers=2)
     assert len(outcomes(place, suspects)) == 600
     assert 2.0 <= (executor.clock.micros() - START) / 1_000_000 <= 3.5
@@ -238,5 +238,5 @@ def test_the_pace_is_shared_between_workers(executor: World) -> None:
 def test_an_unknown_date_is_no_trouble() -> None:
     """Instants keep their zone."""
     seen = Seen({"internaldate": datetime(2026, 1, 2, tzinfo=UTC), "id": UUID(int=1)})
-    outcome = Outcome(SUSPECT, Verdict.AMEND, truths=(seen,))
-    assert outcome_from(outcome_text(outcome)).truths[0].row["internaldate"].tzinfo is not None
+    outcome = Finding(SUSPECT, Verdict.AMEND, truths=(seen,))
+    assert finding_from(finding_text(outcome)).truths[0].row["internaldate"].tzinfo is not None

@@ -10,7 +10,10 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from model.projections.declarations import Condition, Counts, Family, Filter, Mirror, Projection, Union
+from model.projections.family import Family
+from model.projections.filters import Filter
+from model.projections.groups import Counts, Union
+from model.projections.projection import Condition
 from model.schema.table import Canonical, Column, Key, Row, Table, canonical_value
 from repair.ledger.before_images import key_from, key_text
 
@@ -69,38 +72,6 @@ def fingerprinting(columns: Iterable[Column], sources: Mapping[str, str]) -> Cal
     return of
 
 
-def truth_columns(family: Family) -> tuple[str, ...]:
-    """The columns of the truth that a check reads: keys, compared ones, required ones, and those of every condition."""
-    theirs = _sources(family.mirror)
-    wanted = {theirs.get(column.name, column.name) for column in family.mirror.compared}
-    wanted |= {column for projection in family.projections for _, column in projection.key}
-    wanted |= {column.name for column in family.truth.key} | set(family.mirror.required)
-    wanted |= {condition.column for condition in conditions_of(family)} | {union.column for union in family.unions}
-    return tuple(name for name in family.truth.names if name in wanted)
-
-
-def projection_columns(projection: Projection) -> tuple[str, ...]:
-    """The columns of a projection that a check reads."""
-    wanted = {column.name for column in projection.table.key}
-    match projection:
-        case Mirror(compared=compared):
-            wanted |= {column.name for column in compared}
-        case Union(column=column):
-            wanted |= {column}
-        case Counts(counters=counters):
-            wanted |= {name for name, _ in counters}
-        case _:
-            pass
-    return tuple(name for name in projection.table.names if name in wanted)
-
-
-def conditions_of(family: Family) -> tuple[Condition, ...]:
-    """Every condition that some projection of the family asks of a truth row, once each."""
-    asked = [one.when for one in family.filters]
-    asked += [when for counts in family.counts for _, when in counts.counters if when is not None]
-    return tuple(dict.fromkeys(asked))
-
-
 class Forms:
     """How the rows of one family become records; built once for a scan."""
 
@@ -108,7 +79,7 @@ class Forms:
         mirror = family.mirror
         self.family = family
         self.groups: tuple[Union | Counts, ...] = (*family.unions, *family.counts)
-        self._conditions = conditions_of(family)
+        self._conditions = family.conditions
         self._accept_torn = accept_torn
         self._place_columns = tuple(truth for _, truth in mirror.key)
         for one in family.filters:
@@ -118,7 +89,7 @@ class Forms:
         self._truth_key = packing_key(family.truth)
         self._groups = [packing(truth for _, truth in group.key) for group in self.groups]
         self._unions = [union.column for union in family.unions]
-        self._truth_mark = fingerprinting(mirror.compared, _sources(mirror))
+        self._truth_mark = fingerprinting(mirror.compared, mirror.truth_names)
         self._mirror_mark = fingerprinting(mirror.compared, {})
         self._mirror_key = packing_key(mirror.table)
 
@@ -164,11 +135,6 @@ class Forms:
         for place, condition in enumerate(self._conditions, start=1):
             bits |= condition.holds(row) << place
         return bits
-
-
-def _sources(mirror: Mirror) -> dict[str, str]:
-    """The truth's name for each of the mirror's columns that it calls otherwise."""
-    return dict(mirror.renamed) | dict(mirror.key)
 
 
 def _is_uuid(column: Column) -> bool:

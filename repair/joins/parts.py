@@ -1,7 +1,7 @@
 """What the records of one part mean together: content with the truths that name it, truths with mirror and filters.
 
 Each function takes one part of a spill, in which everything of one key lies together, and yields suspects by the tables
-of `repair.decisions.verdicts`. Pure: nothing here knows of files or servers.
+of verdicts. Pure: nothing here knows of files or servers.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,19 +9,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from model.projections.declarations import Content, Filter
-from repair.decisions.findings import Suspect
-from repair.decisions.verdicts import (
-    CONTENT,
-    FILTER,
-    MIRROR,
-    ContentSymptoms,
-    FilterSymptoms,
-    MirrorSymptoms,
-    Verdict,
-)
-from repair.scanners.records import WHOLE, Forms, Packed, TruthRecord, unpacked_key
-from repair.scanners.spill import Record
+from model.projections.content import Content, ContentSymptoms
+from model.projections.filters import Filter, FilterSymptoms
+from model.projections.findings import Suspect
+from model.projections.mirror import Mirror, MirrorSymptoms
+from model.projections.verdicts import Verdict
+from repair.joins.records import WHOLE, Forms, Packed, TruthRecord, unpacked_key
+from repair.joins.spill import Record
 
 
 class Tag(IntEnum):
@@ -60,7 +54,7 @@ def by_content(records: Iterable[Record]) -> dict[Packed, Named]:
 def content_suspects(content: Content, found: dict[Packed, Named]) -> Iterator[Suspect]:
     """Content that no truth names."""
     for key, named in found.items():
-        verdict = CONTENT[ContentSymptoms(in_truth=bool(named.truths), in_projection=named.stands)]
+        verdict = Content.verdicts[ContentSymptoms(in_truth=bool(named.truths), in_projection=named.stands)]
         if verdict is not Verdict.AGREE:
             yield Suspect(content.name, unpacked_key(content.table.key, key), verdict)
 
@@ -118,12 +112,12 @@ def place_suspects(forms: Forms, found: dict[Packed, Place]) -> Iterator[Suspect
     filters = [(1 << number, one, forms.condition_bit(one.when)) for number, one in enumerate(forms.family.filters)]
     for key, place in found.items():
         claim = place.claim
-        verdict = MIRROR[_mirror_symptoms(place, claim)]
+        verdict = Mirror.verdicts[_mirror_symptoms(place, claim)]
         if verdict is not Verdict.AGREE:
             yield _mirror_suspect(forms, key, place, verdict)
         for mask, one, bit in filters:
             seen = _filter_symptoms(place, claim, wanted=bool(claim.bits & bit), present=bool(place.filters & mask))
-            verdict = FILTER[seen]
+            verdict = Filter.verdicts[seen]
             if verdict is not Verdict.AGREE:
                 yield _filter_suspect(forms, key, place, one, verdict)
 

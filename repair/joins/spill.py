@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from model.errors import MailmendError
-from repair.decisions.findings import Suspect
+from model.projections.findings import Suspect
 from repair.ledger.before_images import suspect_from, suspect_text
 
 Record = tuple[Any, ...]

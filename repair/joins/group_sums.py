@@ -1,20 +1,18 @@
 """What truths ask of groups, and which groups lack it: the unions and counters of a local scan.
 
 Sums are added up in memory as far as they fit; what does not goes to a spill, is added up part by part, and compared
-there with the group's own row by the table of `repair.decisions.verdicts`. Pure.
+there with the group's own row by the table of verdicts. Pure.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from model.projections.declarations import Counts, Union
-from model.schema.table import Row
-from repair.decisions.findings import Suspect
-from repair.decisions.recheck import within
-from repair.decisions.verdicts import GROUP, GroupSymptoms, Verdict
-from repair.scanners.joins import Tag
-from repair.scanners.records import WHOLE, Forms, Packed, TruthRecord, unpacked_key
-from repair.scanners.spill import Record
+from model.projections.findings import Suspect
+from model.projections.groups import Counts, Group, GroupSymptoms, Union, within
+from model.projections.verdicts import Verdict
+from repair.joins.parts import Tag
+from repair.joins.records import WHOLE, Forms, Packed, TruthRecord, unpacked_key
+from repair.joins.spill import Record
 
 SUMS_MAX = 100_000
 """Sums (a counter pair, or one element of a union) that are held in memory before they go to the spill."""
@@ -41,15 +39,6 @@ def group_records(forms: Forms, truth: TruthRecord, *, has_content: bool) -> Ite
                 deltas = _deltas(forms, group, truth.bits)
                 none = (0,) * len(deltas)
                 yield ((number, key), int(Tag.TRUTH), deltas if sure else none, none if sure else deltas)
-
-
-def group_row(group: Union | Counts) -> Callable[[Row], tuple[Any, ...]]:
-    """What is kept of a group's own row: its elements, or its counters in their declared order."""
-    match group:
-        case Union(column=column):
-            return lambda row: tuple(row.get(column) or ())
-        case Counts(counters=counters):
-            return lambda row: tuple(row.get(name) or 0 for name, _ in counters)
 
 
 class GroupSums:
@@ -114,7 +103,7 @@ def _union_suspect(
     forms: Forms, union: Union, key: Packed, asked: Mapping[str, Packed], row: tuple[str, ...] | None
 ) -> Iterator[Suspect]:
     missing = asked.keys() - frozenset(row or ())
-    verdict = GROUP[GroupSymptoms(in_projection=row is not None, covered=not missing)]
+    verdict = Group.verdicts[GroupSymptoms(in_projection=row is not None, covered=not missing)]
     if verdict is not Verdict.AGREE:
         truth_ids = forms.truth_ids(asked[element] for element in missing)
         wanted = {union.column: frozenset(missing)}
@@ -128,7 +117,7 @@ def _counts_suspect(
     none = (0,) * len(names)
     sure, uncertain = (dict(zip(names, sums, strict=True)) for sums in asked or (none, none))
     covered = within(sure, uncertain, dict(zip(names, row or none, strict=True)))
-    verdict = GROUP[GroupSymptoms(in_projection=row is not None, covered=covered)]
+    verdict = Group.verdicts[GroupSymptoms(in_projection=row is not None, covered=covered)]
     if verdict is not Verdict.AGREE:
         yield Suspect(counts.name, unpacked_key(counts.table.key, key), verdict, wanted=sure)
 

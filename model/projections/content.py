@@ -1,0 +1,47 @@
+"""Content: what every truth row must have beside it; rows may share it; one that no truth names is a LEAK."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from model.projections.projection import Projection
+from model.projections.verdicts import Verdict, table_of
+from model.schema.table import Row
+
+if TYPE_CHECKING:
+    from model.projections.findings import Finding, Look, RepairPolicy
+
+
+class ContentSymptoms(NamedTuple):
+    """What is seen at one row of shared content. The order of the fields is the order of the bits, lowest first."""
+
+    in_truth: bool
+    in_projection: bool
+
+
+def _judge(seen: ContentSymptoms) -> Verdict:
+    """A truth without content is told by the mirror, per place; here only what nobody names is found."""
+    return Verdict.LEAK if seen.in_projection and not seen.in_truth else Verdict.AGREE
+
+
+@dataclass(frozen=True, slots=True)
+class Content(Projection):
+    """What every truth row must have beside it; rows may share it; one that no truth names is a LEAK."""
+
+    verdicts: ClassVar = table_of(ContentSymptoms, _judge)
+    needs_content: ClassVar[bool] = False
+
+    def lead_row(self, look: "Look") -> Row:
+        """Its key is the truth's own."""
+        return {column: part for (_, column), part in zip(self.key, look.key, strict=True)}
+
+    def verdict(self, look: "Look") -> Verdict:
+        """What the pair means by itself, whatever the time."""
+        return self.verdicts[ContentSymptoms(bool(look.truths), look.projected is not None)]
+
+    def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
+        """Whether the policy would have such a finding mended, as far as its kind alone tells."""
+        return policy.leaks == "collect" if verdict is Verdict.LEAK else Projection.asks_for(self, verdict, policy)
+
+    def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks both
+        """The row is removed."""
+        return self.key_row(finding, at)

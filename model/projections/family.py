@@ -1,0 +1,58 @@
+"""One truth and all that follows from it."""
+
+from dataclasses import dataclass
+
+from model.projections.content import Content
+from model.projections.filters import Filter
+from model.projections.groups import Counts, Union
+from model.projections.mirror import Mirror
+from model.projections.projection import Condition, Projection
+from model.schema.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One truth and all that follows from it: what one scan of the truth checks (DESIGN idea 1).
+
+    Attributes:
+        mirror: decides about each row; the filters' suspects find their truth through it.
+        content: None where nothing must stand beside the truth.
+    """
+
+    mirror: Mirror
+    filters: tuple[Filter, ...] = ()
+    unions: tuple[Union, ...] = ()
+    counts: tuple[Counts, ...] = ()
+    content: Content | None = None
+
+    @property
+    def truth(self) -> Table:
+        """The table that everything else follows from."""
+        return self.mirror.truth
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """Every projection, the mirror first."""
+        content = (self.content,) if self.content else ()
+        return (self.mirror, *self.filters, *self.unions, *self.counts, *content)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Every table that a check reads, the truth first."""
+        return (self.truth, *(projection.table for projection in self.projections))
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Every condition that some projection asks of a truth row, once each."""
+        asked = [one.when for one in self.filters]
+        asked += [when for counts in self.counts for _, when in counts.counters if when is not None]
+        return tuple(dict.fromkeys(asked))
+
+    @property
+    def truth_columns(self) -> tuple[str, ...]:
+        """The columns of the truth that a check reads: keys, compared and required ones, and all that decide."""
+        theirs = self.mirror.truth_names
+        wanted = {theirs.get(column.name, column.name) for column in self.mirror.compared}
+        wanted |= {column.name for column in self.truth.key} | set(self.mirror.required)
+        wanted = wanted.union(*(one.truth_columns for one in self.projections))
+        return tuple(name for name in self.truth.names if name in wanted)

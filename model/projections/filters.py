@@ -1,0 +1,79 @@
+"""A filter: a row made of a key alone for each truth row that satisfies a condition."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from model.operations import Conditional, Read
+from model.projections.projection import Condition, Moved, Projection
+from model.projections.verdicts import Verdict, table_of
+from model.schema.table import Key
+
+if TYPE_CHECKING:
+    from model.projections.family import Family
+    from model.projections.findings import Finding, Look, RepairPolicy
+
+
+class FilterSymptoms(NamedTuple):
+    """What is seen at one key of a filter. The order of the fields is the order of the bits, lowest first."""
+
+    in_truth: bool
+    clash: bool
+    in_projection: bool
+    wanted: bool  # the truth row satisfies the filter's condition
+    has_content: bool
+    whole: bool
+
+
+def _judge(seen: FilterSymptoms) -> Verdict:
+    """A clashing, torn or empty truth is the mirror's to report: its filters are left as they are."""
+    if not seen.in_truth:
+        wanted = False
+    elif seen.clash or not seen.has_content or not seen.whole:
+        wanted = seen.in_projection
+    else:
+        wanted = seen.wanted
+    if wanted == seen.in_projection:
+        return Verdict.AGREE
+    return Verdict.PROJECT if wanted else Verdict.WITHDRAW
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Projection):
+    """A row made of a key alone for each truth row that satisfies a condition."""
+
+    when: Condition
+
+    verdicts: ClassVar = table_of(FilterSymptoms, _judge)
+
+    @property
+    def truth_columns(self) -> frozenset[str]:
+        """The truth's columns that it is decided by."""
+        return frozenset((self.when.column, *(column for _, column in self.key)))
+
+    def near_reads(self, family: "Family", key: Key) -> list[Read]:
+        """Its own row, and the mirror's row at the same place: that one knows its truth."""
+        mirror = family.mirror
+        truth = {column: part for (_, column), part in zip(self.key, key, strict=True)}
+        return [Read(self.table, key, times=True), Read(mirror.table, mirror.key_of(truth), times=True)]
+
+    def verdict(self, look: "Look") -> Verdict:
+        """What the pair means by itself, whatever the time."""
+        symptoms = FilterSymptoms(
+            in_truth=bool(look.truths),
+            clash=len(look.truths) > 1,
+            in_projection=look.projected is not None,
+            wanted=bool(look.truths) and self.when.holds(look.truths[0].row),
+            has_content=look.has_content,
+            whole=look.whole,
+        )
+        return self.verdicts[symptoms]
+
+    def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks both
+        """The row is put, or removed."""
+        return self.key_row(finding, at)
+
+    def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | Moved | None:
+        """A row that went along with a quarantined truth leaves it to that truth's own image to decide."""
+        if image.verdict is Verdict.LOST_CONTENT:
+            return None
+        return Projection.truth_back(self, image, look, origin)

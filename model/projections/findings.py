@@ -1,0 +1,217 @@
+"""What a check or repair hands from one stage to the next: a suspect, its second look, and the finding it comes to."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from model.errors import CannotReach, MailmendError
+from model.ids import RunId
+from model.operations import Conditional, Seen, Write
+from model.projections.family import Family
+from model.projections.filters import Filter
+from model.projections.projection import Projection
+from model.projections.verdicts import MENDABLE, Verdict
+from model.schema.table import Key
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPolicy:
+    """What a second look may do; plain data, so that executors receive it whole.
+
+    Attributes:
+        run: the ledger's run, or None when nothing may be written.
+        as_of: T, in microseconds.
+        skew_seconds: S, the greatest difference between any two clocks.
+        only: the verdicts that may be mended.
+        orphans: "report" or "quarantine" (truth rows whose content is lost).
+        dangling: "withdraw", "restore" or "report" (projections without truth).
+        leaks: "report" or "collect".
+        beat_ahead: write just above cells from the future.
+        accept_torn: treat truth rows that lack columns as whole.
+        serial: read the truth at SERIAL (LWT is on).
+        rows_per_second: pace over all workers together, or None.
+    """
+
+    run: RunId | None = None
+    as_of: int = 0
+    skew_seconds: float = 0.0
+    only: frozenset[Verdict] = MENDABLE
+    orphans: str = "report"
+    dangling: str = "withdraw"
+    leaks: str = "report"
+    beat_ahead: bool = False
+    accept_torn: bool = False
+    serial: bool = True
+    rows_per_second: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A key that looked wrong once.
+
+    Attributes:
+        projection: name of the projection.
+        key: primary key of the projection's row (for a leak: of the content row).
+        verdict: what the scan made of it.
+        truth_ids: partition keys of the truth that the scan saw at this place (message ids), so that the second look
+            finds the truth even where the projection cannot lead to it.
+        wanted: for unions the elements that were missing; for counters the recounted values {counter: n}.
+    """
+
+    projection: str
+    key: Key
+    verdict: Verdict
+    truth_ids: tuple[UUID, ...] = ()
+    wanted: Mapping[str, Any] = field(default_factory=dict)
+
+
+def counts_of(suspects: Iterable[Suspect]) -> dict[str, Counter[Verdict]]:
+    """How many suspects there are of each projection and verdict."""
+    counts: dict[str, Counter[Verdict]] = {}
+    for one in suspects:
+        counts.setdefault(one.projection, Counter())[one.verdict] += 1
+    return counts
+
+
+def merged(suspects: Iterable[Suspect]) -> list[Suspect]:
+    """One suspect for each place: with every truth, and every missing element, that any of them knows of."""
+    found: dict[tuple[str, Key], Suspect] = {}
+    for one in suspects:
+        place = (one.projection, one.key)
+        found[place] = _joined(found[place], one) if place in found else one
+    return list(found.values())
+
+
+def _joined(one: Suspect, other: Suspect) -> Suspect:
+    ids = tuple(dict.fromkeys((*one.truth_ids, *other.truth_ids)))
+    names = {*one.wanted, *other.wanted}
+    wanted = {name: frozenset(one.wanted.get(name, ())) | frozenset(other.wanted.get(name, ())) for name in names}
+    return replace(one, truth_ids=ids, wanted=wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A suspect as both sides are read again: it grows from read to read.
+
+    Attributes:
+        projected: the projection's row, or None.
+        mirrored: the mirror's row at the same place, which may lead to the truth.
+        kept: the partition keys of the truth whose content stands.
+        truths: every truth row that claims the key, as far as known keys lead to them.
+        has_content: whether the content stands beside the truth (or, without one, beside the projection).
+        whole: whether the truth row has every column that an insert writes (or is accepted without).
+        uncertain: for counters: truth rows without content or torn, which may be counted or not.
+        last_trace: the content stands and no truth row of the message does: only the projection may still lead to it.
+        blind: the scan saw a truth that no known key leads to (its partition is not one UUID): its verdict stands.
+        companions: filter rows at the same place, read when the truth row itself may be removed.
+    """
+
+    suspect: Suspect
+    family: Family
+    projection: Projection
+    projected: Seen | None = None
+    mirrored: Seen | None = None
+    kept: frozenset[Key] = frozenset()
+    truths: tuple[Seen, ...] = ()
+    has_content: bool = True
+    whole: bool = True
+    uncertain: tuple[Seen, ...] = ()
+    last_trace: bool = False
+    blind: bool = False
+    companions: tuple[tuple[Filter, Seen], ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """The primary key of the projection's row."""
+        return self.suspect.key
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the pair means by itself, whatever the time."""
+        return self.projection.verdict(self)
+
+    @property
+    def newest(self) -> int | None:
+        """The latest visible write of the pair, in microseconds; None where no time can be read."""
+        times = [seen.newest for seen in (*self.truths, *((self.projected,) if self.projected else ()))]
+        return max((time for time in times if time is not None), default=None)
+
+    @property
+    def named(self) -> tuple[Key, ...]:
+        """The partition key of the truth that the rows read just now name; a half-written row names none."""
+        row = self.projection.lead_row(self)
+        lead = tuple(row.get(column.name) for column in self.family.truth.partition)
+        return () if None in lead else (lead,)
+
+    @property
+    def leads(self) -> tuple[Key, ...]:
+        """Every known partition key of the truth: those that the scan saw, and those named since."""
+        return tuple(dict.fromkeys((*((one,) for one in self.suspect.truth_ids), *self.named)))
+
+    def content_stands(self, truths: tuple[Seen, ...]) -> bool:
+        """Whether there is content beside the truth; without one, beside what the projection names."""
+        if self.family.content is None:
+            return True
+        partition = self.family.truth.partition
+        beside = (tuple(truths[0].row[column.name] for column in partition),) if truths else self.named
+        return any(lead in self.kept for lead in beside)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was decided about a suspect, with its before-image, and what came of it.
+
+    Attributes:
+        suspect: what was looked at again.
+        verdict: the second verdict, before anything was written (AGREE: it had settled by itself).
+        result: FIXED, HIDDEN, MOVED or AHEAD where that is what happened; else None (only looked at, or left).
+        truths, projected: both sides as they were read again, with their times.
+        last_trace: a WITHDRAW whose content still exists while no truth names it: the last trace of a message.
+        due: a fix would have been written, had anything been allowed to be (a check, a dry run).
+        error: why the look or the fix failed (one sentence), or None.
+        unreached: it failed because the cluster could not be reached.
+        untried: it was not even tried, because so many before it could not be reached.
+        writes: what mends it, as of T; none once that is done.
+        condition: a conditional change of the truth that the writes wait for, or None.
+        beside: the before-images of other rows that the writes change.
+    """
+
+    suspect: Suspect
+    verdict: Verdict
+    result: Verdict | None = None
+    truths: tuple[Seen, ...] = ()
+    projected: Seen | None = None
+    last_trace: bool = False
+    error: str | None = None
+    due: bool = False
+    unreached: bool = False
+    untried: bool = False
+    writes: tuple[Write, ...] = ()
+    condition: Conditional | None = None
+    beside: tuple["Finding", ...] = ()
+
+    @property
+    def changes(self) -> tuple[Write | Conditional, ...]:
+        """Everything that is to be written, and must show when it is read back."""
+        return (*((self.condition,) if self.condition else ()), *self.writes)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether its changes are still to be made: nothing spoke against them so far."""
+        return self.result is None and self.error is None and bool(self.changes)
+
+    def ended(self, result: Verdict | None = None) -> "Finding":
+        """The finding with nothing more to write; `result` stands where there is none yet."""
+        known = self.result or (None if self.error else result)
+        return replace(self, result=known, writes=(), condition=None, beside=())
+
+    def failed(self, error: MailmendError, prefix: str = "") -> "Finding":
+        """The finding, which ends here."""
+        return replace(self, error=f"{prefix}{error}", unreached=isinstance(error, CannotReach))
+
+
+def failed(suspect: Suspect, error: MailmendError) -> Finding:
+    """A suspect that could not be looked at."""
+    return Finding(suspect, suspect.verdict).failed(error)

@@ -1,0 +1,173 @@
+"""What is gathered over all truth rows of a group: the elements of a set, or counters."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from model.operations import Change, Read, Seen
+from model.projections.projection import Condition, Projection
+from model.projections.verdicts import Verdict, table_of
+from model.schema.table import Key, Row, Table
+
+if TYPE_CHECKING:
+    from model.projections.family import Family
+    from model.projections.findings import Finding, Look, RepairPolicy, Suspect
+
+
+class GroupSymptoms(NamedTuple):
+    """What is seen at one group of a union or of counters; its fields are bits, the lowest first."""
+
+    in_projection: bool
+    covered: bool  # the projection says what the truth demands of it
+
+
+def _judge(seen: GroupSymptoms) -> Verdict:
+    """What is missing in a group is added; what it has too much of (a union) is fine."""
+    if seen.covered:
+        return Verdict.AGREE
+    return Verdict.AMEND if seen.in_projection else Verdict.PROJECT
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Projection):
+    """A row for each group of truth rows."""
+
+    verdicts: ClassVar = table_of(GroupSymptoms, _judge)
+
+    def verdict(self, look: "Look") -> Verdict:
+        """What the pair means by itself, whatever the time."""
+        return self.verdicts[GroupSymptoms(look.projected is not None, self.covered(look))]
+
+    def covered(self, look: "Look") -> bool:
+        """Whether the group's row says what its truths demand."""
+        raise NotImplementedError
+
+    def held(self, row: Row) -> tuple[Any, ...]:
+        """What the group's own row holds of what is gathered."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Group):
+    """A set column gathered over all truth rows of a group; a superset is fine, so it only ever grows."""
+
+    column: str
+
+    needs_content: ClassVar[bool] = False
+
+    @property
+    def truth_columns(self) -> frozenset[str]:
+        """The truth's columns that it is decided by."""
+        return frozenset((self.column, *(column for _, column in self.key)))
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        """The set."""
+        return frozenset({self.column})
+
+    def held(self, row: Row) -> tuple[Any, ...]:
+        """The elements."""
+        return tuple(row.get(self.column) or ())
+
+    def elements(self, seen: Seen | None) -> frozenset[Any]:
+        """The elements of a row that may be absent."""
+        return frozenset((seen.row.get(self.column) if seen else None) or ())
+
+    def near_reads(self, family: "Family", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
+        """Its own row, without times: its other elements may be younger without any harm."""
+        return [Read(self.table, key)]
+
+    def reads_truth(self, suspect: "Suspect") -> bool:
+        """A union only grows, so what it wanted once it may always be given."""
+        return not suspect.wanted
+
+    def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":  # noqa: ARG002 - a torn row owes its elements too
+        """What the scan found wanting, or what the truth rows of the group say, whatever their times."""
+        found = [seen.row.get(self.column) for seen in rows if self.key_of(seen.row) == look.key]
+        wanted = look.suspect.wanted.get(self.column)
+        elements = frozenset[str]().union(*(some or () for some in (*found, wanted)))
+        return replace(look, truths=(Seen({self.column: elements}),))
+
+    def covered(self, look: "Look") -> bool:
+        """Whether it holds every element that a truth row carries."""
+        carried = frozenset[Any]().union(*(self.elements(seen) for seen in look.truths))
+        return carried <= self.elements(look.projected)
+
+    def wanted(self, look: "Look") -> dict[str, Any]:
+        """The elements that its truths carry."""
+        return {self.column: self.elements(look.truths[0])}
+
+    def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks for it
+        """What is missing is added."""
+        missing = self.elements(look.truths[0]) - self.elements(look.projected)
+        return replace(finding, writes=(Change(self.table, look.key, add={self.column: missing}, at=at),))
+
+    def take_back(self, image: "Finding", look: "Look", at: int, origin: "Finding | None") -> "Finding":  # noqa: ARG002 - a mirror asks for it
+        """The elements that the run added go; those that it took (as an undo) return. Whatever else was added stays."""
+        before, standing = self.elements(image.projected), self.elements(look.projected)
+        added = self.elements(image.truths[0] if image.truths else None) & (standing - before)
+        taken = before - standing
+        now = replace(image, projected=look.projected, result=None, error=None)
+        if not added and not taken:
+            return replace(now, truths=look.truths, verdict=Verdict.AGREE)
+        change = Change(
+            self.table,
+            image.suspect.key,
+            add={self.column: taken} if taken else {},
+            take={self.column: added} if added else {},
+            at=at + 1,
+        )
+        return replace(now, writes=(change,))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts(Group):
+    """Counters over all truth rows of a group; mended and taken back by `repair.mending.counters`, not row by row.
+
+    Attributes:
+        counters: (counter column, condition, or None to count every row).
+        generators: tables keyed as the counters are, whose row moves on before a row of the group is added or changed:
+            while they stand still, nothing has begun that a look at the mirror might not see yet.
+    """
+
+    counters: tuple[tuple[str, Condition | None], ...]
+    generators: tuple[Table, ...] = ()
+
+    by_row: ClassVar[bool] = False
+
+    @property
+    def truth_columns(self) -> frozenset[str]:
+        """The truth's columns that they are decided by."""
+        conditions = (when.column for _, when in self.counters if when)
+        return frozenset((*conditions, *(column for _, column in self.key)))
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        """The counters."""
+        return frozenset(name for name, _ in self.counters)
+
+    def held(self, row: Row) -> tuple[Any, ...]:
+        """The counters in their declared order."""
+        return tuple(row.get(name) or 0 for name, _ in self.counters)
+
+    def deltas_of(self, truth: Row) -> dict[str, int]:
+        """What one truth row adds to each counter."""
+        return {name: int(when is None or when.holds(truth)) for name, when in self.counters}
+
+    def covered(self, look: "Look") -> bool:
+        """Whether they stand where the truth allows."""
+        sure, open_ = self._totals(look.truths), self._totals(look.uncertain)
+        return within(sure, open_, look.projected.row if look.projected else {})
+
+    def _totals(self, truths: Sequence[Seen]) -> dict[str, int]:
+        deltas = [self.deltas_of(seen.row) for seen in truths]
+        return {name: sum(delta[name] for delta in deltas) for name, _ in self.counters}
+
+    def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - not by row
+        """None: counters carry no time."""
+        return None
+
+
+def within(sure: Mapping[str, int], open_: Mapping[str, int], row: Row) -> bool:
+    """Whether counters stand where the truth allows: at least what is sure, at most with all that is uncertain."""
+    return all(low <= (row.get(name) or 0) <= low + open_[name] for name, low in sure.items())

@@ -1,0 +1,200 @@
+"""A mirror: the whole truth row under another key; it decides about each row of the truth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from model.operations import Conditional, Put, PutIfAbsent, Remove, RemoveIf, Seen
+from model.projections.projection import Moved, Projection
+from model.projections.verdicts import Verdict, table_of
+from model.schema.table import Column, Row, Table, rows_agree
+
+if TYPE_CHECKING:
+    from model.projections.findings import Finding, Look, RepairPolicy
+
+
+class MirrorSymptoms(NamedTuple):
+    """What is seen at one key of a mirror. The order of the fields is the order of the bits, lowest first."""
+
+    in_truth: bool  # at least one truth row claims the key
+    clash: bool  # more than one does
+    in_projection: bool
+    rows_agree: bool
+    has_content: bool
+    whole: bool  # the truth row has every column that an insert writes
+
+
+def _judge(seen: MirrorSymptoms) -> Verdict:
+    if not seen.in_truth:
+        return Verdict.WITHDRAW if seen.in_projection else Verdict.AGREE
+    if seen.clash:
+        return Verdict.CLASH
+    if not seen.has_content:
+        return Verdict.LOST_CONTENT
+    if not seen.whole:
+        return Verdict.TORN
+    if not seen.in_projection:
+        return Verdict.PROJECT
+    return Verdict.AGREE if seen.rows_agree else Verdict.AMEND
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror(Projection):
+    """One projection row for each truth row: the same columns, under another key.
+
+    Attributes:
+        compared: columns of the projection that must agree with the truth's, in canonical form.
+        renamed: (projection column, truth column) where the two names differ outside the key.
+        required: truth columns that every insert writes; a truth row lacking one is TORN.
+    """
+
+    compared: tuple[Column, ...]
+    renamed: tuple[tuple[str, str], ...] = ()
+    required: tuple[str, ...] = ()
+    report_only: bool = False
+    sources: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
+    """Each projection column that the truth has too, with the truth column behind it."""
+
+    verdicts: ClassVar = table_of(MirrorSymptoms, _judge)
+
+    def __post_init__(self) -> None:
+        """Work out once what is asked for with every row."""
+        theirs = self.truth_names
+        pairs = ((name, theirs.get(name, name)) for name in self.table.names)
+        object.__setattr__(self, "sources", tuple(pair for pair in pairs if pair[1] in self.truth.names))
+
+    @property
+    def truth_names(self) -> dict[str, str]:
+        """The truth's name for each column that it calls otherwise."""
+        return dict(self.renamed) | dict(self.key)
+
+    @property
+    def own_names(self) -> dict[str, str]:
+        """The mirror's name for each column of the truth that it calls otherwise."""
+        return {truth: own for own, truth in (*self.renamed, *self.key)}
+
+    @property
+    def truth_columns(self) -> frozenset[str]:
+        """The truth's columns that it is decided by."""
+        return frozenset(column for _, column in (*self.key, *self.renamed))
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """Its own columns that a check reads."""
+        wanted = {column.name for column in (*self.table.key, *self.compared)}
+        return tuple(name for name in self.table.names if name in wanted)
+
+    def row_of(self, truth: Row) -> dict[str, object]:
+        """The projection row that a truth row demands: its key, and every other column that both tables have."""
+        return {name: truth.get(source) for name, source in self.sources}
+
+    def restored(self, projected: Row) -> dict[str, Any]:
+        """The truth row that a mirror's row tells of."""
+        own = self.own_names
+        return {name: projected.get(own.get(name, name)) for name in self.truth.names}
+
+    def agree(self, truth: Row, projection: Row) -> bool:
+        """Whether the projection row says what the truth row demands, in every compared column."""
+        return rows_agree(self.compared, self.row_of(truth), projection)
+
+    def whole(self, truth: Row) -> bool:
+        """Whether the truth row has every column that an insert writes."""
+        return all(truth.get(column) is not None for column in self.required)
+
+    def verdict(self, look: "Look") -> Verdict:
+        """What the pair means by itself, whatever the time."""
+        truth = look.truths[0].row if look.truths else None
+        projected = look.projected.row if look.projected else None
+        symptoms = MirrorSymptoms(
+            in_truth=truth is not None,
+            clash=len(look.truths) > 1,
+            in_projection=projected is not None,
+            rows_agree=truth is not None and projected is not None and self.agree(truth, projected),
+            has_content=look.has_content,
+            whole=look.whole,
+        )
+        return self.verdicts[symptoms]
+
+    def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":
+        """The look, with whether the row is a message's last trace, and whether the scan saw more than we do."""
+        seen = Projection.looked_at(self, look, rows, accept_torn=accept_torn)
+        return replace(seen, last_trace=bool(look.kept) and not rows, blind=self._is_blind(seen))
+
+    def _is_blind(self, look: "Look") -> bool:
+        """Whether the scan saw truths that no known key leads to, and the rows that were found do not settle it."""
+        scanned = look.suspect.verdict
+        if look.suspect.truth_ids or scanned is Verdict.WITHDRAW:
+            return False
+        return scanned is Verdict.CLASH or not look.truths or self.verdict(look) is not Verdict.AGREE
+
+    def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
+        """Whether the policy would have such a finding mended, as far as its kind alone tells."""
+        if self.report_only or (verdict is Verdict.WITHDRAW and policy.dangling == "report"):
+            return False
+        if verdict is Verdict.LOST_CONTENT:
+            return policy.orphans == "quarantine"
+        return Projection.asks_for(self, verdict, policy)
+
+    def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
+        """Whole rows are overwritten, null columns too: a row that is half ours would agree with nothing."""
+        match finding.verdict:
+            case Verdict.PROJECT | Verdict.AMEND:
+                row = self.row_of(look.truths[0].row)
+                return replace(finding, writes=(Put(self.table, row, at=at, clear=True),))
+            case Verdict.WITHDRAW:
+                return self._withdraw(finding, look, policy, at)
+            case Verdict.LOST_CONTENT:
+                return self._quarantine(finding, look, at)
+            case _:
+                return None
+
+    def _withdraw(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
+        """A projection without truth goes, unless it may be a message's last trace and that is to be restored."""
+        if policy.dangling != "restore" or not look.last_trace:
+            return replace(finding, writes=(Remove(self.table, look.key, at=at),))
+        row = self.restored(look.projected.row if look.projected else {})
+        return replace(finding, condition=PutIfAbsent(self.truth, row)) if self.whole(row) else None
+
+    def _quarantine(self, finding: "Finding", look: "Look", at: int) -> "Finding | None":
+        """A truth row without content goes while it is as it was seen; then its own projections."""
+        truth = look.truths[0].row
+        condition = exactly(self.truth, truth)
+        if all(cell is None for cell in condition.expected.values()):
+            return None
+        restored = self.restored(look.projected.row if look.projected else {})
+        own = self.truth.key_of(restored) == self.truth.key_of(truth)
+        writes = [Remove(self.table, look.key, at=at)] if own else []
+        beside = []
+        for filtered, seen in look.companions:
+            key = filtered.table.key_of(seen.row)
+            writes.append(Remove(filtered.table, key, at=at))
+            suspect = replace(look.suspect, projection=filtered.name, key=key)
+            beside.append(replace(finding, suspect=suspect, projected=seen))
+        return replace(finding, writes=tuple(writes), condition=condition, beside=tuple(beside))
+
+    def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | Moved | None:
+        """How the truth returns: not at all where it is as recorded, conditionally where the run itself changed it."""
+        if image.truths == look.truths:
+            return None
+        if image.verdict is not Verdict.LOST_CONTENT and not image.last_trace:
+            return Verdict.MOVED
+        match image.truths, look.truths:
+            case (recorded,), ():
+                return PutIfAbsent(self.truth, recorded.row)
+            case (), (standing,) if self._is_runs_own(standing.row, image, origin):
+                return exactly(self.truth, standing.row)
+            case _:
+                return Verdict.MOVED
+
+    def _is_runs_own(self, standing: Row, image: "Finding", origin: "Finding | None") -> bool:
+        """Whether a truth row is the one that the run put there: from the projection, or from its origin's image."""
+        columns = self.truth.columns
+        if image.verdict is Verdict.LOST_CONTENT:
+            return origin is not None and any(rows_agree(columns, one.row, standing) for one in origin.truths)
+        return rows_agree(columns, self.restored(image.projected.row if image.projected else {}), standing)
+
+
+def exactly(table: Table, row: Row) -> RemoveIf:
+    """The removal of a row while it is as it was seen (sets are left out: the modseq travels with each change)."""
+    expected = {column.name: row.get(column.name) for column in table.regular if not column.is_collection}
+    return RemoveIf(table, table.key_of(row), expected)

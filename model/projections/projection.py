@@ -1,0 +1,159 @@
+"""What every kind of projection can do; each kind is one class in one file beside this one (DESIGN idea 1).
+
+Five kinds cover the mail tables, and most others: mirror (the whole row under another key), filter (keys of the rows
+that satisfy a condition), union (a set column gathered per group), counts (counters per group) and content (something
+that every truth row must have beside it).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from model.operations import Conditional, Put, Read, Remove, Seen, Write
+from model.projections.verdicts import MENDABLE, Verdict
+from model.schema.table import Key, Row, Table
+
+if TYPE_CHECKING:
+    from model.projections.family import Family
+    from model.projections.findings import Finding, Look, RepairPolicy, Suspect
+
+Moved = Literal[Verdict.MOVED]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A boolean column of the truth having a value; null reads as false."""
+
+    column: str
+    value: bool
+
+    def holds(self, row: Row) -> bool:
+        """Whether the row satisfies the condition."""
+        return bool(row.get(self.column)) is self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A table that follows from another: how their keys correspond, and what every kind decides in its own way.
+
+    Attributes:
+        key: (projection column, truth column) for each primary key column of the projection.
+    """
+
+    truth: Table
+    table: Table
+    key: tuple[tuple[str, str], ...]
+
+    by_row: ClassVar[bool] = True
+    """Whether suspects are looked at and mended one by one; counters are not (`repair.mending.counters`)."""
+
+    needs_content: ClassVar[bool] = True
+    """Whether a look asks for the content beside the truth."""
+
+    @property
+    def name(self) -> str:
+        """The name in findings: the projection table, in James's spelling."""
+        return self.table.spelling
+
+    @property
+    def truth_columns(self) -> frozenset[str]:
+        """The truth's columns that it is decided by."""
+        return frozenset(column for _, column in self.key)
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        """Its own columns, beside its key, that it cannot be decided without."""
+        return frozenset()
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """Its own columns that a check reads."""
+        wanted = {column.name for column in self.table.key} | self.own_columns
+        return tuple(name for name in self.table.names if name in wanted)
+
+    def key_of(self, truth: Row) -> Key:
+        """The projection's key for a truth row."""
+        return tuple(truth[column] for _, column in self.key)
+
+    def near_reads(self, family: "Family", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
+        """What is read first at a second look: its own row, and last what leads to the truth."""
+        return [Read(self.table, key, times=True)]
+
+    def reads_truth(self, suspect: "Suspect") -> bool:  # noqa: ARG002 - a union may know enough
+        """Whether the truth is read at a second look."""
+        return True
+
+    def lead_row(self, look: "Look") -> Row:
+        """A truth row, as far as what was read near it tells of one."""
+        return look.family.mirror.restored(look.mirrored.row) if look.mirrored else {}
+
+    def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":
+        """The look, complete with the truth rows under every known key."""
+        truths = tuple(seen for seen in rows if self.key_of(seen.row) == look.key)
+        whole = accept_torn or not truths or look.family.mirror.whole(truths[0].row)
+        return replace(look, truths=truths, has_content=look.content_stands(truths), whole=whole)
+
+    def verdict(self, look: "Look") -> Verdict:
+        """What the pair means by itself, whatever the time."""
+        raise NotImplementedError
+
+    def wanted(self, look: "Look") -> dict[str, Any]:  # noqa: ARG002 - unions have some
+        """What of the truth a suspect carries along, beside its keys."""
+        return {}
+
+    def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
+        """Whether the policy would have such a finding mended, as far as its kind alone tells."""
+        return verdict in MENDABLE & policy.only
+
+    def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
+        """The finding with what mends it, stamped `at`; None where it can only be reported."""
+        raise NotImplementedError
+
+    def key_row(self, finding: "Finding", at: int) -> "Finding":
+        """The fix of a row that is all key: there, or not."""
+        if finding.verdict is Verdict.PROJECT:
+            return replace(finding, writes=(Put(self.table, self.table.key_row(finding.suspect.key), at=at),))
+        return replace(finding, writes=(Remove(self.table, finding.suspect.key, at=at),))
+
+    def take_back(self, image: "Finding", look: "Look", at: int, origin: "Finding | None") -> "Finding":
+        """What undoes a fix; nothing to write where it is undone (AGREE) or somebody has used it since (MOVED).
+
+        Args:
+            image: what the run recorded before it wrote.
+            look: the same place, as it is now.
+            at: the stamp of what the run wrote.
+            origin: where that run was itself an undo: what the run before it had recorded.
+        """
+        now = replace(image, truths=look.truths, projected=look.projected, result=None, error=None)
+        condition = self.truth_back(image, look, origin)
+        writes = row_back(self.table, look.key, image.projected, look.projected, at)
+        if condition is Verdict.MOVED or writes is Verdict.MOVED:
+            return replace(now, result=Verdict.MOVED)
+        if condition is None and not writes:
+            return replace(now, verdict=Verdict.AGREE)
+        return replace(now, writes=writes, condition=condition)
+
+    def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | Moved | None:  # noqa: ARG002 - a mirror's run may have changed it
+        """How the truth returns: not at all, where it is as recorded."""
+        return None if image.truths == look.truths else Verdict.MOVED
+
+
+def row_back(table: Table, key: Key, before: Seen | None, now: Seen | None, at: int) -> tuple[Write, ...] | Moved:
+    """The write that puts a row back, just above what the run wrote; none where it stands there already."""
+    if (before.row if before else None) == (now.row if now else None):
+        return ()
+    if now is not None and not _is_own(now, before, at):
+        return Verdict.MOVED
+    if before is None:
+        return (Remove(table, key, at=at + 1),)
+    return (Put(table, before.row, at=at + 1, clear=True),)
+
+
+def _is_own(now: Seen, before: Seen | None, at: int) -> bool:
+    """Whether every cell with a readable time is the run's, or one that it left as it was."""
+    kept = {
+        name
+        for name, time in (before.written_at if before else {}).items()
+        if now.written_at.get(name) == time and before is not None and before.row.get(name) == now.row.get(name)
+    }
+    return all(time == at or name in kept for name, time in now.written_at.items())
