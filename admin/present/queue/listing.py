@@ -1,17 +1,19 @@
 """Lists of queues, sizes and mails, as documents."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from admin.present.document import Document, Part, Table
 from admin.present.queue.values import mail_json, mails_table, plain, printable, queue_document, shown
-from admin.services.queue.listing import BrowsedMail, BrowseResult, QueueList, QueueOverview, SizeResult
+from admin.services.queue.listing import BrowsedMail, BrowseResult, QueueOverview, SizeRequest
+from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.wiring_queue import Content
-from model.queue.size import CountedBy, SizeKind
+from model.queue.size import CountedBy, Size, SizeKind
 
 _QUEUE_COLUMNS: Final = ("queue", "waiting", "delayed", "counted", "browse start", "content start", "last sweep")
 
 
-def list_document(result: QueueList) -> Document:
+def list_document(result: QueueAnswer[QueueRequest, Sequence[QueueOverview]]) -> Document:
     """Every queue of a keyspace."""
     keyspace = result.request.keyspace
     queues = [
@@ -20,11 +22,11 @@ def list_document(result: QueueList) -> Document:
             **plain(one.size),
             **plain({"browse_start": one.browse_start, "content_start": one.content_start, "swept_at": one.swept_at}),
         }
-        for one in result.queues
+        for one in result.found
     ]
     body: Part = f"{keyspace} has no queue yet: nothing was ever enqueued."
-    if result.queues:
-        body = Table(f"Queues of {keyspace}", _QUEUE_COLUMNS, [_cells(one) for one in result.queues])
+    if result.found:
+        body = Table(f"Queues of {keyspace}", _QUEUE_COLUMNS, [_cells(one) for one in result.found])
     return Document({"keyspace": keyspace, "queues": queues, "exit": 0}, (body,))
 
 
@@ -34,9 +36,9 @@ def _cells(one: QueueOverview) -> tuple[str, ...]:
     return (one.name, f"{about}{one.size.mails:,}", f"{one.size.delayed:,}", one.size.counted_by.value, *starts)
 
 
-def size_document(result: SizeResult) -> Document:
+def size_document(result: QueueAnswer[SizeRequest, Size]) -> Document:
     """A size in a sentence."""
-    size, queue = result.size, result.request.queue
+    size, queue = result.found, result.request.queue
     about = "" if size.kind is SizeKind.EXACT else "About "
     delayed = f", {size.delayed:,} are delayed" if size.delayed else ""
     counted = "counted row by row" if size.counted_by is CountedBy.METADATA else "by the tallies"
@@ -54,7 +56,7 @@ def browse_document(result: BrowseResult) -> Document:
         return Document(exit=result.exit, remarks=remarks)
     token = result.next.token if result.next else None
     json = {"mails": [browsed_json(one) for one in result.mails], "next": token}
-    return queue_document(result, json, _page(result, token), result.exit, remarks)
+    return queue_document(result, json, _page(result, token), remarks)
 
 
 def browsed_json(mail: BrowsedMail) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from admin.present.queue.values import NOTHING_WRITTEN, mail_json, mails_table, 
 from admin.services.queue.dequeue import DequeueResult
 from admin.services.queue.enqueue import EnqueueResult
 from admin.services.queue.remove import RemoveResult
-from admin.services.queue.restore import RestoredBlobs, RestoredMails
+from admin.services.queue.request import QueueAnswer
+from admin.services.queue.restore import RestoredMails, RestoreRequest
 
 _ORDER: Final = (
     "This is the order of the listing; the broker's own may differ: urgent mails come more often, and what came back "
@@ -28,12 +29,12 @@ def enqueue_document(result: EnqueueResult) -> Document:
         size = sum(one.content_bytes for one in done)
         line = f"Nothing was enqueued. {len(done):,} mails ({size:,} bytes) would go into {request.queue}, {due}."
         remarks = [f"would not be enqueued: {one.file}: {one.error}" for one in failed]
-        return queue_document(result, json, (line,), result.exit, remarks)
+        return queue_document(result, json, (line,), remarks)
     enqueued = [{"file": one.file, "id": str(one.enqueue_id)} for one in done]
     json = {"dry_run": False, "enqueued": enqueued, "failed": not_done}
     body = [*(f"{one.enqueue_id}  {one.file}" for one in done), f"{len(done):,} mails are in {request.queue}."]
     remarks = [f"not enqueued: {one.file}: {one.error}" for one in failed]
-    return queue_document(result, json, body, result.exit, remarks)
+    return queue_document(result, json, body, remarks)
 
 
 def dequeue_document(result: DequeueResult) -> Document:
@@ -44,7 +45,7 @@ def dequeue_document(result: DequeueResult) -> Document:
     if not request.dry_run:
         named = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
         line = f"Took {result.total:,} mails from {request.queue}" + (f": {named}." if named else ".")
-        return queue_document(result, json, (line,), result.exit)
+        return queue_document(result, json, (line,))
     json |= {"would_take": [mail_json(one, result.at) for one in result.listed], "more": result.more}
     if not result.listed:
         return queue_document(result, json, (f"Nothing was taken. No mail waits in {request.queue}.",))
@@ -80,19 +81,17 @@ def remove_document(result: RemoveResult) -> Document:
         body.append(f"The bytes of {result.without_content:,} of them were missing already; their envelopes are kept.")
     if result.kept:
         body.append(f"To put them back: mailmend queue restore {result.kept}")
-    return queue_document(
-        result, json, body, result.exit, [f"not removed: {one.enqueue_id}: {one.why}" for one in failed]
-    )
+    return queue_document(result, json, body, [f"not removed: {one.enqueue_id}: {one.why}" for one in failed])
 
 
-def restore_document(result: RestoredMails | RestoredBlobs) -> Document:
+def restore_document(result: RestoredMails | QueueAnswer[RestoreRequest, int]) -> Document:
     """What is back, and what is not."""
     request = result.request
     head = {"keyspace": request.keyspace, "file": str(request.file)}
-    if isinstance(result, RestoredBlobs):
-        json = {**head, "dry_run": request.dry_run, "restored_blobs": 0 if request.dry_run else result.count, "exit": 0}
-        would = f"{NOTHING_WRITTEN} {result.count:,} blobs would go back."
-        return Document(json, (would if request.dry_run else f"Put {result.count:,} blobs back.",))
+    if isinstance(result, QueueAnswer):
+        json = {**head, "dry_run": request.dry_run, "restored_blobs": 0 if request.dry_run else result.found, "exit": 0}
+        would = f"{NOTHING_WRITTEN} {result.found:,} blobs would go back."
+        return Document(json, (would if request.dry_run else f"Put {result.found:,} blobs back.",))
     plan = result.plan
     json = {
         **head,

@@ -1,50 +1,54 @@
 """Sweeps and other maintenance of a queue, as documents."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from admin.present.document import Document
 from admin.present.queue.values import NOTHING_WRITTEN, first_ids, plain, queue_document, shown
-from admin.services.queue.maintenance import FlushResult, RedriveResult, RepublishResult, SweepResult
-from admin.services.queue.tend import TendedQueue, TendResult
+from admin.services.queue.maintenance import RedriveRequest, RepublishRequest, Sweep, SweepRequest, was_moved_back
+from admin.services.queue.request import DryRunRequest, QueueAnswer
+from admin.services.queue.tend import TendedQueue, TendRequest
+from mailqueue.maintenance.redrive import Redriven
 from mailqueue.maintenance.sweep import Moved, Swept
 from mailqueue.maintenance.sweep_dry_run import Foreseen
+from mailqueue.rabbitmq.view.delays import Delays
 
 
-def sweep_document(result: SweepResult) -> Document:
+def sweep_document(result: QueueAnswer[SweepRequest, Sweep]) -> Document:
     """What a sweep or a move did, or would do."""
     request = result.request
-    json = {"dry_run": request.dry_run, **_sweep_json(result.outcome)}
-    lines = _sweep_lines(request.queue, result.outcome, dry_run=request.dry_run)
+    json = {"dry_run": request.dry_run, **_sweep_json(result.found)}
+    lines = _sweep_lines(request.queue, result.found, dry_run=request.dry_run)
     remarks = ["Somebody had moved the browse start back. James does so when it moves it without looking."]
-    return queue_document(result, json, lines, result.exit, remarks if result.moved_back else ())
+    return queue_document(result, json, lines, remarks if was_moved_back(result.found) else ())
 
 
-def _sweep_json(outcome: Swept | Moved | Foreseen) -> dict[str, Any]:
-    match outcome:
+def _sweep_json(found: Sweep) -> dict[str, Any]:
+    match found:
         case Moved():
-            return {"before": outcome.before, "browse_start": outcome.after, "moved_back": outcome.back}
+            return {"before": found.before, "browse_start": found.after, "moved_back": found.back}
         case Swept():
-            return dict(plain(outcome))
+            return dict(plain(found))
         case Foreseen():
             return {
-                **plain(outcome.swept),
-                "browse_start_before": outcome.browse_start,
-                "content_start_before": outcome.content_start,
-                "would_rescue": [str(one) for one in outcome.rescued],
+                **plain(found.swept),
+                "browse_start_before": found.browse_start,
+                "content_start_before": found.content_start,
+                "would_rescue": [str(one) for one in found.rescued],
             }
 
 
-def _sweep_lines(queue: str, outcome: Swept | Moved | Foreseen, *, dry_run: bool) -> list[str]:
-    match outcome:
+def _sweep_lines(queue: str, found: Sweep, *, dry_run: bool) -> list[str]:
+    match found:
         case Moved() if dry_run:
-            return [NOTHING_WRITTEN, _start_line(queue, "browse", outcome.before, outcome.after)]
+            return [NOTHING_WRITTEN, _start_line(queue, "browse", found.before, found.after)]
         case Moved():
-            return [_moved_line(queue, outcome)]
+            return [_moved_line(queue, found)]
         case Swept():
-            return [_swept_line(queue, outcome)]
+            return [_swept_line(queue, found)]
         case Foreseen():
-            return [NOTHING_WRITTEN, *_would_sweep_lines(queue, outcome)]
+            return [NOTHING_WRITTEN, *_would_sweep_lines(queue, found)]
 
 
 def _new(queue: str) -> str:
@@ -94,16 +98,14 @@ def _start_line(queue: str, which: str, before: datetime | None, after: datetime
     return f"The {which} start of {queue} would move from {shown(before)} to {shown(after)}."
 
 
-def tend_document(result: TendResult) -> Document:
+def tend_document(result: QueueAnswer[TendRequest, Sequence[TendedQueue]]) -> Document:
     """What one round did or would do on each queue; nothing of a service."""
     request = result.request
     if not (request.once or request.dry_run):
         return Document()
-    queues = [
-        {"queue": one.queue, "moved_due": one.moved_due, **plain(_sweep_json(one.sweep))} for one in result.rounds
-    ]
+    queues = [{"queue": one.queue, "moved_due": one.moved_due, **plain(_sweep_json(one.sweep))} for one in result.found]
     json = {"keyspace": request.keyspace, "dry_run": request.dry_run, "queues": queues, "exit": 0}
-    lines = [line for one in result.rounds for line in _round_lines(one)]
+    lines = [line for one in result.found for line in _round_lines(one)]
     return Document(json, [NOTHING_WRITTEN, *lines] if request.dry_run else lines)
 
 
@@ -114,9 +116,9 @@ def _round_lines(one: TendedQueue) -> list[str]:
     return [f"{one.moved_due:,} delayed mails of {one.queue} became due. {_swept_line(one.queue, one.sweep)}"]
 
 
-def flush_document(result: FlushResult) -> Document:
+def flush_document(result: QueueAnswer[DryRunRequest, Delays]) -> Document:
     """How many delayed mails are due now."""
-    request, delays = result.request, result.delays
+    request, delays = result.request, result.found
     json = {
         "dry_run": request.dry_run,
         "flushed": 0 if request.dry_run else delays.count,
@@ -132,9 +134,9 @@ def flush_document(result: FlushResult) -> Document:
     return queue_document(result, json, (line,))
 
 
-def republish_document(result: RepublishResult) -> Document:
+def republish_document(result: QueueAnswer[RepublishRequest, int]) -> Document:
     """How many mails were published again."""
-    request, count = result.request, result.count
+    request, count = result.request, result.found
     json = {
         "dry_run": request.dry_run,
         "republished": 0 if request.dry_run else count,
@@ -146,12 +148,12 @@ def republish_document(result: RepublishResult) -> Document:
     )
 
 
-def redrive_document(result: RedriveResult) -> Document:
+def redrive_document(result: QueueAnswer[RedriveRequest, Redriven]) -> Document:
     """What became of the dead letters."""
-    counts, dry_run, queue = result.counts, result.request.dry_run, result.request.queue
+    counts, dry_run, queue = result.found, result.request.dry_run, result.request.queue
     lines = [f"{counts.redriven:,} dead letters {'would go back' if dry_run else 'are back'} into {queue}."]
     if counts.dropped:
         lines.append(f"{counts.dropped:,} were deleted meanwhile, and {'would be' if dry_run else 'are'} dropped.")
     if counts.unreadable:
         lines.append(f"{counts.unreadable:,} tell of no mail; they stay in the dead letter queue.")
-    return queue_document(result, {"dry_run": dry_run, **plain(counts)}, lines, result.exit)
+    return queue_document(result, {"dry_run": dry_run, **plain(counts)}, lines)

@@ -20,7 +20,7 @@ def reconcile_document(result: ReconcileResult) -> Document:
         body.append("Nothing is lost, and nothing is left over.")
     elif result.left:
         body += _next_lines(result)
-    return queue_document(result, _json(result), body, result.exit, result.mended.failed)
+    return queue_document(result, _json(result), body, result.mended.failed)
 
 
 def _json(result: ReconcileResult) -> dict[str, Any]:

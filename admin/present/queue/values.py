@@ -39,19 +39,22 @@ class QueueResult(Protocol):
         """What was asked."""
         ...
 
+    @property
+    def exit(self) -> ExitCode:
+        """How it ended."""
+        ...
+
 
 def queue_document(
     result: QueueResult,
     json: Mapping[str, Any],
     body: Sequence[Part],
-    exit: ExitCode = ExitCode.FINE,  # noqa: A002 - the document's own word
     remarks: Sequence[str] = (),
 ) -> Document:
     """A result about one queue: its JSON begins with keyspace and queue."""
     request = result.request
-    return Document(
-        {"keyspace": request.keyspace, "queue": request.queue, **plain(json), "exit": int(exit)}, body, exit, remarks
-    )
+    document = {"keyspace": request.keyspace, "queue": request.queue, **plain(json), "exit": int(result.exit)}
+    return Document(document, body, result.exit, remarks)
 
 
 def plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from admin.awaiting import told_to_stop
 from admin.mail_consumers import Consumer, Settlement, consumer_in_command, consumer_in_folder
 from admin.services.caller import Caller
-from admin.services.queue.request import PREFETCH_DEFAULT, QueueRequest
+from admin.services.queue.request import PREFETCH_DEFAULT, DryRunRequest
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.rabbitmq.mail_queue import Dequeued
 from model.errors import ExitCode, MailmendError, WrongUse
@@ -21,7 +21,7 @@ from model.queue.slices import EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DequeueRequest(QueueRequest):
+class DequeueRequest(DryRunRequest):
     """Take mails into a folder, or give each to a command.
 
     Attributes:
@@ -37,7 +37,6 @@ class DequeueRequest(QueueRequest):
     wait: timedelta = timedelta(seconds=5)
     forever: bool = False
     prefetch: int = PREFETCH_DEFAULT
-    dry_run: bool = False
 
     def consumer(self) -> Consumer | None:
         """What becomes of the mails; None in a dry run, which only checks that it could be.

@@ -8,7 +8,7 @@ from typing import Final
 
 from admin.letters import Letter, letters_in
 from admin.services.caller import Caller
-from admin.services.queue.request import QueueRequest
+from admin.services.queue.request import DryRunRequest
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.concurrency import all_of
 from mailqueue.rabbitmq.codec import attribute
@@ -23,7 +23,7 @@ AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnqueueRequest(QueueRequest):
+class EnqueueRequest(DryRunRequest):
     """Enqueue messages with one envelope.
 
     Attributes:
@@ -45,7 +45,6 @@ class EnqueueRequest(QueueRequest):
     priority: int | None = None
     delay: timedelta | None = None
     at: datetime | None = None
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,16 @@ from datetime import timedelta
 from pathlib import Path
 
 from admin.services.caller import Caller
-from admin.services.queue.request import QueueRequest
+from admin.services.queue.request import QueueAnswer, QueueRequest
 from admin.whole_files import whole_file
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.health import HealthReason, QueueFigures, judged
 from mailqueue.metrics import QueueRates, gauges_text
 from mailqueue.rabbitmq.figures import figures_of, pace_between, sums_of
 from model.errors import ExitCode
+
+Measured = tuple[QueueFigures, QueueRates | None]
+"""The figures and the rates of a queue; these are None where they cannot be known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,28 +34,16 @@ class QueueHealth:
     reasons: Sequence[HealthReason]
 
 
-@dataclass(frozen=True, slots=True)
-class HealthResult:
-    """The health of every queue that was looked at."""
-
-    request: HealthRequest
-    queues: tuple[QueueHealth, ...]
-
-    @property
-    def exit(self) -> ExitCode:
-        """Whether all are well."""
-        return ExitCode.DRIFT if any(one.reasons for one in self.queues) else ExitCode.FINE
-
-
-def queue_health(request: HealthRequest, _: Caller) -> HealthResult:
+def queue_health(request: HealthRequest, _: Caller) -> QueueAnswer[HealthRequest, Sequence[QueueHealth]]:
     """Judge each queue by one look at its tables and its broker."""
 
-    async def judged_queues(connections: QueueConnections) -> HealthResult:
+    async def judged_queues(connections: QueueConnections) -> QueueAnswer[HealthRequest, Sequence[QueueHealth]]:
         broker, found = None if request.no_broker else connections.broker, list[QueueHealth]()
         for name in await connections.names(everything=request.everything):
             figures = await figures_of(connections.view, name, broker)
             found.append(QueueHealth(figures, judged(figures)))
-        return HealthResult(request, tuple(found))
+        unwell = any(one.reasons for one in found)
+        return QueueAnswer(request, found, ExitCode.DRIFT if unwell else ExitCode.FINE)
 
     return with_queues(request.settings, judged_queues)
 
@@ -70,45 +61,28 @@ class MetricsRequest(HealthRequest):
     output: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsResult:
-    """Figures and rates of each queue; rates are None where they cannot be known."""
-
-    request: MetricsRequest
-    queues: tuple[tuple[QueueFigures, QueueRates | None], ...]
-
-    @property
-    def broker_failures(self) -> list[str]:
-        """Why the broker did not answer."""
-        return sorted({figures.broker_away for figures, _ in self.queues if figures.broker_away})
-
-    @property
-    def exit(self) -> ExitCode:
-        """Figures without the broker's are incomplete."""
-        return ExitCode.PARTLY_FAILED if self.broker_failures else ExitCode.FINE
-
-
-def queue_metrics(request: MetricsRequest, _: Caller) -> MetricsResult:
+def queue_metrics(request: MetricsRequest, _: Caller) -> QueueAnswer[MetricsRequest, Sequence[Measured]]:
     """Measure each queue: rates between a first and a second look, everything else at the second.
 
     Raises:
         WrongUse: the file cannot be written; what lay there before is untouched.
     """
 
-    async def measured(connections: QueueConnections) -> MetricsResult:
+    async def measured(connections: QueueConnections) -> QueueAnswer[MetricsRequest, Sequence[Measured]]:
         view, names = connections.view, await connections.names(everything=request.everything)
         before = {name: await sums_of(view, name) for name in names} if request.over else {}
         if before:
             await connections.clock.pause(request.over.total_seconds())
-        broker, found = None if request.no_broker else connections.broker, []
+        broker, found = None if request.no_broker else connections.broker, list[Measured]()
         for name in names:
             first = before.get(name)
             rates = pace_between(first, await sums_of(view, name, first)) if first else None
             found.append((await figures_of(view, name, broker), rates))
-        return MetricsResult(request, tuple(found))
+        incomplete = any(figures.broker_away for figures, _ in found)
+        return QueueAnswer(request, found, ExitCode.PARTLY_FAILED if incomplete else ExitCode.FINE)
 
-    result = with_queues(request.settings, measured)
+    answer = with_queues(request.settings, measured)
     if request.output:
         with whole_file(request.output) as stream:
-            stream.write(gauges_text(result.queues))
-    return result
+            stream.write(gauges_text(answer.found))
+    return answer

@@ -1,13 +1,13 @@
 """What a queue holds, read from the tables: every queue, its size, its mails."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from admin.services.caller import Caller
-from admin.services.queue.request import PAGE_MAILS, MailSelection, QueueRequest
+from admin.services.queue.request import PAGE_MAILS, MailSelection, QueueAnswer, QueueRequest
 from admin.wiring_queue import Content, QueueConnections, with_queues
 from mailqueue.concurrency import in_batches, in_order
 from mailqueue.rabbitmq.view.slices import Broken
@@ -31,18 +31,10 @@ class QueueOverview:
     swept_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class QueueList:
-    """Every queue of a keyspace."""
-
-    request: QueueRequest
-    queues: tuple[QueueOverview, ...]
-
-
-def list_queues(request: QueueRequest, _: Caller) -> QueueList:
+def list_queues(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, Sequence[QueueOverview]]:
     """Every queue that the tables know."""
 
-    async def listed(connections: QueueConnections) -> QueueList:
+    async def listed(connections: QueueConnections) -> QueueAnswer[QueueRequest, Sequence[QueueOverview]]:
         view = connections.view
         queues = [
             QueueOverview(
@@ -54,7 +46,7 @@ def list_queues(request: QueueRequest, _: Caller) -> QueueList:
             )
             for name in await view.queues()
         ]
-        return QueueList(request, tuple(queues))
+        return QueueAnswer(request, queues)
 
     return with_queues(request.settings, listed)
 
@@ -66,25 +58,17 @@ class SizeRequest(QueueRequest):
     recount: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SizeResult:
-    """The size of a queue."""
-
-    request: SizeRequest
-    size: Size
-
-
-def queue_size(request: SizeRequest, caller: Caller) -> SizeResult:
+def queue_size(request: SizeRequest, caller: Caller) -> QueueAnswer[SizeRequest, Size]:
     """How many mails wait and are delayed."""
 
-    async def counted(connections: QueueConnections) -> SizeResult:
+    async def counted(connections: QueueConnections) -> QueueAnswer[SizeRequest, Size]:
         view = connections.view
         if request.recount and (left := (await view.recount(request.queue)).left):
             caller.remark(
                 f"{left:,} slices were being changed, or by a process that may still report: count again in ten "
                 "minutes."
             )
-        return SizeResult(request, await view.size(request.queue))
+        return QueueAnswer(request, await view.size(request.queue))
 
     return with_queues(request.settings, counted)
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from admin.services.caller import Caller
-from admin.services.queue.request import MailSelection, QueueRequest
+from admin.services.queue.request import DryRunRequest, MailSelection, QueueAnswer
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.maintenance.comparison import IDS_MAX
 from mailqueue.maintenance.redrive import Redriven
@@ -17,110 +17,78 @@ from model.errors import ExitCode
 
 REPUBLISH_OLDER_THAN: Final = timedelta(hours=1)
 
+Sweep = Swept | Moved | Foreseen
+"""What a sweep did, what moving the browse start alone did or would do, what a sweep would do."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepRequest(QueueRequest):
+class SweepRequest(DryRunRequest):
     """Sweep one queue, or only move its browse start."""
 
     move_only: bool = False
-    dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SweepResult:
-    """What a sweep or a move did, or would do in a dry run."""
-
-    request: SweepRequest
-    outcome: Swept | Moved | Foreseen
-
-    @property
-    def moved_back(self) -> bool:
-        """Whether another program had moved the browse start back."""
-        match self.outcome:
-            case Moved():
-                return self.outcome.back
-            case Swept():
-                return self.outcome.moved_back
-            case Foreseen():
-                return self.outcome.swept.moved_back
-
-    @property
-    def exit(self) -> ExitCode:
-        """A browse start that was moved back is drift."""
-        return ExitCode.DRIFT if self.moved_back else ExitCode.FINE
-
-
-def sweep(request: SweepRequest, _: Caller) -> SweepResult:
+def sweep(request: SweepRequest, _: Caller) -> QueueAnswer[SweepRequest, Sweep]:
     """Move the browse start to the first mail, clean up before it, renew mails that would expire."""
 
-    async def swept(connections: QueueConnections) -> SweepResult:
+    async def swept(connections: QueueConnections) -> QueueAnswer[SweepRequest, Sweep]:
+        found: Sweep
         if request.dry_run:
             looking = Foreseeing(connections.tables, connections.view)
-            return SweepResult(request, await (looking.move if request.move_only else looking.sweep)(request.queue))
-        async with connections.open() as queue:
-            sweeper = queue.parts.sweeper
-            return SweepResult(request, await (sweeper.move if request.move_only else sweeper.sweep)(request.queue))
+            found = await (looking.move if request.move_only else looking.sweep)(request.queue)
+        else:
+            async with connections.open() as queue:
+                sweeper = queue.parts.sweeper
+                found = await (sweeper.move if request.move_only else sweeper.sweep)(request.queue)
+        return QueueAnswer(request, found, ExitCode.DRIFT if was_moved_back(found) else ExitCode.FINE)
 
     return with_queues(request.settings, swept)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlushRequest(QueueRequest):
-    """Deliver every delayed mail of one queue now."""
-
-    dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FlushResult:
-    """The delayed mails; when they are due is known after a dry run only."""
-
-    request: FlushRequest
-    delays: Delays
+def was_moved_back(found: Sweep) -> bool:
+    """Whether another program had moved the browse start back."""
+    match found:
+        case Moved():
+            return found.back
+        case Swept():
+            return found.moved_back
+        case Foreseen():
+            return found.swept.moved_back
 
 
-def flush(request: FlushRequest, _: Caller) -> FlushResult:
-    """Make every delayed mail due now."""
+def flush(request: DryRunRequest, _: Caller) -> QueueAnswer[DryRunRequest, Delays]:
+    """Make every delayed mail due now; when they were due is known after a dry run only."""
 
-    async def flushed(connections: QueueConnections) -> FlushResult:
+    async def flushed(connections: QueueConnections) -> QueueAnswer[DryRunRequest, Delays]:
         if request.dry_run:
-            return FlushResult(request, await delays(connections.view, request.queue))
+            return QueueAnswer(request, await delays(connections.view, request.queue))
         async with connections.open() as queue:
-            return FlushResult(request, Delays(await queue.flush()))
+            return QueueAnswer(request, Delays(await queue.flush()))
 
     return with_queues(request.settings, flushed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepublishRequest(QueueRequest):
+class RepublishRequest(DryRunRequest):
     """Publish mails again that wait for longer than the selection's age, one hour unless it names another."""
 
     selection: MailSelection = field(default_factory=MailSelection)
-    dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RepublishResult:
-    """How many mails were published again, or would be."""
+def republish(request: RepublishRequest, _: Caller) -> QueueAnswer[RepublishRequest, int]:
+    """Publish again what the broker may have lost, under the same ids; how many mails."""
 
-    request: RepublishRequest
-    count: int
-
-
-def republish(request: RepublishRequest, _: Caller) -> RepublishResult:
-    """Publish again what the broker may have lost; each mail keeps its id."""
-
-    async def republished(connections: QueueConnections) -> RepublishResult:
+    async def republished(connections: QueueConnections) -> QueueAnswer[RepublishRequest, int]:
         older_than = request.selection.older_than or REPUBLISH_OLDER_THAN
         async with connections.open(dry_run=request.dry_run) as queue:
             wanted = request.selection.at(connections.now)
-            return RepublishResult(request, await queue.republish(older_than, wanted, dry_run=request.dry_run))
+            return QueueAnswer(request, await queue.republish(older_than, wanted, dry_run=request.dry_run))
 
     return with_queues(request.settings, republished)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedriveRequest(QueueRequest):
+class RedriveRequest(DryRunRequest):
     """Put dead letters back into their queue.
 
     Attributes:
@@ -130,28 +98,14 @@ class RedriveRequest(QueueRequest):
 
     limit: int | None = None
     ids_max: int = IDS_MAX
-    dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RedriveResult:
-    """What became of the dead letters, or would."""
-
-    request: RedriveRequest
-    counts: Redriven
-
-    @property
-    def exit(self) -> ExitCode:
-        """Dead letters that cannot be read stay where they are."""
-        return ExitCode.DRIFT if self.counts.unreadable else ExitCode.FINE
-
-
-def redrive(request: RedriveRequest, _: Caller) -> RedriveResult:
+def redrive(request: RedriveRequest, _: Caller) -> QueueAnswer[RedriveRequest, Redriven]:
     """Put dead letters back under their ids; those that were deleted meanwhile are dropped."""
 
-    async def redriven(connections: QueueConnections) -> RedriveResult:
+    async def redriven(connections: QueueConnections) -> QueueAnswer[RedriveRequest, Redriven]:
         async with connections.open(dry_run=request.dry_run) as queue:
-            counts = await redrive_queue(queue, request.limit, dry_run=request.dry_run, ids_max=request.ids_max)
-            return RedriveResult(request, counts)
+            found = await redrive_queue(queue, request.limit, dry_run=request.dry_run, ids_max=request.ids_max)
+            return QueueAnswer(request, found, ExitCode.DRIFT if found.unreadable else ExitCode.FINE)
 
     return with_queues(request.settings, redriven)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from admin.removed_mails import RemovedMailsFile, removed_mails_path
 from admin.services.caller import Caller
-from admin.services.queue.request import QueueRequest, confirm
+from admin.services.queue.request import DryRunRequest, confirm
 from admin.wiring import state_folders
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.blobs.files import FileStore
@@ -47,7 +47,7 @@ _BLOB_COLUMNS: Final = ("headerblobid", "bodyblobid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcileRequest(QueueRequest):
+class ReconcileRequest(DryRunRequest):
     """Compare the sides of one queue.
 
     Attributes:
@@ -69,7 +69,6 @@ class ReconcileRequest(QueueRequest):
     no_blobs: bool = False
     ids_max: int = IDS_MAX
     yes: bool = False
-    dry_run: bool = False
 
     @property
     def mending(self) -> MendRequest:

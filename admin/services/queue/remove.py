@@ -7,7 +7,7 @@ from typing import Final
 
 from admin.removed_mails import RemovedMailsFile, removed_mails_path
 from admin.services.caller import Caller
-from admin.services.queue.request import MailSelection, QueueRequest, confirm
+from admin.services.queue.request import DryRunRequest, MailSelection, confirm
 from admin.wiring import state_folders
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.rabbitmq.mail_queue import Removed
@@ -19,7 +19,7 @@ LISTED_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeRequest(QueueRequest):
+class PurgeRequest(DryRunRequest):
     """Remove every mail of a queue.
 
     Attributes:
@@ -29,7 +29,6 @@ class PurgeRequest(QueueRequest):
 
     no_keep: bool = False
     yes: bool = False
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,19 @@
-"""What every request to the queue holds, and the questions that a person is asked before one is carried out."""
+"""What every request to the queue and every answer holds, and how a person is asked before one is carried out."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Generic, TypeVar
 from uuid import UUID
 
 from admin.queue_settings import QueueSettings
 from admin.services.caller import Caller
-from model.errors import UnsafeRequest
+from model.errors import ExitCode, UnsafeRequest
 from model.ids import EnqueueId, QueueName
 from model.queue.filters import MailFilter
 from model.queue.mails import Whereabouts
+
+Q_co = TypeVar("Q_co", bound="QueueRequest", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
 PAGE_MAILS: Final = 100
 PREFETCH_DEFAULT: Final = 5
@@ -31,6 +34,22 @@ class QueueRequest:
     def keyspace(self) -> str:
         """The keyspace with its tables."""
         return self.settings.connection.keyspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRunRequest(QueueRequest):
+    """Something that is written, or with `dry_run` only looked at."""
+
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAnswer(Generic[Q_co, T_co]):
+    """A request, and what came of it."""
+
+    request: Q_co
+    found: T_co
+    exit: ExitCode = ExitCode.FINE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Self, cast
 
 from admin.removed_mails import RemovedMailRecord, RestoredLog, read_removed_mails
 from admin.services.caller import Caller
-from admin.services.queue.request import QueueRequest
+from admin.services.queue.request import DryRunRequest, QueueAnswer
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.blobs.files import FileStore
 from mailqueue.blobs.stores import NamedBlobs
@@ -18,7 +18,7 @@ from model.queue.mails import Listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreRequest(QueueRequest):
+class RestoreRequest(DryRunRequest):
     """Put back what a file of removed mails, or a folder of removed blobs, holds.
 
     Attributes:
@@ -27,7 +27,6 @@ class RestoreRequest(QueueRequest):
 
     file: Path
     again: bool = False
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +109,7 @@ class RestoredMails:
         return ExitCode.PARTLY_FAILED if self.failed or self.without_content else ExitCode.FINE
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredBlobs:
-    """How many blobs were put back, or in a dry run would be."""
-
-    request: RestoreRequest
-    count: int
-
-    @property
-    def exit(self) -> ExitCode:
-        """All of them are back."""
-        return ExitCode.FINE
-
-
-def restore(request: RestoreRequest, caller: Caller) -> RestoredMails | RestoredBlobs:
+def restore(request: RestoreRequest, caller: Caller) -> RestoredMails | QueueAnswer[RestoreRequest, int]:
     """Put back what is missing; a restore that was interrupted goes on from there.
 
     Raises:
@@ -191,11 +177,12 @@ class _Returning:
         return restored_id(removed.was, found.queue.name), await found.restore(removed)
 
 
-async def _blobs_restored(connections: QueueConnections, request: RestoreRequest) -> RestoredBlobs:
+async def _blobs_restored(connections: QueueConnections, request: RestoreRequest) -> QueueAnswer[RestoreRequest, int]:
+    """How many blobs were put back, or would be."""
     kept, count = FileStore(request.file, connections.clock), 0
     async for blob in kept.scan():
         count += 1
         if not request.dry_run:
             content = await kept.get(blob.blob_id)
             await cast("NamedBlobs", connections.blobs).store.keep(blob.blob_id, content)
-    return RestoredBlobs(request, count)
+    return QueueAnswer(request, count)

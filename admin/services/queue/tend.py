@@ -11,7 +11,7 @@ from typing import Final
 
 from admin.awaiting import told_to_stop
 from admin.services.caller import Caller
-from admin.services.queue.request import QueueRequest
+from admin.services.queue.request import DryRunRequest, QueueAnswer
 from admin.whole_files import refuse_unwritable, whole_file
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.maintenance.loops import paused
@@ -28,18 +28,16 @@ METRICS_EVERY: Final = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TendRequest(QueueRequest):
+class TendRequest(DryRunRequest):
     """Do the background tasks of one queue, or of all; without `once` until somebody stops it.
 
     Attributes:
         metrics: a file for Prometheus that is kept up to date.
-        dry_run: say what one round would do now.
     """
 
     everything: bool = False
     once: bool = False
     metrics: Path | None = None
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +49,8 @@ class TendedQueue:
     sweep: Swept | Foreseen
 
 
-@dataclass(frozen=True, slots=True)
-class TendResult:
-    """What one round did or would do on each queue; nothing of a service, which ended on request."""
-
-    request: TendRequest
-    rounds: tuple[TendedQueue, ...] = ()
-
-
-def tend(request: TendRequest, caller: Caller) -> TendResult:
-    """Do one round, say what it would do, or go on until a stop signal.
+def tend(request: TendRequest, caller: Caller) -> QueueAnswer[TendRequest, Sequence[TendedQueue]]:
+    """Do one round, say what it would do, or go on until a stop signal; what a round did or would do on each queue.
 
     Raises:
         WrongUse: the file of metrics cannot be written.
@@ -70,16 +60,16 @@ def tend(request: TendRequest, caller: Caller) -> TendResult:
     if request.metrics:
         refuse_unwritable(request.metrics)
 
-    async def tended(connections: QueueConnections) -> TendResult:
+    async def tended(connections: QueueConnections) -> QueueAnswer[TendRequest, Sequence[TendedQueue]]:
         names = await connections.names(everything=request.everything)
         if request.dry_run:
-            return TendResult(request, tuple([await _dry_run(connections, name) for name in names]))
+            return QueueAnswer(request, [await _dry_run(connections, name) for name in names])
         metrics = _Metrics(connections, caller, PrometheusCounts(), request.metrics)
         if request.once:
-            return TendResult(request, await _once(connections, names, metrics))
+            return QueueAnswer(request, await _once(connections, names, metrics))
         with _log_to(caller.remark):
             await _serve(connections, names, metrics, caller)
-        return TendResult(request)
+        return QueueAnswer(request, ())
 
     return with_queues(request.settings, tended)
 
@@ -91,7 +81,7 @@ async def _dry_run(connections: QueueConnections, name: QueueName) -> TendedQueu
 
 async def _once(
     connections: QueueConnections, names: Sequence[QueueName], metrics: "_Metrics"
-) -> tuple[TendedQueue, ...]:
+) -> Sequence[TendedQueue]:
     queues, rounds = list[MailQueue](), list[TendedQueue]()
     for name in names:
         async with connections.open(name, metrics.counts) as queue:
@@ -99,7 +89,7 @@ async def _once(
             rounds.append(TendedQueue(name, moved, await queue.parts.sweeper.sweep(name)))
             queues.append(queue)
     await metrics.write(queues, {})
-    return tuple(rounds)
+    return rounds
 
 
 async def _serve(

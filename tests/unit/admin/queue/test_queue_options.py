@@ -16,7 +16,8 @@ from admin.local.object_store import keys_file
 from admin.local.services import Site
 from admin.queue_settings import BlobsAddress, BlobsSettings, QueueSettings, Store
 from admin.services.caller import Caller
-from admin.services.queue.maintenance import SweepRequest, SweepResult
+from admin.services.queue.maintenance import SweepRequest
+from admin.services.queue.request import QueueAnswer
 from cql.driver import session
 from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.s3_settings import S3Settings
@@ -49,9 +50,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[QueueSettings]:
     """What a command that needs all three sides is told, in place of `sweep`."""
     found: list[QueueSettings] = []
 
-    def look(request: SweepRequest, _: Caller) -> SweepResult:
+    def look(request: SweepRequest, _: Caller) -> QueueAnswer[SweepRequest, Swept]:
         found.append(request.settings)
-        return SweepResult(request, Swept())
+        return QueueAnswer(request, Swept())
 
     monkeypatch.setattr("admin.services.queue.maintenance.sweep", look)
     return found
