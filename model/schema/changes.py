@@ -161,30 +161,19 @@ def _types(gap: Gap) -> Iterator[SchemaChange]:
         found = gap.live.user_type(wanted.name)
         if found is None:
             yield gap.step(wanted.spelling, CreateType(Name(wanted.spelling), wanted))
-        elif _fields(wanted) != _fields(found):
+        elif wanted.normal_fields != found.normal_fields:
             yield from _fields_added(gap, wanted, found)
-
-
-def _fields(user_type: UserType) -> tuple[tuple[str, str], ...]:
-    return tuple((name_of(name), normal_type(text)) for name, text in user_type.fields)
 
 
 def _fields_added(gap: Gap, wanted: UserType, found: UserType) -> Iterator[SchemaChange]:
     """Fields can only be added behind those that are there, and only while no key holds the type."""
     count = len(found.fields)
-    if _fields(wanted)[:count] != _fields(found) or _in_a_key(gap.live, found):
+    in_a_key = any(found.name in names_in(column.type) for table in gap.live.tables for column in table.key)
+    if wanted.normal_fields[:count] != found.normal_fields or in_a_key:
         yield _manual(wanted.spelling, _TYPE_BY_HAND.format(name=wanted.spelling))
         return
     for name, text in wanted.fields[count:]:
         yield gap.step(wanted.spelling, AddField(Name(wanted.spelling), name, text))
-
-
-def _in_a_key(live: Schema, user_type: UserType) -> bool:
-    return any(_uses(column.type, user_type) for table in live.tables for column in table.key)
-
-
-def _uses(text: str, user_type: UserType) -> bool:
-    return user_type.name in names_in(text)
 
 
 def _tables(gap: Gap) -> Iterator[SchemaChange]:
@@ -209,7 +198,7 @@ def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
     unexpected = tuple(column.spelling for column in found.columns if column.name not in wanted)
     missing = [column for column in wanted.columns if column.name not in found]
     once = {column.name: column for column in found.dropped}
-    added = tuple(one for one in missing if _kind_of(once.get(one.name, one)) == _kind_of(one))
+    added = tuple(one for one in missing if once.get(one.name, one).shape == one.shape)
     if unexpected and gap.removes:
         yield gap.step(wanted.spelling, DropColumns(Name(wanted.spelling), unexpected))
     if added:
@@ -218,12 +207,8 @@ def _columns(gap: Gap, wanted: Table, found: Table) -> Iterator[SchemaChange]:
         if column not in added:
             yield _manual(wanted.spelling, _column_by_hand(gap, wanted, column, once[column.name]))
     for column in wanted.columns:
-        if column.name in found and _kind_of(column) != _kind_of(found.column(column.name)):
+        if column.name in found and column.shape != found.column(column.name).shape:
             yield _manual(wanted.spelling, _column_by_hand(gap, wanted, column, found.column(column.name)))
-
-
-def _kind_of(column: Column) -> tuple[str, object]:
-    return normal_type(column.type), column.kind
 
 
 def _options(gap: Gap, wanted: Table, kind: type[SetOptions] = SetOptions) -> Iterator[SchemaChange]:
@@ -265,7 +250,7 @@ _WAITS = "{name} waits until {table} is changed by hand; then plan again."
 _REFUSED = "The server would refuse it as things stand: {what}. Change by hand what stands against it, then plan again."
 _REBUILT = (
     "While nothing writes: drop {name}, create it anew with mailmend schema apply --complete, then fill it again from "
-    "the truth with mailmend repair messages."
+    "the source of truth with mailmend repair messages."
 )
 _COPIED = (
     "A table's key, order and counters are for ever: create a table of another name as the model has {name}, copy the "

@@ -5,15 +5,17 @@ knows what other generations of James left behind.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
-from model.schema.cql_types import normal_type
 from model.schema.keyspace import Index, Schema, View
 from model.schema.literals import map_literal, pairs_of, text_of
 from model.schema.names import name_of
-from model.schema.table import Column, Kind, Table, UserType
+from model.schema.table import Table, UserType
+
+P = TypeVar("P", UserType, Table, Index, View)
 
 
 class Aspect(Enum):
@@ -70,52 +72,47 @@ class Difference:
 def differences(expected: Schema, live: Schema) -> tuple[Difference, ...]:
     """Everything in which the live schema is otherwise: types, tables in the expected order, indexes, views."""
     return (
-        *_between_types(expected, live),
-        *_between_tables(expected, live),
-        *_between_indexes(expected, live),
-        *_between_views(expected, live),
+        *_compare(expected.types, live.types, "TYPE", _type_text),
+        *_compare(expected.tables, live.tables, "TABLE", lambda _: "", table_differences),
+        *_compare(expected.indexes, live.indexes, "INDEX", index_text, _index_options),
+        *_compare(expected.views, live.views, "VIEW", view_text, _view_options),
     )
 
 
-def _between_types(expected: Schema, live: Schema) -> Iterator[Difference]:
-    for wanted in expected.types:
-        found = live.user_type(wanted.name)
-        if found is None:
-            yield Difference(Aspect.MISSING_TYPE, wanted.spelling, expected=_fields(wanted))
-        elif _fields(wanted) != _fields(found):
-            yield Difference(Aspect.DIFFERENT_TYPE, wanted.spelling, "", _fields(wanted), _fields(found))
-    for user_type in live.types:
-        if expected.user_type(user_type.name) is None:
-            yield Difference(Aspect.UNEXPECTED_TYPE, user_type.spelling, found=_fields(user_type))
-
-
-def _fields(user_type: UserType) -> str:
-    return ", ".join(f"{name_of(name)} {normal_type(text)}" for name, text in user_type.fields)
-
-
-def _between_tables(expected: Schema, live: Schema) -> Iterator[Difference]:
-    for wanted in expected.tables:
-        found = live.table(wanted.name)
-        if found is None:
-            yield Difference(Aspect.MISSING_TABLE, wanted.spelling)
+def _compare(
+    expected: Iterable[P],
+    live: Iterable[P],
+    kind: str,
+    text: Callable[[P], str],
+    within: Callable[[P, P], Iterator[Difference]] = lambda _, __: iter(()),
+) -> Iterator[Difference]:
+    """What is missing, has another text, is different within, or is not expected."""
+    found = {one.name: one for one in live}
+    for wanted in expected:
+        other = found.pop(wanted.name, None)
+        if other is None:
+            yield Difference(Aspect[f"MISSING_{kind}"], *_place(wanted), expected=text(wanted))
+        elif text(wanted) != text(other):
+            yield Difference(Aspect[f"DIFFERENT_{kind}"], *_place(wanted), text(wanted), text(other))
         else:
-            yield from table_differences(wanted, found)
-    for table in live.tables:
-        if expected.table(table.name) is None:
-            yield Difference(Aspect.UNEXPECTED_TABLE, table.spelling)
+            yield from within(wanted, other)
+    for other in found.values():
+        yield Difference(Aspect[f"UNEXPECTED_{kind}"], *_place(other), found=text(other))
 
 
-def _between_indexes(expected: Schema, live: Schema) -> Iterator[Difference]:
-    wanted, found = ({name_of(one.spelling): one for one in schema.indexes} for schema in (expected, live))
-    for name, index in wanted.items():
-        if name not in found:
-            yield Difference(Aspect.MISSING_INDEX, index.table, index.spelling, expected=index_text(index))
-        elif not _same_index(index, found[name]):
-            texts = index_text(index), index_text(found[name])
-            yield Difference(Aspect.DIFFERENT_INDEX, index.table, index.spelling, *texts)
-    for name, index in found.items():
-        if name not in wanted:
-            yield Difference(Aspect.UNEXPECTED_INDEX, index.table, index.spelling, found=index_text(index))
+def _place(part: UserType | Table | Index | View) -> tuple[str, str]:
+    """Owner and subject."""
+    match part:
+        case Index():
+            return part.table, part.spelling
+        case View():
+            return part.table.spelling, ""
+        case _:
+            return part.spelling, ""
+
+
+def _type_text(user_type: UserType) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in user_type.normal_fields)
 
 
 def index_text(index: Index) -> str:
@@ -124,23 +121,9 @@ def index_text(index: Index) -> str:
     return f"{name_of(index.table)} ({_folded(index.target)}){using}"
 
 
-def _same_index(wanted: Index, found: Index) -> bool:
-    return index_text(wanted) == index_text(found) and wanted.options.items() <= found.options.items()
-
-
-def _between_views(expected: Schema, live: Schema) -> Iterator[Difference]:
-    wanted, found = ({one.table.name: one for one in schema.views} for schema in (expected, live))
-    for name, view in wanted.items():
-        if name not in found:
-            yield Difference(Aspect.MISSING_VIEW, view.table.spelling, expected=view_text(view))
-        elif view_text(view) != view_text(found[name]):
-            texts = view_text(view), view_text(found[name])
-            yield Difference(Aspect.DIFFERENT_VIEW, view.table.spelling, "", *texts)
-        else:
-            yield from _between_options(view.table, found[name].table)
-    for name, view in found.items():
-        if name not in wanted:
-            yield Difference(Aspect.UNEXPECTED_VIEW, view.table.spelling, found=view_text(view))
+def _index_options(wanted: Index, found: Index) -> Iterator[Difference]:
+    if not wanted.options.items() <= found.options.items():
+        yield Difference(Aspect.DIFFERENT_INDEX, *_place(wanted), index_text(wanted), index_text(found))
 
 
 def view_text(view: View) -> str:
@@ -148,6 +131,10 @@ def view_text(view: View) -> str:
     columns = ", ".join(sorted(view.table.names))
     key = f"{_key_text(view.table)}, {_order_text(view.table)}"
     return f"of {name_of(view.base)} ({columns}) key ({key}) where {_folded(view.where)}"
+
+
+def _view_options(wanted: View, found: View) -> Iterator[Difference]:
+    return _between_options(wanted.table, found.table)
 
 
 def _short(class_name: str) -> str:
@@ -188,22 +175,15 @@ def _between_keys(wanted: Table, found: Table) -> Iterator[Difference]:
         yield Difference(Aspect.DIFFERENT_ORDER, wanted.spelling, "", _order_text(wanted), _order_text(found))
 
 
-def _column_text(column: Column) -> str:
-    static = " static" if column.kind is Kind.STATIC else ""
-    return f"{normal_type(column.type)}{static}"
-
-
 def _between_columns(wanted: Table, found: Table) -> Iterator[Difference]:
     for column in wanted.columns:
         if column.name not in found:
-            yield Difference(Aspect.MISSING_COLUMN, wanted.spelling, column.spelling, expected=_column_text(column))
-            continue
-        texts = _column_text(column), _column_text(found.column(column.name))
-        if texts[0] != texts[1]:
-            yield Difference(Aspect.DIFFERENT_COLUMN, wanted.spelling, column.spelling, *texts)
+            yield Difference(Aspect.MISSING_COLUMN, wanted.spelling, column.spelling, expected=column.shape)
+        elif column.shape != (there := found.column(column.name).shape):
+            yield Difference(Aspect.DIFFERENT_COLUMN, wanted.spelling, column.spelling, column.shape, there)
     for column in found.columns:
         if column.name not in wanted:
-            yield Difference(Aspect.UNEXPECTED_COLUMN, wanted.spelling, column.name, found=_column_text(column))
+            yield Difference(Aspect.UNEXPECTED_COLUMN, wanted.spelling, column.name, found=column.shape)
 
 
 _UNTOLD = {"allow_auto_snapshot": "true", "cdc": "false", "incremental_backups": "true", "memtable": "'default'"}

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from model.errors import BadIdentifier
+from model.schema.cql_types import normal_type
 from model.schema.literals import map_literal, pairs_of, text_literal, text_of
 from model.schema.names import RESERVED, name_of
 
@@ -84,6 +85,11 @@ class Column:
         object.__setattr__(self, "is_collection", self.type.startswith(("set<", "list<", "map<")))
 
     @property
+    def shape(self) -> str:
+        """Its type in the one form and whether it is static: two columns of one name are alike where these are."""
+        return normal_type(self.type) + (" static" if self.kind is Kind.STATIC else "")
+
+    @property
     def is_counter(self) -> bool:
         """Whether the column is a counter."""
         return self.type == "counter"
@@ -115,6 +121,11 @@ class UserType:
 
     spelling: str
     fields: tuple[tuple[str, str], ...]
+
+    @property
+    def normal_fields(self) -> tuple[tuple[str, str], ...]:
+        """The fields by their names as the server knows them, each with its type in the one form."""
+        return tuple((name_of(name), normal_type(kind)) for name, kind in self.fields)
 
     @property
     def name(self) -> str:

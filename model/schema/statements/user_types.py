@@ -38,7 +38,7 @@ class CreateType(NamedStatement):
 
     def took_effect(self, live: Schema) -> Effect:
         found = find(live.types, self.name.spelling)
-        return Effect.ABSENT if found is None else Effect.alike(_fields(self.type) == _fields(found))
+        return Effect.ABSENT if found is None else Effect.alike(self.type.normal_fields == found.normal_fields)
 
     def needs(self) -> frozenset[str]:
         return user_types_in(text for _, text in self.type.fields)
@@ -77,7 +77,7 @@ class AddField(NamedStatement):
         found = find(live.types, self.name.spelling)
         if found is None:
             return Effect.OTHERWISE
-        there = dict(_fields(found)).get(name_of(self.field))
+        there = dict(found.normal_fields).get(name_of(self.field))
         return Effect.ABSENT if there is None else Effect.alike(there == normal_type(self.type))
 
 
@@ -140,10 +140,6 @@ class DropType(Drop):
         if users:
             raise self.refused(f"{', '.join(users)} still uses it", mend="Drop what uses it first.")
         return replace(schema, types=without(schema.types, found))
-
-
-def _fields(user_type: UserType) -> list[tuple[str, str]]:
-    return [(name_of(name), normal_type(kind)) for name, kind in user_type.fields]
 
 
 def _names(user_type: UserType) -> tuple[str, ...]:
