@@ -28,7 +28,7 @@ KEYSPACE = "apache_james"
 
 @dataclass(frozen=True, order=True, slots=True)
 class ServerVersion:
-    """The version that a server tells: what of CQL it understands."""
+    """The version of a server: what of CQL it understands."""
 
     major: int
     minor: int = 0

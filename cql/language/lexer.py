@@ -79,7 +79,7 @@ def tokens_of(text: str) -> Iterator[Token]:
     """The tokens of a text, comments among them, white space not; the last is `Kind.END`.
 
     Raises:
-        CqlSyntaxError: a character that CQL has no use for, or something that never ends (told at its beginning).
+        CqlSyntaxError: a character that CQL has no use for, or something that never ends (placed at its begin).
     """
     at = 0
     while at < len(text):
@@ -95,5 +95,5 @@ def tokens_of(text: str) -> Iterator[Token]:
 def _problem(text: str, at: int) -> str:
     if text.startswith('""', at):
         return "a name in double quotes is empty"
-    unended = (told for mark, told in _UNENDED.items() if text.startswith(mark, at))
+    unended = (problem for mark, problem in _UNENDED.items() if text.startswith(mark, at))
     return next(unended, f"CQL has no use for the character {text[at]!r}")

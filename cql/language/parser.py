@@ -1,6 +1,6 @@
 """CQL as people write it in files, read into the statements of `model.schema.statements`.
 
-One pass, one small function for each kind of statement; whatever is wrong is told at its place, in words. What changes
+One pass, one small function for each kind of statement; errors name the place. What changes
 no table (roles, permissions, functions, queries) is only passed over, up to the semicolon that ends it.
 """
 

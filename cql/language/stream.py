@@ -95,7 +95,7 @@ class Stream:
         return True
 
     def dot(self) -> bool:
-        """Take a dot where it comes next; where it does not, nobody would have expected it."""
+        """Take a dot where it comes next; messages never list it as expected."""
         if self.next.text == ".":
             self.take()
             return True
@@ -225,7 +225,7 @@ class Stream:
         """What to raise where something else should come next: all that was asked for in vain, and what is there."""
         expected = tuple(dict.fromkeys((*self._wanted, *wanted)))
         return self.wrong(
-            f"expected {_either(expected)}, found {_told(self.next)}", mend=mend or _meant(self.next, expected)
+            f"expected {_either(expected)}, found {_shown(self.next)}", mend=mend or _meant(self.next, expected)
         )
 
     def wrong(self, problem: str, at: Token | None = None, *, mend: str = "") -> CqlSyntaxError:
@@ -256,7 +256,7 @@ def _either(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def _told(token: Token) -> str:
+def _shown(token: Token) -> str:
     if token.kind is Kind.END:
         return "the end of the text"
     shown = token.text if len(token.text) <= 40 else f"{token.text[:40]}..."  # noqa: PLR2004 - fits a line

@@ -1,7 +1,7 @@
 """CREATE TABLE and CREATE MATERIALIZED VIEW: columns, key, order, options.
 
-What a table cannot be whatever the server (no key, two keys, a key of columns that are not there) is told here, at its
-place.
+What a table cannot be whatever the server (no key, two keys, a key of columns that are not there) is refused here, at
+its place.
 """
 
 from collections.abc import Sequence
@@ -157,8 +157,8 @@ def _descending(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]])
     wanted = [name_of(token.text) for token in body.clustering]
     for place, (token, _) in enumerate(order):
         if wanted[place : place + 1] != [name_of(token.text)]:
-            told = f"the clustering columns in the key's order: {', '.join(wanted) or 'none'}"
-            raise stream.wrong(f"CLUSTERING ORDER BY names {token.text}, it must name {told}", token)
+            wanted_text = f"the clustering columns in the key's order: {', '.join(wanted) or 'none'}"
+            raise stream.wrong(f"CLUSTERING ORDER BY names {token.text}, it must name {wanted_text}", token)
     if order and len(order) < len(wanted):
         raise stream.wrong(f"CLUSTERING ORDER BY lacks {wanted[len(order)]}", order[-1][0])
     return {name_of(token.text) for token, descends in order if descends}

@@ -232,13 +232,13 @@ class _Rehearsal:
         if not begun and not self.fresh:
             return Way.RUN
         match planned.statement.took_effect(self.schema):
-            case Effect.THERE:
+            case Effect.APPLIED:
                 return Way.RECORD
-            case Effect.ABSENT:
+            case Effect.NOT_APPLIED:
                 return Way.AGAIN if begun else Way.RUN
-            case Effect.OTHERWISE:
+            case Effect.DIFFERENT:
                 raise BadMigration(
-                    f"{planned.place}: what the statement names is in {self.keyspace} already, and is otherwise",
+                    f"{planned.place}: what the statement names is in {self.keyspace} already, and is different",
                     mend=f"See how with: mailmend schema verify --keyspace {self.keyspace}",
                 )
 

@@ -1,6 +1,6 @@
 """From a live schema to the expected one: the statements that take it there, each with its risk and its reason.
 
-What CQL cannot change (a key, an order, a column's type) is told as a manual change, with the way around it. Two things
+What CQL cannot change (a key, an order, a column's type) becomes a manual change, with the way around it. Two things
 are only proposed when they are asked for: options, for they rewrite tables, and the removal of what is not expected,
 for it may belong to somebody else.
 """
@@ -247,14 +247,14 @@ def _kind_text(column: Column) -> str:
 
 
 _WAITS = "{name} waits until {table} is changed by hand; then plan again."
-_REFUSED = "The server would refuse it as things stand: {what}. Change by hand what stands against it, then plan again."
+_REFUSED = "The server would refuse it as things stand: {what}. Change by hand what is in its way, then plan again."
 _REBUILT = (
-    "While nothing writes: drop {name}, create it anew with mailmend schema apply --complete, then fill it again from "
+    "While nothing writes: drop {name}, create it again with mailmend schema apply --complete, then fill it again from "
     "the source of truth with mailmend repair messages."
 )
 _COPIED = (
-    "A table's key, order and counters are for ever: create a table of another name as the model has {name}, copy the "
-    "rows (mailmend cannot), move the clients over, then drop {name}."
+    "A table's key, order and counters cannot be changed: create a table of another name as the model has {name}, copy "
+    "the rows (mailmend cannot), move the clients over, then drop {name}."
 )
 _COLUMN_BY_HAND = (
     "{name}.{column} is or was {found} and should be {wanted}, which CQL cannot change: add a column of another name, "

@@ -1,4 +1,4 @@
-"""What a live schema has otherwise than an expected one: pure, so that every kind of drift is tested without a server.
+"""How a live schema differs from an expected one: pure, so that every kind of drift is tested without a server.
 
 Two values in, a list of differences out; whether one counts as drift is judged in `model.catalog.generations`, which
 knows what other generations of James left behind.
@@ -42,7 +42,7 @@ class Aspect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is otherwise.
+    """One thing that is different.
 
     Attributes:
         owner: the table, user type or view, in James's spelling where it is known; of an index its table.
@@ -70,7 +70,7 @@ class Difference:
 
 
 def differences(expected: Schema, live: Schema) -> tuple[Difference, ...]:
-    """Everything in which the live schema is otherwise: types, tables in the expected order, indexes, views."""
+    """Everything in which the live schema differs: types, tables in the expected order, indexes, views."""
     return (
         *_compare(expected.types, live.types, "TYPE", _type_text),
         *_compare(expected.tables, live.tables, "TABLE", lambda _: "", table_differences),
@@ -153,7 +153,7 @@ def _folded(cql: str) -> str:
 
 
 def table_differences(wanted: Table, found: Table) -> Iterator[Difference]:
-    """Everything in which one live table is otherwise: key, order, columns, options."""
+    """Everything in which one live table differs: key, order, columns, options."""
     yield from _between_keys(wanted, found)
     yield from _between_columns(wanted, found)
     yield from _between_options(wanted, found)
@@ -186,8 +186,8 @@ def _between_columns(wanted: Table, found: Table) -> Iterator[Difference]:
             yield Difference(Aspect.UNEXPECTED_COLUMN, wanted.spelling, column.name, found=column.shape)
 
 
-_UNTOLD = {"allow_auto_snapshot": "true", "cdc": "false", "incremental_backups": "true", "memtable": "'default'"}
-"""Options that a server keeps as null where they are as by default, and tells all the same in a description."""
+_KEPT_AS_NULL = {"allow_auto_snapshot": "true", "cdc": "false", "incremental_backups": "true", "memtable": "'default'"}
+"""Options that a server keeps as null while they have their default, and that its descriptions show all the same."""
 
 
 def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
@@ -195,7 +195,7 @@ def _between_options(wanted: Table, found: Table) -> Iterator[Difference]:
     expected = {**wanted.options, **wanted.literals(comment=False)}
     live = found.literals(comment=False)
     for name, value in expected.items():
-        texts = option_text(value), option_text(live.get(name, _UNTOLD.get(name, "")))
+        texts = option_text(value), option_text(live.get(name, _KEPT_AS_NULL.get(name, "")))
         if not option_says(texts[0], texts[1]):
             yield Difference(Aspect.DIFFERENT_OPTION, wanted.spelling, name, *texts)
 
@@ -218,7 +218,7 @@ def option_says(expected: str, found: str) -> bool:
 
 
 def _retry(text: str) -> str:
-    """A speculative retry as servers tell it: `99PERCENTILE` is `99p`."""
+    """A speculative retry as servers show it: `99PERCENTILE` is `99p`."""
     found = _PERCENTILE.fullmatch(text)
     return f"{float(found[1]):g}p" if found else text
 

@@ -1,4 +1,4 @@
-"""Literals of CQL in one form: texts with their quotes doubled, maps with their pairs told apart.
+"""Literals of CQL in one form: texts with their quotes doubled, maps as pairs.
 
 Options are kept as literals all over the model, so reading and writing one stands here, once.
 """

@@ -76,7 +76,7 @@ def _names(text: str) -> Iterator[re.Match[str]]:
 
 
 def renamed_in(text: str, renames: Mapping[str, str]) -> str:
-    """The text with columns spelled otherwise; keys are names as the server knows them."""
+    """The text with columns renamed; keys are names as the server knows them."""
     parts, end = [], 0
     for found in _names(text):
         spelling = renames.get(name_of(found["name"]))

@@ -18,7 +18,7 @@ class Risk(Enum):
 
     NONE = "none"
     LONG = "long"  # every row that is there is read, in the background
-    REWRITE = "rewrite"  # every SSTable of the table is written anew, sooner or later
+    REWRITE = "rewrite"  # every SSTable of the table is rewritten, sooner or later
     BREAKING = "breaking"  # running clients' statements begin to fail
     STALE = "stale"  # reads may miss what was written before
     RESURRECTION = "resurrection"  # what was deleted may come back

@@ -202,7 +202,7 @@ class Table:
         return {column.name: value for column, value in zip(self.key, key, strict=False)}
 
     def with_columns(self, columns: Iterable[Column]) -> "Table":
-        """The same table with other columns: how a generation's variant is told."""
+        """The same table with other columns: how a variant of a generation is made."""
         return replace(self, columns=tuple(columns))
 
     def literals(self, *, comment: bool = True) -> dict[str, str]:

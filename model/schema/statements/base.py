@@ -23,38 +23,38 @@ from model.schema.table import Table
 class Effect(Enum):
     """What the live schema says about a statement whose answer was lost."""
 
-    THERE = "there"  # it took effect: sending it again would fail, or do nothing
-    ABSENT = "absent"  # it did not; or sending it again is harmless
-    OTHERWISE = "otherwise"  # what it names is there, but not as it would have left it
+    APPLIED = "applied"  # sending it again would fail, or do nothing
+    NOT_APPLIED = "not applied"  # or sending it again is harmless
+    DIFFERENT = "different"  # what it names exists, but not as the statement would have left it
 
     @staticmethod
     def done(holds: bool) -> "Effect":  # noqa: FBT001 - the one thing it is about
-        """THERE or ABSENT."""
-        return Effect.THERE if holds else Effect.ABSENT
+        """APPLIED or NOT_APPLIED."""
+        return Effect.APPLIED if holds else Effect.NOT_APPLIED
 
     @staticmethod
     def alike(holds: bool) -> "Effect":  # noqa: FBT001 - the one thing it is about
-        """THERE or OTHERWISE."""
-        return Effect.THERE if holds else Effect.OTHERWISE
+        """APPLIED or DIFFERENT."""
+        return Effect.APPLIED if holds else Effect.DIFFERENT
 
     @staticmethod
     def of_all(parts: "Sequence[Effect]", *, repeats: bool = False) -> "Effect":
         """A statement is carried out as a whole: a mixture is somebody else's work, unless it may be sent again."""
         if repeats and len(set(parts)) > 1:
-            return Effect.ABSENT if Effect.ABSENT in parts else Effect.THERE
-        return parts[0] if len(set(parts)) == 1 else Effect.OTHERWISE
+            return Effect.NOT_APPLIED if Effect.NOT_APPLIED in parts else Effect.APPLIED
+        return parts[0] if len(set(parts)) == 1 else Effect.DIFFERENT
 
     @staticmethod
     def of_renames(renames: Iterable[tuple[str, str]], names: Iterable[str]) -> "Effect":
-        """Each old name is there and its new one is not, or the other way round."""
+        """NOT_APPLIED where each old name exists and no new one does, APPLIED the other way round."""
         there = set(names)
-        steps = {(True, False): Effect.ABSENT, (False, True): Effect.THERE}
+        steps = {(True, False): Effect.NOT_APPLIED, (False, True): Effect.APPLIED}
         found = ((name_of(old) in there, name_of(new) in there) for old, new in renames)
-        return Effect.of_all([steps.get(one, Effect.OTHERWISE) for one in found])
+        return Effect.of_all([steps.get(one, Effect.DIFFERENT) for one in found])
 
 
 class Statement:
-    """A statement of CQL. What is not said otherwise by its kind: it changes no schema and risks nothing."""
+    """A statement of CQL. Unless its kind says more, it changes no schema and risks nothing."""
 
     __slots__ = ()
     dangers: ClassVar[tuple[Danger, ...]] = ()
@@ -136,15 +136,15 @@ class Statement:
         return Assessment(tuple(risk for risk in Risk if risk in {one for one, _ in met}), " ".join(dict(met).values()))
 
     def took_effect(self, live: Schema) -> Effect:
-        """Whether the statement took effect, told from the live schema alone, whether or not its answer ever came.
+        """Whether the statement took effect, judged by the live schema alone.
 
         A statement whose answer was lost (its applier was killed, the node went away) was carried out or was not. Each
-        kind of change leaves something behind that tells; what leaves nothing can be sent again without harm.
+        kind of change leaves something behind that shows it; what leaves nothing can be sent again without harm.
         """
-        return Effect.ABSENT
+        return Effect.NOT_APPLIED
 
     def may_not_have_run(self, live: Schema) -> bool:
-        """Whether the columns and keys that are there do not tell: rows, options, what should be gone."""
+        """Whether the columns and keys of the live schema cannot show that it ran: rows, options, drops."""
         return False
 
     def remaining(self, live: Schema) -> "Statement | None":
@@ -155,7 +155,7 @@ class Statement:
         """Why it may not stand in a migration (of that keyspace, where one is named); "" where it may.
 
         A migration is run on any keyspace, by several people, and again after a crash: so it names no keyspace, and
-        every statement of it can be told from the live schema, or be sent twice without harm.
+        the live schema shows whether a statement of it ran, or the statement can be sent twice without harm.
         """
         return self.unfit
 
@@ -225,7 +225,7 @@ class Drop(NamedStatement):
     if_exists: bool = False
     word: ClassVar[str] = ""
     """CQL's word for what is dropped."""
-    harmless = "The table is not there yet."
+    harmless = "The table does not exist yet."
 
     def among(self, schema: Schema) -> Sequence[Part]:
         """The parts of a schema of which one is dropped."""
@@ -235,7 +235,7 @@ class Drop(NamedStatement):
         return Effect.done(find(self.among(live), self.name.spelling) is None)
 
     def may_not_have_run(self, live: Schema) -> bool:
-        return self.took_effect(live) is not Effect.THERE
+        return self.took_effect(live) is not Effect.APPLIED
 
     def remaining(self, live: Schema) -> Statement | None:
         return self if find(self.among(live), self.name.spelling) else None

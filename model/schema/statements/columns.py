@@ -18,7 +18,7 @@ from model.schema.type_rules import (
     user_types_in,
 )
 
-_NOT_THERE = "The table is not there yet."
+_NO_TABLE_YET = "The table does not exist yet."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class AddColumns(NamedStatement):
     if_exists: bool = False
     if_not_exists: bool = False
     verb = "ALTER TABLE ADD"
-    harmless = "Rows that are there read the new columns as null; nothing is written anew."
+    harmless = "Existing rows read the new columns as null; nothing is rewritten."
     defines_table = True
 
     def needs(self) -> frozenset[str]:
@@ -54,7 +54,7 @@ class AddColumns(NamedStatement):
     def took_effect(self, live: Schema) -> Effect:
         found = find(live.tables, self.name.spelling)
         if found is None:
-            return Effect.OTHERWISE
+            return Effect.DIFFERENT
         return Effect.of_all([_effect_of(one, found) for one in self.columns], repeats=self.if_not_exists)
 
     def remaining(self, live: Schema) -> Statement | None:
@@ -71,8 +71,8 @@ class AddColumns(NamedStatement):
     dangers = (
         Danger(
             Risk.DATA_LOSS,
-            "A column of {name} is added again after it was dropped: cells with stamps before the drop, repairs among "
-            "them, stay invisible or vanish; another type is refused.",
+            "A column of {name} is added again after it was dropped: cells with timestamps before the drop, repairs "
+            "among them, stay invisible or vanish; another type is refused.",
             _adds_again,
         ),
     )
@@ -109,7 +109,7 @@ def _with_views(schema: Schema, table: Table, column: Column) -> Schema:
 
 def _effect_of(wanted: Column, found: Table) -> Effect:
     if wanted.name not in found:
-        return Effect.ABSENT
+        return Effect.NOT_APPLIED
     there = found.column(wanted.name)
     return Effect.alike((normal_type(wanted.type), wanted.kind) == (normal_type(there.type), there.kind))
 
@@ -123,11 +123,11 @@ class DropColumns(NamedStatement):
     columns_if_exist: bool = False
     timestamp: str | None = None
     verb = "ALTER TABLE DROP"
-    harmless = _NOT_THERE
+    harmless = _NO_TABLE_YET
     dangers = (
         Danger(
             Risk.DATA_LOSS,
-            "What the columns of {name} held is gone at once, and adding them again does not bring it back.",
+            "The data in these columns of {name} is gone at once; adding the columns again does not bring it back.",
         ),
     )
 
@@ -152,7 +152,7 @@ class DropColumns(NamedStatement):
     def took_effect(self, live: Schema) -> Effect:
         found = find(live.tables, self.name.spelling)
         if found is None:
-            return Effect.OTHERWISE
+            return Effect.DIFFERENT
         gone = [Effect.done(name_of(name) not in found) for name in self.columns]
         return Effect.of_all(gone, repeats=self.columns_if_exist)
 
@@ -194,7 +194,7 @@ class RenameColumns(NamedStatement):
     if_exists: bool = False
     columns_if_exist: bool = False
     verb = "ALTER TABLE RENAME"
-    harmless = _NOT_THERE
+    harmless = _NO_TABLE_YET
     dangers = (Danger(Risk.BREAKING, "Clients that know the old names in {name} fail from then on."),)
 
     def apply(self, schema: Schema) -> Schema:
@@ -214,7 +214,7 @@ class RenameColumns(NamedStatement):
 
     def took_effect(self, live: Schema) -> Effect:
         found = find(live.tables, self.name.spelling)
-        return Effect.OTHERWISE if found is None else Effect.of_renames(self.renames, found.names)
+        return Effect.DIFFERENT if found is None else Effect.of_renames(self.renames, found.names)
 
 
 def _rename_problem(schema: Schema, table: Table, old: str, new: str) -> str:

@@ -20,7 +20,7 @@ class Change(Enum):
     DELETE = "DELETE"
 
 
-_WRITES_ROWS = "It writes rows: what stood in the same cells before is overwritten."
+_WRITES_ROWS = "It writes rows: older values of the same cells are overwritten."
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class Truncate(NamedStatement):
     """TRUNCATE: every row is gone."""
 
     verb = "TRUNCATE"
-    harmless = "The table is not there yet."
-    unfit = "sent again after a crash, it would remove what was written meanwhile: drop the table and create it anew"
+    harmless = "The table does not exist yet."
+    unfit = "sent again after a crash, it would remove rows written in between: drop the table and create it again"
     dangers = (ROWS_GONE,)
 
     def apply(self, schema: Schema) -> Schema:
@@ -113,7 +113,7 @@ class Other(Statement):
 
     words: str
     harmless = "It changes no table."
-    unfit = "whether it took effect cannot be told from the schema (roles: see `mailmend schema grants`)"
+    unfit = "the schema does not show whether it took effect (roles: see `mailmend schema grants`)"
 
     @property
     def subject(self) -> str:

@@ -29,7 +29,7 @@ class CreateIndex(NamedStatement):
     if_not_exists: bool = False
     verb = "CREATE INDEX"
     creates = "index"
-    harmless = "The table is not there yet, or empty."
+    harmless = "The table does not exist yet, or is empty."
     dangers = (Danger(Risk.LONG, "Every node reads all its rows to build {name}."),)
 
     @property
@@ -69,7 +69,7 @@ class CreateIndex(NamedStatement):
             return Effect.done(any(self._made(one, live) for one in live.indexes))
         found = find(live.indexes, self.index.spelling)
         if found is None:
-            return Effect.ABSENT
+            return Effect.NOT_APPLIED
         return Effect.alike(makes_alike(self, replace(live, indexes=without(live.indexes, found)), live))
 
     def _made(self, found: Index, live: Schema) -> bool:

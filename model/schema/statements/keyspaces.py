@@ -50,7 +50,7 @@ class AlterKeyspace(KeyspaceStatement):
     dangers = (
         Danger(
             Risk.STALE,
-            "Replicas change at once and rows do not move by themselves: reads of {name} may miss rows until every "
+            "Replicas change at once, but rows do not move by themselves: reads of {name} may miss rows until every "
             "node has run nodetool repair (or rebuild, for a new data centre).",
             _changes_replication,
         ),
@@ -73,5 +73,5 @@ class DropKeyspace(KeyspaceStatement):
 class Use(KeyspaceStatement):
     """USE: names the keyspace of what follows."""
 
-    harmless = "It names the keyspace of what follows."
+    harmless = "It only chooses the keyspace of the next statements."
     unfit = f"{_KEYSPACE}: write names without a keyspace"

@@ -27,9 +27,9 @@ _LIGHT_COMPACTION = frozenset(
         "unsafe_aggressive_sstable_expiration",
     }
 )
-"""Compaction options that decide about compactions to come, and bring none about."""
+"""Compaction options that only affect later compactions."""
 
-_NOTHING_REWRITTEN = "It counts for what comes; no SSTable is written anew."
+_NOTHING_REWRITTEN = "It applies to new data; no SSTable is rewritten."
 
 
 def _seconds(literal: str) -> float:
@@ -74,11 +74,11 @@ class SetOptions(NamedStatement):
         try:
             after = self.apply(live)
         except SchemaRefused:
-            return Effect.OTHERWISE
+            return Effect.DIFFERENT
         return Effect.done(not differences(after, live) and _comments(after) == _comments(live))
 
     def may_not_have_run(self, live: Schema) -> bool:
-        return self.took_effect(live) is not Effect.THERE
+        return self.took_effect(live) is not Effect.APPLIED
 
     def remaining(self, live: Schema) -> Statement | None:
         table = find(live.tables, self.name.spelling)
@@ -125,19 +125,18 @@ class SetOptions(NamedStatement):
     dangers = (
         Danger(
             Risk.DATA_LOSS,
-            "What is written to {name} from then on expires sooner than before; what is there keeps its own time.",
+            "Rows written to {name} from then on expire sooner than before; existing rows keep their own time to live.",
             _expires_sooner,
         ),
         Danger(
             Risk.RESURRECTION,
-            "Deletions from {name} are forgotten sooner: a row that was deleted comes back when a replica missed the "
+            "Tombstones of {name} are purged sooner: a row that was deleted comes back when a replica missed the "
             "deletion and no repair ran within the new gc_grace_seconds.",
             _forgets_sooner,
         ),
         Danger(
             Risk.RESURRECTION,
-            "SSTables of {name} are dropped without looking at what overlaps them: deleted and overwritten rows come "
-            "back.",
+            "SSTables of {name} are dropped without a check for overlaps: deleted and overwritten rows come back.",
             _expires_unsafely,
         ),
         Danger(
@@ -148,14 +147,14 @@ class SetOptions(NamedStatement):
         ),
         Danger(
             Risk.REWRITE,
-            "Every SSTable of {name} is compacted anew under the new strategy, on every node: disk and I/O for the "
+            "Every SSTable of {name} is rewritten under the new strategy, on every node: disk and I/O for the "
             "size of the table.",
             _recompacts,
         ),
         Danger(
             Risk.REWRITE,
             "New SSTables of {name} are compressed the new way; the old ones when they are compacted, or all at once "
-            "by nodetool upgradesstables -a, which writes the whole table anew.",
+            "by nodetool upgradesstables -a, which rewrites the whole table.",
             _recompresses,
         ),
     )
@@ -207,7 +206,7 @@ class DropCompactStorage(NamedStatement):
         return Effect.alike(self.if_exists) if table is None else Effect.done(COMPACT_STORAGE not in table.options)
 
     def may_not_have_run(self, live: Schema) -> bool:
-        return self.took_effect(live) is not Effect.THERE
+        return self.took_effect(live) is not Effect.APPLIED
 
 
 def _comments(schema: Schema) -> list[str]:

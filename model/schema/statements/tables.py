@@ -85,7 +85,7 @@ class CreateTable(NamedStatement):
         """Its key and columns tell; its options may have been changed since."""
         found = find(live.tables, self.name.spelling)
         if found is None:
-            return Effect.ABSENT
+            return Effect.NOT_APPLIED
         return Effect.alike(not list(table_differences(replace(self.table, options={}, compaction=None), found)))
 
     def remaining(self, live: Schema) -> Statement | None:

@@ -22,7 +22,7 @@ class CreateType(NamedStatement):
     if_not_exists: bool = False
     verb = "CREATE TYPE"
     creates = "type"
-    harmless = "A new type has no cells yet."
+    harmless = "A new type is not used yet."
 
     def apply(self, schema: Schema) -> Schema:
         if find(schema.types, self.name.spelling) is not None:
@@ -38,7 +38,7 @@ class CreateType(NamedStatement):
 
     def took_effect(self, live: Schema) -> Effect:
         found = find(live.types, self.name.spelling)
-        return Effect.ABSENT if found is None else Effect.alike(self.type.normal_fields == found.normal_fields)
+        return Effect.NOT_APPLIED if found is None else Effect.alike(self.type.normal_fields == found.normal_fields)
 
     def needs(self) -> frozenset[str]:
         return user_types_in(text for _, text in self.type.fields)
@@ -53,7 +53,7 @@ class AddField(NamedStatement):
     if_exists: bool = False
     if_not_exists: bool = False
     verb = "ALTER TYPE ADD"
-    harmless = "Cells of the type that are there read the new field as null."
+    harmless = "Existing cells of the type read the new field as null."
 
     def apply(self, schema: Schema) -> Schema:
         found = find(schema.types, self.name.spelling)
@@ -76,9 +76,9 @@ class AddField(NamedStatement):
     def took_effect(self, live: Schema) -> Effect:
         found = find(live.types, self.name.spelling)
         if found is None:
-            return Effect.OTHERWISE
+            return Effect.DIFFERENT
         there = dict(found.normal_fields).get(name_of(self.field))
-        return Effect.ABSENT if there is None else Effect.alike(there == normal_type(self.type))
+        return Effect.NOT_APPLIED if there is None else Effect.alike(there == normal_type(self.type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class RenameFields(NamedStatement):
 
     def took_effect(self, live: Schema) -> Effect:
         found = find(live.types, self.name.spelling)
-        return Effect.OTHERWISE if found is None else Effect.of_renames(self.renames, _names(found))
+        return Effect.DIFFERENT if found is None else Effect.of_renames(self.renames, _names(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class DropType(Drop):
 
     verb = "DROP TYPE"
     word = "TYPE"
-    dangers = (Danger(Risk.DATA_LOSS, "What reads cells of type {name} can read them no more.", always),)
+    dangers = (Danger(Risk.DATA_LOSS, "Cells of type {name} can no longer be read.", always),)
 
     def among(self, schema: Schema) -> tuple[UserType, ...]:
         return schema.types

@@ -21,7 +21,7 @@ class CreateView(NamedStatement):
     if_not_exists: bool = False
     verb = "CREATE MATERIALIZED VIEW"
     creates = "view"
-    harmless = "The base table is not there yet, or empty."
+    harmless = "The base table does not exist yet, or is empty."
     defines_table = True
 
     @property
@@ -59,10 +59,10 @@ class CreateView(NamedStatement):
         return replace(schema, views=put(schema.views, replace(view, table=_typed(base, view))))
 
     def took_effect(self, live: Schema) -> Effect:
-        """A statement names columns only: what a view of the base as it is would be is told by making it anew."""
+        """The statement names columns only: their types are known once it is applied to the live base table."""
         found = find(live.views, self.view.table.spelling)
         if found is None:
-            return Effect.ABSENT
+            return Effect.NOT_APPLIED
         return Effect.alike(makes_alike(self, replace(live, views=without(live.views, found)), live))
 
 

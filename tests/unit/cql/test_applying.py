@@ -58,7 +58,7 @@ def test_a_table_that_james_lacks_is_created_in_its_own_generation() -> None:
 def test_a_column_is_never_added_or_changed() -> None:
     """Drift inside a table is told, in a keyspace of our own too."""
     live = with_columns(MADE, "modseq", (one for one in columns_of(MADE, "modseq") if one.in_key))
-    with pytest.raises(BadMigration, match="is in mail already, and is otherwise"):
+    with pytest.raises(BadMigration, match="is in mail already, and is different"):
         planned(SchemaTwin(mail=live), complete=True)
 
 

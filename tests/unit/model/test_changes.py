@@ -293,7 +293,7 @@ def test_a_key_column_of_another_type_takes_another_table() -> None:
     """No column can be added to a key."""
     columns = (ID, replace(NUMBER, type="bigint"), NOTE)
     (by_hand,) = ways(EXPECTED, with_notes(replace(NOTES, columns=columns)))
-    assert by_hand.manual.startswith("A table's key, order and counters are for ever")
+    assert by_hand.manual.startswith("A table's key, order and counters cannot be changed")
 
 
 def test_a_column_of_a_table_that_can_be_rebuilt_is_rebuilt() -> None:

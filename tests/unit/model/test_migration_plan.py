@@ -234,7 +234,7 @@ def test_nothing_is_taken_over_once_there_is_a_history() -> None:
 def test_what_cannot_be_taken_over_is_for_a_person() -> None:
     """A table of that name with another key."""
     live = after("CREATE TABLE one (k int, c int, PRIMARY KEY (k, c))")
-    with pytest.raises(BadMigration, match="is in shop already, and is otherwise") as refused:
+    with pytest.raises(BadMigration, match="is in shop already, and is different") as refused:
         decide("shop", PAIR, LedgerRecord(), live, MigrationTarget(takes_over=True))
     assert refused.value.mend == "See how with: mailmend schema verify --keyspace shop"
 
@@ -261,7 +261,7 @@ def test_a_refusal_tells_how_to_mend_it_and_that_nothing_ran() -> None:
         ("ALTER KEYSPACE k WITH durable_writes = true", "change it by hand, and repair afterwards"),
         ("DROP KEYSPACE k", "drop it by hand"),
         ("USE shop", "write names without a keyspace"),
-        ("TRUNCATE orders", "drop the table and create it anew"),
+        ("TRUNCATE orders", "drop the table and create it again"),
         ("BEGIN BATCH INSERT INTO orders (id) VALUES (1); APPLY BATCH", "write them one by one"),
         ("GRANT SELECT ON orders TO bob", "roles: see `mailmend schema grants`"),
         ("DROP TABLE other.orders", "it names the keyspace other, the migrations are applied to shop"),

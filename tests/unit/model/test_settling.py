@@ -88,8 +88,8 @@ def test_what_was_not_sent_has_left_nothing_and_what_was_sent_has(
     sent: Statement, before: Schema, after: Schema
 ) -> None:
     """Whatever kind of statement it is."""
-    assert sent.took_effect(before) is Effect.ABSENT
-    assert sent.took_effect(after) is Effect.THERE
+    assert sent.took_effect(before) is Effect.NOT_APPLIED
+    assert sent.took_effect(after) is Effect.APPLIED
 
 
 TABLE = "CREATE TABLE t (k int, c int, v text, PRIMARY KEY (k, c))"
@@ -130,31 +130,31 @@ VIEW = "CREATE MATERIALIZED VIEW few AS SELECT v FROM t WHERE k IS NOT NULL AND 
 )
 def test_what_somebody_else_made_is_not_taken_for_ours(sent: str, live: str) -> None:
     """Another key, order, type or set of columns under the same name."""
-    assert statement(sent).took_effect(apply_all(parse(live))) is Effect.OTHERWISE
+    assert statement(sent).took_effect(apply_all(parse(live))) is Effect.DIFFERENT
 
 
 def test_options_that_were_changed_since_do_not_make_it_another_table() -> None:
     """Tuning goes on while a migration waits to be resumed."""
     live = statement(f"{TABLE} WITH comment = 'tuned' AND gc_grace_seconds = 1").apply(Schema((), ()))
-    assert statement(TABLE).took_effect(live) is Effect.THERE
-    assert statement(f"{TABLE} WITH gc_grace_seconds = 7").took_effect(live) is Effect.THERE
+    assert statement(TABLE).took_effect(live) is Effect.APPLIED
+    assert statement(f"{TABLE} WITH gc_grace_seconds = 7").took_effect(live) is Effect.APPLIED
     leveled = statement("ALTER TABLE t WITH compaction = {'class': 'LeveledCompactionStrategy'}").apply(live)
-    assert statement(f"{TABLE} WITH compaction = {UNIFIED}").took_effect(leveled) is Effect.THERE
+    assert statement(f"{TABLE} WITH compaction = {UNIFIED}").took_effect(leveled) is Effect.APPLIED
 
 
 def test_nor_do_they_make_it_another_view() -> None:
     """A view is told by its base, its key, its columns and its condition."""
     live = apply_all(parse(f"{TABLE}; {VIEW} (c, k); ALTER MATERIALIZED VIEW few WITH comment = 'tuned'"))
-    assert statement(f"{VIEW} (c, k) WITH comment = 'new'").took_effect(live) is Effect.THERE
+    assert statement(f"{VIEW} (c, k) WITH comment = 'new'").took_effect(live) is Effect.APPLIED
 
 
 def test_an_index_without_a_name_is_told_by_what_it_is_on() -> None:
     """Whatever it is called: the server would refuse a second one of the same kind on the same column."""
     live = apply_all(parse(f"{TABLE}; CREATE INDEX somebodys ON t (v); CREATE INDEX ON t (c)"))
-    assert statement('CREATE INDEX ON T ("v")').took_effect(live) is Effect.THERE
-    assert statement("CREATE INDEX ON t (k)").took_effect(live) is Effect.ABSENT
-    assert statement("CREATE CUSTOM INDEX ON t (v) USING 'sai'").took_effect(live) is Effect.ABSENT
-    assert statement("CREATE INDEX ON elsewhere (v)").took_effect(live) is Effect.ABSENT
+    assert statement('CREATE INDEX ON T ("v")').took_effect(live) is Effect.APPLIED
+    assert statement("CREATE INDEX ON t (k)").took_effect(live) is Effect.NOT_APPLIED
+    assert statement("CREATE CUSTOM INDEX ON t (v) USING 'sai'").took_effect(live) is Effect.NOT_APPLIED
+    assert statement("CREATE INDEX ON elsewhere (v)").took_effect(live) is Effect.NOT_APPLIED
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_an_index_without_a_name_is_told_by_what_it_is_on() -> None:
 )
 def test_what_leaves_nothing_in_a_schema_counts_as_not_sent(sent: str) -> None:
     """It is sent again as it was the first time: with its own stamp, or refused from the start."""
-    assert statement(sent).took_effect(statement(TABLE).apply(Schema((), ()))) is Effect.ABSENT
+    assert statement(sent).took_effect(statement(TABLE).apply(Schema((), ()))) is Effect.NOT_APPLIED
 
 
 @pytest.mark.parametrize("what", ["TABLE", "TYPE", "INDEX", "MATERIALIZED VIEW"])
@@ -182,17 +182,17 @@ def test_what_is_not_there_is_dropped(what: str) -> None:
     }
     others = "".join(cql for name, cql in alike.items() if name != what)
     live = apply_all(parse(f"{TABLE}; {others}"))
-    assert statement(f"DROP {what} few").took_effect(live) is Effect.THERE
+    assert statement(f"DROP {what} few").took_effect(live) is Effect.APPLIED
 
 
 @pytest.mark.parametrize(
     ("sent", "effect"),
     [
-        ("ALTER TABLE t ADD IF NOT EXISTS (v blob, w text)", Effect.ABSENT),
-        ("ALTER TABLE t ADD IF NOT EXISTS (v text, c int)", Effect.THERE),
-        ("ALTER TABLE t ADD IF NOT EXISTS v blob", Effect.OTHERWISE),
-        ("ALTER TABLE t DROP IF EXISTS (v, w)", Effect.ABSENT),
-        ("ALTER TABLE t DROP IF EXISTS (w, x)", Effect.THERE),
+        ("ALTER TABLE t ADD IF NOT EXISTS (v blob, w text)", Effect.NOT_APPLIED),
+        ("ALTER TABLE t ADD IF NOT EXISTS (v text, c int)", Effect.APPLIED),
+        ("ALTER TABLE t ADD IF NOT EXISTS v blob", Effect.DIFFERENT),
+        ("ALTER TABLE t DROP IF EXISTS (v, w)", Effect.NOT_APPLIED),
+        ("ALTER TABLE t DROP IF EXISTS (w, x)", Effect.APPLIED),
     ],
 )
 def test_a_part_that_was_there_before_is_no_strangers_where_the_statement_allows_for_it(
@@ -205,8 +205,8 @@ def test_a_part_that_was_there_before_is_no_strangers_where_the_statement_allows
 def test_compact_storage_is_gone_or_it_is_not() -> None:
     """No option tells of it any more."""
     live, sent = statement(COMPACT).apply(Schema((), ())), statement("ALTER TABLE old DROP COMPACT STORAGE")
-    assert sent.took_effect(live) is Effect.ABSENT
-    assert sent.took_effect(sent.apply(live)) is Effect.THERE
+    assert sent.took_effect(live) is Effect.NOT_APPLIED
+    assert sent.took_effect(sent.apply(live)) is Effect.APPLIED
 
 
 @settings(max_examples=5)
@@ -222,9 +222,9 @@ def test_whoever_was_killed_after_any_statement_finds_out_what_it_left(story: li
             after = sent.apply(schema)
             turned = isinstance(sent, RenameColumns | RenameFields)
             if after != schema and not isinstance(sent, SetOptions):
-                assert sent.took_effect(schema) is not Effect.THERE
+                assert sent.took_effect(schema) is not Effect.APPLIED
             if after != schema:
-                assert sent.took_effect(after) in ({Effect.THERE, Effect.OTHERWISE} if turned else {Effect.THERE})
+                assert sent.took_effect(after) in ({Effect.APPLIED, Effect.DIFFERENT} if turned else {Effect.APPLIED})
             schema = after
 
 
@@ -235,7 +235,7 @@ def test_a_server_spells_types_and_names_in_its_own_way() -> None:
     size, told_size = UserType("Size", (("Tags", "map<varchar,int>"),)), UserType("size", (("tags", "map<text, int>"),))
     live = Schema((told_size,), (told,))
     name = Name("T")
-    assert AddColumns(name, (sent,)).took_effect(live) is Effect.THERE
-    assert CreateTable(name, Table("T", (told.columns[0], sent))).took_effect(live) is Effect.THERE
-    assert CreateType(Name("Size"), size).took_effect(live) is Effect.THERE
-    assert AddField(Name("SIZE"), *size.fields[0]).took_effect(live) is Effect.THERE
+    assert AddColumns(name, (sent,)).took_effect(live) is Effect.APPLIED
+    assert CreateTable(name, Table("T", (told.columns[0], sent))).took_effect(live) is Effect.APPLIED
+    assert CreateType(Name("Size"), size).took_effect(live) is Effect.APPLIED
+    assert AddField(Name("SIZE"), *size.fields[0]).took_effect(live) is Effect.APPLIED
