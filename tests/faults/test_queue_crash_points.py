@@ -15,7 +15,8 @@ from model.catalog.mail_queue import BROWSE_START
 from model.operations import Change
 from model.queue.blob_ids import BlobsMode
 from tests.faults.test_queue_machine import HALF_A_DAY, QueueMachine
-from tests.support.queue_world import DEATHS, Mishap, Trouble
+from tests.support.queue_wires import Trouble
+from tests.support.queue_world import DEATHS, Mishap
 from tests.support.queues import QUEUE
 
 Story = Callable[[QueueMachine, Sequence[Mishap]], None]

@@ -34,9 +34,9 @@ from model.queue.size import SizeKind
 from model.queue.slices import EPOCH, Slicing, slice_of
 from model.schema.table import Row, Table
 from tests.support.james_beside import James
-from tests.support.queue_mishaps import Died
 from tests.support.queue_model import Promised, Promises, Standing
-from tests.support.queue_world import Mishap, Side, Trouble, Worker, dead, named, rows, taken
+from tests.support.queue_wires import Side, Trouble
+from tests.support.queue_world import Died, Mishap, Worker, dead, named, rows, taken
 from tests.support.queues import QUEUE, TwinQueue, listed, mail
 from tests.support.seeds import run_stories
 from tests.support.skewed import SkewedClock

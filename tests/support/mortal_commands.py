@@ -15,16 +15,17 @@ from mailqueue.blobs.files import FileStore
 from model.ids import BlobId, EnqueueId
 from tests.support.commands import Ended
 from tests.support.queue_commands import QueueShell, queue_shell
-from tests.support.queue_mishaps import Died, Life, MortalBlobs, MortalBroker, MortalTables
+from tests.support.queue_wires import Side, WiredBlobs, WiredBroker, WiredTables
+from tests.support.queue_world import Died, Fortune
 
 
 @contextmanager
-def mortal(shell: QueueShell, life: Life) -> Iterator[None]:
+def mortal(shell: QueueShell, life: Fortune) -> Iterator[None]:
     """Whatever the shell's commands do to the queue, or write down, is a step of that life."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wiring_queue, "tables_of", lambda keyspace: MortalTables(InTurn(keyspace), life))
-        patch.setattr(wiring_queue, "broker_behind", lambda *_: MortalBroker(shell.broker, life))
-        patch.setattr(wiring_queue, "blobs_behind", lambda *_: MortalBlobs(shell.blobs, life))
+        patch.setattr(wiring_queue, "tables_of", lambda keyspace: WiredTables(InTurn(keyspace), life))
+        patch.setattr(wiring_queue, "broker_behind", lambda *_: WiredBroker(shell.broker, life))
+        patch.setattr(wiring_queue, "blobs_behind", lambda *_: WiredBlobs(shell.blobs, life))
         patch.setattr(RemovedMailsFile, "_append", _tearing(life, RemovedMailsFile._append))
         patch.setattr(RestoredLog, "note", _noting(life, RestoredLog.note))
         patch.setattr(FileStore, "keep", _filing(life, FileStore.keep))
@@ -33,7 +34,7 @@ def mortal(shell: QueueShell, life: Life) -> Iterator[None]:
 
 def killed(shell: QueueShell, after: int, *arguments: str) -> Ended | None:
     """How a command ended that takes so many steps at most; None where it was killed before the next."""
-    with mortal(shell, Life(after)):
+    with mortal(shell, Fortune().dies_before(after)):
         try:
             return shell(*arguments)
         except Died:
@@ -61,16 +62,15 @@ class Shells:
         return after
 
 
-def _tearing(life: Life, append: Callable[[RemovedMailsFile, Sequence[str]], None]) -> Callable[..., None]:
+def _tearing(life: Fortune, append: Callable[[RemovedMailsFile, Sequence[str]], None]) -> Callable[..., None]:
     """A write that is killed leaves half of it."""
 
     def carry_out(keeper: RemovedMailsFile, lines: Sequence[str]) -> None:
-        last = life.left == 0
+        dead = life.dead
         try:
-            life.step("keep")
+            life.meets(Side.BLOBS, "keep")
         except Died:
-            if last:
-                life.left = -1
+            if not dead:
                 _tear(keeper.path, lines)
             raise
         append(keeper, lines)
@@ -85,17 +85,17 @@ def _tear(file: Path, lines: Sequence[str]) -> None:
         stream.write(whole[: len(whole) // 2])
 
 
-def _noting(life: Life, note: Callable[[RestoredLog, EnqueueId, EnqueueId], None]) -> Callable[..., None]:
+def _noting(life: Fortune, note: Callable[[RestoredLog, EnqueueId, EnqueueId], None]) -> Callable[..., None]:
     def carry_out(restored: RestoredLog, was: EnqueueId, now: EnqueueId) -> None:
-        life.step("note")
+        life.meets(Side.BLOBS, "note")
         note(restored, was, now)
 
     return carry_out
 
 
-def _filing(life: Life, keep: Callable[..., object]) -> Callable[..., object]:
+def _filing(life: Fortune, keep: Callable[..., object]) -> Callable[..., object]:
     async def carry_out(store: FileStore, blob_id: BlobId, content: bytes) -> None:
-        life.step("keep blob")
+        life.meets(Side.BLOBS, "keep blob")
         await keep(store, blob_id, content)  # type: ignore[misc]
 
     return carry_out

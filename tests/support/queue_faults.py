@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from admin import wiring_queue
 from admin.cli import run
@@ -38,8 +38,10 @@ from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import Slicing
 from repair.clock import SystemClock
-from tests.support.queue_mishaps import Life, MortalBlobs, MortalBroker, MortalTables
+from tests.support.queue_wires import Errors, Side, WiredBlobs, WiredBroker, WiredTables
 from tests.support.queues import CONTENT, listed, mail
+
+T = TypeVar("T")
 
 CONFIGURATION = QueueConfiguration(Slicing(timedelta(hours=1), 2), pace=1_000_000)
 """The smallest window that hides nothing for less than an hour, more than one bucket, and no sweep but on request."""
@@ -108,26 +110,30 @@ class Order:
 
 
 @dataclass(slots=True)
-class Doomed(Life):
-    """The life of a process that kills itself at a step, and not before it is armed."""
+class Doomed:
+    """The wire of a process that kills itself at a step, and not before it is armed."""
 
     at: str = ""
     nth: int = 1
     armed: bool = False
 
-    def step(self, what: str) -> None:
-        """Take a step, or die."""
+    def comes_to(self, what: str) -> None:
+        """Go on, or die."""
         if self.armed and what == self.at:
             self.nth -= 1
             if self.nth == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def done(self, what: str) -> None:
-        """A step was taken; or die."""
-        self.step(f"done {what}")
+    async def step(self, _: Side, what: str, carry_out: Callable[[], Awaitable[T]], _errors: Errors) -> T:
+        """Take a step; die before it, or after it."""
+        self.comes_to(what)
+        answer = await carry_out()
+        self.comes_to(f"done {what}")
+        return answer
 
-    def look(self) -> None:
-        """Look, as ever."""
+    def came(self, what: str) -> None:
+        """Something came by itself."""
+        self.comes_to(f"done {what}")
 
 
 class Ahead(SystemClock):
@@ -147,16 +153,16 @@ class Ahead(SystemClock):
 
 @asynccontextmanager
 async def opened(
-    servers: Servers, keyspace: Keyspace, queue: str, *, ahead_seconds: float = 0, life: Life | None = None
+    servers: Servers, keyspace: Keyspace, queue: str, *, ahead_seconds: float = 0, life: Doomed | None = None
 ) -> AsyncIterator[MailQueue]:
     """A queue as a process of its own has it."""
     clock, life = Ahead(ahead_seconds), life or Doomed()
     broker = RabbitBroker(servers.broker, clock)
-    tables = MortalTables(AsyncKeyspace(keyspace), life)
-    blobs = MortalBlobs(open_s3(servers.blobs, clock), life)
+    tables = WiredTables(AsyncKeyspace(keyspace), life)
+    blobs = WiredBlobs(open_s3(servers.blobs, clock), life)
     try:
         name = QueueName(queue)
-        async with await open_queue(name, tables, MortalBroker(broker, life), blobs, clock, CONFIGURATION) as process:
+        async with await open_queue(name, tables, WiredBroker(broker, life), blobs, clock, CONFIGURATION) as process:
             assert process._moving is not None
             process._moving = replace(process._moving, leases=DueLeases(tables, clock, name, LEASE_SECONDS))
             yield process
@@ -193,7 +199,7 @@ async def enqueue(acting: Acting, **when: Any) -> None:
     acting.tell("enqueued", await acting.queue.enqueue(mail("first"), CONTENT, **when))
     acting.arm()
     second = await acting.queue.enqueue(mail("second"), CONTENT, **when)
-    acting.life.step("tell")
+    acting.life.comes_to("tell")
     acting.tell("enqueued", second)
 
 
@@ -210,7 +216,7 @@ async def _settle(acting: Acting, settle: Callable[[Dequeued], Awaitable[None]],
         await settle(taken[0])
         acting.tell(word, taken[0].enqueue_id)
         acting.arm()
-        acting.life.step("in hand")
+        acting.life.comes_to("in hand")
         await settle(taken[1])
         acting.tell(word, taken[1].enqueue_id)
         await acting.queue.parts.afterwards.close()
@@ -335,9 +341,9 @@ def typed(order: Order) -> None:
     broker_behind, blobs_behind = wiring_queue.broker_behind, wiring_queue.blobs_behind
     patched: dict[str, Callable[..., object]] = {
         "loop_clock": lambda: Ahead(order.ahead_seconds),
-        "tables_of": lambda keyspace: MortalTables(AsyncKeyspace(keyspace), life),
-        "broker_behind": lambda *given: MortalBroker(broker_behind(*given), life),
-        "blobs_behind": lambda *given: MortalBlobs(blobs_behind(*given), life),
+        "tables_of": lambda keyspace: WiredTables(AsyncKeyspace(keyspace), life),
+        "broker_behind": lambda *given: WiredBroker(broker_behind(*given), life),
+        "blobs_behind": lambda *given: WiredBlobs(blobs_behind(*given), life),
     }
     for name, mortal in patched.items():
         setattr(wiring_queue, name, mortal)

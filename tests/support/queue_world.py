@@ -1,35 +1,24 @@
 """Processes of one queue, each with a clock of its own and its own bad luck: where the queue's stories take place.
 
-A process reaches tables, broker and blobs through wires that number its steps; a mishap befalls some of them. One that
+A process reaches tables, broker and blobs over a wire that numbers its steps; a mishap befalls some of them. One that
 has died does nothing any more, not even undo. Plain writes carry the stamp of their author's clock, as the driver does.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from cql.driver.asynchronous import InTurn
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue, open_queue
-from model.errors import (
-    BlobsUnreachable,
-    BrokerUnreachable,
-    DoubtfulWrite,
-    MailmendError,
-    NotEnoughReplicas,
-    PublishFailed,
-    TimedOut,
-)
-from model.ids import BlobId, QueueName
-from model.operations import Applied, Change, Conditional, Put, Read, Remove, Scan, Seen, Write
-from model.ports import AsyncTables, BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, unheard
-from model.queue.mails import PRIORITY_NORMAL
+from model.operations import Change, Put, Remove, Scan
+from model.ports import Message
 from model.schema.table import Row, Table
 from tests.support.clock import VirtualClock
-from tests.support.queue_mishaps import Died
+from tests.support.queue_wires import Errors, Side, Trouble, WiredBlobs, WiredBroker, WiredTables
 from tests.support.queues import QUEUE, TwinQueue, next_of
 from tests.support.skewed import SkewedClock
 
@@ -40,27 +29,19 @@ TICK_SECONDS = 0.001
 
 _TURNS = 60
 
-
-class Side(Enum):
-    """Whom a step of a process concerns."""
-
-    READS = "reads of the tables"
-    WRITES = "writes to the tables"
-    BROKER = "the broker"
-    BLOBS = "the blobs"
-
-
-class Trouble(Enum):
-    """What befalls a step."""
-
-    DIES_BEFORE = "the process dies before it"
-    DIES_AFTER = "the process dies after it"
-    REFUSED = "refused: surely not done"
-    LOST = "no answer, and not done"
-    DONE = "no answer, and done"
-
-
 DEATHS = (Trouble.DIES_BEFORE, Trouble.DIES_AFTER)
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+async def outlived(story: Coroutine[Any, Any, T]) -> T | None:
+    """What the story comes to; None where its process died."""
+    try:
+        return await story
+    except Died:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +60,7 @@ class Mishap:
 
 @dataclass(slots=True)
 class Fortune:
-    """What befalls one process.
+    """The wire of one process: what befalls it.
 
     Attributes:
         dead: whether it is gone.
@@ -99,29 +80,36 @@ class Fortune:
         self.befell.clear()
         self.steps.clear()
 
+    def dies_before(self, step: int) -> "Fortune":
+        """From now on it takes so many steps, and dies."""
+        self.arm(Mishap(Trouble.DIES_BEFORE, step))
+        return self
+
     def meets(self, side: Side, what: str) -> Trouble | None:
-        """What happens to the next step."""
+        """What happens to the next step.
+
+        Raises:
+            Died: before it.
+        """
         if self.dead:
             raise Died(what)
-        if side is not Side.READS:
-            self.steps.append(what)
         found = None
         for place, mishap in enumerate(self.mishaps):
             if mishap.befalls(side):
                 number, self._counts[place] = self._counts[place], self._counts[place] + 1
                 if mishap.first <= number < mishap.first + mishap.times:
                     found = found or mishap.trouble
+        if side is not Side.READS:
+            self.steps.append(what)
         if found:
             self.befell.add(side)
+        if found is Trouble.DIES_BEFORE:
+            self._die(what)
         return found
 
-    async def step(
-        self, side: Side, what: str, carry_out: Callable[[], Awaitable[T]], errors: "Callable[[Trouble], MailmendError]"
-    ) -> T:
+    async def step(self, side: Side, what: str, carry_out: Callable[[], Awaitable[T]], errors: Errors) -> T:
         """Take the step, as fortune has it."""
         trouble = self.meets(side, what)
-        if trouble is Trouble.DIES_BEFORE:
-            self._die(what)
         if trouble in {None, Trouble.DIES_AFTER, Trouble.DONE}:
             answer = await carry_out()
             if trouble is None:
@@ -131,189 +119,28 @@ class Fortune:
         assert trouble is not None
         raise errors(trouble)
 
+    def came(self, what: str) -> None:
+        """Nothing can befall what comes by itself."""
+
     def _die(self, what: str) -> None:
         self.dead = True
         raise Died(what)
 
 
 @dataclass(slots=True)
-class WiredTables:
-    """The tables as one process reaches them."""
+class Stamps:
+    """Of plain writes, by the clock of their author; each takes a tick of everybody's time."""
 
-    tables: AsyncTables
     clock: SkewedClock[VirtualClock]
-    fortune: Fortune
-    _stamped: int = 0
+    _last: int = 0
 
-    async def read(self, read: Read) -> Sequence[Seen]:
-        """Read."""
-        return await self.fortune.step(Side.READS, "read", lambda: self.tables.read(read), _no_answer)
-
-    async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        """One after the other."""
-        return [await _caught(self.read, read) for read in reads]
-
-    async def scan(self, scan: Scan) -> AsyncIterator[Row]:
-        """Read; it may break off."""
-        if self.fortune.meets(Side.READS, "scan"):
-            raise TimedOut("no answer")
-        async for row in self.tables.scan(scan):
-            yield row
-
-    async def write(self, write: Write) -> None:
-        """Write, with a stamp."""
-        what = f"{type(write).__name__} {write.table.spelling}"
+    def __call__(self, write: Any) -> Any:
+        """The write with its stamp."""
         self.clock.clock.advance(TICK_SECONDS)
-        stamped = self._with_stamp(write)
-        await self.fortune.step(Side.WRITES, what, lambda: self.tables.write(stamped), _no_answer)
-
-    async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        """One after the other."""
-        return [await _caught(self.write, write) for write in writes]
-
-    async def attempt(self, write: Conditional) -> Applied:
-        """Write, stamped by its ballot."""
-        what = f"{type(write).__name__} {write.table.spelling}"
-        self.clock.clock.advance(TICK_SECONDS)
-        return await self.fortune.step(Side.WRITES, what, lambda: self.tables.attempt(write), _doubtful)
-
-    def _with_stamp(self, write: Write) -> Write:
         if isinstance(write, Put | Change | Remove) and write.at is None:
-            self._stamped = max(self.clock.micros(), self._stamped + 1)
-            return replace(write, at=self._stamped)
+            self._last = max(self.clock.micros(), self._last + 1)
+            return replace(write, at=self._last)
         return write
-
-
-class _LostConnection(BrokerUnreachable):
-    def __init__(self, trouble: Trouble) -> None:
-        super().__init__("the connection is gone")
-        self.trouble = trouble
-
-
-@dataclass(slots=True)
-class WiredDelivery:
-    """A delivery as one process has it."""
-
-    delivery: Delivery
-    fortune: Fortune
-    gone: bool = False
-
-    @property
-    def message(self) -> Message:
-        """As it came."""
-        return self.delivery.message
-
-    @property
-    def redelivered(self) -> bool:
-        """As it came."""
-        return self.delivery.redelivered
-
-    @property
-    def dead_lettered(self) -> bool:
-        """As it came."""
-        return self.delivery.dead_lettered
-
-    @property
-    def priority(self) -> int:
-        """As it came."""
-        return self.delivery.priority
-
-    async def ack(self) -> None:
-        """Ack."""
-        await self._settle("ack", self.delivery.ack)
-
-    async def requeue(self) -> None:
-        """Requeue."""
-        await self._settle("requeue", self.delivery.requeue)
-
-    async def dead_letter(self) -> None:
-        """Dead-letter."""
-        await self._settle("dead letter", self.delivery.dead_letter)
-
-    async def _settle(self, what: str, carry_out: Callable[[], Awaitable[None]]) -> None:
-        """AMQP answers no ack: that one was lost shows when its connection is gone, and the message delivered again."""
-        if self.gone:
-            raise BrokerUnreachable("the connection is gone")
-        try:
-            await self.fortune.step(Side.BROKER, what, carry_out, _LostConnection)
-        except _LostConnection as lost:
-            self.gone = True
-            if lost.trouble is not Trouble.DONE:
-                await self.delivery.requeue()
-            raise
-
-
-@dataclass(slots=True)
-class WiredBroker:
-    """The broker as one process reaches it."""
-
-    broker: Broker
-    fortune: Fortune
-
-    async def publish(self, queue: QueueName, message: Message, priority: int = PRIORITY_NORMAL) -> None:
-        """Publish."""
-        await self.fortune.step(
-            Side.BROKER, "publish", lambda: self.broker.publish(queue, message, priority), _not_published
-        )
-
-    @asynccontextmanager
-    async def deliveries(
-        self,
-        queue: QueueName,
-        prefetch: int,
-        priorities: Collection[int] | None = None,
-        on_lost: Callable[[], None] = unheard,
-    ) -> "AsyncIterator[AsyncIterator[Delivery]]":
-        """Deliveries, each with this process's luck."""
-        async with self.broker.deliveries(queue, prefetch, priorities, on_lost) as deliveries:
-            yield self._wired(deliveries)
-
-    def dead_letters(self, queue: QueueName, prefetch: int) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
-        """As they are."""
-        return self.broker.dead_letters(queue, prefetch)
-
-    async def depth(self, queue: QueueName) -> Depth:
-        """As it is."""
-        return await self.broker.depth(queue)
-
-    async def close(self) -> None:
-        """The twin stays."""
-
-    async def _wired(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
-        async for delivery in deliveries:
-            yield WiredDelivery(delivery, self.fortune)
-
-
-@dataclass(slots=True)
-class WiredBlobs:
-    """The blobs as one process reaches them."""
-
-    blobs: Blobs
-    fortune: Fortune
-
-    async def put(self, data: bytes, kind: BlobKind) -> BlobId:
-        """Put."""
-        return await self.fortune.step(Side.BLOBS, "put blob", lambda: self.blobs.put(data, kind), _no_blobs)
-
-    async def get(self, blob_id: BlobId) -> bytes:
-        """Get."""
-        return await self.fortune.step(Side.READS, "get blob", lambda: self.blobs.get(blob_id), _no_blobs)
-
-    async def delete(self, blob_id: BlobId) -> None:
-        """Delete."""
-        await self.fortune.step(Side.BLOBS, "delete blob", lambda: self.blobs.delete(blob_id), _no_blobs)
-
-    async def delete_all(self, blob_ids: Collection[BlobId]) -> None:
-        """Delete many."""
-        await self.fortune.step(Side.BLOBS, "delete blobs", lambda: self.blobs.delete_all(blob_ids), _no_blobs)
-
-    async def exists(self, blob_id: BlobId) -> bool:
-        """Ask."""
-        return await self.fortune.step(Side.READS, "look for blob", lambda: self.blobs.exists(blob_id), _no_blobs)
-
-    def scan(self) -> AsyncIterator[StoredBlob]:
-        """Look."""
-        return self.blobs.scan()
 
 
 @dataclass(slots=True)
@@ -346,7 +173,7 @@ class Worker:
         self.fortune = Fortune()
         self._queue = await open_queue(
             self.twin.name,
-            WiredTables(InTurn(self.twin.memory), self.clock, self.fortune),
+            WiredTables(InTurn(self.twin.memory), self.fortune, Stamps(self.clock)),
             WiredBroker(self.twin.broker, self.fortune),
             WiredBlobs(self.twin.blobs, self.fortune),
             self.clock,
@@ -354,6 +181,7 @@ class Worker:
             own=self.twin.own,
             counts=self.twin.counted,
         )
+        self.fortune.arm()
 
     async def consume(self, prefetch: int) -> Consumer:
         """The dequeue that goes on, begun where there is none."""
@@ -387,6 +215,13 @@ class Worker:
         await self.queue.close()
 
 
+async def working(twin: TwinQueue, ahead: timedelta = timedelta(0)) -> Worker:
+    """A process that has the queue open, its clock so far ahead of the twin's."""
+    worker = Worker(twin, SkewedClock(twin.clock, ahead))
+    await worker.start()
+    return worker
+
+
 async def taken(worker: Worker, most: int, prefetch: int = 3) -> list[Dequeued]:
     """Up to so many mails from the worker's dequeue."""
     consumer = await worker.consume(prefetch)
@@ -410,27 +245,3 @@ def named(messages: Sequence[Message]) -> list[str]:
 def dead(twin: TwinQueue) -> list[str]:
     """The names of the dead letters."""
     return named(twin.broker.dead(QUEUE))
-
-
-async def _caught(carry_out: Callable[[Any], Awaitable[T]], operation: Any) -> "T | MailmendError":
-    try:
-        return await carry_out(operation)
-    except MailmendError as error:
-        return error
-
-
-def _no_answer(trouble: Trouble) -> MailmendError:
-    return NotEnoughReplicas("too few replicas") if trouble is Trouble.REFUSED else TimedOut("no answer")
-
-
-def _doubtful(trouble: Trouble) -> MailmendError:
-    return NotEnoughReplicas("too few replicas") if trouble is Trouble.REFUSED else DoubtfulWrite("no answer")
-
-
-def _not_published(trouble: Trouble) -> MailmendError:
-    refused = trouble is Trouble.REFUSED
-    return PublishFailed("refused" if refused else "not confirmed", doubtful=not refused)
-
-
-def _no_blobs(_: Trouble) -> MailmendError:
-    return BlobsUnreachable("no answer from the blobs")

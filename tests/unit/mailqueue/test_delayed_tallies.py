@@ -36,7 +36,7 @@ from model.queue.size import (
 )
 from model.queue.slices import EPOCH, slice_of
 from model.schema.table import Row, Table
-from tests.support.queue_mishaps import Life, mortal_process, outlived
+from tests.support.queue_world import outlived, working
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, listed, mail, names, next_of, twin_queue
 
 HOUR = timedelta(hours=1)
@@ -188,8 +188,9 @@ async def test_what_an_operator_removed_is_an_estimate_until_it_is_counted_again
 async def test_counting_again_sets_wrong_sums_right(twin: TwinQueue, queue: MailQueue) -> None:
     """Of a process that was killed, once it was silent for long enough."""
     await delay(queue, HOUR, DAY)
-    dying = await mortal_process(twin, Life(4))
-    assert await outlived(dying.enqueue(mail("late"), CONTENT, delay=HOUR)) is None
+    dying = await working(twin)
+    dying.fortune.dies_before(4)
+    assert await outlived(dying.queue.enqueue(mail("late"), CONTENT, delay=HOUR)) is None
     await queue.parts.tallies.flush()
     assert (await queue.size()).kind is SizeKind.ESTIMATE
     twin.clock.advance(SILENT_SECONDS + 1)

@@ -12,18 +12,8 @@ from mailqueue.rabbitmq.mail_queue import MailQueue
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import CannotReach, StateUnwritable
 from model.operations import Put, Scan
-from model.queue.filters import EVERYTHING, MailFilter
+from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
-from tests.support.queue_mishaps import (
-    FAR,
-    Life,
-    Refusing,
-    mortal_process,
-    outlived,
-    reads_of,
-    verb,
-    writes_of,
-)
 from tests.support.queues import (
     CONTENT,
     QUEUE,
@@ -35,6 +25,12 @@ from tests.support.queues import (
     names,
     twin_queue,
     until,
+)
+from tests.support.striking import (
+    Refusing,
+    reads_of,
+    verb,
+    writes_of,
 )
 
 HOUR = timedelta(hours=1)
@@ -198,31 +194,6 @@ async def test_too_many_failures_end_a_removal(monkeypatch: pytest.MonkeyPatch) 
         Refusing(twin, tables=writes_of(DELETED_MAILS))
         removed = await queue.purge()
         assert (removed.count, len(removed.failed)) == (0, 4)
-
-
-def test_a_purge_that_dies_anywhere_is_ended_by_the_next() -> None:
-    """Before each of its steps: the second purge removes the rest, and nothing of either is ever delivered."""
-
-    async def died_before(step: int) -> bool:
-        twin, life = twin_queue(), Life(FAR)
-        dying = await mortal_process(twin, life)
-        async with await twin.process() as queue:
-            await enqueued(queue, "a", "b")
-            await queue.enqueue(mail("c"), CONTENT, delay=HOUR)
-            life.left = step
-            survived = await outlived(dying.purge()) is not None
-            left = set(await names(queue))
-            assert (await queue.delete(EVERYTHING)).count == len(left)
-            assert not await names(queue)
-            twin.clock.advance(7200)
-            await queue.move_due()
-            assert not await all_delivered(queue)
-            assert not twin.broker.dead(QUEUE)
-            return survived
-
-    survivals = [asyncio.run(died_before(step)) for step in range(16)]
-    assert not survivals[0]
-    assert survivals[-1]
 
 
 async def test_a_purge_and_a_consumer_at_once_agree(twin: TwinQueue) -> None:

@@ -21,11 +21,6 @@ from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from model.queue.size import SizeKind
-from tests.support.queue_mishaps import (
-    Refuses,
-    Refusing,
-    everything_of,
-)
 from tests.support.queues import (
     CONTENT,
     QUEUE,
@@ -37,6 +32,11 @@ from tests.support.queues import (
     next_of,
     twin_queue,
     until,
+)
+from tests.support.striking import (
+    Refusing,
+    When,
+    everything_of,
 )
 
 HOUR = timedelta(hours=1)
@@ -232,9 +232,7 @@ async def test_a_mail_deleted_while_its_bytes_were_loaded_is_no_dead_letter(twin
 @pytest.mark.parametrize(
     "tables", [everything_of(DELETED_MAILS), everything_of(BROWSE_START, DELETED_MAILS)], ids=["marks", "both"]
 )
-async def test_while_tables_do_not_answer_a_delivery_is_held(
-    tables: Refuses, twin: TwinQueue, queue: MailQueue
-) -> None:
+async def test_while_tables_do_not_answer_a_delivery_is_held(tables: When, twin: TwinQueue, queue: MailQueue) -> None:
     """It is looked up again and again, and delivered when they answer: the broker never counts a return."""
     await enqueued(queue, "a")
     refusing = Refusing(twin, tables=tables)

@@ -19,11 +19,9 @@ from model.catalog.mail_queue import DUE_MAILS
 from model.errors import BrokerUnreachable, DoubtfulWrite, LeaseHeld, MailmendError
 from model.operations import Change, ChangeIf, Read, Remove, Scan, Seen, Write
 from model.ports import Clock
-from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import EPOCH, slice_of
 from tests.support.clock import VirtualClock
-from tests.support.queue_mishaps import FAR, Life, Refusing, mortal_process, outlived
 from tests.support.queue_world import Worker, taken
 from tests.support.queues import (
     CONTENT,
@@ -37,6 +35,7 @@ from tests.support.queues import (
     twin_queue,
 )
 from tests.support.skewed import SkewedClock
+from tests.support.striking import Refusing
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -333,36 +332,6 @@ async def test_several_movers_publish_each_mail_once() -> None:
         moved = sum(await asyncio.gather(one.move_due(), two.move_due(), three.move_due()))
         moved += await one.move_due()
         assert moved == len(twin.broker.published) == 150
-
-
-@pytest.mark.parametrize("verb", ["move_due", "flush"])
-def test_a_mover_that_dies_anywhere_loses_no_mail(verb: str) -> None:
-    """Before each write and publish: the next one goes on, and every mail is delivered at least once."""
-
-    async def died_before(step: int) -> bool:
-        twin, life = twin_queue(), Life(FAR)
-        dying = await mortal_process(twin, life)
-        async with await twin.process() as queue:
-            await delayed(queue, {"a": MINUTE, "b": 2 * MINUTE})
-            await queue.delete(MailFilter(name="c"))
-            twin.clock.advance(1200 if verb == "move_due" else 0)
-            life.left = step
-            survived = await outlived(getattr(dying, verb)()) is not None
-            shown = await names(queue)
-            assert sorted(set(shown)) == ["a", "b"], "always listed"
-            twin.clock.advance(TTL_SECONDS + 10)
-            await (queue.move_due() if verb == "move_due" else queue.flush())
-            delivered = await all_delivered(queue)
-            assert sorted(set(delivered)) == ["a", "b"]
-            assert not await names(queue)
-            twin.clock.advance(1200)
-            assert await queue.move_due() == 0
-            assert not rows(twin)
-            return survived
-
-    survivals = [asyncio.run(died_before(step)) for step in range(24)]
-    assert not survivals[0]
-    assert survivals[-1]
 
 
 async def test_what_was_deleted_while_it_was_moved_does_not_come_back(twin: TwinQueue) -> None:

@@ -27,8 +27,9 @@ from model.operations import Put, Read, Scan
 from model.ports import ATTEMPTS_HEADER, SLICE_HEADER
 from model.queue.mails import DELAY_MAX, PRIORITY_NORMAL, Whereabouts
 from model.queue.slices import EPOCH, slice_of
-from tests.support.queue_mishaps import Life, Refuses, Refusing, mortal_process, outlived, reads_of, verb, writes_of
+from tests.support.queue_world import working
 from tests.support.queues import CONTENT, TwinQueue, all_delivered, drained, listed, mail, names, twin_queue
+from tests.support.striking import Refusing, When, reads_of, verb, writes_of
 
 HOUR = timedelta(hours=1)
 
@@ -44,12 +45,12 @@ async def is_free_of_mails(twin: TwinQueue) -> bool:
 
 async def test_blobs_come_first_then_the_row_then_the_publish() -> None:
     """In this order every crash leaves something that is found, and nothing that cannot be read."""
-    twin, life = twin_queue(own=OwnTables(tallies=False)), Life()
-    async with await mortal_process(twin, life) as queue:
-        await queue.enqueue(mail("first"), CONTENT)
-        life.steps.clear()
-        await queue.enqueue(mail("second"), CONTENT)
-        assert life.steps == ["put blob", "put blob", "Put enqueuedMailsV4", "publish"]
+    process = await working(twin_queue(own=OwnTables(tallies=False)))
+    await process.queue.enqueue(mail("first"), CONTENT)
+    process.fortune.arm()
+    await process.queue.enqueue(mail("second"), CONTENT)
+    assert process.fortune.steps == ["put blob", "put blob", "Put enqueuedMailsV4", "publish"]
+    await process.close()
 
 
 async def test_the_message_carries_the_mail_and_its_slice(twin: TwinQueue, queue: MailQueue) -> None:
@@ -90,7 +91,7 @@ async def test_two_hundred_at_once_are_all_there() -> None:
         assert twin.counted.of(QueueCount.ENQUEUED) == 200
 
 
-FAILURES: dict[str, Refuses] = {
+FAILURES: dict[str, When] = {
     "the row is not written": writes_of(ENQUEUED_MAILS),
     "the browse start does not answer": reads_of(BROWSE_START),
 }
@@ -98,7 +99,7 @@ FAILURES: dict[str, Refuses] = {
 
 @pytest.mark.parametrize("done_all_the_same", [False, True], ids=["undone", "done without an answer"])
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
-async def test_tables_that_fail_leave_no_mail(failure: Refuses, done_all_the_same: bool, twin: TwinQueue) -> None:
+async def test_tables_that_fail_leave_no_mail(failure: When, done_all_the_same: bool, twin: TwinQueue) -> None:
     """The caller is told of the failure, and nobody ever sees the mail, whether or not the write was done."""
     async with await twin.process() as queue:
         await queue.enqueue(mail("before"), CONTENT)
@@ -225,28 +226,6 @@ def test_cancelled_at_any_moment_nothing_stays_or_everything(delay: timedelta | 
     assert finished == sorted(finished)
 
 
-def test_killed_at_any_moment_what_was_confirmed_is_delivered() -> None:
-    """A process that dies undoes nothing: what was acknowledged is delivered, what was not is found by its row."""
-
-    async def killed_before(step: int) -> bool:
-        twin, life = twin_queue(), Life(step)
-        queue = await mortal_process(twin, life)
-        acknowledged = await outlived(queue.enqueue(mail("killed"), CONTENT)) is not None
-        async with await twin.process() as other:
-            shown = await names(other)
-            if acknowledged:
-                assert shown == ["killed"]
-            elif shown:
-                twin.clock.advance(3600)
-                assert await other.republish(timedelta(minutes=30)) == 1
-            assert await all_delivered(other) == shown
-        return acknowledged
-
-    finished = [asyncio.run(killed_before(step)) for step in range(12)]
-    assert finished[-1]
-    assert not finished[0]
-
-
 # When
 
 
@@ -269,7 +248,7 @@ async def test_a_delay_is_kept_until_it_is_over(twin: TwinQueue, queue: MailQueu
 @pytest.mark.parametrize("refused", [writes_of(DUE_MAILS), reads_of(QUEUE_STATE)], ids=["row", "due start"])
 @pytest.mark.parametrize("done_all_the_same", [False, True])
 async def test_a_delayed_mail_that_fails_leaves_nothing(
-    refused: Refuses, done_all_the_same: bool, twin: TwinQueue
+    refused: When, done_all_the_same: bool, twin: TwinQueue
 ) -> None:
     """Neither listed nor ever moved, and no bytes."""
     async with await twin.process() as queue:

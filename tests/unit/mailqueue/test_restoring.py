@@ -18,8 +18,8 @@ from model.errors import CannotReach, Delayed, MailmendError, PublishFailed, Wro
 from model.ids import BlobId, EnqueueId, QueueName, restored_id
 from model.operations import Scan
 from model.queue.mails import MailBlobs, Whereabouts
-from tests.support.queue_mishaps import Refusing, reads_of, writes_of
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, twin_queue
+from tests.support.striking import Refusing, reads_of, writes_of
 
 WAS = EnqueueId(UUID(int=7, version=4))
 HOUR = timedelta(hours=1)

@@ -17,7 +17,7 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach, Delayed, MailmendError, WrongUse
 from model.ports import ATTEMPTS_HEADER, Message
 from model.queue.mails import Whereabouts
-from tests.support.queue_mishaps import Life, Refusing, mortal_process, outlived, writes_of
+from tests.support.queue_world import working
 from tests.support.queues import (
     CONTENT,
     QUEUE,
@@ -31,6 +31,7 @@ from tests.support.queues import (
     twin_queue,
     until,
 )
+from tests.support.striking import Refusing, writes_of
 
 Settle = Callable[[Dequeued], Awaitable[None]]
 
@@ -51,29 +52,28 @@ async def settled(queue: MailQueue, settle: Settle) -> Dequeued:
 
 async def steps_of(settle: Settle) -> list[str]:
     """What settling a mail does, in its order."""
-    twin, life = twin_queue(own=OwnTables(tallies=False)), Life()
-    async with await mortal_process(twin, life) as queue:
-        await enqueued(queue, "a")
-        life.steps.clear()
-        await settled(queue, settle)
-        await queue.close()
-    return life.steps
+    process = await working(twin_queue(own=OwnTables(tallies=False)))
+    await enqueued(process.queue, "a")
+    process.fortune.arm()
+    await settled(process.queue, settle)
+    await process.queue.close()
+    return process.fortune.steps
 
 
-def test_the_mark_is_written_before_the_brokers_ack() -> None:
+async def test_the_mark_is_written_before_the_brokers_ack() -> None:
     """And the bytes go last: a death in between leaves a delivery that is filtered, or blobs for the sweep."""
-    assert asyncio.run(steps_of(SETTLE["ack"])) == ["Put deletedMailsV2", "ack", "delete blobs"]
+    assert await steps_of(SETTLE["ack"]) == ["Put deletedMailsV2", "ack", "delete blobs"]
 
 
-def test_a_retried_mail_is_delayed_before_it_leaves_the_queue() -> None:
+async def test_a_retried_mail_is_delayed_before_it_leaves_the_queue() -> None:
     """It is always in one of them."""
-    steps = asyncio.run(steps_of(SETTLE["retry"]))
+    steps = await steps_of(SETTLE["retry"])
     assert steps == ["Put dueMails", "Put dueMails", "Remove enqueuedMailsV4", "ack"]
 
 
-def test_a_rejected_mail_is_a_dead_letter_before_its_row_goes() -> None:
+async def test_a_rejected_mail_is_a_dead_letter_before_its_row_goes() -> None:
     """Its bytes stay: the dead letter refers to them."""
-    assert asyncio.run(steps_of(SETTLE["reject"])) == ["dead letter", "Remove enqueuedMailsV4"]
+    assert await steps_of(SETTLE["reject"]) == ["dead letter", "Remove enqueuedMailsV4"]
 
 
 @pytest.mark.parametrize("second", SETTLE.values(), ids=SETTLE.keys())
@@ -362,36 +362,3 @@ async def recovered(twin: TwinQueue) -> list[str]:
         taken += await all_delivered(other)
         assert not await names(other)
         return taken
-
-
-@pytest.mark.parametrize("settle", SETTLE.values(), ids=SETTLE.keys())
-def test_a_death_while_settling_loses_no_mail(settle: Settle) -> None:
-    """Before each step: unless acked or a dead letter, it is delivered to somebody; acked, to nobody ever again."""
-
-    async def died_before(step: int) -> bool:
-        twin, life = twin_queue(), Life(10_000)
-        queue = await mortal_process(twin, life)
-        await enqueued(queue, "a")
-
-        async def story() -> bool:
-            async with queue.dequeue() as mails:
-                one = await anext(mails)
-                life.left = step
-                await settle(one)
-            return True
-
-        survived = await outlived(story()) is not None
-        taken, dead = await recovered(twin), len(twin.broker.dead(QUEUE))
-        if survived and settle is SETTLE["ack"]:
-            assert not taken
-        elif dead:
-            assert settle is SETTLE["reject"]
-            assert set(taken) <= {"a"}
-        elif settle is not SETTLE["ack"]:
-            assert taken, f"lost at step {step}"
-        assert len(taken) <= 2
-        return survived
-
-    survivals = [asyncio.run(died_before(step)) for step in range(14)]
-    assert not survivals[0]
-    assert survivals[-1]

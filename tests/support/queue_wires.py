@@ -1,0 +1,259 @@
+"""Tables, broker and blobs as one process reaches them: over a wire on which something may befall each step.
+
+What a wire does with a step is its own affair: let it pass, lose it, be late, let the process die.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from model.errors import (
+    BlobsUnreachable,
+    BrokerUnreachable,
+    DoubtfulWrite,
+    MailmendError,
+    NotEnoughReplicas,
+    PublishFailed,
+    TimedOut,
+)
+from model.ids import BlobId, QueueName
+from model.operations import Applied, Conditional, Read, Scan, Seen, Write
+from model.ports import AsyncTables, BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, unheard
+from model.queue.mails import PRIORITY_NORMAL
+from model.schema.table import Row
+
+T = TypeVar("T")
+
+
+class Side(Enum):
+    """Whom a step of a process concerns."""
+
+    READS = "reads of the tables"
+    WRITES = "writes to the tables"
+    BROKER = "the broker"
+    BLOBS = "the blobs"
+
+
+class Trouble(Enum):
+    """What befalls a step."""
+
+    DIES_BEFORE = "the process dies before it"
+    DIES_AFTER = "the process dies after it"
+    REFUSED = "refused: surely not done"
+    LOST = "no answer, and not done"
+    DONE = "no answer, and done"
+
+
+Errors = Callable[[Trouble], MailmendError]
+"""What whoever takes a step is told of a trouble."""
+
+
+class Wire(Protocol):
+    """Carries the steps of one process."""
+
+    async def step(self, side: Side, what: str, carry_out: Callable[[], Awaitable[T]], errors: Errors) -> T:
+        """Take a step, or fail."""
+        ...
+
+    def came(self, what: str) -> None:
+        """Something came by itself."""
+
+
+@dataclass(slots=True)
+class WiredTables:
+    """The tables as one process reaches them.
+
+    Attributes:
+        stamped: what becomes of a write before it is sent.
+    """
+
+    tables: AsyncTables
+    wire: Wire
+    stamped: Callable[[Any], Any] = lambda write: write
+
+    async def read(self, read: Read) -> Sequence[Seen]:
+        """Read."""
+        return await self.wire.step(Side.READS, "read", lambda: self.tables.read(read), _no_answer)
+
+    async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
+        """One after the other."""
+        return [await _caught(self.read, read) for read in reads]
+
+    async def scan(self, scan: Scan) -> AsyncIterator[Row]:
+        """Read; it may break off before the first row."""
+        await self.wire.step(Side.READS, "scan", _nothing, _no_answer)
+        async for row in self.tables.scan(scan):
+            yield row
+
+    async def write(self, write: Write) -> None:
+        """Write."""
+        stamped = self.stamped(write)
+        await self.wire.step(Side.WRITES, _name(write), lambda: self.tables.write(stamped), _no_answer)
+
+    async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
+        """One after the other, so that the process may die between two."""
+        return [await _caught(self.write, write) for write in writes]
+
+    async def attempt(self, write: Conditional) -> Applied:
+        """Write, stamped by its ballot."""
+        stamped = self.stamped(write)
+        return await self.wire.step(Side.WRITES, _name(write), lambda: self.tables.attempt(stamped), _doubtful)
+
+
+@dataclass(slots=True)
+class WiredDelivery:
+    """A delivery as one process has it."""
+
+    delivery: Delivery
+    wire: Wire
+    message: Message = field(init=False)
+    redelivered: bool = field(init=False)
+    dead_lettered: bool = field(init=False)
+    priority: int = field(init=False)
+    gone: bool = False
+
+    def __post_init__(self) -> None:
+        """It is as it came."""
+        came = self.delivery
+        self.message, self.priority = came.message, came.priority
+        self.redelivered, self.dead_lettered = came.redelivered, came.dead_lettered
+
+    async def ack(self) -> None:
+        """Ack."""
+        await self._settle("ack", self.delivery.ack)
+
+    async def requeue(self) -> None:
+        """Requeue."""
+        await self._settle("requeue", self.delivery.requeue)
+
+    async def dead_letter(self) -> None:
+        """Dead-letter."""
+        await self._settle("dead letter", self.delivery.dead_letter)
+
+    async def _settle(self, what: str, carry_out: Callable[[], Awaitable[None]]) -> None:
+        """AMQP answers no ack: that one was lost shows when its connection is gone, and the message delivered again."""
+        if self.gone:
+            raise BrokerUnreachable("the connection is gone")
+        try:
+            await self.wire.step(Side.BROKER, what, carry_out, _LostConnection)
+        except _LostConnection as lost:
+            self.gone = True
+            if lost.trouble is not Trouble.DONE:
+                await self.delivery.requeue()
+            raise
+
+
+@dataclass(slots=True)
+class WiredBroker:
+    """The broker as one process reaches it."""
+
+    broker: Broker
+    wire: Wire
+
+    async def publish(self, queue: QueueName, message: Message, priority: int = PRIORITY_NORMAL) -> None:
+        """Publish."""
+        await self.wire.step(
+            Side.BROKER, "publish", lambda: self.broker.publish(queue, message, priority), _not_published
+        )
+
+    @asynccontextmanager
+    async def deliveries(
+        self,
+        queue: QueueName,
+        prefetch: int,
+        priorities: Collection[int] | None = None,
+        on_lost: Callable[[], None] = unheard,
+    ) -> "AsyncIterator[AsyncIterator[Delivery]]":
+        """Deliveries, each over this wire."""
+        async with self.broker.deliveries(queue, prefetch, priorities, on_lost) as deliveries:
+            yield self._wired(deliveries)
+
+    @asynccontextmanager
+    async def dead_letters(self, queue: QueueName, prefetch: int) -> "AsyncIterator[AsyncIterator[Delivery]]":
+        """Dead letters, each over this wire."""
+        async with self.broker.dead_letters(queue, prefetch) as letters:
+            yield self._wired(letters)
+
+    async def depth(self, queue: QueueName) -> Depth:
+        """As it is."""
+        return await self.broker.depth(queue)
+
+    async def close(self) -> None:
+        """Whoever has made the broker closes it."""
+
+    async def _wired(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
+        async for delivery in deliveries:
+            self.wire.came("delivery")
+            yield WiredDelivery(delivery, self.wire)
+
+
+@dataclass(slots=True)
+class WiredBlobs:
+    """The blobs as one process reaches them."""
+
+    blobs: Blobs
+    wire: Wire
+
+    async def put(self, data: bytes, kind: BlobKind) -> BlobId:
+        """Put."""
+        return await self.wire.step(Side.BLOBS, "put blob", lambda: self.blobs.put(data, kind), _no_blobs)
+
+    async def get(self, blob_id: BlobId) -> bytes:
+        """Get."""
+        return await self.wire.step(Side.READS, "get blob", lambda: self.blobs.get(blob_id), _no_blobs)
+
+    async def delete(self, blob_id: BlobId) -> None:
+        """Delete."""
+        await self.wire.step(Side.BLOBS, "delete blob", lambda: self.blobs.delete(blob_id), _no_blobs)
+
+    async def delete_all(self, blob_ids: Collection[BlobId]) -> None:
+        """Delete many."""
+        await self.wire.step(Side.BLOBS, "delete blobs", lambda: self.blobs.delete_all(blob_ids), _no_blobs)
+
+    async def exists(self, blob_id: BlobId) -> bool:
+        """Ask."""
+        return await self.wire.step(Side.READS, "look for blob", lambda: self.blobs.exists(blob_id), _no_blobs)
+
+    def scan(self) -> AsyncIterator[StoredBlob]:
+        """Look."""
+        return self.blobs.scan()
+
+
+class _LostConnection(BrokerUnreachable):
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__("the connection is gone")
+        self.trouble = trouble
+
+
+async def _caught(carry_out: Callable[[Any], Awaitable[T]], operation: Any) -> "T | MailmendError":
+    try:
+        return await carry_out(operation)
+    except MailmendError as error:
+        return error
+
+
+async def _nothing() -> None:
+    """Nothing is asked of the server."""
+
+
+def _name(write: Write | Conditional) -> str:
+    return f"{type(write).__name__} {write.table.spelling}"
+
+
+def _no_answer(trouble: Trouble) -> MailmendError:
+    return NotEnoughReplicas("too few replicas") if trouble is Trouble.REFUSED else TimedOut("no answer")
+
+
+def _doubtful(trouble: Trouble) -> MailmendError:
+    return NotEnoughReplicas("too few replicas") if trouble is Trouble.REFUSED else DoubtfulWrite("no answer")
+
+
+def _not_published(trouble: Trouble) -> MailmendError:
+    refused = trouble is Trouble.REFUSED
+    return PublishFailed("refused" if refused else "not confirmed", doubtful=not refused)
+
+
+def _no_blobs(_: Trouble) -> MailmendError:
+    return BlobsUnreachable("no answer from the blobs")

@@ -1,0 +1,111 @@
+"""What befalls operations on the twins: put there as their `surround`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cql.statements import Operation
+from mailqueue.blobs.memory import BlobCall, BlobVerb
+from model.errors import BlobsUnreachable, TimedOut
+from model.operations import Conditional, Read, Scan, Write
+from model.schema.table import Table
+from tests.support.queues import TwinQueue
+
+When = Callable[[Any], bool]
+
+
+def passing(_: Any, carry_out: Callable[[], Any]) -> Any:
+    """Nothing happens."""
+    return carry_out()
+
+
+@dataclass(slots=True)
+class Strike:
+    """Befalls some operations; alone it only notes them.
+
+    Attributes:
+        when: which operations.
+        error: what is raised instead of an answer.
+        done: whether what gets no answer is carried out.
+        do: what happens right before the operation.
+        skip: how many pass before the first.
+        times: how many it befalls at most.
+        struck: those that it befell.
+    """
+
+    when: When
+    error: BaseException | None = None
+    done: bool = False
+    do: Callable[[], object] | None = None
+    skip: int = 0
+    times: int = 1_000_000
+    struck: list[Any] = field(default_factory=list)
+
+    def __call__(self, operation: Any, carry_out: Callable[[], Any]) -> Any:
+        """Carry the operation out, or not."""
+        if not self.times or not self.when(operation):
+            return carry_out()
+        if self.skip:
+            self.skip -= 1
+            return carry_out()
+        self.times -= 1
+        self.struck.append(operation)
+        if self.do:
+            self.do()
+        if self.error is None:
+            return carry_out()
+        if self.done:
+            carry_out()
+        raise self.error
+
+
+@dataclass(slots=True)
+class Refusing:
+    """What a queue's servers do not do: installed on its twins, taken off by `mend`.
+
+    Attributes:
+        tables: which operations get no answer.
+        blobs: which calls get none.
+        done_all_the_same: whether what got no answer was carried out.
+    """
+
+    twin: TwinQueue
+    tables: When = lambda _: False
+    blobs: When = lambda _: False
+    done_all_the_same: bool = False
+
+    def __post_init__(self) -> None:
+        """Stand before the twins."""
+        done = self.done_all_the_same
+        self.twin.memory.surround = Strike(self.tables, TimedOut("no answer from the tables"), done)
+        self.twin.blobs.store.surround = Strike(self.blobs, BlobsUnreachable("no answer from the blobs"), done)
+
+    def mend(self) -> None:
+        """Everything answers again."""
+        self.twin.memory.surround = self.twin.blobs.store.surround = passing
+
+
+def is_read(operation: Operation) -> bool:
+    """Whether it changes nothing."""
+    return isinstance(operation, Read | Scan)
+
+
+def writes_of(table: Table) -> When:
+    """Every write into a table."""
+    return lambda operation: isinstance(operation, Write | Conditional) and operation.table.name == table.name
+
+
+def reads_of(table: Table) -> When:
+    """Every read of a table."""
+    return lambda operation: is_read(operation) and operation.table.name == table.name
+
+
+def everything_of(*tables: Table) -> When:
+    """Whatever is asked of the tables."""
+    names = {table.name for table in tables}
+    return lambda operation: operation.table.name in names
+
+
+def verb(*verbs: BlobVerb) -> Callable[[BlobCall], bool]:
+    """Calls of these kinds."""
+    return lambda call: call.verb in verbs
