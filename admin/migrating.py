@@ -7,8 +7,6 @@ from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 
-from admin.present.presenter import stderr_console
-from admin.progress import progress_on
 from admin.wiring import Place, owner_name
 from cql.applying import ensure_ledger
 from cql.introspect import live_schema
@@ -22,6 +20,7 @@ from model.catalog.schema_history import HISTORY_TABLES
 from model.errors import LeaseHeld, WrongUse
 from model.migrations.history import LedgerRecord, Unlock
 from model.migrations.migration import Migration
+from model.ports import Progress
 from repair.ledger.leases import TTL_SECONDS, Lease, Leases, sure_seconds
 
 
@@ -66,12 +65,13 @@ def history_of(place: Place) -> History | None:
 
 
 @contextmanager
-def migrator_of(place: Place, patience: Patience) -> Iterator[Migrator]:
+def migrator_of(place: Place, patience: Patience, progress: Progress) -> Iterator[Migrator]:
     """What carries migrations out on the cluster.
 
     Args:
         place: the cluster and its keyspaces.
         patience: the limits.
+        progress: is told how far it is.
 
     Raises:
         LeaseHeld: by the body; the message then names what ends the lease when its holder is known to be gone.
@@ -94,7 +94,7 @@ def migrator_of(place: Place, patience: Patience) -> Iterator[Migrator]:
 
     nodes, waited = CassandraNodes(place.cluster), patience.agreement.total_seconds()
     agreement = Agreement(nodes, place.clock, waited, patience.require_all)
-    with progress_on(stderr_console(), place.clock) as progress, _named_way_out(connection.keyspace):
+    with _named_way_out(connection.keyspace):
         yield Migrator(
             place.cluster,
             place.clock,
@@ -108,18 +108,20 @@ def migrator_of(place: Place, patience: Patience) -> Iterator[Migrator]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the ledger tells of one keyspace's schema: its past, who is at work, and whose work was ended by force."""
+class SchemaRecord:
+    """What the ledger says of one keyspace's schema: its past, who is at work, and whose work was ended by force."""
 
     past: LedgerRecord = field(default_factory=LedgerRecord)
     lease: Lease | None = None
     unlocks: tuple[Unlock, ...] = ()
 
 
-def told_of(place: Place) -> Told:
-    """What the ledger tells; reading it creates nothing."""
+def schema_record_of(place: Place) -> SchemaRecord:
+    """What the ledger says; reading it creates nothing."""
     history = history_of(place)
-    return Told(record_of(history), standing_lease(place), history.unlocks()) if history else Told()
+    if history is None:
+        return SchemaRecord()
+    return SchemaRecord(record_of(history), standing_lease(place), history.unlocks())
 
 
 def standing_lease(place: Place) -> Lease | None:

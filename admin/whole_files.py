@@ -41,6 +41,16 @@ def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen) -> Iterat
             part.unlink()
 
 
+def write_text(file: Path, text: str) -> None:
+    """Write a file whole.
+
+    Raises:
+        WrongUse: it cannot be written; what lay there before is untouched.
+    """
+    with whole_file(file) as stream, named_when_refused(file):
+        stream.write(text)
+
+
 @contextmanager
 def _written_through(file: Path) -> Iterator[IO[str]]:
     with named_when_refused(file):

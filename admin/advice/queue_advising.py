@@ -7,8 +7,9 @@ from typing import Any, Final
 from rich.console import Console
 
 from admin.advice.measuring import measure
-from admin.advice.output import figures_grid, figures_json, reasons_grid
 from admin.advice.traffic_figures import GivenTraffic
+from admin.present.advice import figures_json, figures_table, reasons_table
+from admin.present.presenter import grid_of
 from admin.wiring import Place
 from cql.introspect import live_schema
 from cql.traffic import ENQUEUED
@@ -69,8 +70,8 @@ def show_queue_advised(advised: QueueAdvised, console: Console) -> None:
     for line in answer_lines(advised):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
-    console.print(reasons_grid("Configuration", advised.advice.reasons))
-    console.print(figures_grid(advised.traffic, ASKED_OF))
+    console.print(grid_of(reasons_table("Configuration", advised.advice.reasons)))
+    console.print(grid_of(figures_table(advised.traffic, ASKED_OF)))
     for note in advised.notes:
         console.print(f"Note: {note}", markup=False, soft_wrap=True)
     if advised.command:

@@ -6,7 +6,7 @@ Enter always means no.
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from getpass import GetPassWarning
 
 import click
@@ -40,7 +40,7 @@ def asking_on(progress: Progress, console: Console) -> Callable[[Question], bool
         return None
 
     def ask(question: Question) -> bool:
-        with progress.paused() if isinstance(progress, Terminal) else nullcontext():
+        with _standing_still(progress):
             if isinstance(question, str):
                 return click.confirm(question, default=False, err=True)
             show(Document(body=tuple(excess_parts(question))), console)
@@ -49,6 +49,23 @@ def asking_on(progress: Progress, console: Console) -> Callable[[Question], bool
             return click.confirm(sentence, default=False, err=True)
 
     return ask
+
+
+def number_on(progress: Progress) -> Callable[[str, int], int] | None:
+    """What asks for a number from 1 to a maximum; None where nobody can answer."""
+    if not someone_is_there():
+        return None
+
+    def ask(question: str, maximum: int) -> int:
+        with _standing_still(progress):
+            number: int = click.prompt(question, type=click.IntRange(1, maximum), err=True)
+            return number
+
+    return ask
+
+
+def _standing_still(progress: Progress) -> AbstractContextManager[None]:
+    return progress.paused() if isinstance(progress, Terminal) else nullcontext()
 
 
 def hidden_password(username: str) -> str:

@@ -22,13 +22,15 @@ Options are click's own values, so that one may stand in many declarations.
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from admin.cli.settings_file import refuse_unknown_settings
 from admin.extras import imported
+from model.errors import WrongUse
 
 Values = dict[str, Any]
 
@@ -60,6 +62,7 @@ class Command:
     Attributes:
         about: split into paragraphs by empty lines.
         item: what makes JSON of each item that the service gives to the caller: a line on stdout.
+        alone: options beside which others say nothing; those are refused where they are typed.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Command:
     options: Sequence[click.Parameter] = ()
     shared: Sequence[Shared] = ()
     output: Sequence[click.Option] = ()
+    alone: Mapping[str, Sequence[str]] = field(default_factory=dict)
     examples: str = ""
     exits: str = ""
 
@@ -207,6 +211,7 @@ def made(declared: Command | Group, **settings: Any) -> click.Command:
 def run(command: Command, values: Values) -> int:
     """Make the request of what was typed, have the service do it, and show the result."""
     context = click.get_current_context()
+    _refuse_beside(command, values, context)
     output = imported("admin.cli.output:Output")(**{name: values.pop(name) for name in OUTPUT_NAMES if name in values})
     given = [(one, {name: values.pop(name) for name in one.names}) for one in command.shared]
     built = {one.field: one.build(own, values, context) for one, own in given}
@@ -216,6 +221,22 @@ def run(command: Command, values: Values) -> int:
         result = service(request, caller)
     code: int = output.show(imported(command.present)(result))
     return code
+
+
+def _refuse_beside(command: Command, values: Values, context: click.Context) -> None:
+    """Refuse what was typed and would be passed over in silence; the settings file may hold it.
+
+    Raises:
+        WrongUse: something was.
+    """
+    for option, others in command.alone.items():
+        for name in others if values[option] else ():
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise WrongUse(f"{_typed(name)} says nothing beside {_typed(option)}", mend="Leave one of them out.")
+
+
+def _typed(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 OUTPUT_NAMES: Final = ("as_json", "report", "findings")

@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import click
 
-from admin.cli.asking import asking_on
+from admin.cli.asking import asking_on, number_on
 from admin.present.document import Document
 from admin.present.findings import finding_json, findings_file
 from admin.present.presenter import show, stderr_console, write_json, write_report
 from admin.progress import progress_on
 from admin.services.caller import Caller, ignore
-from admin.whole_files import refuse_unwritable
+from admin.whole_files import refuse_unwritable, write_text
+from model.errors import WrongUse
 from model.projections.findings import Finding
 from repair.clock import SystemClock
 
@@ -53,10 +54,15 @@ class Output:
                 item=(lambda item: write_json(item_json(item))) if item_json else ignore,
                 remark=lambda line: click.echo(line, err=True),
                 ask=asking_on(progress, console),
+                number=None if self.as_json else number_on(progress),
             )
 
     def show(self, document: Document) -> int:
         """Write the document in every form that is wanted, and return the exit code."""
+        if self.as_json and document.json is None:
+            raise WrongUse("what was asked for has no form as JSON", mend="Leave --json out.")
+        for file, text in document.files.items():
+            write_text(file, text)
         if self.as_json and document.json is not None and self.findings != STDOUT:
             write_json(document.json)
         elif not self.as_json and self.findings != STDOUT:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from model.errors import ExitCode
@@ -77,6 +78,7 @@ class Document:
         remarks: sentences on stderr, in every form.
         hints: sentences on stderr that scripts do not get.
         title, details: of a report; the details stand nowhere else.
+        files: texts to write besides.
     """
 
     json: Mapping[str, Any] | None = None
@@ -85,4 +87,5 @@ class Document:
     remarks: Sequence[str] = ()
     hints: Sequence[str] = ()
     title: str = ""
-    details: Sequence[Part] = field(default_factory=tuple)
+    details: Sequence[Part] = ()
+    files: Mapping[Path, str] = field(default_factory=dict)

@@ -29,7 +29,7 @@ from admin.present.document import (
     Verbatim,
     Wrapped,
 )
-from admin.whole_files import named_when_refused, whole_file
+from admin.whole_files import write_text
 from model.errors import ExitCode
 from model.instants import MICROS
 
@@ -71,7 +71,7 @@ def _show_part(part: Part, console: Console) -> None:
         case Table():
             console.print(grid_of(part))
         case Wrapped():
-            for line in wrapped_lines(part, console.width if console.is_terminal else PAPER_COLUMNS):
+            for line in wrapped_lines(part, console.width):
                 console.print(line, soft_wrap=True, markup=False)
         case Markdown() if console.is_terminal:
             console.print(markdown.Markdown(part.text))
@@ -116,8 +116,7 @@ def write_report(file: Path, document: Document, now_micros: int) -> None:
     Raises:
         WrongUse: it cannot be written there; what lay there before is untouched.
     """
-    with whole_file(file) as stream, named_when_refused(file):
-        stream.write(html_of(document, now_micros))
+    write_text(file, html_of(document, now_micros))
 
 
 def html_of(document: Document, now_micros: int) -> str:

@@ -37,6 +37,7 @@ class Caller:
         item: takes each item of a long listing as it comes.
         remark: takes a sentence about something that happened on the way.
         ask: whether to go on; None where nobody can answer.
+        number: asks for a number from 1 to a maximum; None likewise.
     """
 
     progress: Progress = field(default_factory=Silent)
@@ -45,3 +46,4 @@ class Caller:
     item: Callable[[Any], None] = ignore
     remark: Callable[[str], None] = ignore
     ask: Callable[[Question], bool] | None = None
+    number: Callable[[str, int], int] | None = None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.lint.linting import LintOrder, lint_files, lint_live
+from admin.services.lint import LintSettings, lint_files, lint_live
 from cql.driver.contact import Contact
 from cql.driver.session import CassandraCluster, connect
 from cql.lint_sources import live_subject, release_of, statements_of
@@ -83,7 +83,7 @@ def test_a_file_and_the_keyspace_that_it_made_are_judged_alike(
         f"CREATE KEYSPACE {keyspace} WITH replication = {SIMPLE};\nUSE {keyspace};\n{STRANGE}", encoding="utf-8"
     )
     made = create(cluster, keyspace, file)
-    order = LintOrder(keyspace, level=Severity.NOTE, knowledge=TOLD)
+    order = LintSettings(keyspace, level=Severity.NOTE, knowledge=TOLD)
     from_file, live = lint_files([file], order), lint_live(cluster, order)
     assert made > 10
     assert verdicts(from_file.findings) == {one for one in verdicts(live.findings) if one[2] != "paxos_variant"}

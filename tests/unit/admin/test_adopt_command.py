@@ -46,9 +46,9 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
     def opened(connection: ConnectionSettings) -> Iterator[Place]:
         yield Place(connection, held, SystemClock())  # type: ignore[arg-type]
 
-    for command in ("adopt", "plan"):
-        monkeypatch.setattr(f"admin.cli.schema.{command}.open_place", opened)
-    monkeypatch.setattr("admin.cli.schema.from_model._sizes", lambda *_: {})
+    for module in ("schema", "schema_history"):
+        monkeypatch.setattr(f"admin.services.{module}.open_place", opened)
+    monkeypatch.setattr("admin.services.schema._sizes", lambda *_: {})
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")
     return held
 

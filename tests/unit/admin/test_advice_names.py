@@ -1,18 +1,16 @@
 """The names that scripts read advice by, all of them, and what a person sees where something was not told."""
 
-import io
 import json
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
-from rich.console import Console
 
 from admin.advice.advising import Advised, MessageTables
-from admin.advice.output import advised_json, answer_lines, next_lines, show_advised
 from admin.advice.sampling import NAMES, Sample, SampledMessage
 from admin.advice.traffic_figures import GivenTraffic, traffic_figures
+from admin.present.advice import advised_json, answer_lines, document_of, next_lines
 from cql.language.parser import parse
 from cql.statistics import MIB, Statistics, TableFigures
 from cql.traffic import MessageTraffic, QueueTraffic
@@ -23,6 +21,7 @@ from model.catalog.mail import IMAP_UID, MESSAGE_ID, CompactionChoice
 from model.schema.keyspace import Schema
 from model.schema.statements import SetOptions
 from model.schema.table import Column, Kind, Table
+from tests.support.documents import text_of
 
 QUEUE, MARKS = (Table(name, (Column("q", "text", Kind.PARTITION),)) for name in ("enqueuedMailsV4", "deletedMailsV2"))
 CELLS = tuple(UUID(int=1) if name == "mailboxid" else None for name in NAMES)
@@ -54,9 +53,7 @@ def document(of: Advised) -> Any:
 
 def page(of: Advised) -> str:
     """What a person reads."""
-    shown = io.StringIO()
-    show_advised(of, Console(file=shown, width=200))
-    return shown.getvalue()
+    return text_of(document_of(of), 200)
 
 
 class TestNames:

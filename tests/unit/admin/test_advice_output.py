@@ -1,16 +1,14 @@
 """What advice says: the answer first, what was only assumed by name, CQL for what is there, names for scripts."""
 
-import io
 import json
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from admin.advice.advising import Advised, MessageTables, present_choice, served_choices
-from admin.advice.output import advised_json, answer_lines, next_lines, show_advised
 from admin.advice.sampling import Sample
 from admin.advice.traffic_figures import GivenTraffic, traffic_figures
+from admin.present.advice import advised_json, answer_lines, document_of, next_lines
 from cql.statistics import MIB, Statistics, TableFigures
 from cql.traffic import MessageTraffic
 from model.advice.compaction import ReadCost, TrialResult, choose
@@ -19,6 +17,7 @@ from model.advice.traffic import Rates
 from model.catalog.mail import IMAP_UID, MESSAGE_ID, MESSAGE_V3, CompactionChoice
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table
+from tests.support.documents import text_of
 
 TWCS, UNIFIED, LEVELED = CompactionChoice
 QUEUE = Table("enqueuedMailsV4", (Column("queueName", "text", Kind.PARTITION),))
@@ -66,9 +65,7 @@ ALIKE = (result(TWCS, 1), result(UNIFIED, 1), result(LEVELED, 1))
 
 def shown(advised: Advised) -> str:
     """What a person reads."""
-    page = io.StringIO()
-    show_advised(advised, Console(file=page, width=160))
-    return page.getvalue()
+    return text_of(document_of(advised), 160)
 
 
 class TestAnswer:

@@ -1,11 +1,11 @@
 """`mailmend schema grants` as people and scripts read it: scripts that cqlsh takes, comparisons that say what mends."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from admin.cli.schema.granted import granting, mending, revoking, show_comparisons, show_scripts
+from admin.present.grants import document_of
+from admin.services.grants import GrantsResult, granting, mending, revoking
 from model.schema.grants import (
     LEDGER,
     LOOKED_AT,
@@ -22,6 +22,7 @@ from model.schema.grants import (
     grants_of,
 )
 from tests.support.commands import CommandLine, command_line
+from tests.support.documents import text_of
 
 PLACES = Keyspaces("mail", "ledger")
 SELECTS = Grant(Resource("mail", "imapuidtable"), "SELECT")
@@ -127,30 +128,26 @@ def test_what_is_not_there_is_named_instead_of_granted() -> None:
     )
 
 
-def test_creations_come_before_the_grants_on_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_creations_come_before_the_grants_on_them() -> None:
     """One script, in the order in which it can run; what is absent is a comment."""
     there = Keyspaces("mail", "ledger", frozenset(LOOKED_AT) - {"modseq"})
 
-    assert (
-        show_scripts(there, ["CREATE KEYSPACE ledger;"], [granting(REPAIRER, "r", there, create=True)], as_json=False)
-        == 0
-    )
+    script = granting(REPAIRER, "r", there, create=True)
 
-    out = capsys.readouterr().out
+    out = text_of(document_of(GrantsResult(there, ("CREATE KEYSPACE ledger;",), (script,))))
+
     assert out.index("CREATE KEYSPACE") < out.index("CREATE ROLE") < out.index("GRANT SELECT")
     assert "-- not there, so nothing is granted on: mail.modseq" in out
 
 
-def test_a_comparison_says_what_is_missing_what_is_too_much_and_what_mends_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_comparison_says_what_is_missing_what_is_too_much_and_what_mends_it() -> None:
     """GRANT first, then REVOKE, so that the role never lacks what it had."""
     found = compared([SELECTS], Holding("mailmend_reader", held=(TOO_MUCH,)))
 
-    code = show_comparisons(PLACES, ["CREATE TABLE ledger.repair_lag;"], [(READER, found)], as_json=False)
+    document = document_of(GrantsResult(PLACES, ("CREATE TABLE ledger.repair_lag;",), compared=((READER, found),)))
 
-    out = capsys.readouterr().out
-    assert code == 1
+    out = text_of(document)
+    assert document.exit == 1
     assert "missing" in out
     assert "superfluous" in out
     assert mending(found) == (
@@ -160,15 +157,14 @@ def test_a_comparison_says_what_is_missing_what_is_too_much_and_what_mends_it(
     assert all(out.index("CREATE TABLE") < out.index(line) for line in mending(found))
 
 
-def test_a_comparison_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_comparison_as_json() -> None:
     """Under names that stay; exit in it."""
     inherited = Held(SELECTS, "parent")
     wrong = compared([SELECTS], Holding("r", superuser=True, held=(inherited,)))
     right = compared([SELECTS], Holding("q", held=(Held(SELECTS, "q"),)))
 
-    assert show_comparisons(PLACES, [], [(READER, wrong), (QUEUE, right)], as_json=True) == 1
-
-    found = json.loads(capsys.readouterr().out)
+    found = document_of(GrantsResult(PLACES, compared=((READER, wrong), (QUEUE, right)))).json
+    assert found
     assert (found["exit"], found["keyspace"], found["ledger_keyspace"]) == (1, "mail", "ledger")
     first, second = found["roles"]
     assert (first["superuser"], first["superfluous"][0]["through"]) == (True, "parent")
@@ -176,14 +172,16 @@ def test_a_comparison_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (second["missing"], second["superfluous"], second["mend"]) == ([], [], [])
 
 
-def test_a_role_that_is_right_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_role_that_is_right_is_said_to_be() -> None:
     """Exit 0 and a sentence; one that is not there is to be created."""
     right = compared([SELECTS], Holding("q", held=(Held(SELECTS, "q"),)))
     absent = compared([SELECTS], Holding("r", exists=False))
 
-    assert show_comparisons(PLACES, [], [(READER, right)], as_json=False) == 0
-    assert "q has what it needs" in capsys.readouterr().out
-    assert show_comparisons(PLACES, [], [(READER, absent)], as_json=False) == 1
-    out = capsys.readouterr().out
+    document = document_of(GrantsResult(PLACES, compared=((READER, right),)))
+    assert document.exit == 0
+    assert "q has what it needs" in text_of(document)
+    document = document_of(GrantsResult(PLACES, compared=((READER, absent),)))
+    assert document.exit == 1
+    out = text_of(document)
     assert "the role itself" in out
     assert out.index("CREATE ROLE IF NOT EXISTS r") < out.index("GRANT SELECT")

@@ -66,7 +66,7 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> ServerTwin:
     def opened(connection: ConnectionSettings) -> Iterator[Place]:
         yield Place(connection, held, SystemClock())  # type: ignore[arg-type]
 
-    monkeypatch.setattr("admin.cli.schema.lint.open_place", opened)
+    monkeypatch.setattr("admin.services.lint.open_place", opened)
     return held
 
 
@@ -278,7 +278,7 @@ def test_a_note_in_the_file_covers_its_table(mailmend: CommandLine, tmp_path: Pa
     noted = written(tmp_path, f"-- lint: ignore T1: {REASON}\n{BAD}")
     assert mailmend("schema", "lint", noted, "--rule", "T1").code == 0
     unused = mailmend("schema", "lint", written(tmp_path, f"-- lint: ignore T1: {REASON}\n{GOOD}"))
-    assert "An ignore that matches nothing can go: " in unused.out
+    assert "An ignore that matches nothing can go: " in unused.err
     bare = mailmend("schema", "lint", written(tmp_path, f"-- lint: ignore T1\n{BAD}"))
     assert bare.code == 2
     assert "a.cql: the comment 'lint: ignore T1': the ignore of T1 gives no reason" in bare.err

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.lint.linting import LintOrder, LintReport, lint_files
-from admin.lint.output import place_in, report_json, report_lines, rule_json, rule_lines, subject_of
+from admin.present.lint import place_in, report_json, report_parts, rule_json, rule_parts, subject_of
+from admin.services.lint import LintReport, LintSettings, lint_files
 from model.schema.lint.ignores import Ignore
 from model.schema.lint.rule import LintFinding, Severity
 from model.schema.lint.rules import RULES, rules_named
 from model.schema.statements import Span
+from tests.support.documents import text_of
 from tests.support.linting import table, windows
 
 (T1,) = rules_named(["T1"])
@@ -30,7 +31,7 @@ def finding(
 def lines_of(*findings: LintFinding, text: str = "", width: int = 120, ignored: bool = False) -> list[str]:
     """The report of these findings as plain lines."""
     report = LintReport(("ks",), findings, Severity.WARNING, texts={FILE: text})
-    return [line.plain for line in report_lines(report, width, ignored=ignored)]
+    return text_of(tuple(report_parts(report, ignored=ignored)), width).splitlines()
 
 
 def pointed(text: str, start: int, end: int) -> str:
@@ -125,10 +126,10 @@ def test_json_says_the_same_as_the_lines(tmp_path: Path) -> None:
     """Every finding, and every place."""
     file = tmp_path / "b.cql"
     file.write_text(table("a", compaction=windows()) + table("b", gc_grace_seconds=1), encoding="utf-8")
-    order = LintOrder("ks", level=Severity.NOTE, ignores=(Ignore("T8", "b", "it may"),))
+    order = LintSettings("ks", level=Severity.NOTE, ignores=(Ignore("T8", "b", "it may"),))
     report = lint_files([file], order)
     document = report_json(report)
-    told = [line.plain for line in report_lines(report)]
+    told = text_of(tuple(report_parts(report))).splitlines()
     assert len(document["findings"]) == len(report.open) > 2
     for one in document["findings"]:
         assert any(line.startswith(f"  {one['line']}:{one['column']} ") and f" {one['rule']} " in line for line in told)
@@ -138,7 +139,7 @@ def test_json_says_the_same_as_the_lines(tmp_path: Path) -> None:
 
 def test_rules_are_told_whole() -> None:
     """For people and for scripts."""
-    told = " ".join(" ".join(line.plain for line in rule_lines(RULES)).split())
+    told = " ".join(text_of(tuple(rule_parts(RULES))).split())
     for rule in RULES:
         assert rule.title in told
         assert rule.reason in told

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from admin.lint import page as lint_page
+from admin.present import lint_page
 from model.catalog.lint_ignores import CATALOG_IGNORES
 from model.schema.lint.rules import RULES
 
 
 def test_the_page_is_up_to_date() -> None:
-    """`python -m admin.lint.page` writes it."""
+    """`python -m admin.present.lint_page` writes it."""
     assert lint_page.main(["--check"]) == 0
 
 
@@ -31,6 +31,6 @@ def test_a_page_that_is_not_is_told_and_written_anew(
     """Missing or old alike."""
     monkeypatch.setattr(lint_page, "PAGE", tmp_path / "lint.md")
     assert lint_page.main(["--check"]) == 1
-    assert "python -m admin.lint.page" in capsys.readouterr().err
+    assert "python -m admin.present.lint_page" in capsys.readouterr().err
     assert lint_page.main([]) == 0
     assert lint_page.main(["--check"]) == 0

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.lint.linting import LintOrder, LintReport, lint_files
-from admin.lint.output import report_json
+from admin.present.lint import report_json
+from admin.services.lint import LintReport, LintSettings, lint_files
 from model.errors import ExitCode, WrongUse
 from model.schema.lint.ignores import Ignore
 from model.schema.lint.rule import LintFinding, Severity
@@ -29,9 +29,9 @@ def file_of(folder: Path, text: str, name: str = "a.cql") -> Path:
     return file
 
 
-def order(*rules: str, ignores: tuple[Ignore, ...] = ()) -> LintOrder:
+def order(*rules: str, ignores: tuple[Ignore, ...] = ()) -> LintSettings:
     """To look with these rules only."""
-    return LintOrder("ks", rules_named(rules) if rules else RULES, ignores=ignores)
+    return LintSettings("ks", rules_named(rules) if rules else RULES, ignores=ignores)
 
 
 def piped(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
@@ -99,7 +99,7 @@ def test_the_release_is_the_newest_unless_one_is_named(tmp_path: Path) -> None:
     """A schema is written for the server that comes."""
     file = file_of(tmp_path, table("t", compaction="{'class': 'UnifiedCompactionStrategy'}"))
     assert lint_files([file], order("T11")).exit is ExitCode.FINE
-    older = LintOrder("ks", rules_named(["T11"]), release=ServerRelease.CASSANDRA_4_1)
+    older = LintSettings("ks", rules_named(["T11"]), release=ServerRelease.CASSANDRA_4_1)
     assert [one.text for one in lint_files([file], older).open] == [
         "Cassandra 4.1 has no compaction class UnifiedCompactionStrategy"
     ]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.lint.linting import LintOrder, LintReport, lint_files, lint_schema
-from admin.lint.sarif import FINGERPRINT, SCHEMA, sarif, uri_of
+from admin.present.sarif import FINGERPRINT, SCHEMA, sarif, uri_of
+from admin.services.lint import LintReport, LintSettings, lint_files, lint_schema
 from model.catalog.mail import SCHEMA as CATALOG
 from model.schema.lint.ignores import Ignore
 from model.schema.lint.knowledge import known_of
@@ -18,7 +18,7 @@ from model.schema.lint.rules import RULES, rules_named
 from model.schema.lint.subject import Subject
 from tests.support.linting import table, windows
 
-ORDER = LintOrder("ks", level=Severity.NOTE)
+ORDER = LintSettings("ks", level=Severity.NOTE)
 TEXT = (
     "-- Gr\u00fc\u00dfe \U0001f600\n-- lint: ignore T13: few lookups\n"
     + table("a", compaction=windows())
@@ -27,7 +27,7 @@ TEXT = (
 )
 
 
-def reported(tmp_path: Path, order: LintOrder = ORDER, text: str = TEXT) -> tuple[LintReport, dict[str, Any], str]:
+def reported(tmp_path: Path, order: LintSettings = ORDER, text: str = TEXT) -> tuple[LintReport, dict[str, Any], str]:
     """The report, its SARIF, and the text that it is about."""
     file = tmp_path / "a b.cql"
     file.write_bytes(text.encode())
@@ -112,7 +112,7 @@ def test_regions_are_the_pieces_that_are_meant(tmp_path: Path) -> None:
 
 def test_what_is_ignored_is_there_suppressed_with_its_reason(tmp_path: Path) -> None:
     """In the source, or elsewhere; everything else says that it is not suppressed."""
-    order = LintOrder("ks", rules=rules_named(["T1", "T13", "T4"]), ignores=(Ignore("T1", "a", "it may"),))
+    order = LintSettings("ks", rules=rules_named(["T1", "T13", "T4"]), ignores=(Ignore("T1", "a", "it may"),))
     _, log, _ = reported(tmp_path, order)
     by_rule = {one["ruleId"]: one["suppressions"] for one in log["runs"][0]["results"]}
     assert by_rule == {
@@ -157,7 +157,7 @@ def test_files_are_named_as_uris(file: str, uri: str) -> None:
 @given(st.text(alphabet="ab \n\r\t\u00fc\U0001f600", max_size=30), st.data())
 def test_a_place_leads_back_to_its_text(text: str, data: st.DataObject) -> None:
     """For any text and any piece of it."""
-    from admin.lint.sarif import _region  # noqa: PLC0415 - the piece under test
+    from admin.present.sarif import _region  # noqa: PLC0415 - the piece under test
     from model.schema.statements import Span  # noqa: PLC0415
 
     start = data.draw(st.integers(0, len(text)))

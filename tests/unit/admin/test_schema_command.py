@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from admin.cli import run
-from admin.cli.schema.recognised import mend_of, recognition_json
+from admin.present.differences import mend_of, recognition_json
 from admin.settings import ConnectionSettings
 from admin.wiring import Place
 from cql.driver import nodes as driver_nodes
@@ -38,8 +38,8 @@ def twin(monkeypatch: pytest.MonkeyPatch) -> SchemaTwin:
         yield Place(connection, held, clock)  # type: ignore[arg-type]
 
     monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda cluster: cluster)
-    for command in ("apply", "verify"):
-        monkeypatch.setattr(f"admin.cli.schema.{command}.open_place", opened)
+    for module in ("schema", "schema_history"):
+        monkeypatch.setattr(f"admin.services.{module}.open_place", opened)
     monkeypatch.setenv("MAILMEND_HOST", "127.0.0.1")
     return held
 

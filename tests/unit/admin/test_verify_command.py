@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from admin.cli.schema.verified import Verified, show_verified, verified_json
+from admin.present.schema_state import verified_json, verify_document
+from admin.services.schema_history import VerifyResult
 from model.catalog.generations import JAMES_3_8, NEWEST
 from model.migrations.history import Baseline, LedgerRecord, MigrationState, digests
 from model.migrations.plan import declared_by
 from model.migrations.verification import verify_migrations, verify_ours
 from model.schema.keyspace import Index, Schema
 from model.schema.table import Column, Kind, Table, UserType
+from tests.support.documents import text_of
 from tests.support.migrating import SHOP, applied, folder
 from tests.support.schemas import columns_of, served, with_columns, without_tables
 
@@ -24,10 +26,10 @@ ADOPTED = Baseline("3.8.1", digests(served(JAMES_3_8.schema)), (), datetime(2026
 PLAN = "mailmend schema plan --from-model --migrations db --keyspace shop"
 
 
-def of_shop(live: Schema, past: LedgerRecord | None = None) -> Verified:
+def of_shop(live: Schema, past: LedgerRecord | None = None) -> VerifyResult:
     """Somebody's own keyspace, compared with the folder that made it."""
     record = past or LedgerRecord(HISTORY)
-    return Verified("shop", Path("db"), verify_migrations(live, MIGRATIONS, record))
+    return VerifyResult("shop", Path("db"), verify_migrations(live, MIGRATIONS, record))
 
 
 def changed(**parts: object) -> Schema:
@@ -64,23 +66,19 @@ RETYPED = with_columns(LIVE, "orders", (Column("id", "text", Kind.PARTITION), *O
     ],
     ids=["table", "index", "more tables", "more columns", "more indexes", "more types", "type"],
 )
-def test_each_drift_of_somebodys_keyspace_names_the_command_that_mends_it(
-    live: Schema, mend: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_drift_of_somebodys_keyspace_names_the_command_that_mends_it(live: Schema, mend: str) -> None:
     """On a line of its own for a person, under `mend` for a script; exit code 1."""
     verified = of_shop(live)
-    told = verified_json(verified)
-    show_verified(verified)
-    assert told["exit"] == verified.exit == 1
-    assert [one["mend"] for one in told["drift"]] == [mend]
-    assert any(line.endswith(mend) for line in capsys.readouterr().out.splitlines())
+    json = verified_json(verified)
+    assert json["exit"] == verified.exit == 1
+    assert [one["mend"] for one in json["drift"]] == [mend]
+    assert any(line.endswith(mend) for line in text_of(verify_document(verified)).splitlines())
 
 
-def test_a_keyspace_that_agrees_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_keyspace_that_agrees_says_so() -> None:
     """With how much of its history was applied; fields of a mail keyspace are there, and empty."""
     verified = of_shop(LIVE)
-    show_verified(verified)
-    told = capsys.readouterr().out
+    told = text_of(verify_document(verified))
     assert "shop: 4 migrations applied, 0 pending." in told
     assert "as expected" in told
     assert verified_json(verified) == {
@@ -96,59 +94,58 @@ def test_a_keyspace_that_agrees_says_so(capsys: pytest.CaptureFixture[str]) -> N
     }
 
 
-def test_a_migration_in_flight_names_the_command_that_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_migration_in_flight_names_the_command_that_ends_it() -> None:
     """Who began it, when, and how far it is."""
     running = replace(HISTORY[3], state=MigrationState.RUNNING, done=0, ended_at=None)
     verified = of_shop(declared_by(MIGRATIONS[:3]), LedgerRecord((*HISTORY[:3], running)))
-    show_verified(verified)
+    told = text_of(verify_document(verified))
     (drift,) = verified_json(verified)["drift"]
     assert (drift["aspect"], drift["subject"]) == ("migration in flight", "0004_pre_places.cql")
     assert drift["why"] == "begun 2026-09-01 00:00 UTC by alice@ops pid 7, 0 of 2 statements are done"
     assert drift["mend"] == "mailmend schema apply --migrations db --keyspace shop"
-    assert drift["mend"] in capsys.readouterr().out
+    assert drift["mend"] in told
 
 
-def test_an_edited_file_is_drift_with_its_mend(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_edited_file_is_drift_with_its_mend() -> None:
     """Also when every table is as it should be."""
     edited = folder({**SHOP, "0002_pre_labels.cql": SHOP["0002_pre_labels.cql"] + "-- a word\n"})
-    verified = Verified("shop", Path("db"), verify_migrations(LIVE, edited, LedgerRecord(HISTORY)))
-    show_verified(verified)
+    verified = VerifyResult("shop", Path("db"), verify_migrations(LIVE, edited, LedgerRecord(HISTORY)))
+    told = text_of(verify_document(verified))
     (drift,) = verified_json(verified)["drift"]
     assert (drift["aspect"], drift["subject"]) == ("edited migration", "0002_pre_labels.cql")
     assert "version control" in drift["mend"]
-    assert "0002_pre_labels.cql" in capsys.readouterr().out
+    assert "0002_pre_labels.cql" in told
 
 
-def test_what_is_pending_is_told_with_the_command_that_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_pending_is_told_with_the_command_that_shows_it() -> None:
     """No drift: exit code 0."""
     verified = of_shop(declared_by(MIGRATIONS[:3]), LedgerRecord(HISTORY[:3]))
-    show_verified(verified)
+    told = text_of(verify_document(verified))
     assert verified.exit == 0
-    assert "Pending: 0004_pre_places.cql; see: mailmend schema plan --migrations db" in capsys.readouterr().out
+    assert "Pending: 0004_pre_places.cql; see: mailmend schema plan --migrations db" in told
 
 
-def test_an_adopted_keyspace_tells_what_has_changed_since(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_adopted_keyspace_tells_what_has_changed_since() -> None:
     """Noted, not wrong: James's own upgrade, say."""
     live = served(JAMES_3_8.schema)
     live = replace(live, tables=(*live.tables, Table("other", (Column("id", "uuid", Kind.PARTITION),))))
-    verified = Verified("mail", None, verify_ours(live, (), LedgerRecord(baseline=ADOPTED)))
-    show_verified(verified)
-    told = capsys.readouterr().out
+    verified = VerifyResult("mail", None, verify_ours(live, (), LedgerRecord(baseline=ADOPTED)))
+    told = text_of(verify_document(verified))
     assert "Adopted 2026-09-01 as generation 3.8.1" in told
     assert "new since adoption: table other" in told
     assert verified_json(verified)["since_adoption"] == [{"change": "new since adoption", "object": "table other"}]
     assert verified.exit == 0
 
 
-def test_a_keyspace_of_james_that_was_not_adopted_is_told_how(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_keyspace_of_james_that_was_not_adopted_is_told_how() -> None:
     """With the command."""
-    show_verified(Verified("mail", None, verify_ours(served(JAMES_3_8.schema), (), None)))
-    assert "mailmend schema adopt --keyspace mail" in capsys.readouterr().out
+    told = text_of(verify_document(VerifyResult("mail", None, verify_ours(served(JAMES_3_8.schema), (), None))))
+    assert "mailmend schema adopt --keyspace mail" in told
 
 
 def test_a_script_reads_what_is_wrong_with_the_history_under_the_names_of_any_drift() -> None:
     """The table's fields are there, and empty; the file is the subject."""
-    verified = Verified("shop", Path("db"), verify_migrations(LIVE, MIGRATIONS[:3], LedgerRecord(HISTORY)))
+    verified = VerifyResult("shop", Path("db"), verify_migrations(LIVE, MIGRATIONS[:3], LedgerRecord(HISTORY)))
     *_, drift = verified_json(verified)["drift"]
     assert drift == {
         "aspect": "missing migration",
@@ -161,27 +158,26 @@ def test_a_script_reads_what_is_wrong_with_the_history_under_the_names_of_any_dr
     }
 
 
-def test_what_was_never_applied_is_counted_and_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_never_applied_is_counted_and_not_listed() -> None:
     """Every file of the folder would stand there."""
-    show_verified(Verified("shop", Path("db"), verify_migrations(Schema((), ()), MIGRATIONS, LedgerRecord())))
-    told = capsys.readouterr().out
+    found = verify_migrations(Schema((), ()), MIGRATIONS, LedgerRecord())
+    told = text_of(verify_document(VerifyResult("shop", Path("db"), found)))
     assert "shop: 0 migrations applied, 4 pending." in told
     assert "Pending:" not in told
 
 
 @pytest.mark.parametrize("made_here", [True, False])
-def test_who_made_a_mail_keyspace_is_said(capsys: pytest.CaptureFixture[str], *, made_here: bool) -> None:
+def test_who_made_a_mail_keyspace_is_said(*, made_here: bool) -> None:
     """Ours needs no adoption, so none is offered."""
     live = served(NEWEST.schema, made_here=made_here)
-    show_verified(Verified("mail", None, verify_ours(live, (), None)))
-    told = capsys.readouterr().out
+    told = text_of(verify_document(VerifyResult("mail", None, verify_ours(live, (), None))))
     assert told.startswith(f"mail: generation {NEWEST.name}, {'' if made_here else 'not '}made by mailmend.")
     assert ("mailmend schema adopt --keyspace mail" in told) is not made_here
 
 
 def test_a_folder_with_odd_signs_can_be_typed_as_it_is_told() -> None:
     """Quoted for a shell."""
-    verified = Verified(
+    verified = VerifyResult(
         "shop", Path("our db's"), verify_migrations(without_tables(LIVE, "places"), MIGRATIONS, LedgerRecord(HISTORY))
     )
     (drift,) = verified_json(verified)["drift"]

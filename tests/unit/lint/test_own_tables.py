@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import cql
-from admin.lint.linting import LintOrder, lint_files, lint_schema
+from admin.services.lint import LintSettings, lint_files, lint_schema
 from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.lint_ignores import CATALOG_IGNORES
 from model.catalog.mail import SCHEMA, CompactionChoice, compacted
@@ -22,7 +22,7 @@ from model.schema.table import Compaction
 from tests.support.james import SCHEMA_FILE
 
 CQL = Path(cql.__file__).parent
-ORDER = LintOrder("apache_james", level=Severity.NOTE)
+ORDER = LintSettings("apache_james", level=Severity.NOTE)
 LEDGER = Schema((), tuple({table.name: table for table in (*LEDGER_TABLES, *HISTORY_TABLES)}.values()))
 
 
@@ -85,5 +85,5 @@ def test_reasons_about_windows_of_30_days_say_nothing_of_windows_of_an_hour() ->
 
 def test_the_keyspace_of_james_has_one_thing_to_tell() -> None:
     """As James 3.8.1 made it: without data centres."""
-    report = lint_files([SCHEMA_FILE], LintOrder("apache_james"))
+    report = lint_files([SCHEMA_FILE], LintSettings("apache_james"))
     assert [one.rule.id for one in report.open] == ["T16"]

@@ -177,7 +177,7 @@ def test_on_several_nodes_a_person_is_asked_for_the_copies_and_a_script_is_refus
         assert "--replication dc1=3" in refused.err
     assert cluster.untouched
 
-    monkeypatch.setattr("admin.cli.schema.apply.someone_is_there", lambda: True)
+    monkeypatch.setattr("admin.cli.asking.someone_is_there", lambda: True)
     monkeypatch.setattr("click.prompt", lambda *_, **__: 3)
     answered = mailmend("schema", "apply")
     assert answered.code == 0, answered.err

@@ -3,18 +3,14 @@
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from rich.console import Console
-
 from admin.advice.advising import Advised, MessageTables
-from admin.present.presenter import rows_grid
+from admin.present.document import Document, Part, Table
 from cql.traffic import ENQUEUED
 from model.advice.compaction import ReadCost, TrialResult
 from model.advice.queue_settings import DAY, MIB, Advice, Figure, Traffic, span, window_compaction
 from model.catalog.mail import MESSAGE_COMPACTIONS, TWCS_MESSAGES
 from model.errors import ExitCode
 from model.schema.table import Compaction
-
-__all__ = ["advised_json", "answer_lines", "figures_grid", "figures_json", "next_lines", "reasons_grid", "show_advised"]
 
 TWCS_DAYS: Final = int(TWCS_MESSAGES.options["compaction_window_size"])
 MARKS: Final = "deletedmailsv2"
@@ -30,15 +26,18 @@ _FIGURES: Final = (
 )
 
 
-def show_advised(advised: Advised, console: Console) -> None:
-    """Print it for a person."""
-    for line in answer_lines(advised):
-        console.print(line, markup=False, soft_wrap=True)
-    console.print()
+def document_of(advised: Advised) -> Document:
+    """The answer in plain sentences first, the figures after it, what to type last."""
+    return Document(advised_json(advised), tuple(_parts(advised)))
+
+
+def _parts(advised: Advised) -> Iterator[Part]:
+    yield from answer_lines(advised)
+    yield ""
     if advised.messages.results:
-        console.print(_trial_grid(advised.messages))
-    console.print(reasons_grid("Queue tables", advised.queue.reasons))
-    console.print(figures_grid(advised.traffic))
+        yield _trial_table(advised.messages)
+    yield reasons_table("Queue tables", advised.queue.reasons)
+    yield figures_table(advised.traffic)
     if rows := list(_statistic_rows(advised)):
         columns = (
             "table",
@@ -50,12 +49,10 @@ def show_advised(advised: Advised, console: Console) -> None:
             "tombstones p99",
         )
         heard = f"{advised.statistics.nodes_heard} of {advised.statistics.nodes_up} nodes"
-        console.print(rows_grid(f"What {heard} tell of the tables", columns, rows))
-    for note in advised.notes:
-        console.print(f"Note: {note}", markup=False, soft_wrap=True)
-    console.print("Next:")
-    for line in next_lines(advised):
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+        yield Table(f"What {heard} tell of the tables", columns, rows)
+    yield from (f"Note: {note}" for note in advised.notes)
+    yield "Next:"
+    yield from (f"  {line}" for line in next_lines(advised))
 
 
 def answer_lines(advised: Advised) -> Iterator[str]:
@@ -99,7 +96,7 @@ def _reckoned(messages: MessageTables) -> Iterator[str]:
         )
 
 
-def _trial_grid(messages: MessageTables) -> Any:
+def _trial_table(messages: MessageTables) -> Table:
     sample = messages.sample
     title = "Trial"
     if sample is not None:
@@ -108,7 +105,7 @@ def _trial_grid(messages: MessageTables) -> Any:
             f"changed later, {sample.history_seconds / DAY:,.0f} days; a larger table has more levels and SSTables"
         )
     columns = ("choice", "opening a mailbox", "p50", "p99", "looking one up", "p50", "p99", "on disk", "rewritten")
-    return rows_grid(title, columns, [_trial_row(one) for one in messages.results])
+    return Table(title, columns, [_trial_row(one) for one in messages.results])
 
 
 def _trial_row(result: TrialResult) -> tuple[str, ...]:
@@ -125,15 +122,15 @@ def _cost_cells(cost: ReadCost) -> tuple[str, str, str]:
     return f"{cost.sstables_mean:.2f} SSTables", f"{cost.p50_ms:.2f} ms", f"{cost.p99_ms:.2f} ms"
 
 
-def reasons_grid(title: str, reasons: tuple[Advice, ...]) -> Any:
+def reasons_table(title: str, reasons: tuple[Advice, ...]) -> Table:
     """Each setting with its value and why."""
-    return rows_grid(title, ("setting", "value", "why"), [(one.setting, one.value, one.why) for one in reasons])
+    return Table(title, ("setting", "value", "why"), [(one.setting, one.value, one.why) for one in reasons])
 
 
-def figures_grid(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> Any:
+def figures_table(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> Table:
     """What the advice rests on: every figure, or those of these names."""
     rows = [_figure_row(label, name, getattr(traffic, name)) for label, name in _FIGURES if name in names]
-    return rows_grid("What that rests on", ("figure", "value", "is", "how"), rows)
+    return Table("What that rests on", ("figure", "value", "is", "how"), rows)
 
 
 def _figure_row(label: str, name: str, figure: Figure) -> tuple[str, str, str, str]:

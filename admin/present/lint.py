@@ -1,15 +1,14 @@
 """What lint found, for people: by file and place, with the line and a caret; and as one JSON object for scripts."""
 
-import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import groupby
+from json import dumps
 from typing import Any, Final
 
-from rich.console import Console
-from rich.text import Text
-
-from admin.lint.linting import LintReport
-from admin.present.presenter import PAPER_COLUMNS
+from admin.present.document import Document, Line, Part, Styled, Verbatim, Wrapped
+from admin.present.sarif import sarif
+from admin.services.lint import LintReport, LintResult
+from model.errors import ExitCode
 from model.schema.lint.rule import LintFinding, LintRule, Severity
 from model.schema.statements import Span
 from model.texts import Place, place_of
@@ -20,54 +19,59 @@ _SHOWN: Final = 100
 """So many characters of a line are underlined at most."""
 
 
-def show_report(report: LintReport, console: Console, *, ignored: bool = False) -> None:
-    """Print it: findings by file (or keyspace) and place, each rule's reason where it is met first; then the sums."""
-    width = console.width if console.is_terminal else PAPER_COLUMNS
-    for line in report_lines(report, width, ignored=ignored):
-        console.print(line, soft_wrap=True)
+def document_of(result: LintResult) -> Document:
+    """Findings by file (or keyspace) and place, each rule's reason where it is met first; then the sums."""
+    request, report = result.request, result.report
+    if report is None:
+        json: dict[str, Any] = {"rules": [rule_json(rule) for rule in result.rules], "exit": int(ExitCode.FINE)}
+        body, code = tuple(rule_parts(result.rules)), ExitCode.FINE
+    else:
+        json, code = report_json(report), report.exit
+        body = tuple(report_parts(report, ignored=request.ignored))
+    sarif_text = dumps(sarif(report), indent=2, ensure_ascii=False) + "\n" if report else ""
+    files = {request.sarif_file: sarif_text} if report and request.sarif_file else {}
+    if request.form != "human":
+        body = (Verbatim(sarif_text if request.form == "sarif" and report else dumps(json, ensure_ascii=False) + "\n"),)
+    unused = tuple(f"An ignore that matches nothing can go: {one}." for one in report.unused) if report else ()
+    return Document(json, body, code, remarks=unused, files=files)
 
 
-def report_lines(report: LintReport, width: int = PAPER_COLUMNS, *, ignored: bool = False) -> Iterator[Text]:
+def report_parts(report: LintReport, *, ignored: bool = False) -> Iterator[Part]:
     """The report, line by line."""
     explained: set[str] = set()
     for heading, findings in groupby(report.open, key=_heading):
-        yield Text(heading, "bold")
+        yield Styled(heading, "bold")
         for finding in findings:
-            yield from _finding_lines(finding, report.texts, width, first=finding.rule.id not in explained)
+            yield from _finding_parts(finding, report.texts, first=finding.rule.id not in explained)
             explained.add(finding.rule.id)
-        yield Text()
+        yield ""
     if ignored and report.ignored:
-        yield Text("Ignored", "bold")
+        yield Styled("Ignored", "bold")
         for finding in report.ignored:
-            yield Text(f"  {finding.rule.id} {subject_of(finding)}: {finding.text}")
-            yield from _wrapped("because ", finding.ignored or "", width)
-        yield Text()
-    yield from (Text(line) for line in closing_lines(report, ignored=ignored))
+            yield f"  {finding.rule.id} {subject_of(finding)}: {finding.text}"
+            yield Wrapped(f"{_INDENT}because ", finding.ignored or "")
+        yield ""
+    yield from closing_lines(report, ignored=ignored)
 
 
 def _heading(finding: LintFinding) -> str:
     return finding.file or f"keyspace {finding.keyspace}"
 
 
-def _finding_lines(finding: LintFinding, texts: Mapping[str, str], width: int, *, first: bool) -> Iterator[Text]:
+def _finding_parts(finding: LintFinding, texts: Mapping[str, str], *, first: bool) -> Iterator[Part]:
     place = place_in(finding, texts)
     where = f"{place.line}:{place.column}".ljust(8) if place else ""
-    word = finding.severity.word
-    yield Text.assemble(
-        "  ",
-        where,
-        (word.ljust(8), _STYLES[finding.severity]),
-        (finding.rule.id.ljust(4), "bold"),
-        _printable(subject_of(finding)),
-    )
-    yield Text(f"{_INDENT}{_printable(finding.text)}")
+    level = Styled(finding.severity.word.ljust(8), _STYLES[finding.severity])
+    rule = Styled(finding.rule.id.ljust(4), "bold")
+    yield Line(("  ", where, level, rule, _printable(subject_of(finding))))
+    yield f"{_INDENT}{_printable(finding.text)}"
     if place and finding.span:
-        yield from (Text(f"{_INDENT}{_INDENT}{line}", "dim") for line in _pointed(place, finding.span))
+        yield from (Styled(f"{_INDENT}{_INDENT}{line}", "dim") for line in _pointed(place, finding.span))
     if first:
-        yield from _wrapped("why ", finding.rule.reason, width)
-    yield from _wrapped("fix ", finding.fix if first or finding.fix != finding.rule.fix else "as above", width)
+        yield Wrapped(f"{_INDENT}why ", finding.rule.reason)
+    yield Wrapped(f"{_INDENT}fix ", finding.fix if first or finding.fix != finding.rule.fix else "as above")
     if first:
-        yield Text(f"{_INDENT}see {finding.rule.reference}", "dim")
+        yield Styled(f"{_INDENT}see {finding.rule.reference}", "dim")
 
 
 def _pointed(place: Place, span: Span) -> Iterator[str]:
@@ -83,14 +87,6 @@ def _pointed(place: Place, span: Span) -> Iterator[str]:
 def _printable(text: str) -> str:
     """What a file says cannot steer the terminal."""
     return "".join(mark if mark.isprintable() else " " for mark in text)
-
-
-def _wrapped(label: str, text: str, width: int) -> Iterator[Text]:
-    lead = _INDENT + label
-    filled = textwrap.wrap(
-        text, max(width, 40), initial_indent=lead, subsequent_indent=" " * len(lead), break_long_words=False
-    )
-    yield from (Text(line) for line in filled)
 
 
 def subject_of(finding: LintFinding) -> str:
@@ -116,8 +112,6 @@ def closing_lines(report: LintReport, *, ignored: bool = False) -> Iterator[str]
     if report.ignored:
         how = "" if ignored else " (--ignored shows them)"
         yield f"{len(report.ignored)} ignored, each with a reason{how}."
-    for one in report.unused:
-        yield f"An ignore that matches nothing can go: {one}."
 
 
 def report_json(report: LintReport) -> dict[str, Any]:
@@ -162,12 +156,11 @@ def rule_json(rule: LintRule) -> dict[str, str]:
     }
 
 
-def rule_lines(rules: tuple[LintRule, ...], width: int = PAPER_COLUMNS) -> Iterator[Text]:
+def rule_parts(rules: tuple[LintRule, ...]) -> Iterator[Part]:
     """The rules for people, one after another."""
     for rule in rules:
-        yield Text.assemble(
-            (rule.id.ljust(5), "bold"), (rule.severity.word.ljust(9), _STYLES[rule.severity]), rule.title
-        )
-        yield from _wrapped("why ", rule.reason, width)
-        yield from _wrapped("fix ", rule.fix, width)
-        yield Text(f"{_INDENT}see {rule.reference}", "dim")
+        level = Styled(rule.severity.word.ljust(9), _STYLES[rule.severity])
+        yield Line((Styled(rule.id.ljust(5), "bold"), level, rule.title))
+        yield Wrapped(f"{_INDENT}why ", rule.reason)
+        yield Wrapped(f"{_INDENT}fix ", rule.fix)
+        yield Styled(f"{_INDENT}see {rule.reference}", "dim")

@@ -1,22 +1,16 @@
-"""What a keyspace was taken for, as the commands of `mailmend schema` show it: for people, and for scripts."""
+"""Differences between a schema and what it should be, and what mends each; for people, and for scripts."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from admin.present.presenter import rows_grid, stdout_console
+from admin.present.document import Part, Table
 from model.catalog.generations import REBUILDABLE, Recognition
 from model.errors import ExitCode
 from model.migrations.upgrade_notes import note_adding
 from model.schema.difference import Aspect, Difference
 
-_COLUMNS: Final = ("what", "where", "expected", "found")
-_WRAPS: Final = (False, False, True, True)
-
-
-def exit_code(recognition: Recognition) -> int:
-    """What `schema apply` and `schema verify` exit with."""
-    return int(ExitCode.FINE if recognition.agrees else ExitCode.DRIFT)
+AS_EXPECTED: Final = "The schema is as expected."
 
 
 def recognition_json(keyspace: str, recognition: Recognition) -> dict[str, Any]:
@@ -30,7 +24,7 @@ def recognition_json(keyspace: str, recognition: Recognition) -> dict[str, Any]:
             for one in recognition.drift
         ],
         "notes": [difference_json(one) for one in recognition.notes],
-        "exit": exit_code(recognition),
+        "exit": int(ExitCode.FINE if recognition.agrees else ExitCode.DRIFT),
     }
 
 
@@ -86,28 +80,29 @@ def difference_json(difference: Difference) -> dict[str, str]:
     }
 
 
-def show_recognition(keyspace: str, recognition: Recognition) -> None:
-    """Print it: the generation, what is noted, what is wrong and the command that mends it."""
-    console = stdout_console()
-    maker = "made by mailmend" if recognition.made_here else "not made by mailmend"
-    console.print(f"{keyspace}: generation {recognition.generation.name}, {maker}.", soft_wrap=True)
+def recognition_parts(keyspace: str, recognition: Recognition) -> Iterator[Part]:
+    """The generation, what is noted, what is wrong and the command that mends it."""
+    yield generation_line(keyspace, recognition)
     if recognition.notes:
-        console.print(differences_grid("Noted, not wrong", recognition.notes))
+        yield differences_table("Noted, not wrong", recognition.notes)
     if recognition.agrees:
-        console.print("The schema is as expected.")
+        yield AS_EXPECTED
         return
-    console.print(differences_grid("Drift", recognition.drift))
+    yield differences_table("Drift", recognition.drift)
     for one in recognition.drift:
-        mend = mend_of(one, keyspace, made_here=recognition.made_here)
-        console.print(f"{'.'.join(_place(one))}: {mend}", soft_wrap=True, markup=False)
+        yield f"{'.'.join(_place(one))}: {mend_of(one, keyspace, made_here=recognition.made_here)}"
 
 
-def differences_grid(title: str, found: Iterable[Difference]) -> Any:
+def generation_line(keyspace: str, recognition: Recognition) -> str:
+    """Which generation a keyspace is, and who made it."""
+    maker = "made by mailmend" if recognition.made_here else "not made by mailmend"
+    return f"{keyspace}: generation {recognition.generation.name}, {maker}."
+
+
+def differences_table(title: str, found: Iterable[Difference]) -> Table:
     """Differences as a table for people; what and where are never squeezed by long options."""
-    grid = rows_grid(title, _COLUMNS, [_cells(one) for one in found])
-    for column, wraps in zip(grid.columns, _WRAPS, strict=True):
-        column.no_wrap, column.overflow = not wraps, "fold"
-    return grid
+    columns = ("what", "where", "expected", "found")
+    return Table(title, columns, [_cells(one) for one in found], frozenset({"expected", "found"}))
 
 
 def _place(difference: Difference) -> tuple[str, ...]:

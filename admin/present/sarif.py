@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 from urllib.parse import quote
 
-from admin.lint.linting import LintReport
+from admin.services.lint import LintReport
 from model.schema.lint.rule import LintFinding, LintRule
 from model.schema.statements import Span
 from model.texts import place_of

@@ -1,6 +1,6 @@
 """The page of the rules, `docs/lint.md`, generated from the rules themselves.
 
-`python -m admin.lint.page` writes it; `python -m admin.lint.page --check` exits 1 when it is not up to date.
+`python -m admin.present.lint_page` writes it; with `--check` it exits 1 when the page is not up to date.
 """
 
 import sys
@@ -17,7 +17,7 @@ PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "lint.md"
 _HEAD: Final = """\
 # The rules of `mailmend schema lint`
 
-Generated from the rules: `python -m admin.lint.page` writes it anew.
+Generated from the rules: `python -m admin.present.lint_page` writes it anew.
 
 ```
 mailmend schema lint cql/schema.cql migrations/      files, and folders of files, as one history in that order
@@ -75,7 +75,7 @@ def _ignored() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or with --check say whether it is up to date."""
-    otherwise = "is not what the rules say: python -m admin.lint.page writes it anew"
+    otherwise = "is not what the rules say: python -m admin.present.lint_page writes it anew"
     return write_or_check(arguments, PAGE, page_text(), otherwise)
 
 

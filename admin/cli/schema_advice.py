@@ -1,0 +1,323 @@
+"""Declarations of the schema's commands that judge or describe: grants, export, advise, lint."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from admin.advice.trial import READS, WAVES
+from admin.cli.command import Command
+from admin.cli.kinds import KEEP, Named
+from admin.cli.options import CONNECTION, JSON, connection_where, flag
+from admin.cli.traffic_options import TRAFFIC
+from admin.services.advice import ROWS
+from admin.services.export import FILES, FOLDER
+from admin.services.grants import PREFIX
+from admin.settings import PORT_DEFAULT, parse_port
+from model.errors import WrongUse
+from model.schema.grants import ROLES
+from model.schema.lint.ignores import Ignore, parse_ignore
+from model.schema.lint.rule import Severity
+from model.schema.lint.servers import ServerRelease, parse_release
+from model.schema.names import checked_spelling, name_of
+from model.schema.table import identifier
+
+_FILE: Final = click.Path(path_type=Path)
+_PREFIX: Final = Named("prefix", lambda value: identifier(f"{value}x", "prefix")[:-1])
+
+GRANTS: Final = Command(
+    name="grants",
+    summary="The least that each role needs, as CQL; --check compares.",
+    about="""Print the least that each role needs, as CQL. Runs none of it, and never prints a password.
+
+    Without --role: every role of which a table is there. Only on what is there can anything be granted, so tables of
+    the ledger that are missing are created by the same script, and mail tables that are missing are named.""",
+    service="admin.services.grants:grants",
+    present="admin.present.grants:document_of",
+    options=(
+        click.Option(
+            ["--role", "roles"],
+            type=click.Choice(tuple(ROLES)),
+            multiple=True,
+            help="Of this role; may be repeated.",
+        ),
+        click.Option(
+            ["--name-prefix"],
+            type=_PREFIX,
+            default=PREFIX,
+            show_default=True,
+            help="What the roles' names begin with.",
+        ),
+        flag("--with-create-role", "CREATE ROLE first, without a login: the password is yours."),
+        flag("--revoke", "REVOKE instead of GRANT; with --with-create-role DROP ROLE too."),
+        flag("--all", "On tables that are not there too; asks no cluster.", "everything"),
+        flag("--check", "Compare with what the cluster grants, and print what would mend it."),
+    ),
+    shared=(connection_where(lambda others: not others["everything"]),),
+    output=(JSON,),
+    examples="""
+        mailmend schema grants --with-create-role | cqlsh -u dba         roles without a login, and all that they need
+        mailmend schema grants --role reader --role repairer             of two roles
+        mailmend schema grants --role repairer --check                   what is missing, what is too much
+        mailmend schema grants --check --json                            the same, for a script
+        mailmend schema grants --role loader --revoke | cqlsh -u dba     take it back""",
+    exits="0 fine, 1 --check found something missing or superfluous, 2 wrong use, 4 the cluster cannot be reached, or "
+    "does not let us ask.",
+)
+
+EXPORT: Final = Command(
+    name="export",
+    summary="The schema as CQL, as a page and as a drawing.",
+    about="""Write the schema for people: schema.cql, a page about each table, a drawing of what follows from what.
+
+    Asks no cluster unless --live is given.""",
+    service="admin.services.export:export",
+    present="admin.present.export:document_of",
+    options=(
+        click.Option(
+            ["--dir", "folder"],
+            type=_FILE,
+            default=FOLDER,
+            show_default=True,
+            metavar="DIR",
+            help="Where the files go; - is stdout, for one of them.",
+        ),
+        click.Option(
+            ["--only", "kinds"],
+            type=click.Choice(tuple(FILES)),
+            multiple=True,
+            help="Only this; may be repeated.",
+        ),
+        flag("--live", "Of the keyspace as it is, instead of the model."),
+        flag("--check", "Write nothing; say which files are not up to date."),
+    ),
+    shared=(connection_where(lambda others: bool(others["live"])),),
+    output=(JSON,),
+    examples="""
+        mailmend schema export                                    docs/schema/schema.cql, schema.md and schema.svg
+        mailmend schema export --live --keyspace apache_james     what is really there, in the model's words
+        mailmend schema export --only cql --dir -                 the CQL alone, on stdout
+        mailmend schema export --check --dir docs --only page     is the page in the repository up to date?""",
+    exits="0 fine, 1 --check found a file that is out of date, 2 wrong use, 4 (--live) the cluster cannot be reached.",
+)
+
+
+def _address(value: Any) -> tuple[str, int]:
+    if isinstance(value, tuple):
+        return value
+    host, _, port = str(value).rpartition(":")
+    if host and not port.isdigit():
+        raise WrongUse(f"{value!r} is not HOST:PORT")
+    return (host, parse_port(int(port))) if host else (str(value), PORT_DEFAULT)
+
+
+ADVISE: Final = Command(
+    name="advise",
+    summary="Say what tables should be set to; try compactions.",
+    about="""Say what queue and message tables should be set to, and why. Writes nothing to your cluster.
+
+    Time windows, time to live, buckets and slices of the queue follow from the traffic, measured where it can be. For
+    the message tables the compactions twcs, unified and leveled are tried on a copy of your own rows: fewest SSTables
+    per read wins, then the 99th percentile of reading, then bytes on disk; what is alike leaves the tables as they are.
+
+    The trial starts a Cassandra on this machine (Java 17; see `mailmend local`), copies whole mailboxes into it, writes
+    their history again under each compaction, and reads them. The copy holds keys, flags, sizes and times; texts become
+    as many x. It lies in a folder that only you may read (--dir), and is removed afterwards, after Ctrl-C too.""",
+    service="admin.services.advice:advise",
+    present="admin.present.advice:document_of",
+    options=(
+        *TRAFFIC,
+        click.Option(
+            ["--trial/--no-trial"], default=True, show_default=True, help="Try the compactions on a copy of your rows."
+        ),
+        click.Option(
+            ["--rows"],
+            type=click.IntRange(1, 500_000),
+            default=ROWS,
+            show_default=True,
+            help="Messages to copy at most.",
+        ),
+        click.Option(
+            ["--waves"], type=click.IntRange(1, 1000), default=WAVES, show_default=True, help="Flushes of the copy."
+        ),
+        click.Option(
+            ["--reads"], type=click.IntRange(1, 10_000), default=READS, show_default=True, help="Reads of each kind."
+        ),
+        click.Option(
+            ["--dir", "folder"],
+            type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+            metavar="DIR",
+            help="Where the copy lies meanwhile. [default: the system's folder for temporary files]",
+        ),
+        click.Option(
+            ["--trial-at"],
+            type=Named("address", _address),
+            metavar="HOST:PORT",
+            help="A Cassandra for the trial that runs already and may be written to; never one in production.",
+        ),
+    ),
+    shared=(CONNECTION,),
+    output=(JSON,),
+    examples="""
+        mailmend schema advise --no-trial                       reckoned only; seconds
+        mailmend schema advise                                  and tried: a few minutes
+        mailmend schema advise --mails-per-second 40 --longest-stay 7d
+        mailmend schema advise --rows 100000 --json""",
+    exits="0 the advice was given, 2 wrong use, 4 the cluster cannot be reached.",
+)
+
+
+def _ignore(value: Any) -> Ignore:
+    """An ignore as the settings file has it, or RULE[:TABLE]=REASON."""
+    if isinstance(value, Ignore):
+        return value
+    if isinstance(value, Mapping):
+        unknown = sorted(set(value) - {"rule", "table", "reason"})
+        if unknown:
+            raise WrongUse(
+                f"an ignore has no {unknown[0]!r}", mend='Write { rule = "T5", table = "t", reason = "..." }.'
+            )
+        return parse_ignore(value.get("rule"), value.get("table", ""), value.get("reason"))
+    what, _, reason = str(value).partition("=")
+    rule, _, table = what.partition(":")
+    return parse_ignore(rule, table, reason)
+
+
+def _pair(value: Any) -> tuple[str, str]:
+    """ONE=OTHER, two tables as the server knows them."""
+    one, equals, other = str(value).partition("=")
+    if not equals:
+        raise WrongUse(f"{value!r} is not TABLE=TABLE")
+    return name_of(checked_spelling(one.strip(), "table")), name_of(checked_spelling(other.strip(), "table"))
+
+
+def _rows(value: Any) -> tuple[str, int]:
+    """TABLE=ROWS."""
+    table, _, rows = str(value).partition("=")
+    if not (rows.strip().isascii() and rows.strip().isdigit()):
+        raise WrongUse(f"{value!r} is not TABLE=ROWS")
+    return name_of(checked_spelling(table.strip(), "table")), int(rows)
+
+
+_RELEASE: Final = Named(
+    "version", lambda value: value if isinstance(value, ServerRelease) else parse_release(str(value))
+)
+_PAIR: Final = Named("pair", _pair)
+
+LINT: Final = Command(
+    name="lint",
+    summary="Say what of a schema will hurt later.",
+    about="""Look at CQL files or a live keyspace for what Cassandra takes without a word and what hurts later.
+
+    Each finding has its place, reason, fix and reference. Nothing is ever written to a cluster.
+
+    \b
+    Settings file: [schema.lint], with
+      ignore = [{ rule = "T5", table = "mytable", reason = "why it may stand" }]
+    In a file, right before the statement: -- lint: ignore T5: why it may stand""",
+    service="admin.services.lint:lint",
+    present="admin.present.lint:document_of",
+    options=(
+        click.Argument(["paths"], nargs=-1, metavar="[PATH]...", type=_FILE),
+        flag("--live", "Look at the keyspace of the connection instead of files."),
+        click.Option(["--rule"], multiple=True, metavar="RULES", help="Only these, such as T1,T5; may be given again."),
+        click.Option(["--exclude"], multiple=True, metavar="RULES", help="All but these; may be given again."),
+        click.Option(
+            ["--level"],
+            type=click.Choice([severity.word for severity in sorted(Severity)[::-1]]),
+            default="warning",
+            show_default=True,
+            help="What exit code 1 begins at.",
+        ),
+        click.Option(
+            ["--server-version"],
+            type=_RELEASE,
+            metavar="VERSION",
+            help="3.11, 4.0, 4.1, 5.0 or scylla. [default: the live server's; 5.0 for files]",
+        ),
+        click.Option(
+            ["--repair-interval"],
+            type=KEEP,
+            metavar="TIME",
+            help="How often everything is repaired; else T18 is silent.",
+        ),
+        click.Option(
+            ["--hint-window"],
+            type=KEEP,
+            metavar="TIME",
+            help="max_hint_window. [default: the live server's; 3h for files]",
+        ),
+        click.Option(
+            ["--slack"],
+            type=KEEP,
+            default="1d",
+            show_default=True,
+            help="How much longer marks live than their rows.",
+        ),
+        click.Option(
+            ["--sstables-max"],
+            type=click.IntRange(1),
+            default=100,
+            show_default=True,
+            help="Windows that T3 lets pass.",
+        ),
+        click.Option(
+            ["--rows-max"],
+            type=click.IntRange(1),
+            default=100_000,
+            show_default=True,
+            help="Rows of a partition, at most.",
+        ),
+        click.Option(
+            ["--rows"],
+            multiple=True,
+            type=Named("rows", _rows),
+            metavar="TABLE=N",
+            help="Rows expected in one partition of a table.",
+        ),
+        click.Option(
+            ["--projection"],
+            multiple=True,
+            type=_PAIR,
+            metavar="TRUTH=TABLE",
+            help="A table that follows from another one.",
+        ),
+        click.Option(
+            ["--marks"],
+            multiple=True,
+            type=_PAIR,
+            metavar="MARKS=TABLE",
+            help="A table whose rows hide those of another.",
+        ),
+        click.Option(
+            ["--ignore"],
+            multiple=True,
+            type=Named("ignore", _ignore),
+            metavar="RULE[:TABLE]=REASON",
+            allow_from_autoenv=False,
+            help="What may stand, and why; better kept in the settings file.",
+        ),
+        flag("--ignored", "Show what is ignored as well, with the reasons."),
+        flag("--rules", "List the rules, and look at nothing.", "list_rules"),
+        click.Option(
+            ["--format", "form"],
+            type=click.Choice(["human", "json", "sarif"]),
+            default="human",
+            show_default=True,
+            help="What goes to stdout: words, one JSON object (as --json does), or SARIF 2.1.0.",
+        ),
+        click.Option(["--sarif", "sarif_file"], type=_FILE, metavar="FILE", help="Write SARIF 2.1.0 there, too."),
+    ),
+    shared=(connection_where(lambda others: bool(others["live"])),),
+    output=(JSON,),
+    examples="""
+        mailmend schema lint schema.cql migrations/             files and folders, as one history in that order
+        mailmend schema lint -                                  the standard input
+        mailmend schema lint --live --keyspace apache_james     a live keyspace; only read
+        mailmend schema lint --server-version 5.0 schema.cql    would Cassandra 5.0 take it?
+        mailmend schema lint --sarif lint.sarif migrations/     for code hosts and editors
+        mailmend schema lint --rules                            what is looked for, and why""",
+    exits="0 nothing at --level or above was found, 1 something was, 2 the text is not CQL, or the request makes no "
+    "sense, 4 (--live) the cluster cannot be reached.",
+)

@@ -1,0 +1,95 @@
+"""Grants as documents: a script for cqlsh, what a role lacks or has too much, and JSON."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from admin.present.document import Document, Part, Table, Verbatim
+from admin.services.grants import GrantsResult, RoleScript, mending
+from model.schema.grants import REMARKS, Comparison, Grant, Role
+
+
+def document_of(result: GrantsResult) -> Document:
+    """Scripts, or how far each role is from what it needs, and what mends it."""
+    roles = (
+        [_script_json(one) for one in result.scripts]
+        if result.compared is None
+        else [_comparison_json(role, one) for role, one in result.compared]
+    )
+    json = {
+        "keyspace": result.keyspaces.mail,
+        "ledger_keyspace": result.keyspaces.ledger,
+        "creations": list(result.creations),
+        "roles": roles,
+        "exit": int(result.exit),
+    }
+    if result.compared is None:
+        lines = [line for one in result.scripts for line in _script_lines(one)]
+        return Document(json, (_text(result.creations, [*lines, *(f"-- {remark}" for remark in REMARKS)]),))
+    return Document(json, tuple(_comparison_parts(result, result.compared)), result.exit)
+
+
+def _text(creations: Sequence[str], lines: Sequence[str]) -> Verbatim:
+    """What can be piped into cqlsh: tables of the ledger first; what no statement says is a comment."""
+    return Verbatim("".join(f"{text}\n\n" for text in creations) + "".join(f"{line}\n" for line in lines))
+
+
+def _script_lines(script: RoleScript) -> Iterator[str]:
+    yield f"-- {script.name}: {script.role.purpose}"
+    yield from script.statements
+    if script.login:
+        yield f"-- then, by hand: {script.login}"
+    if script.absent:
+        yield f"-- not there, so nothing is granted on: {', '.join(_absent(script))}"
+    yield ""
+
+
+def _absent(script: RoleScript) -> list[str]:
+    return [f"{one.keyspace}.{one.table}" for one in script.absent]
+
+
+def _script_json(script: RoleScript) -> dict[str, Any]:
+    return {
+        "role": script.role.name,
+        "name": script.name,
+        "purpose": script.role.purpose,
+        "statements": list(script.statements),
+        "absent": _absent(script),
+    }
+
+
+def _comparison_parts(result: GrantsResult, found: Sequence[tuple[Role, Comparison]]) -> Iterator[Part]:
+    keyspaces = result.keyspaces
+    if rows := [row for _, one in found for row in _rows(one)]:
+        yield Table(f"Grants on {keyspaces.mail} and {keyspaces.ledger}", ("role", "what", "grant"), rows)
+    for role, one in found:
+        if one.agrees:
+            yield f"{one.holding.name} has what it needs for {role.purpose}, and nothing else."
+    yield _text(result.creations, [line for _, one in found for line in mending(one)])
+
+
+def _rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
+    name = comparison.holding.name
+    if not comparison.holding.exists:
+        yield name, "missing", "the role itself"
+    if comparison.holding.superuser:
+        yield name, "superfluous", "everything: it is a superuser"
+    yield from ((name, "missing", f"{grant.permission} ON {grant.on}") for grant in comparison.missing)
+    for held in comparison.superfluous:
+        through = "" if held.through == name else f" (through {held.through})"
+        yield name, "superfluous", f"{held.grant.permission} ON {held.grant.on}{through}"
+
+
+def _comparison_json(role: Role, comparison: Comparison) -> dict[str, Any]:
+    return {
+        "role": role.name,
+        "name": comparison.holding.name,
+        "exists": comparison.holding.exists,
+        "superuser": comparison.holding.superuser,
+        "missing": [_grant_json(grant) for grant in comparison.missing],
+        "superfluous": [_grant_json(held.grant) | {"through": held.through} for held in comparison.superfluous],
+        "mend": list(mending(comparison)),
+    }
+
+
+def _grant_json(grant: Grant) -> dict[str, str]:
+    return {"permission": grant.permission, "on": str(grant.on)}

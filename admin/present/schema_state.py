@@ -1,0 +1,396 @@
+"""The schema as it is: result, its history, an ended lease, an adoption; as documents."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from admin.present.differences import (
+    AS_EXPECTED,
+    difference_json,
+    differences_table,
+    mend_of,
+)
+from admin.present.document import Document, Part, Table
+from admin.present.schema import optional_json, optional_text
+from admin.services.schema_history import (
+    ADOPTED,
+    AdoptResult,
+    ForgetResult,
+    HistoryResult,
+    UnlockResult,
+    VerifyResult,
+)
+from model.errors import ExitCode
+from model.migrations.adoption import Standing
+from model.migrations.history import (
+    Baseline,
+    Entry,
+    HistoryDrift,
+    MigrationState,
+    StatementEntry,
+    StatementState,
+    Unlock,
+)
+from model.schema.difference import Aspect, Difference
+from repair.ledger.leases import Lease
+
+_IN_FLIGHT: Final = "migration in flight"
+
+
+def verify_document(result: VerifyResult) -> Document:
+    """What is wrong with a keyspace, and the command that mends it."""
+    return Document(verified_json(result), tuple(_verified_parts(result)), result.exit)
+
+
+def verified_json(result: VerifyResult) -> dict[str, Any]:
+    """It under the names that scripts rely on."""
+    found, recognition = result.found, result.found.against.recognition
+    return {
+        "keyspace": result.keyspace,
+        "generation": recognition.generation.name if recognition else None,
+        "made_here": recognition.made_here if recognition else None,
+        "adopted": found.baseline is not None,
+        "drift": [
+            *(difference_json(one) | {"mend": _mend(result, one)} for one in found.against.drift),
+            *(_history_json(one.kind.value, one.file, one.why, one.mend) for one in found.tampering),
+            *(_history_json(_IN_FLIGHT, str(one.file), _why(one), _mend_running(result)) for one in found.running),
+        ],
+        "notes": [difference_json(one) for one in found.against.notes],
+        "history": {"applied": found.applied, "pending": list(found.pending)} if found.applied is not None else None,
+        "since_adoption": [{"change": since.value, "object": name} for since, name in found.since],
+        "exit": int(result.exit),
+    }
+
+
+def _history_json(aspect: str, file: str, why: str, mend: str) -> dict[str, str]:
+    """What is wrong with the history, under the same names as what is wrong with a table."""
+    return {"aspect": aspect, "table": "", "subject": file, "expected": "", "found": "", "why": why, "mend": mend}
+
+
+def _why(entry: Entry) -> str:
+    done = f"{entry.done} of {entry.statements} statements are done"
+    return f"begun {entry.started_at:%Y-%m-%d %H:%M} UTC by {entry.owner}, {done}"
+
+
+def _mend_running(result: VerifyResult) -> str:
+    return f"mailmend schema apply{_again(result)}"
+
+
+def _mend(result: VerifyResult, difference: Difference) -> str:
+    """What mends a difference: of a mail keyspace as ever, of anybody else's by the plan that leads to the model."""
+    recognition = result.found.against.recognition
+    if recognition:
+        return mend_of(difference, result.keyspace, made_here=recognition.made_here)
+    if result.found.tampering:
+        return f"first the migrations, as said of them; then again: mailmend schema verify{_again(result)}"
+    return _planned_mend(result, difference)
+
+
+def _planned_mend(result: VerifyResult, difference: Difference) -> str:
+    """The plan that leads to what the migrations say, and what of it runs."""
+    plan = f"mailmend schema plan --from-model{_again(result)}"
+    match difference.aspect:
+        case Aspect.DIFFERENT_OPTION:
+            return f"{plan} --include-options | cqlsh"
+        case Aspect.UNEXPECTED_COLUMN | Aspect.UNEXPECTED_TABLE | Aspect.UNEXPECTED_TYPE:
+            return f"leave it, or: {plan} --include-drops | cqlsh"
+        case Aspect.UNEXPECTED_INDEX | Aspect.UNEXPECTED_VIEW:
+            return f"leave it, or: {plan} --include-drops | cqlsh"
+        case Aspect.DIFFERENT_KEY | Aspect.DIFFERENT_ORDER | Aspect.DIFFERENT_COLUMN | Aspect.DIFFERENT_TYPE:
+            return f"by hand; how says: {plan}"
+        case _:
+            return f"{plan} | cqlsh"
+
+
+def _verified_parts(result: VerifyResult) -> Iterator[Part]:
+    found = result.found
+    yield from _head_lines(result)
+    if found.against.notes:
+        yield differences_table("Noted, not wrong", found.against.notes)
+    if found.agrees:
+        yield AS_EXPECTED
+        return
+    if found.against.drift:
+        yield differences_table("Drift", found.against.drift)
+    yield from _drift_lines(result)
+
+
+def _head_lines(result: VerifyResult) -> Iterator[str]:
+    name, found, recognition = result.keyspace, result.found, result.found.against.recognition
+    if recognition:
+        maker = "made by mailmend" if recognition.made_here else "not made by mailmend"
+        yield f"{name}: generation {recognition.generation.name}, {maker}."
+        if not recognition.made_here and result.found.baseline is None:
+            yield f"It was not adopted; take it over with: mailmend schema adopt --keyspace {name}"
+    if found.baseline:
+        yield (
+            f"Adopted {found.baseline.adopted_at:%Y-%m-%d} as generation {found.baseline.generation}, "
+            f"fingerprint {found.baseline.fingerprint}."
+        )
+    for since, changed in found.since:
+        yield f"{since.value}: {changed}"
+    if found.applied is not None:
+        yield f"{name}: {found.applied} migrations applied, {len(found.pending)} pending."
+    if found.pending and found.applied:
+        yield f"Pending: {', '.join(found.pending)}; see: mailmend schema plan{_again(result)}"
+
+
+def _drift_lines(result: VerifyResult) -> Iterator[str]:
+    for one in result.found.against.drift:
+        place = f"{one.owner}.{one.subject}" if one.subject else one.owner
+        yield f"{place}: {_mend(result, one)}"
+    for drift in result.found.tampering:
+        yield _tampering_line(drift)
+    for entry in result.found.running:
+        yield f"{_IN_FLIGHT}: {entry.file}: {_why(entry)}: {_mend_running(result)}"
+
+
+def _tampering_line(drift: HistoryDrift) -> str:
+    return f"{drift}. {drift.mend}"
+
+
+def _again(result: VerifyResult) -> str:
+    """The options that name the keyspace and the folder again."""
+    folder = f" --migrations {shlex.quote(str(result.folder))}" if result.folder else ""
+    return f"{folder} --keyspace {result.keyspace}"
+
+
+def history_document(result: HistoryResult) -> Document:
+    """What was applied, when, by whom; what is in flight; what was ended by force."""
+    return Document(history_json(result), tuple(_history_parts(result)))
+
+
+def history_json(result: HistoryResult) -> dict[str, Any]:
+    """The history under the names that scripts rely on."""
+    told = result.record
+    return {
+        "keyspace": result.keyspace,
+        "migrations": [entry_json(one) for one in told.past.entries],
+        "statements": [_statement_json(one) for one in told.past.statements],
+        "holder": _lease_json(told.lease) if told.lease else None,
+        "unlocks": [_unlock_json(one) for one in told.unlocks],
+        "exit": 0,
+    }
+
+
+def entry_json(entry: Entry) -> dict[str, Any]:
+    """One migration of the history."""
+    return {
+        "migration": str(entry.file),
+        "number": entry.number,
+        "phase": entry.file.phase.value,
+        "state": entry.state.value,
+        "statements": entry.statements,
+        "done": entry.done,
+        "checksum": entry.checksum,
+        "chain": entry.chain,
+        "started_at": _instant(entry.started_at),
+        "ended_at": _instant(entry.ended_at),
+        "owner": entry.owner,
+        "version": entry.version,
+        "note": entry.note or None,
+    }
+
+
+def _statement_json(one: StatementEntry) -> dict[str, Any]:
+    return {
+        "number": one.number,
+        "position": one.position,
+        "state": one.state.value,
+        "cql": one.cql,
+        "started_at": _instant(one.started_at),
+        "ended_at": _instant(one.ended_at),
+        "error": one.error or None,
+    }
+
+
+def _lease_json(lease: Lease) -> dict[str, Any]:
+    return {
+        "owner": lease.owner,
+        "purpose": lease.purpose,
+        "since": _instant(lease.acquired_at),
+        "until": _instant(lease.expires_at),
+    }
+
+
+def _unlock_json(one: Unlock) -> dict[str, Any]:
+    return {"at": _instant(one.at), "holder": one.holder, "by": one.by, "reason": one.reason}
+
+
+def _history_parts(result: HistoryResult) -> Iterator[Part]:
+    keyspace, found = result.keyspace, result.record
+    entries, statements = found.past.entries, found.past.statements
+    if entries:
+        columns = ("migration", "state", "done", "when", "by")
+        yield Table(f"Schema of {keyspace}", columns, [_entry_cells(one) for one in entries])
+    else:
+        yield f"{keyspace} has no history: no migration was applied, nothing was adopted."
+    for note in dict.fromkeys(one.note for one in entries if one.note):
+        yield f"Baseline: {note}."
+    if statements:
+        columns = ("migration", "statement", "state", "what", "error")
+        yield Table("Statements of what has not ended", columns, [_statement_cells(one) for one in statements])
+    if found.unlocks:
+        rows = [(_shown(one.at), one.holder, one.by, one.reason) for one in found.unlocks]
+        yield Table("Ended by force", ("at", "holder", "by", "reason"), rows)
+    if found.lease:
+        yield f"At work: {found.lease.owner}, until {_shown(found.lease.expires_at)} UTC unless renewed."
+    elif statements or any(not one.ended for one in entries):
+        yield f"Nobody is at work. To go on: mailmend schema apply --keyspace {keyspace}"
+
+
+def _entry_cells(one: Entry) -> Sequence[str]:
+    counted = "" if one.state is MigrationState.BASELINE else f"{one.done}/{one.statements}"
+    return (str(one.file), one.state.value, counted, _shown(one.ended_at or one.started_at), one.owner)
+
+
+def _statement_cells(one: StatementEntry) -> Sequence[str]:
+    first, *_ = one.cql.splitlines()
+    state = (
+        "begun (the next apply looks whether it took effect)" if one.state is StatementState.BEGUN else one.state.value
+    )
+    return (f"{one.number:04}", str(one.position + 1), state, first, one.error)
+
+
+def _shown(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _instant(at: datetime | None) -> str | None:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None
+
+
+def unlock_document(result: UnlockResult) -> Document:
+    """Whose lease was ended."""
+    ended, keyspace = result.ended, result.keyspace
+    json = {"keyspace": keyspace, "ended": ended.holder if ended else None, "exit": 0}
+    if ended is None:
+        return Document(json, ("Nobody holds the lease.",))
+    next_ = f"Next: mailmend schema plan --keyspace {keyspace} says where it stopped; schema apply goes on from there."
+    return Document(json, (f"Ended the lease of {ended.holder}.",), hints=(next_,))
+
+
+def adopt_document(result: AdoptResult | ForgetResult) -> Document:
+    """What was found of a keyspace of James, and done."""
+    if isinstance(result, ForgetResult):
+        return _forget_document(result)
+    return Document(adopt_json(result), tuple(_adopt_parts(result)), result.exit)
+
+
+def _forget_document(result: ForgetResult) -> Document:
+    baseline, keyspace = result.baseline, result.keyspace
+    forgotten = _baseline_json(baseline) if baseline else None
+    json = {"keyspace": keyspace, "forgotten": forgotten, "dry_run": result.dry_run, "exit": int(ExitCode.FINE)}
+    if baseline is None:
+        return Document(json, (f"{keyspace} was not adopted: there is nothing to forget.",))
+    would = "would be forgotten" if result.dry_run else "is forgotten; mailmend schema adopt takes it over again"
+    return Document(json, (f"{keyspace}: the adoption as {baseline.generation} {would}.",))
+
+
+def adopt_json(outcome: AdoptResult) -> dict[str, Any]:
+    """What was found and done, under the names that scripts rely on."""
+    recognition = outcome.adoption.recognition
+    return {
+        "keyspace": outcome.keyspace,
+        "standing": outcome.adoption.standing.value,
+        "generation": recognition.generation.name,
+        "made_here": recognition.made_here,
+        "adopted": outcome.wrote,
+        "against": [difference_json(one) for one in outcome.adoption.against],
+        "drift": [
+            difference_json(one) | {"mend": mend_of(one, outcome.keyspace, made_here=recognition.made_here)}
+            for one in recognition.drift
+        ],
+        "notes": [difference_json(one) for one in recognition.notes],
+        "baseline": _baseline_json(outcome.baseline) if outcome.baseline else None,
+        "optional": [
+            optional_json(one, outcome.live, outcome.keyspace, outcome.server) for one in outcome.adoption.optional
+        ],
+        "schema_version": _version_json(outcome),
+        "dry_run": outcome.dry_run,
+        "exit": int(outcome.exit),
+    }
+
+
+def _baseline_json(baseline: Baseline) -> dict[str, Any]:
+    return {
+        "generation": baseline.generation,
+        "fingerprint": baseline.fingerprint,
+        "migrations": list(baseline.migrations),
+        "adopted_at": baseline.adopted_at,
+        "owner": baseline.owner,
+        "version": baseline.version,
+    }
+
+
+def _version_json(outcome: AdoptResult) -> dict[str, Any] | None:
+    written = outcome.version
+    if written is None:
+        return None
+    return {
+        "before": written.step.before,
+        "assumed": written.step.assumed,
+        "after": written.step.after,
+        "written": written.key is not None,
+        "caution": written.step.caution or None,
+        "undo": written.undo(outcome.keyspace) or None,
+    }
+
+
+def _adopt_parts(outcome: AdoptResult) -> Iterator[Part]:
+    yield from _adopt_lines(outcome)
+    if outcome.adoption.against:
+        yield differences_table("Against it", outcome.adoption.against)
+    if outcome.adoption.standing not in ADOPTED:
+        return
+    if outcome.adoption.optional:
+        yield optional_text(outcome.adoption.optional, outcome.live, outcome.keyspace, outcome.server)
+    else:
+        yield "Of what James's upgrade notes leave to the operator nothing is left to do."
+
+
+def _adopt_lines(outcome: AdoptResult) -> Iterator[str]:
+    name, recognition = outcome.keyspace, outcome.adoption.recognition
+    yield _SAID[outcome.adoption.standing].format(
+        name=name,
+        generation=recognition.generation.name,
+        done="would be adopted" if outcome.dry_run else "is adopted",
+        when=f"{outcome.baseline.adopted_at:%Y-%m-%d %H:%M} UTC by {outcome.baseline.owner}"
+        if outcome.baseline
+        else "",
+    )
+    if outcome.baseline:
+        count = len(outcome.baseline.migrations)
+        yield f"Fingerprint {outcome.baseline.fingerprint}; {count} migrations count as done."
+    for one in recognition.drift if outcome.adoption.standing in ADOPTED else ():
+        yield f"drift: {one}; {mend_of(one, name, made_here=recognition.made_here)}"
+    yield from _version_lines(outcome)
+
+
+def _version_lines(outcome: AdoptResult) -> Iterator[str]:
+    written = outcome.version
+    if written is None:
+        return
+    step = written.step
+    before = str(step.before) if step.before is not None else f"none, so James assumes {step.assumed}"
+    wrote = "was written" if written.key else ("would be written" if step.changes else "stands there already")
+    yield f"James's schema version: before {before}; {step.after} {wrote}."
+    if step.caution:
+        yield step.caution
+    if written.key:
+        yield f'Undo: cqlsh -e "{written.undo(outcome.keyspace)}"'
+
+
+_SAID = {
+    Standing.ADOPTABLE: "{name}: {done} as generation {generation}. Nothing in it was altered.",
+    Standing.ADOPTED: "{name} was adopted before, on {when}: nothing was changed. Give it back with: mailmend schema "
+    "adopt --forget --keyspace {name}",
+    Standing.OURS: "{name} was made by mailmend: it needs no adoption. See: mailmend schema history --keyspace {name}",
+    Standing.EMPTY: "{name} holds none of James's tables of messages: there is nothing to adopt. Create them with: "
+    "mailmend schema apply --keyspace {name}",
+    Standing.HALF_MADE: "{name} lacks tables that every James creates when it starts: it is not adopted. Start James "
+    "once, or create them with: mailmend schema apply --complete --keyspace {name}",
+    Standing.UNKNOWN: "{name} has tables of James's names in another shape: it is not adopted. The nearest generation "
+    "is {generation}.",
+}

@@ -1,0 +1,63 @@
+"""What queue and message tables should be set to, from traffic, statistics and a trial."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from admin.advice.advising import Advised, OpenNode, TrialWanted
+from admin.advice.advising import advise as advise_on
+from admin.advice.traffic_figures import GivenTraffic
+from admin.advice.trial import READS, WAVES
+from admin.advice.trial_node import given_node, started_node
+from admin.services.caller import Caller
+from admin.settings import LOOPBACK, ConnectionSettings
+from admin.wiring import open_place
+from model.errors import UnsafeRequest
+
+ROWS: Final = 20_000
+_HERE: Final = (LOOPBACK, "localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviseRequest:
+    """What is known of the traffic, and how a trial is made.
+
+    Attributes:
+        rows, waves, reads: messages to copy at most, flushes of the copy, reads of each kind.
+        folder: where the copy lies meanwhile; None: the system's folder for temporary files.
+        trial_at: a Cassandra that runs already and may be written to; None: one is started.
+    """
+
+    connection: ConnectionSettings
+    mails_per_second: float | None = None
+    peak_mails_per_second: float | None = None
+    longest_stay: timedelta | None = None
+    trial: bool = True
+    rows: int = ROWS
+    waves: int = WAVES
+    reads: int = READS
+    folder: Path | None = None
+    trial_at: tuple[str, int] | None = None
+
+
+def advise(request: AdviseRequest, caller: Caller) -> Advised:
+    """Look, reckon, and where it is wanted, try; nothing is written to the cluster that is advised on.
+
+    Raises:
+        UnsafeRequest: the trial was to run on the cluster that is advised on.
+    """
+    address, connection, stay = request.trial_at, request.connection, request.longest_stay
+    if address and address[0] not in _HERE and address[0] in connection.hosts and address[1] == connection.port:
+        raise UnsafeRequest(
+            f"--trial-at {address[0]}:{address[1]} is the cluster that is advised on; a trial writes to it",
+            mend="Leave --trial-at out, and a Cassandra is started on this machine; or name another one.",
+        )
+    given = GivenTraffic(
+        request.mails_per_second, request.peak_mails_per_second, stay.total_seconds() if stay else None
+    )
+    node: OpenNode = partial(given_node, *address) if address else partial(started_node, request.folder)
+    trial = TrialWanted(request.rows, node, request.waves, request.reads) if request.trial else None
+    with open_place(connection) as place:
+        return advise_on(place, given, trial, caller.progress)

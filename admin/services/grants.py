@@ -1,0 +1,150 @@
+"""The least that each role needs: as CQL for cqlsh, or compared with what a cluster grants."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from admin.services.caller import Caller
+from admin.settings import ConnectionSettings
+from admin.wiring import Place, open_place
+from cql.applying import ledger_steps
+from cql.granting import create_role_cql, drop_role_cql, grant_cql, holding_of, login_cql, revoke_cql
+from cql.introspect import live_schema
+from model.errors import ExitCode, WrongUse
+from model.schema.grants import (
+    ROLES,
+    Comparison,
+    Grant,
+    Keyspaces,
+    Resource,
+    Role,
+    absent,
+    compared,
+    grants_of,
+    has_work,
+)
+
+PREFIX = "mailmend_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantsRequest:
+    """Of which roles, and what is made of them.
+
+    Attributes:
+        everything: on tables that are not there too; asks no cluster.
+        check: compare with what the cluster grants.
+    """
+
+    connection: ConnectionSettings
+    roles: tuple[str, ...] = ()
+    name_prefix: str = PREFIX
+    with_create_role: bool = False
+    revoke: bool = False
+    everything: bool = False
+    check: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RoleScript:
+    """The statements for one role.
+
+    Attributes:
+        login: what gives the role its password, where the script creates the role; for a person to complete.
+        absent: tables that the role needs and that are not there.
+    """
+
+    role: Role
+    name: str
+    statements: tuple[str, ...]
+    login: str
+    absent: tuple[Resource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GrantsResult:
+    """Scripts, or comparisons.
+
+    Attributes:
+        creations: CQL of the ledger's tables that are missing; it comes first.
+    """
+
+    keyspaces: Keyspaces
+    creations: tuple[str, ...] = ()
+    scripts: tuple[RoleScript, ...] = ()
+    compared: tuple[tuple[Role, Comparison], ...] | None = None
+
+    @property
+    def exit(self) -> ExitCode:
+        """Whether every role has what it needs, where that was asked."""
+        return ExitCode.FINE if all(one.agrees for _, one in self.compared or ()) else ExitCode.DRIFT
+
+
+def grants(request: GrantsRequest, _: Caller) -> GrantsResult:
+    """What each role needs; nothing is run, and no password is ever part of it.
+
+    Raises:
+        WrongUse: a comparison together with what changes something.
+        UnknownKeyspace: there is no mail keyspace.
+    """
+    if request.check and (request.revoke or request.everything or request.with_create_role):
+        raise WrongUse("--check only compares", mend="Leave out --revoke, --all and --with-create-role.")
+    connection, named = request.connection, tuple(ROLES[name] for name in dict.fromkeys(request.roles))
+    if request.everything:
+        keyspaces = Keyspaces(connection.keyspace, connection.ledger_keyspace)
+        return GrantsResult(keyspaces, scripts=_scripts(request, named or tuple(ROLES.values()), keyspaces))
+    with open_place(connection) as place:
+        keyspaces = _live(place, ledger_too=request.revoke)
+        wanted = named or tuple(role for role in ROLES.values() if has_work(role, keyspaces))
+        steps = () if request.revoke else ledger_steps(place.cluster, keyspaces.ledger, keyspaces.mail)
+        creations = tuple(step.cql for step in steps)
+        if request.check:
+            prefix, server = request.name_prefix, place.cluster
+            found = tuple(
+                (role, compared(possible(role, keyspaces), holding_of(server, prefix + role.name))) for role in wanted
+            )
+            return GrantsResult(keyspaces, creations, compared=found)
+    return GrantsResult(keyspaces, creations, _scripts(request, wanted, keyspaces))
+
+
+def granting(role: Role, name: str, keyspaces: Keyspaces, *, create: bool) -> RoleScript:
+    """What grants the role all that it needs on what is there."""
+    head = (create_role_cql(name),) if create else ()
+    statements = tuple(grant_cql(grant, name) for grant in possible(role, keyspaces))
+    gone = tuple(sorted(absent(role, keyspaces)))
+    return RoleScript(role, name, head + statements, login_cql(name) if create else "", gone)
+
+
+def revoking(role: Role, name: str, keyspaces: Keyspaces, *, drop: bool) -> RoleScript:
+    """What takes all of it back, and the role itself too where it is asked for."""
+    revocations = tuple(revoke_cql(grant, name) for grant in possible(role, keyspaces))
+    return RoleScript(role, name, revocations + ((drop_role_cql(name),) if drop else ()), "", ())
+
+
+def possible(role: Role, keyspaces: Keyspaces) -> tuple[Grant, ...]:
+    """What the role needs, on what is there: no server grants anything on the rest."""
+    gone = absent(role, keyspaces)
+    return tuple(grant for grant in grants_of(role, keyspaces) if grant.on not in gone)
+
+
+def mending(comparison: Comparison) -> tuple[str, ...]:
+    """The statements that give the role what it needs, and only then take the rest."""
+    name, holding = comparison.holding.name, comparison.holding
+    create = () if holding.exists else (create_role_cql(name), f"-- then, by hand: {login_cql(name)}")
+    demote = (f"ALTER ROLE {name} WITH SUPERUSER = false;",) if holding.superuser else ()
+    give = tuple(grant_cql(grant, name) for grant in comparison.to_grant)
+    return (*create, *give, *(revoke_cql(held.grant, held.through) for held in comparison.superfluous), *demote)
+
+
+def _scripts(request: GrantsRequest, wanted: Sequence[Role], keyspaces: Keyspaces) -> tuple[RoleScript, ...]:
+    prefix, roles = request.name_prefix, request.with_create_role
+    if request.revoke:
+        return tuple(revoking(role, prefix + role.name, keyspaces, drop=roles) for role in wanted)
+    return tuple(granting(role, prefix + role.name, keyspaces, create=roles) for role in wanted)
+
+
+def _live(place: Place, *, ledger_too: bool) -> Keyspaces:
+    """What is there of the mail keyspace; of the ledger everything counts as there, since the script creates it."""
+    ledger = place.connection.ledger_keyspace
+    there = frozenset(one.name for one in live_schema(place.cluster, ledger).tables) if ledger_too else None
+    mail = live_schema(place.cluster, place.mail.name)
+    return Keyspaces(place.mail.name, ledger, frozenset(one.name for one in mail.tables), there)

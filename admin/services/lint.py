@@ -1,0 +1,248 @@
+"""What `mailmend schema lint` looks at and finds: files read, rules asked, reasons set beside their findings."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+
+from admin.services.caller import Caller
+from admin.settings import ConnectionSettings, reason_of
+from admin.wiring import open_place
+from cql.introspect import SchemaServer
+from cql.lint_sources import live_subject, statements_of
+from model.catalog.lint_ignores import ignores_for
+from model.errors import ExitCode, WrongUse
+from model.schema.lint.ignores import Ignore, notes_among, unused_among, with_reasons
+from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge
+from model.schema.lint.rule import LintFinding, LintRule, Severity
+from model.schema.lint.rules import RULES, rules_named
+from model.schema.lint.rules import lint as findings_of
+from model.schema.lint.servers import ServerRelease
+from model.schema.lint.subject import Subject, subjects_of
+
+ENDING = ".cql"
+
+STDIN = Path("-")
+"""What is typed for the standard input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintRequest:
+    """What is linted, by which rules, and what of it is shown; the names are those of the options.
+
+    Attributes:
+        form: of the result: "human", "json" or "sarif".
+        sarif_file: where SARIF goes as well.
+    """
+
+    connection: ConnectionSettings
+    paths: tuple[Path, ...] = ()
+    live: bool = False
+    rule: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    level: str = "warning"
+    server_version: ServerRelease | None = None
+    repair_interval: timedelta | None = None
+    hint_window: timedelta | None = None
+    slack: timedelta = timedelta(days=1)
+    sstables_max: int = 100
+    rows_max: int = 100_000
+    rows: tuple[tuple[str, int], ...] = ()
+    projection: tuple[tuple[str, str], ...] = ()
+    marks: tuple[tuple[str, str], ...] = ()
+    ignore: tuple[Ignore, ...] = ()
+    ignored: bool = False
+    list_rules: bool = False
+    form: str = "human"
+    sarif_file: Path | None = None
+
+    def settings(self) -> "LintSettings":
+        """The rules and what they are told.
+
+        Raises:
+            WrongUse: a rule that there is none of.
+        """
+        rules_named(ignore.rule for ignore in self.ignore)
+        return LintSettings(
+            keyspace=self.connection.keyspace,
+            rules=rules_named(_listed(self.rule), _listed(self.exclude)),
+            level=Severity[self.level.upper()],
+            release=self.server_version,
+            hint_window=self.hint_window,
+            knowledge=Knowledge(
+                repair_interval=self.repair_interval,
+                slack=self.slack,
+                sstables_max=self.sstables_max,
+                rows_max=self.rows_max,
+                rows_per_partition=dict(self.rows),
+                projections=self.projection,
+                marks=self.marks,
+            ),
+            ignores=self.ignore,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LintSettings:
+    """The rules, and what they are told.
+
+    Attributes:
+        keyspace: the live one; for files, what statements without a keyspace are run against.
+        release: the server that the schema is for; None: the live one's own, or the newest.
+        hint_window: None: the live server's own, or its default.
+        ignores: those of the settings.
+    """
+
+    keyspace: str
+    rules: tuple[LintRule, ...] = RULES
+    level: Severity = Severity.WARNING
+    release: ServerRelease | None = None
+    hint_window: timedelta | None = None
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    ignores: tuple[Ignore, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """What was found.
+
+    Attributes:
+        looked_at: the keyspaces, in the order of their first mention.
+        findings: all of them, those that are ignored with their reason.
+        texts: the files by name, to show places in.
+        unused: ignores of settings and files that match nothing, in words.
+    """
+
+    looked_at: tuple[str, ...]
+    findings: tuple[LintFinding, ...]
+    level: Severity
+    rules: tuple[LintRule, ...] = RULES
+    texts: Mapping[str, str] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+
+    @property
+    def open(self) -> tuple[LintFinding, ...]:
+        """Findings that nobody has given a reason for."""
+        return tuple(finding for finding in self.findings if finding.ignored is None)
+
+    @property
+    def ignored(self) -> tuple[LintFinding, ...]:
+        """Findings that stand, with a reason."""
+        return tuple(finding for finding in self.findings if finding.ignored is not None)
+
+    @property
+    def exit(self) -> ExitCode:
+        """Whether anything is at the level that counts, or above it."""
+        return ExitCode.DRIFT if any(one.severity >= self.level for one in self.open) else ExitCode.FINE
+
+
+@dataclass(frozen=True, slots=True)
+class LintResult:
+    """What was found; no report where only the rules were asked for."""
+
+    request: LintRequest
+    rules: tuple[LintRule, ...]
+    report: LintReport | None
+
+
+def lint(request: LintRequest, _: Caller) -> LintResult:
+    """Look at CQL files or a live keyspace; nothing is ever written to a cluster.
+
+    Raises:
+        WrongUse: nothing to look at, or both files and a keyspace.
+        CqlSyntaxError: a file is not CQL.
+    """
+    settings = request.settings()
+    if request.list_rules:
+        return LintResult(request, settings.rules, None)
+    if request.live and request.paths:
+        raise WrongUse("--live and files exclude each other", mend="Run the command twice.")
+    if not request.live and not request.paths:
+        raise WrongUse("there is nothing to look at", mend="Name files or folders of CQL, or add --live.")
+    if not request.live:
+        return LintResult(request, settings.rules, lint_files(request.paths, settings))
+    with open_place(request.connection) as place:
+        return LintResult(request, settings.rules, lint_live(place.cluster, settings))
+
+
+def _listed(texts: tuple[str, ...]) -> list[str]:
+    return [name for text in texts for name in text.split(",") if name.strip()]
+
+
+def lint_files(paths: Sequence[Path], settings: LintSettings) -> LintReport:
+    """Look at files, and at every file of folders, as one history in that settings.
+
+    Raises:
+        WrongUse: a path that is not there or cannot be read, a folder without CQL, a note without a reason.
+        CqlSyntaxError: a file is not CQL.
+    """
+    texts = dict(_texts(paths))
+    knowledge = replace(settings.knowledge, hint_window=settings.hint_window or HINT_WINDOW_DEFAULT)
+    release = settings.release or ServerRelease.CASSANDRA_5_0
+    subjects = subjects_of(statements_of(texts), settings.keyspace, release, knowledge)
+    return _report(subjects, settings, texts)
+
+
+def lint_live(server: SchemaServer, settings: LintSettings) -> LintReport:
+    """Look at a live keyspace.
+
+    Raises:
+        UnknownKeyspace: there is none of that name.
+    """
+    subject = live_subject(server, settings.keyspace, settings.knowledge, settings.release, settings.hint_window)
+    return lint_schema(subject, settings)
+
+
+def lint_schema(subject: Subject, settings: LintSettings) -> LintReport:
+    """Look at a schema that is there as a value."""
+    return _report((subject,), settings, {})
+
+
+def _report(subjects: Sequence[Subject], settings: LintSettings, texts: Mapping[str, str]) -> LintReport:
+    ids = {rule.id for rule in settings.rules}
+    findings: list[LintFinding] = []
+    unused: list[str] = []
+    for subject in subjects:
+        notes = notes_among(subject.statements)
+        ignores = (*notes, *settings.ignores, *ignores_for(subject.schema))
+        found = with_reasons(findings_of(subject, settings.rules), ignores)
+        findings += found
+        unused += [str(note) for note in unused_among(notes, found) if note.rule in ids]
+    idle = unused_among(settings.ignores, findings)
+    unused += [f"the settings: {ignore}" for ignore in idle if ignore.rule in ids]
+    return LintReport(
+        tuple(subject.keyspace for subject in subjects),
+        tuple(findings),
+        settings.level,
+        settings.rules,
+        texts,
+        tuple(unused),
+    )
+
+
+def _texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        if path == STDIN:
+            yield "stdin", _standard_input()
+        elif path.is_dir():
+            files = sorted(file for file in path.rglob(f"*{ENDING}") if file.is_file())
+            if not files:
+                raise WrongUse(f"{path} holds no {ENDING} file", mend="Name a file, or a folder of migrations.")
+            yield from ((str(file), _text(file)) for file in files)
+        else:
+            yield str(path), _text(path)
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise WrongUse(f"the standard input cannot be read: {reason_of(error)}") from error
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUse(f"{file} cannot be read: {reason_of(error)}") from error

@@ -1,0 +1,293 @@
+"""The schema planned and applied: migrations, James's upgrade notes, and the way from a live keyspace to its model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+from admin.migrating import Patience, history_of, migrations_in, migrator_of
+from admin.services.caller import Caller
+from admin.settings import ConnectionSettings
+from admin.wiring import Place, open_place
+from cql.introspect import live_schema
+from cql.language.text import ddl_cql
+from cql.migrate.history import record_of
+from cql.migrate.migrator import Migrator, RolloutResult
+from cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
+from cql.migrate.spelling import Spelling
+from cql.render import ServerVersion, parse_version
+from cql.replication import COPIES_MAX, Replication, in_every_data_centre
+from model.catalog.generations import Recognition, judge, recognise
+from model.catalog.mail import CompactionChoice
+from model.errors import ExitCode, ReplicationNeeded, WrongUse
+from model.migrations.migration import Phase
+from model.migrations.plan import refuse_tampering
+from model.migrations.upgrade_notes import OptionalMigration, optional_migration
+from model.migrations.verification import expected_after
+from model.schema.changes import Gap, Include, SchemaChange, changes
+from model.schema.difference import Difference
+from model.schema.from_model import gap_to_catalog
+from model.schema.keyspace import Schema
+from model.schema.names import name_of
+from model.schema.risk import Risk
+from model.schema.sizes import TableSize
+
+TableSizes = Mapping[str, TableSize]
+"""What the nodes tell of the tables' sizes, by name."""
+
+_PATIENCE = Patience()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationsRequest:
+    """Which migrations, how far, and what creates the keyspace and the big tables.
+
+    Attributes:
+        migrations: the folder; None for mailmend's own.
+        compaction: of the big message tables when they are created; None for the usual one.
+    """
+
+    connection: ConnectionSettings
+    migrations: Path | None = None
+    to: int | None = None
+    phase: Phase | None = None
+    replication_factor: int | None = None
+    replication: Replication | None = None
+    compaction: CompactionChoice | None = None
+    complete: bool = False
+
+    def rollout(self) -> RolloutRequest:
+        """The same, for the migrator.
+
+        Raises:
+            BadMigration: the folder's migrations cannot be run.
+            WrongUse: the replication is given twice.
+        """
+        factor, ours = self.replication_factor, self.migrations is None
+        if factor is not None and self.replication is not None:
+            raise WrongUse("--replication-factor and --replication exclude each other", mend="Give one of them.")
+        replication = self.replication or (in_every_data_centre(factor) if factor else None)
+        return RolloutRequest(
+            self.connection.keyspace,
+            migrations_in(self.migrations),
+            ours=ours,
+            replication=replication,
+            creates=ours or replication is not None,
+            compaction=self.compaction or CompactionChoice.TWCS,
+            complete=self.complete,
+            to=self.to,
+            phase=self.phase,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest(MigrationsRequest):
+    """With `from_model`: what takes the live tables to the model, whatever the history holds."""
+
+    from_model: bool = False
+    include_options: bool = False
+    include_drops: bool = False
+    newest: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRequest(MigrationsRequest):
+    """With `optional`: that upgrade note of James and nothing else."""
+
+    statement_timeout: timedelta = _PATIENCE.statement
+    agreement_timeout: timedelta = _PATIENCE.agreement
+    lease: timedelta = _PATIENCE.lease
+    require_all_nodes: bool = False
+    optional: str | None = None
+    dry_run: bool = False
+
+    @property
+    def patience(self) -> Patience:
+        """The limits.
+
+        Raises:
+            WrongUse: they do not fit together.
+        """
+        return Patience(self.statement_timeout, self.agreement_timeout, self.lease, self.require_all_nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """What an apply would run.
+
+    Attributes:
+        spelling: how its statements are written for the server at hand.
+        sizes: of the tables, where they matter.
+        dry_run: whether an apply was asked for, which has done its work with the plan.
+    """
+
+    plan: RolloutPlan
+    spelling: Spelling
+    sizes: TableSizes
+    dry_run: bool = False
+
+    @property
+    def exit(self) -> ExitCode:
+        """Whether there is something to do: run it, or adopt the keyspace first."""
+        done = self.dry_run or (self.plan.empty and not self.plan.foreign)
+        return ExitCode.FINE if done else ExitCode.DRIFT
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """What takes a keyspace to its model.
+
+    Attributes:
+        sizes: of its tables, where they matter.
+        server: for which the CQL is spelled.
+    """
+
+    keyspace: str
+    changes: tuple[SchemaChange, ...]
+    sizes: TableSizes
+    server: ServerVersion
+
+    @property
+    def exit(self) -> ExitCode:
+        """Whether there is something to do."""
+        return ExitCode.DRIFT if self.changes else ExitCode.FINE
+
+    def cql(self, change: SchemaChange) -> str:
+        """The change as cqlsh takes it; "" where it is for a person."""
+        return ddl_cql(change.statement, self.keyspace, self.server) if change.statement else ""
+
+    def estimate(self, change: SchemaChange) -> str:
+        """The size of the table, where it matters."""
+        size = self.sizes.get(name_of(change.owner))
+        return str(size) if size and change.assessment.worst is not Risk.NONE else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyResult:
+    """What was done, and what was read back.
+
+    Attributes:
+        found: what a keyspace of mail was taken for; for anybody else's tables, in what they are not as expected.
+    """
+
+    keyspace: str
+    rollout: RolloutResult
+    found: Recognition | tuple[Difference, ...]
+
+    @property
+    def exit(self) -> ExitCode:
+        """Whether what was read back is what it should be."""
+        if isinstance(self.found, Recognition):
+            partly = bool(self.rollout.plan.migrations.left) and not self.rollout.plan.foreign
+            return ExitCode.FINE if partly or self.found.agrees else ExitCode.DRIFT
+        return ExitCode.DRIFT if self.found else ExitCode.FINE
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalResult:
+    """One of James's upgrade notes, what of it was to do, and what was sent."""
+
+    keyspace: str
+    migration: OptionalMigration
+    live: Schema
+    server: ServerVersion
+    sent: tuple[str, ...]
+    dry_run: bool
+
+
+def plan(request: PlanRequest, _: Caller) -> PlanResult | ModelPlan:
+    """What an apply would run, or what takes the live tables to their model; reads only.
+
+    Raises:
+        WrongUse: options that say nothing without `from_model`.
+        HistoryMismatch: the migrations are not those that were applied.
+    """
+    for name in ("include_options", "include_drops", "newest"):
+        if getattr(request, name) and not request.from_model:
+            raise WrongUse(f"--{name.replace('_', '-')} goes with --from-model", mend="Add it.")
+    wanted = request.rollout()
+    with open_place(request.connection) as place:
+        if request.from_model:
+            return _model_plan(place, request, wanted)
+        found = plan_rollout(place.cluster, record_of(history_of(place)), wanted)
+        return PlanResult(found, wanted.spelling_for(place.cluster), _sizes_for(place, found))
+
+
+def apply(request: ApplyRequest, caller: Caller) -> PlanResult | ApplyResult | OptionalResult:
+    """Run the pending migrations and read the tables back; a dry run plans only.
+
+    Raises:
+        ReplicationNeeded: the keyspace is to be created on several nodes, and nobody said how often.
+        LeaseHeld: another apply is at work.
+    """
+    wanted, patience = request.rollout(), request.patience
+    with open_place(request.connection) as place:
+        if request.optional is not None:
+            return _apply_optional(place, request, caller)
+        with migrator_of(place, patience, caller.progress) as migrator:
+            rolled = _rolled_out(migrator, wanted, caller, dry_run=request.dry_run)
+        if request.dry_run:
+            sizes = _sizes_for(place, rolled.plan)
+            return PlanResult(rolled.plan, wanted.spelling_for(place.cluster), sizes, dry_run=True)
+        return ApplyResult(wanted.keyspace, rolled, _read_back(place, wanted, rolled))
+
+
+def _rolled_out(migrator: Migrator, wanted: RolloutRequest, caller: Caller, *, dry_run: bool) -> RolloutResult:
+    """Roll out; where the number of copies is needed and a person is there, ask for it."""
+    try:
+        return migrator.roll_out(wanted, dry_run=dry_run)
+    except ReplicationNeeded as needed:
+        if caller.number is None:
+            raise
+        caller.remark(str(needed))
+        copies = caller.number("Copies in each data centre", COPIES_MAX)
+        return migrator.roll_out(replace(wanted, replication=in_every_data_centre(copies)), dry_run=dry_run)
+
+
+def _read_back(place: Place, wanted: RolloutRequest, rolled: RolloutResult) -> Recognition | tuple[Difference, ...]:
+    live = live_schema(place.cluster, wanted.keyspace)
+    if wanted.ours:
+        return recognise(live)
+    drift, _ = judge(rolled.plan.migrations.expected, live, made_here=True)
+    return drift
+
+
+def _apply_optional(place: Place, request: ApplyRequest, caller: Caller) -> OptionalResult:
+    migration, keyspace = optional_migration(request.optional or ""), place.connection.keyspace
+    place.cluster.replication_of(keyspace)
+    live, server = live_schema(place.cluster, keyspace), parse_version(place.cluster.release_version)
+    sent: tuple[str, ...] = ()
+    if tuple(migration.due(live)) and not request.dry_run:
+        with migrator_of(place, request.patience, caller.progress) as migrator:
+            sent = migrator.run_optional(keyspace, migration)
+    return OptionalResult(keyspace, migration, live, server, sent, request.dry_run)
+
+
+def _model_plan(place: Place, request: PlanRequest, wanted: RolloutRequest) -> ModelPlan:
+    place.cluster.replication_of(wanted.keyspace)
+    live = live_schema(place.cluster, wanted.keyspace)
+    asked = {Include.OPTIONS: request.include_options, Include.REMOVALS: request.include_drops}
+    include = frozenset(one for one, wish in asked.items() if wish)
+    if wanted.ours:
+        gap = gap_to_catalog(live, include, newest=request.newest, choice=request.compaction)
+    else:
+        past = record_of(history_of(place))
+        refuse_tampering(wanted.keyspace, wanted.migrations, past)
+        gap = Gap(expected_after(wanted.migrations, past), live, include)
+    found = changes(gap)
+    risky = any(one.assessment.worst is not Risk.NONE for one in found)
+    return ModelPlan(
+        wanted.keyspace, found, _sizes(place) if risky else {}, parse_version(place.cluster.release_version)
+    )
+
+
+def _sizes_for(place: Place, found: RolloutPlan) -> TableSizes:
+    """The tables' sizes, where they matter to anything in the plan."""
+    risky = any(one.assessment.worst is not Risk.NONE for one in found.migrations.statements)
+    return _sizes(place) if risky else {}
+
+
+def _sizes(place: Place) -> TableSizes:
+    from cql.estimates import sizes_in  # noqa: PLC0415 - brings the driver
+
+    return sizes_in(place.cluster, place.connection.keyspace)

@@ -1,0 +1,219 @@
+"""The schema as it is: verified, its history shown, its lease ended by force; a keyspace of James taken over."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from admin.migrating import (
+    Patience,
+    SchemaRecord,
+    history_of,
+    migrations_in,
+    migrator_of,
+    schema_record_of,
+    standing_lease,
+    unlock,
+)
+from admin.services.caller import Caller
+from admin.settings import ConnectionSettings
+from admin.wiring import Place, open_place
+from cql.introspect import live_schema
+from cql.migrate import adoption as adopting
+from cql.migrate.adoption import VersionWritten
+from cql.render import ServerVersion, parse_version
+from model.errors import ExitCode, UnsafeRequest, WrongUse
+from model.migrations.adoption import Adoption, Standing
+from model.migrations.history import Baseline, Unlock
+from model.migrations.verification import Verification, verify_migrations, verify_ours
+from model.schema.keyspace import Schema
+from repair.ledger.leases import Lease
+
+ADOPTED = (Standing.ADOPTABLE, Standing.ADOPTED, Standing.OURS)
+"""What an adoption leaves adopted, or finds so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """Which keyspace, and whose migrations it is compared with; None for our own."""
+
+    connection: ConnectionSettings
+    migrations: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """What was found of a keyspace.
+
+    Attributes:
+        folder: whose migrations it was compared with; None for our own.
+    """
+
+    keyspace: str
+    folder: Path | None
+    found: Verification
+
+    @property
+    def exit(self) -> ExitCode:
+        """Drift, or fine."""
+        return ExitCode.FINE if self.found.agrees else ExitCode.DRIFT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRequest:
+    """Whose history."""
+
+    connection: ConnectionSettings
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryResult:
+    """The history of a keyspace's schema."""
+
+    keyspace: str
+    record: SchemaRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnlockRequest:
+    """Why the lease may be ended."""
+
+    connection: ConnectionSettings
+    reason: str
+    yes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnlockResult:
+    """Whose lease was ended; None where nobody held one."""
+
+    keyspace: str
+    ended: Unlock | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptRequest:
+    """Which keyspace is taken over, or with `forget` given back."""
+
+    connection: ConnectionSettings
+    dry_run: bool = False
+    forget: bool = False
+    write_schema_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptResult:
+    """What was found and done.
+
+    Attributes:
+        wrote: whether the baseline was written now.
+    """
+
+    keyspace: str
+    live: Schema
+    server: ServerVersion
+    adoption: Adoption
+    baseline: Baseline | None
+    wrote: bool
+    dry_run: bool
+    version: VersionWritten | None
+
+    @property
+    def exit(self) -> ExitCode:
+        """Refused, or fine."""
+        return ExitCode.FINE if self.adoption.standing in ADOPTED else ExitCode.WRONG_USE
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetResult:
+    """Which adoption was forgotten; None where there was none."""
+
+    keyspace: str
+    baseline: Baseline | None
+    dry_run: bool
+
+
+def verify(request: VerifyRequest, _: Caller) -> VerifyResult:
+    """Compare a live keyspace with its model and its history; reads only.
+
+    Raises:
+        UnknownKeyspace: there is none of that name.
+    """
+    keyspace, migrations = request.connection.keyspace, migrations_in(request.migrations)
+    with open_place(request.connection) as place:
+        place.cluster.replication_of(keyspace)
+        history = history_of(place)
+        record = history.record() if history else None
+        live = live_schema(place.cluster, keyspace)
+    found = (verify_ours if request.migrations is None else verify_migrations)(live, migrations, record)
+    return VerifyResult(keyspace, request.migrations, found)
+
+
+def history(request: HistoryRequest, _: Caller) -> HistoryResult:
+    """What was applied to the keyspace, and who is at work; reads only."""
+    with open_place(request.connection) as place:
+        return HistoryResult(request.connection.keyspace, schema_record_of(place))
+
+
+def force_unlock(request: UnlockRequest, caller: Caller) -> UnlockResult:
+    """End the lease of an apply that is known to be gone, and write down why.
+
+    Raises:
+        UnsafeRequest: no reason; or nobody can be asked, or the answer was no.
+    """
+    reason = request.reason.strip()
+    if not reason:
+        raise UnsafeRequest("the reason is empty", mend="Say why with --reason: whoever looks next wants to know.")
+    with open_place(request.connection) as place:
+        lease = standing_lease(place)
+        if lease is not None and not request.yes:
+            _ask_about(lease, caller)
+        ended = unlock(place, reason) if lease is not None else None
+    return UnlockResult(request.connection.keyspace, ended)
+
+
+def _ask_about(lease: Lease, caller: Caller) -> None:
+    held = f"{lease.owner} has held it since {lease.acquired_at:%Y-%m-%d %H:%M:%S} UTC, for {lease.purpose}"
+    if caller.ask is None:
+        raise UnsafeRequest(
+            f"the lease is not ended unasked: {held}", mend="Give --yes where you know that it is gone."
+        )
+    if not caller.ask(f"{held}. Is it surely gone?"):
+        raise UnsafeRequest("the lease was left as it is", mend="It ends by itself once it is not renewed any more.")
+
+
+def adopt(request: AdoptRequest, caller: Caller) -> AdoptResult | ForgetResult:
+    """Take over a keyspace of James without altering anything in it, or give it back.
+
+    Raises:
+        WrongUse: it is to be given back, and James's schema version is to be written.
+        LeaseHeld: its schema is being changed by another.
+    """
+    if request.forget and request.write_schema_version is not None:
+        raise WrongUse("--forget and --write-schema-version exclude each other", mend="Give one of them.")
+    with open_place(request.connection) as place:
+        return (_forget if request.forget else _adopt)(place, request, caller)
+
+
+def _adopt(place: Place, request: AdoptRequest, caller: Caller) -> AdoptResult:
+    keyspace, cluster = place.connection.keyspace, place.cluster
+    adoption, baseline = adopting.look_at(cluster, keyspace, history_of(place))
+    live, version, step = live_schema(cluster, keyspace), request.write_schema_version, None
+    if version is not None and adoption.standing in ADOPTED:
+        step = adopting.version_step(live, keyspace, place.mail, adoption.recognition.generation, version)
+    writes = adoption.standing is Standing.ADOPTABLE and not request.dry_run
+    if writes:
+        with migrator_of(place, Patience(), caller.progress) as migrator:
+            baseline = adopting.adopt(cluster, migrator.open_history(None), migrator.leases(), migrations_in(None))
+    written = None
+    if step is not None:
+        written = VersionWritten(step) if request.dry_run else adopting.write_version(place.mail, place.clock, step)
+    server = parse_version(cluster.release_version)
+    return AdoptResult(keyspace, live, server, adoption, baseline, writes, request.dry_run, written)
+
+
+def _forget(place: Place, request: AdoptRequest, caller: Caller) -> ForgetResult:
+    keyspace, found = place.connection.keyspace, history_of(place)
+    _, baseline = adopting.look_at(place.cluster, keyspace, found)
+    if found is not None and not request.dry_run:
+        with migrator_of(place, Patience(), caller.progress) as migrator:
+            baseline = adopting.forget(found, migrator.leases())
+    return ForgetResult(keyspace, baseline, request.dry_run)
