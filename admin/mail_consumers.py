@@ -20,7 +20,7 @@ EX_TEMPFAIL: Final = 75
 
 
 class Settlement(Enum):
-    """What becomes of a mail in hand."""
+    """What becomes of a dequeued mail."""
 
     ACKED = "acked"
     RETRIED = "retried"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
-from admin.awaiting import awaited
+from admin.event_loop import run_async
 from admin.extras import import_or_name_extra
 from admin.queue_settings import BlobsSettings, QueueSettings, Store
 from admin.settings import ConnectionSettings
@@ -130,13 +130,13 @@ def with_queues(settings: QueueSettings, carry_out: Callable[[QueueConnections],
                 if settings.broker:
                     await broker.close()
 
-        return awaited(connected())
+        return run_async(connected())
 
 
 def with_tables(connection: ConnectionSettings, carry_out: Callable[[AsyncTables], Coroutine[Any, Any, T]]) -> T:
     """Connect to the tables alone, whether or not the keyspace has a queue."""
     with open_place(connection) as place:
-        return awaited(carry_out(tables_of(place.mail)))
+        return run_async(carry_out(tables_of(place.mail)))
 
 
 def loop_clock() -> Clock:
@@ -145,7 +145,7 @@ def loop_clock() -> Clock:
 
 
 def tables_of(keyspace: "Keyspace") -> AsyncTables:
-    """The keyspace's tables, awaited."""
+    """The keyspace's tables, for code that awaits."""
     return AsyncKeyspace(keyspace)
 
 

@@ -11,7 +11,8 @@ from admin.cli.queue_options import SETTINGS_NAMES
 QUEUE: Final = Group(
     name="queue",
     summary="The distributed mail queue: look, take, put, mend, tend.",
-    about="""The distributed mail queue: RabbitMQ, a view in Cassandra, contents in an object store; as James has it.
+    about="""The distributed mail queue: RabbitMQ, a view in Cassandra, contents in an object store; as James has
+    it.
 
     Commands that only look at the tables (list, size, browse) need no broker.""",
     commands=(

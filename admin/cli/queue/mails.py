@@ -39,10 +39,10 @@ ENQUEUE: Final = Command(
     summary="Put .eml files into a queue; now, or later.",
     about="""Put messages into a queue, each .eml file (or standard input, as -) as one mail.
 
-    When this ends with 0 each mail is kept by broker, tables and object store. A mail that is named as failed is not in
-    the queue, unless its message says what is left of it. The files are looked at before the first is taken, then read
-    one after the other. A dry run reads them all, and checks settings, envelope, delay and priority against the
-    keyspace; it asks neither broker nor store.""",
+    When this ends with 0 each mail is stored by broker, tables and object store. A mail that is named as failed is not
+    in the queue, unless its message says what is left of it. The beginnings of all files are read before the first is
+    taken, then read one after the other. A dry run reads them all, and checks settings, envelope, delay and priority
+    against the keyspace; it asks neither broker nor store.""",
     service="admin.services.queue.enqueue:enqueue",
     present="admin.present.queue.mails:enqueue_document",
     options=(
@@ -115,8 +115,8 @@ DEQUEUE: Final = Command(
     later; anything else, or a signal: rejected, to the dead letter queue. No shell is between; secrets are not in its
     environment.
 
-    A dry run takes none: it lists the first that wait, --limit of them or as many as --prefetch. Where they go need not
-    be said then; a command that is named must be there.""",
+    A dry run takes none: it lists the first that wait, --limit of them or as many as --prefetch. Where they go need
+    not be said then; a command that is named must be there.""",
     service="admin.services.queue.dequeue:dequeue",
     present="admin.present.queue.mails:dequeue_document",
     options=(
@@ -206,13 +206,13 @@ PURGE: Final = Command(
 
 RESTORE: Final = Command(
     name="restore",
-    summary="Put back what a delete or purge kept.",
-    about="""Put the mails that a delete, purge or mark kept back into the queue that they were in.
+    summary="Put back what a delete or purge removed.",
+    about="""Put mails that a delete, purge or mark removed back into the queue that they were in.
 
     Each is enqueued anew, under a new id that follows from its old one; one whose time is still to come is delayed
-    again. What is back is noted beside the file, so a restore that was interrupted goes on where it stopped. One that
-    is still listed under its old id, because its removal was interrupted, stays as it is. A folder is one of orphan
-    blobs that `queue reconcile` removed: each goes back under its old id.""",
+    again. What is back is written down beside the file, so a restore that was interrupted goes on where it stopped.
+    One that is still listed under its old id, because its removal was interrupted, stays as it is. A folder is one of
+    orphan blobs that `queue reconcile` removed: each goes back under its old id.""",
     service="admin.services.queue.restore:restore",
     present="admin.present.queue.mails:restore_document",
     options=(

@@ -42,10 +42,10 @@ SWEEP: Final = Command(
     summary="Move the browse start, and clean up behind it.",
     about="""Move the browse start of a queue to its first mail, and clean up behind it.
 
-    Only slices without any unmarked mail are cleaned; a mail that is found there all the same is put back in sight, and
-    published again. Marks stay, so nothing that was deleted comes back. Mails that would expire soon are renewed. The
-    first 15 minutes, and at least a slice, are never touched. Consumers sweep now and then by themselves: this is for
-    queues in which little happens, and for who does not want to wait.""",
+    Only slices without any unmarked mail are cleaned; a mail that is found there all the same is put where listings
+    see it, and published again. Marks stay, so nothing that was deleted comes back. Mails that would expire soon are
+    renewed. The first 15 minutes, and at least a slice, are never touched. Consumers sweep now and then by themselves:
+    this is for queues in which little happens, and for who does not want to wait.""",
     service="admin.services.queue.maintenance:sweep",
     present="admin.present.queue.maintenance:sweep_document",
     options=(QUEUE_ARGUMENT, flag("--move-only", "Only move the browse start."), DRY_RUN),
@@ -73,8 +73,8 @@ TEND: Final = Command(
     about="""Do a queue's background tasks: due mails are moved, slices swept, old mails renewed, tallies written.
 
     One such process for each keyspace is enough; several do no harm, and take over from each other. Without any,
-    delayed mails stay where they are, and mails that wait for longer than the tables' time to live expire. A dry run is
-    one look at what a round would do now.""",
+    delayed mails stay where they are, and mails that wait for longer than the tables' time to live expire. A dry run
+    is one look at what a round would do now.""",
     service="admin.services.queue.tend:tend",
     present="admin.present.queue.maintenance:tend_document",
     options=(
@@ -98,7 +98,8 @@ TEND: Final = Command(
 RECONCILE: Final = Command(
     name="reconcile",
     summary="Compare broker, tables and blobs; mend.",
-    about="""Compare the three sides of a queue, without stopping traffic; and mend, where that is asked for.
+    about="""Compare the broker, the tables and the blobs of a queue, without stopping traffic; and mend, where that
+    is asked for.
 
     The table's live mails against the broker's counts and against their blobs; rows that cannot be read; blobs that
     nothing refers to (of random ids only: others may be shared). Nothing is written without a mending option.
@@ -108,7 +109,7 @@ RECONCILE: Final = Command(
     it.
 
     What is removed is kept first, in ~/.local/share/mailmend/queue; `mailmend queue restore` puts it back. A mail that
-    only a message tells of is kept with --drain. Killed, the same command goes on.""",
+    has a message and no row is kept with --drain only. Killed, the same command goes on.""",
     service="admin.services.queue.reconcile:reconcile",
     present="admin.present.queue.reconcile:reconcile_document",
     options=(
@@ -164,11 +165,12 @@ RECONCILE: Final = Command(
 REPUBLISH: Final = Command(
     name="republish",
     summary="Publish again what was not processed.",
-    about="""Publish again every mail that waits for longer than --older-than (an hour, unless another age is given).
+    about="""Publish again every mail that waits for longer than --older-than (an hour, unless another age is
+    given).
 
     For a broker that was lost or restored from an old state. Each mail keeps its id: where the broker has its message
-    still, whichever copy comes second finds the mark of the first and is dropped. Two consumers may have both copies at
-    once, so name an age that no mail reaches while all is well.""",
+    still, whichever copy comes second finds the mark of the first and is dropped. Two consumers may have both copies
+    at once, so name an age that no mail reaches while all is well.""",
     service="admin.services.queue.maintenance:republish",
     present="admin.present.queue.maintenance:republish_document",
     options=(QUEUE_ARGUMENT, DRY_RUN),

@@ -62,10 +62,11 @@ def _position(value: Any) -> ListingPosition:
 BROWSE: Final = Command(
     name="browse",
     summary="The mails of a queue, filtered, page by page.",
-    about="""List the mails of a queue: those that wait, slice by slice, the oldest first; then those that are delayed.
+    about="""List the mails of a queue: those that wait, slice by slice, the oldest first; then those that are
+    delayed.
 
-    Only metadata is read, and no broker is asked. An unacked mail, which a consumer has, is still listed: it leaves the
-    queue when it is acked. Writes nothing.""",
+    Only metadata is read, and no broker is asked. An unacked mail, which a consumer has, is still listed: it leaves
+    the queue when it is acked. Writes nothing.""",
     service="admin.services.queue.listing:browse",
     present="admin.present.queue.listing:browse_document",
     item="admin.present.queue.listing:browsed_json",
@@ -117,7 +118,8 @@ HEALTH: Final = Command(
 METRICS: Final = Command(
     name="metrics",
     summary="Figures of a queue for Prometheus.",
-    about="""Give the figures of a queue to Prometheus: how much waits, since when, how fast it goes. Writes no table.
+    about="""Give the figures of a queue to Prometheus: how much waits, since when, how fast it goes. Writes no
+    table.
 
     mailmend_queue_mails, _delayed_mails, _size_exact, _oldest_age_seconds, _browse_start_age_seconds,
     _content_start_lag_seconds, _last_sweep_age_seconds, _enqueued_per_second, _marked_per_second, _broker_up,
@@ -151,9 +153,9 @@ CONFIGURE: Final = Command(
     summary="Slice window, buckets and pace, by James's rules.",
     about="""Show how the queues are cut into slices and buckets, or change it. Without options it writes nothing.
 
-    It is kept as James keeps it: each change is an event in eventStore, the last one counts. One configuration serves
+    It is stored as James does: each change is an event in eventStore, the last one counts. One configuration serves
     every queue of the keyspace. A new slice window must divide the last one, buckets only grow: else mails would be
-    lost sight of. Every process of the queues must be started again afterwards, James with the same values in its
+    lost from view. Every process of the queues must be started again afterwards, James with the same values in its
     rabbitmq.properties. How: mailmend runbook show change-slice-window""",
     service="admin.services.queue.configure:configure",
     present="admin.present.queue.configure:configure_document",
@@ -174,7 +176,7 @@ CONFIGURE: Final = Command(
         mailmend queue configure                                what counts, and what was set before
         mailmend queue configure --slice-window 30m --dry-run   whether that may be, and what would be allowed instead
         mailmend queue configure --slice-window 30m --buckets 2""",
-    exits="0 it is shown, set or may be set; 2 wrong use, or a change that would lose sight of mails; 4 the cluster "
+    exits="0 it is shown, set or may be set; 2 wrong use, or a change that would lose mails from view; 4 the cluster "
     "cannot be reached.",
 )
 

@@ -59,7 +59,7 @@ def _sentence(result: ConfigureResult) -> str:
     if result.after is None:
         return (
             f"Nothing was set in {result.request.connection.keyspace} yet: whatever opens a queue first sets "
-            f"{_in_words(DEFAULT)}, unless it is told otherwise."
+            f"{_in_words(DEFAULT)}, unless it is given other values."
         )
     if not result.differs:
         return f"What counts: {_in_words(result.after)}."

@@ -14,7 +14,7 @@ from admin.services.queue.restore import RestoredMails, RestoreRequest
 
 _ORDER: Final = (
     "This is the order of the listing; the broker's own may differ: urgent mails come more often, and what came back "
-    "comes later. One that a consumer has in hand is listed too."
+    "comes later. Unacked mails are listed too."
 )
 
 

@@ -155,5 +155,5 @@ def redrive_document(result: QueueAnswer[RedriveRequest, Redriven]) -> Document:
     if counts.dropped:
         lines.append(f"{counts.dropped:,} were deleted meanwhile, and {'would be' if dry_run else 'are'} dropped.")
     if counts.unreadable:
-        lines.append(f"{counts.unreadable:,} tell of no mail; they stay in the dead letter queue.")
+        lines.append(f"{counts.unreadable:,} cannot be read; they stay in the dead letter queue.")
     return queue_document(result, {"dry_run": dry_run, **plain(counts)}, lines)

@@ -1,4 +1,4 @@
-"""The comparison of a queue's sides, as a document."""
+"""The comparison of broker, tables and blobs, as a document."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def _sides(found: Reconciled) -> list[tuple[str, str, str]]:
     if depth is not None:
         rows += [
             ("broker", "ready", f"{depth.ready:,}"),
-            ("broker", "unacked", "not told" if depth.unacked is None else f"{depth.unacked:,}"),
+            ("broker", "unacked", "unknown" if depth.unacked is None else f"{depth.unacked:,}"),
             ("broker", "consumers", f"{depth.consumers:,}"),
             ("broker", "dead letters", f"{depth.dead:,}"),
         ]
@@ -98,7 +98,7 @@ def _notes(found: Reconciled) -> list[str]:
     lines = []
     if found.lacking is None:
         lines.append(
-            "The broker does not tell what is in consumers' hands: name --broker-management to compare counts."
+            "The broker does not say how many messages are unacked: name --broker-management to compare counts."
         )
     if found.tables.delayed_beyond:
         lines.append(f"{found.tables.delayed_beyond:,} delayed mails beyond --ids-max are counted, and not named.")
@@ -119,7 +119,7 @@ def _mended_lines(result: ReconcileResult) -> list[str]:
     if result.without_content:
         lines.append(f"Of {result.without_content:,} of them the envelope is kept, and no bytes.")
     if mended.unkept:
-        lines.append(f"Nothing told of {len(mended.unkept):,} of them, so nothing was kept of those now.")
+        lines.append(f"{len(mended.unkept):,} of them have neither row nor message, so nothing could be kept of those.")
     return [*lines, *(f"To put it back: mailmend queue restore {path}" for path in result.kept)]
 
 

@@ -55,7 +55,7 @@ def configure(request: ConfigureRequest, _: Caller) -> ConfigureResult:
     """Read or change the configuration of all queues of a keyspace.
 
     Raises:
-        ConfigurationRefused: mails would be lost sight of.
+        ConfigurationRefused: mails would be lost from view.
     """
     return with_tables(request.connection, lambda tables: _configured(Configurations(tables), request))
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from admin.awaiting import told_to_stop
+from admin.event_loop import stop_signal
 from admin.mail_consumers import Consumer, Settlement, consumer_in_command, consumer_in_folder
 from admin.services.caller import Caller
 from admin.services.queue.request import PREFETCH_DEFAULT, DryRunRequest
@@ -101,7 +101,7 @@ def dequeue(request: DequeueRequest, caller: Caller) -> DequeueResult:
     async def taken(connections: QueueConnections) -> DequeueResult:
         taking = _Taking(consumer, connections, request, caller)
         async with connections.open() as queue:
-            with told_to_stop() as stop:
+            with stop_signal() as stop:
                 async with queue.dequeue(request.prefetch) as mails:
                     await taking.take(mails, stop)
         return DequeueResult(request, taking.settled, tuple(taking.unsettled))

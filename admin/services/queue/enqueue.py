@@ -95,7 +95,7 @@ def enqueue(request: EnqueueRequest, _: Caller) -> EnqueueResult:
     A dry run reads the messages one at a time, and asks neither broker nor blob store.
 
     Raises:
-        BadMail: a file is not there, cannot be read, or is empty, as far as its beginning tells.
+        BadMail: a file is not there, cannot be read, or is empty, as far as its beginning shows.
         WrongUse: James could not read such a mail, or there is no such priority, delay or time.
         Delayed: a delay, where the keyspace has no table for delayed mails.
     """

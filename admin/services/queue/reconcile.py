@@ -116,7 +116,7 @@ def reconcile(request: ReconcileRequest, caller: Caller) -> ReconcileResult:
         raise WrongUse("--force is for --drain", mend="Say both, or neither.")
     if request.drain:
         which = "every queue" if request.remove_orphan_blobs else request.queue
-        question = f"Take every message of {which} in hand for a moment? Consumers must be paused."
+        question = f"Take every message of {which} unacked for a moment? Consumers must be paused."
         confirm(question, caller, yes=request.yes)
     if request.remove_orphan_blobs and not request.dry_run:
         confirm("Remove blobs that nothing in the keyspace refers to?", caller, yes=request.yes)

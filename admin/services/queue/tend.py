@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from admin.awaiting import told_to_stop
+from admin.event_loop import stop_signal
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, QueueAnswer
 from admin.whole_files import refuse_unwritable, whole_file
@@ -97,7 +97,7 @@ async def _serve(
 ) -> None:
     async with AsyncExitStack() as stack:
         queues = [await stack.enter_async_context(connections.open(name, metrics.counts)) for name in names]
-        stop = stack.enter_context(told_to_stop())
+        stop = stack.enter_context(stop_signal())
         caller.remark(f"Tending {', '.join(names)}.")
         async with asyncio.TaskGroup() as tasks:
             for queue in queues:

@@ -214,7 +214,7 @@ def test_what_cannot_be_read_stays(queue: QueueShell) -> None:
 
     ended = queue("redrive")
 
-    assert (ended.code, "1 tell of no mail" in ended.out, len(queue.broker.dead(queue.name))) == (1, True, 1)
+    assert (ended.code, "1 cannot be read" in ended.out, len(queue.broker.dead(queue.name))) == (1, True, 1)
 
 
 def test_a_dry_run_counts_and_gives_all_back(queue: QueueShell) -> None:

@@ -1,4 +1,4 @@
-"""What is awaited ends as every other command does: signals cancel or are told, errors come out of their groups."""
+"""Coroutines of a command end as every other command does: signals cancel or stop them, errors leave their groups."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from admin.awaiting import awaited, told_to_stop
+from admin.event_loop import run_async, stop_signal
 from model.errors import CannotReach
 
 
@@ -20,7 +20,7 @@ def test_a_signal_cancels_and_lets_everything_undo_itself(which: signal.Signals)
     """What is under way comes to its own end before the command ends as interrupted."""
     undone = []
 
-    async def story() -> None:
+    async def work() -> None:
         try:
             interrupt(which)
             await asyncio.Event().wait()
@@ -29,7 +29,7 @@ def test_a_signal_cancels_and_lets_everything_undo_itself(which: signal.Signals)
             undone.append(True)
 
     with pytest.raises(KeyboardInterrupt):
-        awaited(story())
+        run_async(work())
     assert undone == [True]
 
 
@@ -37,51 +37,51 @@ def test_signals_are_as_they_were_afterwards() -> None:
     """The command has its own way with them."""
     before = [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)]
 
-    async def story() -> int:
+    async def work() -> int:
         return 7
 
-    assert awaited(story()) == 7
+    assert run_async(work()) == 7
     assert [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_a_service_is_told_and_finishes() -> None:
-    """Nothing is cancelled: what it has in hand is done first."""
+def test_a_service_finishes_after_a_stop_signal() -> None:
+    """Nothing is cancelled: what it has begun is done first."""
 
-    async def story() -> str:
-        with told_to_stop() as stop:
+    async def work() -> str:
+        with stop_signal() as stop:
             interrupt()
             await stop.wait()
             await asyncio.sleep(0)
             return "finished"
 
-    assert awaited(story()) == "finished"
+    assert run_async(work()) == "finished"
 
 
-def test_who_is_told_twice_is_cancelled() -> None:
+def test_a_second_signal_cancels_a_service() -> None:
     """Somebody is in a hurry."""
 
-    async def story() -> None:
-        with told_to_stop() as stop:
+    async def work() -> None:
+        with stop_signal() as stop:
             interrupt()
             await stop.wait()
             interrupt()
             await asyncio.Event().wait()
 
     with pytest.raises(KeyboardInterrupt):
-        awaited(story())
+        run_async(work())
 
 
 def test_after_a_service_has_stopped_signals_cancel_again() -> None:
     """Letting go of connections may hang too."""
 
-    async def story() -> None:
-        with told_to_stop():
+    async def work() -> None:
+        with stop_signal():
             pass
         interrupt()
         await asyncio.Event().wait()
 
     with pytest.raises(KeyboardInterrupt):
-        awaited(story())
+        run_async(work())
 
 
 def test_our_own_error_comes_out_of_its_groups() -> None:
@@ -90,14 +90,14 @@ def test_our_own_error_comes_out_of_its_groups() -> None:
     async def fails(error: Exception) -> None:
         raise error
 
-    async def story() -> None:
+    async def work() -> None:
         async with asyncio.TaskGroup() as outer:
             outer.create_task(fails(ValueError("later")))
             async with asyncio.TaskGroup() as inner:
                 inner.create_task(fails(CannotReach("nobody answers")))
 
     with pytest.raises(CannotReach, match="nobody answers"):
-        awaited(story())
+        run_async(work())
 
 
 def test_an_error_that_nobody_foresaw_comes_out_alone_too() -> None:
@@ -106,19 +106,19 @@ def test_an_error_that_nobody_foresaw_comes_out_alone_too() -> None:
     async def fails() -> None:
         raise ValueError("odd")
 
-    async def story() -> None:
+    async def work() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(fails())
 
     with pytest.raises(ValueError, match="odd"):
-        awaited(story())
+        run_async(work())
 
 
 def test_a_cancellation_of_its_own_is_no_interruption() -> None:
     """Nobody pressed Ctrl-C."""
 
-    async def story() -> None:
+    async def work() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        awaited(story())
+        run_async(work())

@@ -1,7 +1,7 @@
-"""How a command runs what is awaited: in one loop of its own, ended as every other command is.
+"""How a command runs coroutines: in one loop of its own, ended as every other command is.
 
-Ctrl-C and SIGTERM cancel what is under way, so that it undoes itself before the command ends (130). A service wants to
-be told instead, and to finish what it has in hand: `told_to_stop`; a second signal cancels it all the same.
+Ctrl-C and SIGTERM cancel what is under way, so that it undoes itself before the command ends (130). A service waits for
+a `stop_signal` instead, and finishes what it has begun; a second signal cancels it all the same.
 """
 
 import asyncio
@@ -17,30 +17,29 @@ from model.errors import MailmendError
 T = TypeVar("T")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_CALLED: Final[ContextVar[list[Callable[[], None]]]] = ContextVar("called when a signal comes, the last one")
+_REACTIONS: Final[ContextVar[list[Callable[[], None]]]] = ContextVar("called in this order when a signal comes")
 
 
-def awaited(story: Coroutine[Any, Any, T]) -> T:
-    """What the story comes to.
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run it to its end.
 
     Raises:
-        KeyboardInterrupt: somebody ended it, and it has let go of everything.
+        KeyboardInterrupt: somebody ended it, and it has closed everything.
         MailmendError: what ended it, also where it came out of a group of tasks.
     """
     try:
         with asyncio.Runner() as runner:
-            return runner.run(_interruptible(story))
+            return runner.run(_interruptible(work))
     except BaseExceptionGroup as group:
-        raise _spoken(group) from group
+        raise _first_error(group) from group
 
 
-async def _interruptible(story: Coroutine[Any, Any, T]) -> T:
-    called: list[Callable[[], None]] = []
-    _CALLED.set(called)
-    task = asyncio.ensure_future(story)
-    interrupted = asyncio.Event()
-    called += [interrupted.set, lambda: _cancel(task)]
-    with _signals_call(called):
+async def _interruptible(work: Coroutine[Any, Any, T]) -> T:
+    reactions: list[Callable[[], None]] = []
+    _REACTIONS.set(reactions)
+    task, interrupted = asyncio.ensure_future(work), asyncio.Event()
+    reactions += [interrupted.set, lambda: _cancel(task)]
+    with _signals_call(reactions):
         try:
             return await task
         except asyncio.CancelledError:
@@ -54,35 +53,34 @@ def _cancel(task: asyncio.Future[Any]) -> None:
 
 
 @contextmanager
-def told_to_stop() -> Iterator[asyncio.Event]:
+def stop_signal() -> Iterator[asyncio.Event]:
     """An event that Ctrl-C or SIGTERM sets, instead of cancelling; whoever watches it ends in good order."""
     stop = asyncio.Event()
-    called = _CALLED.get([])
-    before = list(called)
+    reactions = _REACTIONS.get([])
+    before = list(reactions)
 
-    def tell() -> None:
-        if stop.is_set():
-            for one in before:
-                one()
+    def react() -> None:
+        for one in before if stop.is_set() else ():
+            one()
         stop.set()
 
-    called[:] = [tell]
+    reactions[:] = [react]
     try:
         yield stop
     finally:
-        called[:] = before
+        reactions[:] = before
 
 
 @contextmanager
-def _signals_call(called: list[Callable[[], None]]) -> Iterator[None]:
+def _signals_call(reactions: list[Callable[[], None]]) -> Iterator[None]:
     """Have the loop call them; what a signal did before is put back at the end."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears of signals
+        yield  # signals reach the main thread only
         return
     loop = asyncio.get_running_loop()
     before = {which: signal.getsignal(which) for which in _SIGNALS}
     for which in _SIGNALS:
-        loop.add_signal_handler(which, lambda: [one() for one in list(called)])
+        loop.add_signal_handler(which, lambda: [one() for one in list(reactions)])
     try:
         yield
     finally:
@@ -91,8 +89,8 @@ def _signals_call(called: list[Callable[[], None]]) -> Iterator[None]:
             signal.signal(which, reaction)
 
 
-def _spoken(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one of the group that says what happened: the first of our own errors, or else the first of all."""
+def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first of our own errors in the group, or else the first of all."""
     leaves = list(_leaves(group))
     return next((one for one in leaves if isinstance(one, MailmendError)), leaves[0])
 
