@@ -20,7 +20,7 @@ from uuid import UUID
 import click
 
 from admin.breaking import Breaker, Damage, break_one_by_one
-from admin.local import LocalCluster, Wishes, local_cluster
+from admin.local import ClusterRequest, LocalCluster, local_cluster
 from admin.local.layout import default_layout
 from admin.local.ports import free_port
 from admin.local.progress import progress_for
@@ -97,7 +97,7 @@ def demo(messages: int, engine: str, *, keep: bool) -> None:
     port = free_port([HOST])
     try:
         _say(1, "A real Cassandra, of its own")
-        cluster.up(Wishes(native_port=port))
+        cluster.up(ClusterRequest(native_port=port))
         with tempfile.TemporaryDirectory(prefix="mailmend-demo-") as folder:
             _play(Shell(port, Path(folder)), messages, engine)
     finally:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from admin.local import Wishes
+from admin.local import ClusterRequest
 from tests.support.brokers import Broker, one_rabbitmq
 from tests.support.guarded import GuardedNode, guarded_node
 from tests.support.object_stores import S3, one_s3
@@ -65,7 +65,7 @@ def cassandra() -> Iterator[CassandraServer]:
 @pytest.fixture(scope="session")
 def cassandra41() -> Iterator[CassandraServer]:
     """A real Cassandra 4.1."""
-    with local_node(Wishes(version="4.1", heap_mib=512)) as server:
+    with local_node(ClusterRequest(version="4.1", heap_mib=512)) as server:
         yield server
 
 

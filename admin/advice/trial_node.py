@@ -4,31 +4,25 @@ The folder holds keys, flags and sizes of real mail, so whatever ends the trial 
 removed by the next.
 """
 
-import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from admin.advice.trial import TrialNode
 from admin.extras import import_or_name_extra
-from admin.local import Wishes, local_cluster
+from admin.local import ClusterRequest, local_cluster
+from admin.local.cassandra_settings import hosts_of
 from admin.local.ports import free_port
-from admin.local.processes import ProcessId, look
-from admin.local.settings import hosts_of
+from admin.local.throwaway import throwaway_folder
 from admin.settings import LOOPBACK
 from cql.driver.contact import Contact
-from model.errors import LocalServerError
 
 HEAP_MIB: Final = 512
 PREFIX: Final = "mailmend-trial-"
-_OWNER: Final = "owner.json"
 # Nothing of it must outlive a crash, and a node of a short life is up sooner with the first compiler only.
-_SHORT_LIFE: Final = Wishes(
+_SHORT_LIFE: Final = ClusterRequest(
     heap_mib=HEAP_MIB, properties={"cassandra.unsafesystem": "true"}, java_options=("-XX:TieredStopAtLevel=1",)
 )
 
@@ -41,17 +35,12 @@ def started_node(parent: Path | None = None) -> Iterator[TrialNode]:
         JavaMissing: no Java that runs Cassandra.
         LocalServerError: it did not start.
     """
-    parent = parent or Path(tempfile.gettempdir())
-    sweep(parent)
-    folder = _own_folder(parent)
-    cluster = local_cluster(folder / "cluster")
-    try:
+    with throwaway_folder(PREFIX, parent) as folder:
+        cluster = local_cluster(folder / "cluster")
         port = free_port(hosts_of(1))
         cluster.up(replace(_SHORT_LIFE, native_port=port))
         with _connected(LOOPBACK, port) as session:
             yield TrialNode(session, cluster.layout.node(1).data / "sstables")
-    finally:
-        remove(folder)
 
 
 @contextmanager
@@ -63,40 +52,6 @@ def given_node(host: str, port: int) -> Iterator[TrialNode]:
     """
     with _connected(host, port) as session:
         yield TrialNode(session)
-
-
-def sweep(parent: Path) -> None:
-    """End and remove what trials have left that were killed."""
-    for folder in parent.glob(f"{PREFIX}*"):
-        if _abandoned(folder):
-            remove(folder)
-
-
-def remove(folder: Path) -> None:
-    """End the node of that folder, if it runs, and remove the folder."""
-    cluster = local_cluster(folder / "cluster")
-    with suppress(LocalServerError):
-        for node in cluster.status().nodes:
-            cluster.kill(node.number)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _own_folder(parent: Path) -> Path:
-    """Of mode 700, with the name of the process that will remove it."""
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-    own = look(os.getpid())
-    if own is not None:
-        folder.joinpath(_OWNER).write_text(json.dumps(asdict(own.id)), encoding="utf-8")
-    return folder
-
-
-def _abandoned(folder: Path) -> bool:
-    try:
-        owner = ProcessId(**json.loads(folder.joinpath(_OWNER).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return False  # being made just now, or not ours
-    seen = look(owner.pid)
-    return seen is None or seen.id != owner
 
 
 def _connected(host: str, port: int) -> Any:

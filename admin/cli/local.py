@@ -12,25 +12,24 @@ import click
 
 from admin.cli.kinds import PORT, Named
 from admin.local import (
+    ClusterRequest,
     ClusterState,
     ClusterStatus,
     LocalServers,
     LocalStatus,
-    NodeState,
-    Wishes,
+    ServerState,
     local_servers,
 )
+from admin.local.cassandra_settings import HEAP_MIB_DEFAULT, NATIVE_PORT_DEFAULT, NODES_MAX, RELEASES, heap_mib
 from admin.local.progress import progress_for
-from admin.local.releases import RELEASES
-from admin.local.service_kinds import known_names, parse_names
-from admin.local.services import ServiceStatus
-from admin.local.settings import HEAP_MIB_DEFAULT, NATIVE_PORT_DEFAULT, NODES_MAX, heap_mib
+from admin.local.server_kind import ServerStatus
+from admin.local.servers import known_names, parse_names
 from admin.present.presenter import rows_grid, stdout_console, write_json
 from model.errors import ExitCode
 
 _HEAP: Final = Named("size", heap_mib)
 _NAMES: Final = Named("names", parse_names)
-_LINES: Final = tuple(release.line for release in RELEASES)
+_LINES: Final = tuple(RELEASES)
 
 _dir_option = click.option(
     "--dir",
@@ -88,7 +87,7 @@ def up(
 
     Data and settings of an earlier start are found again. Exit code 4: it could not be started.
     """
-    wishes = Wishes(version=line, nodes=nodes, native_port=port, heap_mib=heap)
+    wishes = ClusterRequest(version=line, nodes=nodes, native_port=port, heap_mib=heap)
     _show(_servers(folder).up(wishes, names or ()), as_json=as_json)
 
 
@@ -153,17 +152,17 @@ def summary_line(found: ClusterStatus) -> str:
             return "It is down. Start it: mailmend local up"
 
 
-def service_line(found: ServiceStatus) -> str:
+def service_line(found: ServerStatus) -> str:
     """The state of a server beside the cluster in a sentence."""
     match found.state:
-        case NodeState.UP:
+        case ServerState.UP:
             return f"{found.title} is up: " + ", ".join(f"{name} {where}" for name, where in found.contacts.items())
-        case NodeState.SILENT:
+        case ServerState.SILENT:
             return f"{found.title} runs and does not answer yet; its log: {found.log}"
-        case NodeState.DEAD:
+        case ServerState.DEAD:
             again = f"mailmend local up --with {found.name}"
             return f"{found.title} was started and is gone; its log: {found.log}. Start it: {again}"
-        case NodeState.STOPPED:
+        case ServerState.STOPPED:
             return f"{found.title} is stopped. Start it: mailmend local up --with {found.name}"
 
 
@@ -191,13 +190,13 @@ def _rows(found: LocalStatus) -> list[tuple[str, ...]]:
     return [*nodes, *services]
 
 
-def _addresses(found: ServiceStatus) -> str:
+def _addresses(found: ServerStatus) -> str:
     """Where it is reached; files that are told besides are in its sentence."""
     return " ".join(where for where in found.contacts.values() if "://" in where)
 
 
 def _sentences(found: LocalStatus) -> list[str]:
-    dead = [node for node in found.cluster.nodes if node.state is NodeState.DEAD]
+    dead = [node for node in found.cluster.nodes if node.state is ServerState.DEAD]
     gone = [f"Node {node.number} was started and is gone; its log: {node.log}" for node in dead]
     return [*gone, summary_line(found.cluster), *map(service_line, found.services)]
 

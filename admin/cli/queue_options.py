@@ -259,17 +259,17 @@ def _local_for(connection: ConnectionSettings) -> Local:
 
 def local_service(name: str) -> Mapping[str, str] | None:
     """How a server of that kind is reached that `mailmend local up --with` started and that answers, or None."""
-    from admin.local import NodeState, local_servers  # noqa: PLC0415 - only where no server is named
+    from admin.local import ServerState, local_servers  # noqa: PLC0415 - only where no server is named
 
     run = local_servers().services.get(name)
     found = run.status() if run and run.exists else None
-    return found.contacts if found and found.state is NodeState.UP else None
+    return found.contacts if found and found.state is ServerState.UP else None
 
 
 def local_blobs(contacts: Mapping[str, str]) -> BlobsSettings:
     """The bucket in a local S3 server; the first blob makes it."""
-    from admin.local.object_store import keys_of  # noqa: PLC0415 - only where no server is named
-    from admin.local.services import Site  # noqa: PLC0415
+    from admin.local.s3proxy import keys_of  # noqa: PLC0415 - only where no server is named
+    from admin.local.server_kind import Site  # noqa: PLC0415
 
     keys = keys_of(Site(Path(contacts["keys"]).parent, {}))
     address = BlobsAddress(Store.S3, LOCAL_BUCKET, contacts["s3"], allow_http=True)

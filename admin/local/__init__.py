@@ -1,24 +1,24 @@
-"""The embedded servers: a real Cassandra on this machine, for the demo, for development and for the tests.
+"""Local servers: a real Cassandra on this machine, and RabbitMQ and S3 beside it, for demo, development and tests.
 
-`local_servers(folder).up(Wishes(nodes=3), ["rabbitmq"])` is what `mailmend local up --nodes 3 --with rabbitmq` calls;
-`local_cluster(folder)` is Cassandra alone.
+`local_servers(folder).up(ClusterRequest(nodes=3), ["rabbitmq"])` is what `mailmend local up --nodes 3 --with rabbitmq`
+calls; `local_cluster(folder)` is Cassandra alone.
 """
 
-from admin.local.cluster import LocalCluster, local_cluster
+from admin.local.cassandra_settings import LOCAL_DC, ClusterRequest
+from admin.local.cluster import ClusterState, ClusterStatus, LocalCluster, NodeStatus, local_cluster
+from admin.local.server_kind import ServerState
 from admin.local.servers import LocalServers, LocalStatus, local_servers
-from admin.local.settings import LOCAL_DC, Wishes
-from admin.local.status import ClusterState, ClusterStatus, NodeState, NodeStatus
 
 __all__ = [
     "LOCAL_DC",
+    "ClusterRequest",
     "ClusterState",
     "ClusterStatus",
     "LocalCluster",
     "LocalServers",
     "LocalStatus",
-    "NodeState",
     "NodeStatus",
-    "Wishes",
+    "ServerState",
     "local_cluster",
     "local_servers",
 ]

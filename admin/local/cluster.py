@@ -1,38 +1,93 @@
-"""`mailmend local`: bring a cluster on this machine up, take it down, say how it is, remove what is left of it.
+"""Cassandra on this machine: one to three nodes on its loopback addresses, taken together.
 
-Every change happens under the cluster's lock and is written down at once, so that a killed command leaves a state that
-the next one understands. Reading the status takes no lock.
+What the nodes have in common (release, ports, heap) is written beside their data when they are first started, so that a
+later start needs to be told nothing again.
 """
 
 import os
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from admin.local import layout as layouts
-from admin.local import readiness
-from admin.local.cassandra_yaml import asks_passwords
+from admin.local import native_protocol
+from admin.local.cassandra_config import asks_passwords
+from admin.local.cassandra_node import CassandraNode
+from admin.local.cassandra_settings import (
+    LOCAL_DC,
+    NATIVE_PORT_DEFAULT,
+    ClusterRequest,
+    ClusterSettings,
+    first_settings,
+    hosts_of,
+    later_settings,
+)
 from admin.local.jars import JarStore
-from admin.local.java import find_java
 from admin.local.layout import Layout
-from admin.local.locks import locked
-from admin.local.nodes import READY_SECONDS_MAX, Node
 from admin.local.ports import free_port
-from admin.local.processes import ProcessId
 from admin.local.progress import Progress, Silent
-from admin.local.settings import NATIVE_PORT_DEFAULT, Settings, Wishes, first_settings, hosts_of, later_settings
-from admin.local.state import State, read_state, write_state
-from admin.local.status import ClusterState, ClusterStatus, NodeState, NodeStatus
-from model.errors import LocalServerError, UnsafeRequest, WrongUse
-from model.ports import Clock
-from repair.clock import SystemClock
+from admin.local.server import LocalServer, started_together
+from admin.local.server_files import locked, read_json, write_json
+from admin.local.server_kind import Machine, ServerState
+from model.errors import LocalServerError, WrongUse
 
+READY_SECONDS_MAX: Final = 240.0
 TOGETHER_SECONDS_MAX: Final = 120.0
 TOGETHER_POLL_SECONDS: Final = 0.2
-LOCK_SECONDS_MAX: Final = 1800.0  # the first one may be fetching jars over a slow line
+
+
+class ClusterState(Enum):
+    """How all of the nodes are together."""
+
+    UP = "up"
+    PARTLY = "partly"
+    DOWN = "down"
+
+    @classmethod
+    def of(cls, states: set[ServerState]) -> "ClusterState":
+        """Up when every server answers, down when no process runs, partly in between."""
+        if states == {ServerState.UP}:
+            return cls.UP
+        return cls.PARTLY if states & {ServerState.UP, ServerState.SILENT} else cls.DOWN
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node: where it is to be reached, how it is, where its log lies."""
+
+    number: int
+    host: str
+    port: int
+    state: ServerState
+    pid: int | None
+    log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """All of a local cluster; no settings where there is none."""
+
+    folder: Path
+    settings: ClusterSettings | None
+    nodes: tuple[NodeStatus, ...]
+
+    @property
+    def state(self) -> ClusterState:
+        """How all nodes are together."""
+        return ClusterState.of({node.state for node in self.nodes})
+
+    def as_json(self) -> dict[str, Any]:
+        """The status as `--json` prints it; the names are a contract with scripts."""
+        return {
+            "state": self.state.value,
+            "version": self.settings.release.version if self.settings else None,
+            "local_dc": LOCAL_DC,
+            "folder": str(self.folder),
+            "heap_mib": self.settings.heap_mib if self.settings else None,
+            "nodes": [{**asdict(node), "state": node.state.value, "log": str(node.log)} for node in self.nodes],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,118 +96,107 @@ class LocalCluster:
 
     layout: Layout
     store: JarStore
-    environment: Mapping[str, str]
-    progress: Progress = field(default_factory=Silent)
-    clock: Clock = field(default_factory=SystemClock)
+    machine: Machine = field(repr=False)
     ready_seconds_max: float = READY_SECONDS_MAX
 
-    def up(self, wishes: Wishes) -> ClusterStatus:
+    @property
+    def settings(self) -> ClusterSettings | None:
+        """What is written down of the cluster; None where there is none.
+
+        Raises:
+            LocalServerError: the file is there and is not ours.
+        """
+        return read_json(self.layout.state, lambda document: ClusterSettings.from_json(document["settings"]))
+
+    @property
+    def nodes(self) -> tuple[LocalServer, ...]:
+        """Every node, whether it runs or not."""
+        settings = self.settings
+        return self._nodes_of(settings) if settings else ()
+
+    def up(self, request: ClusterRequest) -> ClusterStatus:
         """Start every node that does not run, one after the other; return when all of them answer.
 
         Raises:
-            WrongUse: the wishes do not fit the cluster that runs there, or its data.
+            WrongUse: the request does not fit the cluster that runs there, or its data.
             JavaMissing: no Java of a version that serves.
             LocalServerError: a node did not start; those that this call started are stopped again.
         """
-        with self._locked():
-            state = self._planned(wishes)
-            settings = _settings_of(state)
-            with self._undone_on_failure(state):
-                for number in range(1, settings.nodes + 1):
-                    self._start(number)
+        with locked(self.layout.lock):
+            nodes = self._nodes_of(self._planned(request))
+            with started_together(nodes):
+                for node in nodes:
+                    node.up()
                 self._wait_together()
         return self.status()
 
     def start(self, number: int) -> None:
         """Start one node of a cluster that was up before, and wait until it answers."""
-        with self._locked():
-            self._start(number)
-            self._wait_together()
+        self._node(number).up()
+        self._wait_together()
 
     def down(self) -> ClusterStatus:
-        """Let every node drain and end; only processes that this cluster started are touched."""
-        with self._locked():
-            state = read_state(self.layout.state)
-            for number, process in state.processes.items():
-                self._node(state, number).ask_to_end(process)  # all of them drain at the same time
-            for number in sorted(state.processes, reverse=True):
-                self._stop(number)
+        """Let every node drain and end, all at the same time."""
+        with locked(self.layout.lock):
+            for node in self.nodes:
+                node.ask_to_end()
+            for node in reversed(self.nodes):
+                node.down()
         return self.status()
 
     def stop(self, number: int) -> None:
         """Let one node drain and end."""
-        with self._locked():
-            self._stop(number)
+        self._node(number).down()
 
     def kill(self, number: int) -> None:
-        """End one node as a crash would: nothing is written down, as nobody would."""
-        state = read_state(self.layout.state)
-        if process := state.processes.get(number):
-            self._node(state, number).kill(process)
+        """End one node as a crash would."""
+        self._node(number).kill()
 
     def status(self) -> ClusterStatus:
         """How the cluster is now."""
-        state = read_state(self.layout.state)
-        if state.settings is None:
-            return ClusterStatus(self.layout.root, None, ())
-        numbers = range(1, state.settings.nodes + 1)
-        return ClusterStatus(self.layout.root, state.settings, tuple(self._node_status(state, n) for n in numbers))
+        return ClusterStatus(self.layout.root, self.settings, tuple(map(_status_of, self.nodes)))
 
     def clean(self) -> bool:
         """Remove all data of a stopped cluster; False when there was nothing to remove.
 
+        The nodes' folders and the settings, nothing else: --dir may name a folder that holds other things too.
+
         Raises:
             UnsafeRequest: a node of it runs.
         """
-        with self._locked():
-            state = read_state(self.layout.state)
-            if running := self._running(state):
-                raise UnsafeRequest(
-                    f"node(s) {', '.join(map(str, sorted(running)))} of the local cluster run",
-                    mend="Stop them first: mailmend local down",
-                )
-            if state.settings is None:
-                return False
-            # The nodes' folders and the state, nothing else: --dir may name a folder that holds other things too.
-            for number in range(1, state.settings.nodes + 1):
-                shutil.rmtree(self.layout.node(number).root, ignore_errors=True)
-            self.layout.state.unlink()
-            return True
+        with locked(self.layout.lock):
+            nodes, existed = self.nodes, self.layout.state.exists()
+            self.refuse_running()
+            for node in nodes:
+                node.clean()
+            self.layout.state.unlink(missing_ok=True)
+            return existed
 
-    def _planned(self, wishes: Wishes) -> State:
-        """The state to reach, written down; a cluster that runs is not changed behind its clients' backs."""
-        state = read_state(self.layout.state)
-        if state.settings is None:
-            hosts = hosts_of(1 if wishes.nodes is None else wishes.nodes)
-            native = wishes.native_port or NATIVE_PORT_DEFAULT
-            state = State(first_settings(wishes, free_port(hosts, besides={native})))
+    def refuse_running(self) -> None:
+        """A guard, before its data are removed.
+
+        Raises:
+            UnsafeRequest: a node runs.
+        """
+        for node in self.nodes:
+            node.refuse_running()
+
+    def _planned(self, request: ClusterRequest) -> ClusterSettings:
+        """The settings to start with, written down; a cluster that runs is not changed behind its clients' backs."""
+        known = self.settings
+        if known is None:
+            hosts = hosts_of(1 if request.nodes is None else request.nodes)
+            native = request.native_port or NATIVE_PORT_DEFAULT
+            settings = first_settings(request, free_port(hosts, besides={native}))
         else:
-            wanted = later_settings(state.settings, wishes)
-            if wanted != state.settings and self._running(state):
+            settings = later_settings(known, request)
+            if settings != known and any(node.is_running for node in self.nodes):
                 raise WrongUse(
                     "the local cluster runs already, with other settings",
                     mend="See them with: mailmend local status, or stop it first: mailmend local down",
                 )
-            state = State(wanted, state.processes)
-        write_state(self.layout.state, state)
-        return state
-
-    def _start(self, number: int) -> None:
-        state = read_state(self.layout.state)
-        node, known = self._node(state, number), state.processes.get(number)
-        if known is None or not node.runs(known):
-            java = find_java(node.settings.release, self.environment)
-            jars = self.store.jars(node.settings.release, java)
-            self.progress.begin(f"starting Cassandra {node.settings.release.version} on {node.host}")
-            known = node.start(java, jars)
-            write_state(self.layout.state, state.with_process(number, known))
-        elif node.state(known) is NodeState.UP:
-            self.progress.end(f"node {number} runs already, on {node.host}:{node.settings.native_port}")
-            return
-        began = self.clock.monotonic()
-        node.wait_ready(known, self.ready_seconds_max)
-        took = self.clock.monotonic() - began
-        self.progress.end(f"node {number} answers on {node.host}:{node.settings.native_port} after {took:.1f} s")
+        write_json(self.layout.state, {"settings": settings.as_json()})
+        return settings
 
     def _wait_together(self) -> None:
         """Wait until each of several nodes reaches all others; not where clients log in, or while a node is away.
@@ -160,72 +204,43 @@ class LocalCluster:
         Raises:
             LocalServerError: they did not find each other.
         """
-        status = self.status()
+        status, clock = self.status(), self.machine.clock
         settings = status.settings
         if settings is None or settings.nodes == 1 or asks_passwords(settings) or status.state is not ClusterState.UP:
             return
-        deadline = self.clock.monotonic() + TOGETHER_SECONDS_MAX
-        while not all(readiness.reaches_all(node.host, node.port) for node in status.nodes):
-            if self.clock.monotonic() >= deadline:
+        deadline = clock.monotonic() + TOGETHER_SECONDS_MAX
+        while not all(native_protocol.reaches_all(node.host, node.port) for node in status.nodes):
+            if clock.monotonic() >= deadline:
                 raise LocalServerError(
                     f"the nodes did not find each other within {TOGETHER_SECONDS_MAX:.0f} s",
                     mend=f"Their logs: {', '.join(str(node.log) for node in status.nodes)}",
                 )
-            self.clock.sleep(TOGETHER_POLL_SECONDS)
+            clock.sleep(TOGETHER_POLL_SECONDS)
 
-    def _stop(self, number: int) -> None:
-        state = read_state(self.layout.state)
-        process = state.processes.get(number)
-        if process is None:
-            return
-        self.progress.begin(f"stopping node {number}")
-        self._node(state, number).stop(process)
-        write_state(self.layout.state, state.without(number))
-        self.progress.end(f"node {number} stopped")
+    def _node(self, number: int) -> LocalServer:
+        nodes = self.nodes
+        if not nodes:
+            raise WrongUse("there is no local cluster yet", mend="Start one: mailmend local up")
+        if not 1 <= number <= len(nodes):
+            raise WrongUse(f"the local cluster has {len(nodes)} node(s), no node {number}")
+        return nodes[number - 1]
 
-    @contextmanager
-    def _undone_on_failure(self, before: State) -> Iterator[None]:
-        """Whatever ends the block early, Ctrl-C too, the nodes that were started in it are stopped again."""
-        ran = self._running(before)
-        try:
-            yield
-        except BaseException:
-            state = read_state(self.layout.state)
-            for number, process in state.processes.items():
-                if number not in ran:
-                    self._node(state, number).kill(process)
-                    state = state.without(number)
-            write_state(self.layout.state, state)
-            raise
-
-    def _running(self, state: State) -> dict[int, ProcessId]:
-        return {
-            number: process for number, process in state.processes.items() if self._node(state, number).runs(process)
-        }
-
-    def _node(self, state: State, number: int) -> Node:
-        settings = _settings_of(state)
-        if not 1 <= number <= settings.nodes:
-            raise WrongUse(f"the local cluster has {settings.nodes} node(s), no node {number}")
-        return Node(self.layout, settings, number, self.clock)
-
-    def _node_status(self, state: State, number: int) -> NodeStatus:
-        node, process = self._node(state, number), state.processes.get(number)
-        how = node.state(process)
-        pid = process.pid if process and how in {NodeState.UP, NodeState.SILENT} else None
-        return NodeStatus(number, node.host, node.settings.native_port, how, pid, node.folders.system_log)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with locked(self.layout.lock, self.clock, LOCK_SECONDS_MAX):
-            yield
+    def _nodes_of(self, settings: ClusterSettings) -> tuple[LocalServer, ...]:
+        return tuple(
+            LocalServer(
+                CassandraNode(settings, number, self.store),
+                self.machine,
+                self.layout.node(number).root,
+                self.layout.lock,
+                fixed_ports=True,
+                ready_seconds_max=self.ready_seconds_max,
+            )
+            for number in range(1, settings.nodes + 1)
+        )
 
 
 def local_cluster(
-    folder: Path | None = None,
-    *,
-    environment: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    folder: Path | None = None, *, environment: Mapping[str, str] | None = None, progress: Progress | None = None
 ) -> LocalCluster:
     """The local cluster of this user, or the one in a folder of its own.
 
@@ -235,11 +250,9 @@ def local_cluster(
         progress: who is told what goes on; nobody when not given.
     """
     environment = os.environ if environment is None else environment
-    progress = progress or Silent()
-    home = Path.home()
-    layout = layouts.default_layout(environment, home) if folder is None else Layout(folder.absolute())
-    store = JarStore(layouts.cache_home(environment, home) / "cassandra", environment, progress)
-    return LocalCluster(layout, store, environment, progress)
+    machine = Machine.of_this_user(environment, progress=progress or Silent())
+    layout = layouts.default_layout(environment, Path.home()) if folder is None else Layout(folder.absolute())
+    return LocalCluster(layout, JarStore(machine.cache / "cassandra", environment, machine.progress), machine)
 
 
 def running_contact(environment: Mapping[str, str] | None = None) -> tuple[tuple[str, ...], int] | None:
@@ -248,11 +261,12 @@ def running_contact(environment: Mapping[str, str] | None = None) -> tuple[tuple
         nodes = local_cluster(environment=environment).status().nodes
     except LocalServerError:
         return None
-    up = tuple(node for node in nodes if node.state is NodeState.UP)
+    up = tuple(node for node in nodes if node.state is ServerState.UP)
     return (tuple(node.host for node in up), up[0].port) if up else None
 
 
-def _settings_of(state: State) -> Settings:
-    if state.settings is None:
-        raise WrongUse("there is no local cluster yet", mend="Start one: mailmend local up")
-    return state.settings
+def _status_of(node: LocalServer) -> NodeStatus:
+    kind, status = node.kind, node.status()
+    assert isinstance(kind, CassandraNode)
+    pid = status.pids[0] if status.pids else None
+    return NodeStatus(kind.number, kind.host, kind.settings.native_port, status.state, pid, status.log)

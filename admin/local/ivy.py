@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from admin.local.jar_programs import JarProgram
+from admin.local.jar_program import JarProgram
 from admin.local.java import Java
 from model.errors import LocalServerError
 

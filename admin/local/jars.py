@@ -1,9 +1,11 @@
 """The jars of a program on this machine: fetched once per user, verified at every start, used without network.
 
 They are fetched into a folder of their own and moved into place as a whole, under a lock: a reader sees all of them or
-none, and of two processes that need them at once one waits for the other.
+none, and of two processes that need them at once one waits for the other. Their checksums are kept in the repository
+(`pinned/`, as `sha256sum` writes them), so that a download is verified against what was tested.
 """
 
+import hashlib
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -11,16 +13,41 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from admin.local import ivy, pins
-from admin.local.jar_programs import JarProgram
+from admin.local import ivy
+from admin.local.jar_program import JarProgram
 from admin.local.java import Java
-from admin.local.locks import locked
 from admin.local.progress import Progress, Silent
+from admin.local.server_files import locked
 from model.errors import LocalServerError
-from model.ports import Clock
-from repair.clock import SystemClock
 
 FETCH_SECONDS_MAX: Final = 1800.0
+PINNED: Final = Path(__file__).parent / "pinned"
+"""Those of the programs that mailmend itself fetches."""
+
+
+def pins_of(program: JarProgram, pinned: Path = PINNED) -> dict[str, str]:
+    """The checksum of every jar of a program, by file name; `pinned` is the folder of such lists."""
+    return parse_pins((pinned / f"{program.module}-{program.version}.sha256").read_text(encoding="ascii"))
+
+
+def parse_pins(text: str) -> dict[str, str]:
+    """Read the lines of `sha256sum`: a checksum, two spaces, a file name."""
+    return {name: digest for digest, name in (line.split(maxsplit=1) for line in text.splitlines() if line)}
+
+
+def digests_in(folder: Path) -> dict[str, str]:
+    """The checksum of every jar in a folder, by file name; a tenth of a second for a whole release."""
+    return {jar.name: _digest(jar) for jar in sorted(folder.glob("*.jar"))}
+
+
+def differences(pinned: Mapping[str, str], seen: Mapping[str, str]) -> list[str]:
+    """The names of the jars that are missing, changed or not expected, in order."""
+    return sorted(name for name in pinned.keys() | seen.keys() if pinned.get(name) != seen.get(name))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +57,7 @@ class JarStore:
     root: Path
     environment: Mapping[str, str]
     progress: Progress = field(default_factory=Silent)
-    clock: Clock = field(default_factory=SystemClock)
-    pinned: Path = pins.PINNED
+    pinned: Path = PINNED
 
     def jars(self, program: JarProgram, java: Java) -> tuple[Path, ...]:
         """Every jar of the program, verified; fetched first when any of them is missing or damaged.
@@ -40,7 +66,7 @@ class JarStore:
             LocalServerError: they cannot be fetched, or are not the ones that were tested.
         """
         if not self._complete(program):
-            with locked(self.root / f"{program.version}.lock", self.clock, FETCH_SECONDS_MAX):
+            with locked(self.root / f"{program.version}.lock", FETCH_SECONDS_MAX):
                 if not self._complete(program):
                     self._fetch(program, java)
         return tuple(sorted(self.folder(program).glob("*.jar")))
@@ -50,10 +76,10 @@ class JarStore:
         return self.root / program.version
 
     def _pins(self, program: JarProgram) -> dict[str, str]:
-        return pins.pins_of(program, self.pinned)
+        return pins_of(program, self.pinned)
 
     def _complete(self, program: JarProgram) -> bool:
-        return not pins.differences(self._pins(program), pins.digests_in(self.folder(program)))
+        return not differences(self._pins(program), digests_in(self.folder(program)))
 
     def _fetch(self, program: JarProgram, java: Java) -> None:
         # Ivy's own cache stays until the work is whole, so an interrupted download goes on where it stopped.
@@ -114,7 +140,7 @@ class JarStore:
         return "".join(seen)
 
     def _verify(self, program: JarProgram, folder: Path) -> None:
-        wrong = pins.differences(self._pins(program), pins.digests_in(folder))
+        wrong = differences(self._pins(program), digests_in(folder))
         if wrong:
             raise LocalServerError(
                 f"{len(wrong)} jar(s) of {program.name} are not the ones that were tested: {wrong[0]}",

@@ -37,9 +37,9 @@ class NodeFolders:
         return self.logs / "system.log"
 
     @property
-    def console(self) -> Path:
-        """What the Java process itself prints, for example when it cannot start at all."""
-        return self.logs / "console.log"
+    def log_before(self) -> Path:
+        """The log of the start before."""
+        return self.logs / "system.log.before"
 
     @property
     def data(self) -> Path:
@@ -55,7 +55,7 @@ class Layout:
 
     @property
     def state(self) -> Path:
-        """Settings and processes of the cluster."""
+        """Settings of the cluster."""
         return self.root / "state.json"
 
     @property

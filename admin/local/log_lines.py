@@ -5,28 +5,20 @@ from pathlib import Path
 from typing import Final
 
 _TAIL_BYTES: Final = 1 << 18
+_EXCEPTION: Final = re.compile(r"[\w.$]+(Exception|Error): ")
 _COMPLAINT: Final = re.compile(r"\bERROR\b|\[error\]|\bError:|\bException\b")
 
 
-def last_error(system_log: str, console: str) -> str:
-    """The last error in the log and the exception below it; else the last line that the process printed."""
-    lines = system_log.splitlines()
-    for number in range(len(lines) - 1, -1, -1):
-        if lines[number].startswith("ERROR"):
-            return " ".join([_message(lines[number]), *_exception(lines[number + 1 : number + 2])])
-    printed = [line.strip() for line in console.splitlines() if line.strip() and not line.startswith("\tat ")]
-    return printed[-1] if printed else "it printed nothing"
-
-
 def why_ended(log: str, printed: str) -> str:
-    """The first complaint among what a server of any kind printed and logged; else the last line that it printed.
+    """The last error that Cassandra logged, with its exception; else the first complaint; else the last line printed.
 
-    The first, as what follows it is often only its consequence.
+    The first complaint of other servers, as what follows it is often only its consequence.
     """
-    lines = [line.strip() for line in [*printed.splitlines(), *log.splitlines()] if line.strip()]
-    complaints = (line for line in lines if _COMPLAINT.search(line))
+    if logged := _logged_by_cassandra(log.splitlines()):
+        return logged
+    complaints = (line for line in [*printed.splitlines(), *log.splitlines()] if _COMPLAINT.search(line))
     said = [line.strip() for line in printed.splitlines() if line.strip()]
-    return next(complaints, said[-1] if said else "it printed nothing")
+    return next(complaints, said[-1] if said else "it printed nothing").strip()
 
 
 def tail(path: Path) -> str:
@@ -39,9 +31,9 @@ def tail(path: Path) -> str:
         return ""
 
 
-def _message(line: str) -> str:
-    return line.partition(" - ")[2].strip() or line.strip()
-
-
-def _exception(following: list[str]) -> list[str]:
-    return [line.strip() for line in following if line.strip() and not line.startswith(("\tat ", "INFO", "WARN"))]
+def _logged_by_cassandra(lines: list[str]) -> str | None:
+    for number in range(len(lines) - 1, -1, -1):
+        if lines[number].startswith("ERROR ["):
+            message = lines[number].partition(" - ")[2] or lines[number]
+            return " ".join([message.strip(), *filter(_EXCEPTION.match, lines[number + 1 : number + 2])])
+    return None

@@ -36,7 +36,10 @@ def is_free(host: str, port: int) -> bool:
     return _failure(host, port) is None
 
 
-def require_free(host: str, port: int, *, mend: str = "Choose another one with --port, or end that program.") -> None:
+CHOOSE_ANOTHER: Final = "Choose another one with --port, or end that program."
+
+
+def require_free(host: str, port: int, *, mend: str = CHOOSE_ANOTHER) -> None:
     """Make sure that a server can listen there.
 
     Args:

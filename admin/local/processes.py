@@ -3,74 +3,90 @@
 A process is ours when its id, the moment it started and its command line all are what was written down.
 """
 
-import os
-import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 from model.ports import Clock
 
 _POLL_SECONDS: Final = 0.05
-_PROC = Path("/proc")
-_THREADS_FIELD: Final = 17  # of /proc/PID/stat, counted from the state, which follows the name in parentheses
-_START_TIME_FIELD: Final = 19
-_PS_DATE_WORDS: Final = 5
+_SAME_START_SECONDS: Final = 1.0
+"""The start is told in ticks since boot and the time of boot: setting the clock moves it a little."""
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessId:
-    """A process as it is written down: its number and when it started, in the words of this system."""
+class StartedProcess:
+    """A process as it is written down.
+
+    Attributes:
+        started_at: seconds since 1970.
+        mark: words of its command line that no other process has.
+    """
 
     pid: int
-    started: str
+    started_at: float
+    mark: str
 
+    @property
+    def runs(self) -> bool:
+        """Whether it still runs: the same number, the same start, our mark in its command line."""
+        return self._found() is not None
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A process as it is now."""
+    def ask_to_end(self) -> None:
+        """SIGTERM, if it is ours."""
+        if found := self._found():
+            found.terminate()
 
-    id: ProcessId
-    command: str
-    zombie: bool = False
+    def kill(self) -> None:
+        """SIGKILL, if it is ours."""
+        if found := self._found():
+            found.kill()
 
+    def wait_end(self, clock: Clock, seconds_max: float) -> bool:
+        """Wait until it is gone; False when it still runs after that time."""
+        deadline = clock.monotonic() + seconds_max
+        while self.runs:
+            if clock.monotonic() >= deadline:
+                return False
+            clock.sleep(_POLL_SECONDS)
+        return True
 
-@dataclass(frozen=True, slots=True)
-class _Child:
-    handle: subprocess.Popen[bytes]
-    command: str
+    def _found(self) -> psutil.Process | None:
+        child = _children.get(self.pid)
+        if child and child.poll() is not None:
+            del _children[self.pid]
+            return None
+        try:
+            found = psutil.Process(self.pid)
+            same = abs(found.create_time() - self.started_at) < _SAME_START_SECONDS
+            # A child that is being started shows no command line for a moment; but we know what we started.
+            return found if same and (child or self.mark in " ".join(found.cmdline())) else None
+        except psutil.Error:  # gone, a zombie, or somebody else's
+            return None
 
 
 # The servers that this very process started: a child has to be waited for, or it stays a zombie.
-_children: dict[int, _Child] = {}
+_children: dict[int, subprocess.Popen[bytes]] = {}
 
 
-def is_ours(wanted: ProcessId, seen: Seen | None, mark: str) -> bool:
-    """Whether the process that was written down still runs: same number, same start, and our mark in its command."""
-    return seen is not None and not seen.zombie and seen.id == wanted and mark in seen.command
-
-
-def look(pid: int) -> Seen | None:
-    """The process of that number now, if there is one."""
-    child = _children.get(pid)
-    if child and child.handle.poll() is not None:
-        del _children[pid]
-        return None
-    seen = _look_in_proc(pid) if _PROC.joinpath("self", "stat").exists() else _ask_ps(pid)
-    # While a child is being started the system shows no command line for a moment; but we know what we started.
-    return replace(seen, command=child.command, zombie=False) if seen and child else seen
+def this_process() -> StartedProcess:
+    """The one that runs this line."""
+    own = psutil.Process()
+    return StartedProcess(own.pid, own.create_time(), "")
 
 
 def launch(
-    command: Sequence[str], folder: Path, console: Path, environment: Mapping[str, str] | None = None
-) -> ProcessId:
-    """Start a server of its own session, so that no Ctrl-C meant for us reaches it; its output goes to a file.
+    command: Sequence[str], mark: str, folder: Path, console: Path, environment: Mapping[str, str] | None = None
+) -> StartedProcess:
+    """Start a server in a session of its own, so that no Ctrl-C meant for us reaches it; its output goes to a file.
 
     Args:
         command: its words.
+        mark: words of the command line that no other process has.
         folder: where it starts.
         console: the file for its output; overwritten.
         environment: the whole of its environment; ours when not given.
@@ -85,71 +101,8 @@ def launch(
             env=environment,
             start_new_session=True,
         )
-    _children[child.pid] = _Child(child, " ".join(command))
-    seen = look(child.pid)
-    return seen.id if seen else ProcessId(child.pid, "")
-
-
-def ask_to_end(process: ProcessId, mark: str) -> None:
-    """SIGTERM, if it is ours."""
-    _send(process, mark, signal.SIGTERM)
-
-
-def kill(process: ProcessId, mark: str) -> None:
-    """SIGKILL, if it is ours."""
-    _send(process, mark, signal.SIGKILL)
-
-
-def wait_end(process: ProcessId, mark: str, clock: Clock, seconds_max: float) -> bool:
-    """Wait until the process is gone; False when it still runs after that time."""
-    deadline = clock.monotonic() + seconds_max
-    while is_ours(process, look(process.pid), mark):
-        if clock.monotonic() >= deadline:
-            return False
-        clock.sleep(_POLL_SECONDS)
-    return True
-
-
-def parse_stat(pid: int, stat: str, command: str) -> Seen:
-    """Read /proc/PID/stat: the name may hold blanks and parentheses, so what follows its last one is counted.
-
-    A process whose first thread has ended while others still run looks like a zombie, but it still holds its ports.
-    """
-    fields = stat.rpartition(")")[2].split()
-    ended = fields[0] in {"Z", "X"} and int(fields[_THREADS_FIELD]) <= 1
-    return Seen(ProcessId(pid, fields[_START_TIME_FIELD]), command, zombie=ended)
-
-
-def parse_ps(pid: int, line: str) -> Seen | None:
-    """Read `ps -o lstart=,stat=,command=`: five words of date, the state, the command."""
-    words = line.strip().split(maxsplit=_PS_DATE_WORDS + 1)
-    if len(words) <= _PS_DATE_WORDS:
-        return None
-    started, state, command = words[:_PS_DATE_WORDS], words[_PS_DATE_WORDS], " ".join(words[_PS_DATE_WORDS + 1 :])
-    return Seen(ProcessId(pid, " ".join(started)), command, zombie=state.startswith("Z"))
-
-
-def _send(process: ProcessId, mark: str, number: signal.Signals) -> None:
-    if is_ours(process, look(process.pid), mark):
-        os.kill(process.pid, number)
-
-
-def _look_in_proc(pid: int) -> Seen | None:
-    folder = _PROC / str(pid)
+    _children[child.pid] = child
     try:
-        stat = folder.joinpath("stat").read_text(encoding=sys.getfilesystemencoding(), errors="replace")
-        command = folder.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return None
-    return parse_stat(pid, stat, command)
-
-
-def _ask_ps(pid: int) -> Seen | None:
-    answer = subprocess.run(  # noqa: S603 (fixed words and a number)
-        ["ps", "-ww", "-o", "lstart=,stat=,command=", "-p", str(pid)],  # noqa: S607 (where ps is differs)
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "LC_ALL": "C"},
-    )
-    return parse_ps(pid, answer.stdout)
+        return StartedProcess(child.pid, psutil.Process(child.pid).create_time(), mark)
+    except psutil.Error:
+        return StartedProcess(child.pid, 0.0, mark)  # it has ended already

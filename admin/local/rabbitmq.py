@@ -4,21 +4,33 @@ It has an epmd of its own, the program by which Erlang's nodes find each other, 
 Both stay the processes that are started: the script ends in `exec`, as it is told that it may read from its input.
 """
 
+import http.client
 import os
 import secrets
 import shutil
+import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from admin.local import rabbitmq_parts, rabbitmq_probe
+from admin.local import rabbitmq_parts
 from admin.local.rabbitmq_parts import Installation, installation_in
-from admin.local.services import HOST, Launch, Machine, Site
+from admin.local.server_kind import HOST, Launch, Machine, Site
+from mailqueue.rabbitmq.broker.management import basic
 from model.errors import LocalServerError
 
 MEMORY_MIB: Final = 512
+GUEST: Final = ("guest", "guest")
+"""The user that RabbitMQ makes at its first start, and lets in from this machine only."""
+
+_AMQP_HEADER: Final = b"AMQP\x00\x00\x09\x01"
+# A frame of a method on channel 0, the connection's own: seven bytes, then class 10 and method 10, connection.start.
+_FRAME: Final = b"\x01\x00\x00"
+_START: Final = b"\x00\x0a\x00\x0a"
+_OPENING_BYTES: Final = 11
+_PROBE_SECONDS_MAX: Final = 2.0
 NODE: Final = "rabbit@localhost"
 _PLUGINS: Final = ("rabbitmq_management",)
 _COOKIE_BYTES: Final = 24
@@ -26,7 +38,7 @@ _ERLANG: Final = "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none"
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class BrokerCertificates:
     """The PEM files of a listener that speaks TLS; clients that show a certificate of the authority are let in.
 
     Attributes:
@@ -43,7 +55,7 @@ class Tls:
 class RabbitMq:
     """One node of RabbitMQ."""
 
-    tls: Tls | None = None
+    tls: BrokerCertificates | None = None
 
     @property
     def name(self) -> str:
@@ -54,6 +66,11 @@ class RabbitMq:
     def title(self) -> str:
         """Its name; the version is that of what was found."""
         return "RabbitMQ"
+
+    @property
+    def host(self) -> str:
+        """This machine only."""
+        return HOST
 
     @property
     def ports(self) -> Mapping[str, int]:
@@ -98,11 +115,15 @@ class RabbitMq:
             Launch("server", server, conf, settings),
         )
 
+    def is_ready(self, site: Site) -> bool:
+        """As soon as it answers."""
+        return self.answers(site)
+
     def answers(self, site: Site) -> bool:
         """Whether clients and management are both let in: the one opens before the other."""
-        plain = rabbitmq_probe.speaks_amqp(HOST, site.ports["amqp"])
-        secure = self.tls is None or rabbitmq_probe.speaks_amqp(HOST, site.ports["amqps"], context=_shown(self.tls))
-        return plain and secure and rabbitmq_probe.api_answers(HOST, site.ports["management"])
+        plain = speaks_amqp(HOST, site.ports["amqp"])
+        secure = self.tls is None or speaks_amqp(HOST, site.ports["amqps"], context=_shown(self.tls))
+        return plain and secure and api_answers(HOST, site.ports["management"])
 
     def contacts(self, site: Site) -> Mapping[str, str]:
         """Its addresses; the user is guest, the password too, on this machine only."""
@@ -114,7 +135,7 @@ class RabbitMq:
         return site.folder / "log" / f"{NODE}.log"
 
 
-def conf_of(ports: Mapping[str, int], tls: Tls | None) -> str:
+def conf_of(ports: Mapping[str, int], tls: BrokerCertificates | None) -> str:
     """The text of rabbitmq.conf."""
     settings: dict[str, object] = {
         "listeners.tcp.1": f"{HOST}:{ports['amqp']}",
@@ -157,7 +178,7 @@ def environment_of(installation: Installation, site: Site, path: str) -> dict[st
     }
 
 
-def _tls_settings(ports: Mapping[str, int], tls: Tls) -> dict[str, object]:
+def _tls_settings(ports: Mapping[str, int], tls: BrokerCertificates) -> dict[str, object]:
     options = {
         "cacertfile": tls.authority,
         "certfile": tls.certificate,
@@ -177,9 +198,9 @@ def _tls_settings(ports: Mapping[str, int], tls: Tls) -> dict[str, object]:
     }
 
 
-def _shown(tls: Tls) -> ssl.SSLContext:
+def _shown(tls: BrokerCertificates) -> ssl.SSLContext:
     """A broker that asks for a certificate is shown its own: it knows who signed that."""
-    context = rabbitmq_probe.unverified()
+    context = unverified()
     context.load_cert_chain(tls.certificate, tls.key)
     return context
 
@@ -200,3 +221,45 @@ def _conf(site: Site) -> Path:
 
 def _plugins(site: Site) -> Path:
     return site.folder / "enabled_plugins"
+
+
+def speaks_amqp(host: str, port: int, *, context: ssl.SSLContext | None = None) -> bool:
+    """Whether the broker there begins a connection as AMQP 0-9-1 says, with a context within TLS."""
+    try:
+        with socket.create_connection((host, port), timeout=_PROBE_SECONDS_MAX) as plain:
+            if context is None:
+                return _opens(plain)
+            with context.wrap_socket(plain) as wrapped:
+                return _opens(wrapped)
+    except OSError:
+        return False
+
+
+def api_answers(host: str, port: int) -> bool:
+    """Whether its management lets the first user in."""
+    connection = http.client.HTTPConnection(host, port, timeout=_PROBE_SECONDS_MAX)
+    try:
+        connection.request("GET", "/api/whoami", headers={"Authorization": basic(*GUEST)})
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _opens(connection: socket.socket) -> bool:
+    connection.sendall(_AMQP_HEADER)
+    received = b""
+    while len(received) < _OPENING_BYTES:
+        part = connection.recv(_OPENING_BYTES - len(received))
+        if not part:
+            return False
+        received += part
+    return received.startswith(_FRAME) and received.endswith(_START)
+
+
+def unverified() -> ssl.SSLContext:
+    """Nothing secret is asked or told, so whoever answers need not prove who it is."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context

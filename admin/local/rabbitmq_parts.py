@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from admin.local.debian import Archive, debian_uri
-from admin.local.locks import locked
-from admin.local.services import Machine
+from admin.local.server_files import locked
+from admin.local.server_kind import Machine
 from model.errors import LocalServerError
 
 HOME_VARIABLE: Final = "MAILMEND_RABBITMQ_HOME"
@@ -96,7 +96,7 @@ class _Fetched:
 
     def root(self) -> Path:
         if not self._is_whole():
-            with locked(self.folder.with_suffix(".lock"), self.machine.clock, FETCH_SECONDS_MAX):
+            with locked(self.folder.with_suffix(".lock"), FETCH_SECONDS_MAX):
                 if not self._is_whole():
                     self._fetch()
         return self.folder / "root"

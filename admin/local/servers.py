@@ -1,22 +1,41 @@
-"""All servers of one local folder: Cassandra, and beside it what `--with` names; up, down, status, clean.
+"""All servers of one local folder: Cassandra, and beside it what `--with` names; up, down, status, clean."""
 
-Each keeps its own state and can be started and stopped without the others; here they are only taken together.
-"""
-
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from admin.local.cluster import LocalCluster, local_cluster
-from admin.local.progress import Progress, Silent
-from admin.local.service_kinds import SERVICES
-from admin.local.service_runs import ServiceRun
-from admin.local.services import Machine, ServiceStatus
-from admin.local.settings import Wishes
-from admin.local.status import ClusterState, ClusterStatus, NodeState
+from admin.local.cassandra_settings import ClusterRequest
+from admin.local.cluster import ClusterState, ClusterStatus, LocalCluster, local_cluster
+from admin.local.progress import Progress
+from admin.local.rabbitmq import RabbitMq
+from admin.local.s3proxy import ObjectStore
+from admin.local.server import LocalServer, started_together
+from admin.local.server_kind import ServerKind, ServerState, ServerStatus
+from model.errors import WrongUse
+
+_KINDS: Final[tuple[ServerKind, ...]] = (RabbitMq(), ObjectStore())
+
+SERVICES: Final[Mapping[str, ServerKind]] = {kind.name: kind for kind in _KINDS}
+"""Every kind of server beside Cassandra, by the name that a person types."""
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """The names in a text with commas, each once, in the order of `SERVICES`.
+
+    Raises:
+        WrongUse: one of them is not known, or there is none.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in SERVICES]
+    if unknown or not names:
+        raise WrongUse(f"{(unknown or [text])[0]!r} is none of the servers that can be started: {known_names()}")
+    return tuple(name for name in SERVICES if name in names)
+
+
+def known_names() -> str:
+    """What may stand after `--with`."""
+    return ", ".join(SERVICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +43,15 @@ class LocalStatus:
     """How the cluster is, and every server beside it that was ever started there."""
 
     cluster: ClusterStatus
-    services: tuple[ServiceStatus, ...] = ()
+    services: tuple[ServerStatus, ...] = ()
 
     @property
     def state(self) -> ClusterState:
         """Up when all that was started and not stopped answers, down when nothing runs, partly in between."""
-        started = {service.state for service in self.services} - {NodeState.STOPPED}
+        started = {service.state for service in self.services} - {ServerState.STOPPED}
         states = {node.state for node in self.cluster.nodes} | started
-        if states == {NodeState.UP} and self.cluster.nodes:
-            return ClusterState.UP
-        return ClusterState.PARTLY if states & {NodeState.UP, NodeState.SILENT} else ClusterState.DOWN
+        together = ClusterState.of(states)
+        return together if self.cluster.nodes or together is ClusterState.DOWN else ClusterState.PARTLY
 
     def as_json(self) -> dict[str, Any]:
         """The status as `--json` prints it: that of the cluster, and a list beside it."""
@@ -45,19 +63,20 @@ class LocalServers:
     """Cassandra, and a server of every kind that there is, whether it was started or not."""
 
     cluster: LocalCluster
-    services: Mapping[str, ServiceRun]
+    services: Mapping[str, LocalServer]
 
-    def up(self, wishes: Wishes, names: Sequence[str] = ()) -> LocalStatus:
+    def up(self, request: ClusterRequest, names: Sequence[str] = ()) -> LocalStatus:
         """Start the servers named, then Cassandra; when something fails, what this call started is ended again.
 
         Raises:
-            WrongUse: the wishes do not fit what runs there.
+            WrongUse: the request does not fit what runs there.
             LocalServerError: one did not start.
         """
-        with self._undone_on_failure(names):
-            for name in names:
-                self.services[name].up()
-            self.cluster.up(wishes)
+        wanted = [self.services[name] for name in names]
+        with started_together(wanted):
+            for service in wanted:
+                service.up()
+            self.cluster.up(request)
         return self.status()
 
     def down(self) -> LocalStatus:
@@ -82,23 +101,9 @@ class LocalServers:
             service.refuse_running()
         return any([self.cluster.clean(), *(service.clean() for service in self.services.values())])
 
-    @contextmanager
-    def _undone_on_failure(self, names: Sequence[str]) -> Iterator[None]:
-        ran = {name for name in names if self.services[name].status().pids}
-        try:
-            yield
-        except BaseException:
-            for name in names:
-                if name not in ran:
-                    self.services[name].down()
-            raise
-
 
 def local_servers(
-    folder: Path | None = None,
-    *,
-    environment: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    folder: Path | None = None, *, environment: Mapping[str, str] | None = None, progress: Progress | None = None
 ) -> LocalServers:
     """The local servers of this user, or those in a folder of their own.
 
@@ -107,9 +112,7 @@ def local_servers(
         environment: where programs and the XDG folders are looked up; that of this process when not given.
         progress: who is told what goes on; nobody when not given.
     """
-    environment, progress = os.environ if environment is None else environment, progress or Silent()
     cluster = local_cluster(folder, environment=environment, progress=progress)
-    machine = Machine.of_this_user(environment, progress=progress)
     root, lock = cluster.layout.root, cluster.layout.lock
-    services = {name: ServiceRun(kind, machine, root / name, lock) for name, kind in SERVICES.items()}
+    services = {name: LocalServer(kind, cluster.machine, root / name, lock) for name, kind in SERVICES.items()}
     return LocalServers(cluster, services)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from admin.local.rabbitmq import Tls as ServerTls
+from admin.local.rabbitmq import BrokerCertificates as ServerTls
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.management import Management
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, BrokerTls, Host, ManagementSettings

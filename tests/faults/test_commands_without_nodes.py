@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.local import Wishes
+from admin.local import ClusterRequest
 from cql.driver.session import connect
 from cql.render import schema_cql
 from tests.support.commands import CommandLine, command_line, contact_of
@@ -20,7 +20,7 @@ QUICK = ("--engine", "local", "--delay", "0")
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[CassandraServer]:
     """A node that asks who one is."""
-    with local_node(Wishes(authenticator="PasswordAuthenticator", heap_mib=512)) as server:
+    with local_node(ClusterRequest(authenticator="PasswordAuthenticator", heap_mib=512)) as server:
         yield server
 
 

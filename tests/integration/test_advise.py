@@ -12,8 +12,9 @@ import pytest
 
 from admin.advice.sampling import draw_sample
 from admin.advice.trial import Trial
-from admin.advice.trial_node import PREFIX, given_node, remove, started_node, sweep
+from admin.advice.trial_node import PREFIX, given_node, started_node
 from admin.local.ports import require_free
+from admin.local.throwaway import remove, sweep
 from admin.services.caller import Silent
 from cql.driver.contact import Contact
 from cql.driver.nodes import ask_every_node, sstables_of, traced
@@ -293,9 +294,9 @@ class TestNode:
         left, making, other = (tmp_path / name for name in (f"{PREFIX}left", f"{PREFIX}making", "mail"))
         for folder in (left, making, other):
             folder.mkdir()
-        (left / "owner.json").write_text('{"pid": 4194303, "started": "1"}')
+        (left / "owner.json").write_text('{"pid": 4194303, "started_at": 1.0, "mark": ""}')
 
-        sweep(tmp_path)
+        sweep(PREFIX, tmp_path)
 
         assert not left.exists()
         assert making.exists()

@@ -9,24 +9,27 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import WhiteListRoundRobinPolicy
 
 from admin.cli import run
-from admin.local import ClusterState, LocalCluster, NodeState, Wishes, local_servers, readiness
+from admin.local import ClusterRequest, ClusterState, LocalCluster, ServerState, local_servers, native_protocol
+from admin.local.cassandra_settings import ClusterSettings
 from admin.local.ports import free_port
-from admin.local.processes import ProcessId, look
-from admin.local.state import State, read_state, write_state
+from admin.local.processes import this_process
+from admin.local.server_files import RECORD, ServerRecord, write_json
+from admin.local.throwaway import sweep
 from model.errors import ExitCode, LocalServerError, UnsafeRequest, WrongUse
 from repair.clock import SystemClock
 from tests.support.brokers import Broker
 from tests.support.guarded import GuardedNode
-from tests.support.servers import CassandraServer, ThreeNodes, sweep, throwaway_cluster
+from tests.support.servers import PREFIX, CassandraServer, ThreeNodes, throwaway_cluster
 
 OFFLINE = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=1"
 
@@ -37,6 +40,7 @@ class One:
 
     cluster: LocalCluster
     port: int
+    settings: ClusterSettings | None
 
     @property
     def pid(self) -> int | None:
@@ -52,11 +56,12 @@ class One:
 def one(cassandra: CassandraServer) -> Iterator[One]:
     """A node of its own beside the session's, whose start has fetched the jars; started with no way to any network."""
     with throwaway_cluster() as cluster:
-        offline = replace(cluster, environment={**os.environ, "JAVA_TOOL_OPTIONS": OFFLINE})
-        offline = replace(offline, store=replace(cluster.store, environment=offline.environment))
+        environment = {**os.environ, "JAVA_TOOL_OPTIONS": OFFLINE}
+        machine = replace(cluster.machine, environment=environment)
+        offline = replace(cluster, machine=machine, store=replace(cluster.store, environment=environment))
         port = free_port(["127.0.0.1"])
-        offline.up(Wishes(native_port=port, heap_mib=400, java_options=("-XX:TieredStopAtLevel=1",)))
-        yield One(offline, port)
+        offline.up(ClusterRequest(native_port=port, heap_mib=400, java_options=("-XX:TieredStopAtLevel=1",)))
+        yield One(offline, port, offline.settings)
 
 
 def ask(host: str, port: int, *statements: str) -> list[Any]:
@@ -95,23 +100,29 @@ def test_up_again_changes_nothing(one: One) -> None:
     # Given a running node
     before = one.pid
     # When it is started again, with and without repeating its settings
-    again = one.cluster.up(Wishes())
-    repeated = one.cluster.up(Wishes(native_port=one.port, nodes=1, version="5.0", heap_mib=400))
+    again = one.cluster.up(ClusterRequest())
+    repeated = one.cluster.up(ClusterRequest(native_port=one.port, nodes=1, version="5.0", heap_mib=400))
     # Then it is the same one
     assert before is not None
     assert again.nodes[0].pid == repeated.nodes[0].pid == before
 
 
 @pytest.mark.parametrize(
-    "wishes", [Wishes(native_port=1), Wishes(heap_mib=999), Wishes(nodes=2), Wishes(version="4.1")]
+    "wishes",
+    [
+        ClusterRequest(native_port=1),
+        ClusterRequest(heap_mib=999),
+        ClusterRequest(nodes=2),
+        ClusterRequest(version="4.1"),
+    ],
 )
-def test_a_running_node_is_not_changed_behind_its_clients(one: One, wishes: Wishes) -> None:
+def test_a_running_node_is_not_changed_behind_its_clients(one: One, wishes: ClusterRequest) -> None:
     """Other settings need a stop first, and the error says so."""
     before = one.pid
     with pytest.raises(WrongUse):
         one.cluster.up(wishes)
     assert one.pid == before
-    assert one.cluster.status().settings == read_state(one.cluster.layout.state).settings
+    assert one.cluster.settings == one.settings
 
 
 def test_a_running_node_is_not_cleaned_away(one: One) -> None:
@@ -124,8 +135,8 @@ def test_a_running_node_is_not_cleaned_away(one: One) -> None:
 def test_nothing_but_loopback_is_listened_on(one: One) -> None:
     """No address of this machine but 127.0.0.1 has the node's port."""
     for host in ("127.0.0.2", "127.0.0.3"):
-        assert not readiness.answers(host, one.port)
-    assert readiness.answers("127.0.0.1", one.port)
+        assert not native_protocol.answers(host, one.port)
+    assert native_protocol.answers("127.0.0.1", one.port)
 
 
 def test_the_command_tells_the_status(one: One, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,12 +202,12 @@ def test_down_drains_and_up_finds_the_data(one: One, capsys: pytest.CaptureFixtu
     assert run(["local", "down", *one.options()]) == ExitCode.FINE
     # Then it has drained, and the status says that it is stopped
     assert "Reason: DRAIN" in log.read_text(encoding="utf-8")
-    assert one.cluster.status().nodes[0].state is NodeState.STOPPED
+    assert one.cluster.status().nodes[0].state is ServerState.STOPPED
     capsys.readouterr()
     assert run(["local", "status", "--json", *one.options()]) == ExitCode.CANNOT_REACH
     assert json.loads(capsys.readouterr().out)["state"] == "down"
     # And when it is started again, without repeating any setting, the row is there
-    one.cluster.up(Wishes())
+    one.cluster.up(ClusterRequest())
     assert _kept(one.port, "kept_over_down") == "drained"
 
 
@@ -209,33 +220,32 @@ def test_a_killed_node_is_seen_dead_and_comes_back(one: One) -> None:
     assert before is not None
     # When the process is killed from outside
     os.kill(before, signal.SIGKILL)
-    while look(before) is not None:
+    while psutil.pid_exists(before):
+        one.cluster.status()  # which reaps a child of ours
         SystemClock().sleep(0.05)
     # Then it is known to be dead
-    assert one.cluster.status().nodes[0].state is NodeState.DEAD
+    assert one.cluster.status().nodes[0].state is ServerState.DEAD
     # And when it is started again, another process has the row
-    one.cluster.up(Wishes())
+    one.cluster.up(ClusterRequest())
     assert one.pid not in {None, before}
     assert _kept(one.port, "kept_over_kill") == "replayed"
 
 
 def test_a_reused_number_is_neither_running_nor_stopped(one: One) -> None:
     """A process that has our number by chance is not taken for the node and gets no signal."""
-    # Given a state that names this very test's process, once with a wrong start and once with the right one
-    path = one.cluster.layout.state
-    state = read_state(path)
-    own = look(os.getpid())
-    assert own is not None
-    for impostor in (ProcessId(os.getpid(), "1"), own.id):
-        write_state(path, State(state.settings, {1: impostor}))
+    # Given a record that names this very test's process, once with a wrong start and once with a wrong mark
+    (node,) = one.cluster.nodes
+    record, file = node.record, node.folder / RECORD
+    for impostor in (replace(this_process(), started_at=1.0), replace(this_process(), mark="no such word")):
+        write_json(file, asdict(ServerRecord(record.ports, {"server": impostor})))
         # When it is looked at, taken down and killed
-        assert one.cluster.status().nodes[0].state is NodeState.DEAD
+        assert one.cluster.status().nodes[0].state is ServerState.DEAD
         one.cluster.kill(1)
         one.cluster.down()
         # Then this test still lives
-        assert look(os.getpid()) == own
+        assert this_process().runs
     # And the node, which was never meant, still answers
-    write_state(path, state)
+    write_json(file, asdict(record))
     assert one.cluster.status().state is ClusterState.UP
 
 
@@ -243,14 +253,14 @@ def test_a_broken_configuration_names_the_reason_and_the_log() -> None:
     """Cassandra's own words, and where to read on; nothing is left running."""
     with throwaway_cluster() as cluster:
         # Given a setting that Cassandra does not know
-        wishes = Wishes(native_port=free_port(["127.0.0.1"]), yaml={"no_such_setting": 1})
+        wishes = ClusterRequest(native_port=free_port(["127.0.0.1"]), yaml={"no_such_setting": 1})
         # When the node is started
         with pytest.raises(LocalServerError, match="no_such_setting") as caught:
             cluster.up(wishes)
         # Then the log is named, and no process is left
         assert str(cluster.layout.node(1).system_log) in str(caught.value)
         assert caught.value.exit_code is ExitCode.CANNOT_REACH
-        assert cluster.status().nodes[0].state is NodeState.STOPPED
+        assert cluster.status().nodes[0].state is ServerState.STOPPED
 
 
 def test_a_taken_port_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,8 +280,8 @@ def test_a_node_that_does_not_answer_in_time_is_ended() -> None:
     with throwaway_cluster() as cluster:
         impatient = replace(cluster, ready_seconds_max=0.0)
         with pytest.raises(LocalServerError, match="did not answer within 0 s"):
-            impatient.up(Wishes(native_port=free_port(["127.0.0.1"])))
-        assert not read_state(cluster.layout.state).processes
+            impatient.up(ClusterRequest(native_port=free_port(["127.0.0.1"])))
+        assert not cluster.nodes[0].record.processes
 
 
 class _Interrupted(SystemClock):
@@ -287,7 +297,9 @@ def test_ctrl_c_while_it_starts_leaves_no_process() -> None:
     with throwaway_cluster() as cluster:
         # When the wait for the node is interrupted
         with pytest.raises(KeyboardInterrupt):
-            replace(cluster, clock=_Interrupted()).up(Wishes(native_port=free_port(["127.0.0.1"])))
+            replace(cluster, machine=replace(cluster.machine, clock=_Interrupted())).up(
+                ClusterRequest(native_port=free_port(["127.0.0.1"]))
+            )
         # Then the next look finds nothing running under this folder
         cluster.down()
         assert cluster.status().state is ClusterState.DOWN
@@ -332,12 +344,12 @@ def test_passwords_and_tls_are_asked_for_where_wished(guarded: GuardedNode) -> N
     """The first role exists as soon as the node is said to be up; nobody is answered in the clear."""
     host, port = guarded.server.host, guarded.server.port
 
-    assert readiness.answers(host, port, tls=True)
-    assert readiness.logs_in(host, port, "cassandra", "cassandra", tls=True)
-    assert not readiness.logs_in(host, port, "cassandra", "wrong", tls=True)
-    assert not readiness.answers(host, port)
-    assert not readiness.logs_in(host, port, "cassandra", "cassandra")
-    assert not readiness.reaches_all(host, port)
+    assert native_protocol.answers(host, port, tls=True)
+    assert native_protocol.logs_in(host, port, "cassandra", "cassandra", tls=True)
+    assert not native_protocol.logs_in(host, port, "cassandra", "wrong", tls=True)
+    assert not native_protocol.answers(host, port)
+    assert not native_protocol.logs_in(host, port, "cassandra", "cassandra")
+    assert not native_protocol.reaches_all(host, port)
 
 
 def test_three_nodes_know_each_other(three_nodes: ThreeNodes) -> None:
@@ -353,11 +365,11 @@ def test_a_killed_node_of_three_comes_back(three_nodes: ThreeNodes) -> None:
     three_nodes.kill(3)
     # Then the others serve and the whole is only partly there
     status = three_nodes.cluster.status()
-    assert [node.state for node in status.nodes] == [NodeState.UP, NodeState.UP, NodeState.DEAD]
+    assert [node.state for node in status.nodes] == [ServerState.UP, ServerState.UP, ServerState.DEAD]
     assert status.state is ClusterState.PARTLY
     # And when it is started again, everything is whole
     three_nodes.start(3)
-    assert all(readiness.reaches_all(host, three_nodes.port) for host in three_nodes.hosts)
+    assert all(native_protocol.reaches_all(host, three_nodes.port) for host in three_nodes.hosts)
 
 
 def test_a_node_that_does_not_exist_is_refused(three_nodes: ThreeNodes) -> None:
@@ -391,14 +403,12 @@ def test_the_sessions_server_gives_every_test_its_own_keyspace(cassandra: Cassan
 def test_what_a_killed_test_run_left_is_swept(tmp_path: Path) -> None:
     """Its folder is removed; that of a living run is not."""
     # Given the folder of a run that is gone, that of a living one, and one that is being made
-    own = look(os.getpid())
-    assert own is not None
-    for name, owner in (("gone", ProcessId(own.id.pid, "0")), ("alive", own.id)):
+    for name, owner in (("gone", replace(this_process(), started_at=1.0)), ("alive", this_process())):
         folder = tmp_path / f"mailmend-test-{name}"
         folder.mkdir()
-        folder.joinpath("owner.json").write_text(json.dumps({"pid": owner.pid, "started": owner.started}))
+        folder.joinpath("owner.json").write_text(json.dumps(asdict(owner)))
     (tmp_path / "mailmend-test-new").mkdir()
     # When the next run sweeps
-    sweep(tmp_path)
+    sweep(PREFIX, tmp_path)
     # Then only the first one is removed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mailmend-test-alive", "mailmend-test-new"]

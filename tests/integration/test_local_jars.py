@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from admin.local import local_cluster
-from admin.local.jars import JarStore
+from admin.local.cassandra_settings import NEWEST
+from admin.local.jars import JarStore, pins_of
 from admin.local.java import Java, find_java
-from admin.local.pins import pins_of
-from admin.local.releases import NEWEST
 from model.errors import JavaMissing, LocalServerError
 from tests.support.servers import unavailable
 
@@ -34,7 +33,7 @@ def real_jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the jars that every other test uses as well; fetched now if this is the first test of all."""
     cluster = local_cluster(tmp_path_factory.mktemp("unused"))
     try:
-        cluster.store.jars(NEWEST, find_java(NEWEST, cluster.environment))
+        cluster.store.jars(NEWEST, find_java(NEWEST, cluster.machine.environment))
     except (JavaMissing, LocalServerError) as error:
         unavailable(error)
     return cluster.store.folder(NEWEST)
@@ -79,7 +78,7 @@ def test_whole_jars_are_used_without_running_anything(near: Path, tmp_path: Path
 def test_without_network_and_without_jars_the_error_says_so(real_jars: Path, tmp_path: Path) -> None:
     """A real Ivy that cannot reach anything is quoted, and its whole output kept."""
     # Given an empty store on a machine without network
-    environment = dict(local_cluster(tmp_path).environment) | {"JAVA_TOOL_OPTIONS": NOWHERE}
+    environment = dict(local_cluster(tmp_path).machine.environment) | {"JAVA_TOOL_OPTIONS": NOWHERE}
     store = _store(tmp_path, environment)
     # When the jars are asked for
     with pytest.raises(LocalServerError, match="could not be fetched") as caught:

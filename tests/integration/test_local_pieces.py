@@ -7,23 +7,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from admin.local import local_cluster, processes, readiness
+from admin.local import local_cluster, native_protocol
 from admin.local.cluster import running_contact
 from admin.local.java import ask_version, candidates, wheel_home
-from admin.local.locks import locked
 from admin.local.ports import free_port, require_free
-from admin.local.processes import ProcessId
-from admin.local.settings import Settings, Wishes, first_settings
-from admin.local.state import State, read_state, write_state
+from admin.local.processes import StartedProcess, launch, this_process
+from admin.local.server_files import locked
 from model.errors import LocalServerError, WrongUse
 from repair.clock import SystemClock
 from tests.support.clock import VirtualClock
-
-SETTINGS: Settings = first_settings(Wishes(native_port=9142), 17_001)
 
 
 def test_a_free_port_is_free_on_every_address() -> None:
@@ -82,22 +79,17 @@ def test_an_address_that_is_not_here_says_how_to_add_it() -> None:
 def test_a_lock_is_free_again_after_its_block(tmp_path: Path) -> None:
     """Even when the block failed."""
     path = tmp_path / "deep" / "lock"
-    with pytest.raises(KeyError), locked(path, VirtualClock(), 1):
+    with pytest.raises(KeyError), locked(path, 0.1):
         raise KeyError
-    with locked(path, VirtualClock(), 1):
+    with locked(path, 0.1):
         assert path.exists()
 
 
-def test_a_held_lock_is_waited_for_and_not_for_ever(tmp_path: Path) -> None:
-    """The message names the file, so that its holder can be found."""
-    # Given a lock that somebody holds
-    path, clock = tmp_path / "lock", VirtualClock()
-    with locked(path, clock, 1):
-        # When another one wants it
-        with pytest.raises(LocalServerError, match=str(path)), locked(path, clock, 30):
-            pass
-        # Then it has waited as long as it was allowed to
-        assert 30 <= sum(clock.slept) < 31
+def test_whoever_holds_a_lock_may_take_it_again(tmp_path: Path) -> None:
+    """A cluster is changed under the lock under which its nodes are."""
+    path = tmp_path / "lock"
+    with locked(path, 0.1), locked(path, 0.1):
+        assert path.exists()
 
 
 def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
@@ -110,91 +102,59 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(LocalServerError), locked(path, VirtualClock(), 1):
+        with pytest.raises(LocalServerError, match=str(path)), locked(path, 0.1):
             pass
         # When it is killed
         holder.kill()
     # Then the lock is ours
-    with locked(path, VirtualClock(), 1):
+    with locked(path, 0.1):
         pass
 
 
-def test_no_state_is_an_empty_state(tmp_path: Path) -> None:
-    """Before the first start there is nothing."""
-    assert read_state(tmp_path / "state.json") == State()
-
-
-def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """Settings and processes, node by node."""
-    # Given a state of two nodes, one of which was stopped
-    state = State(SETTINGS).with_process(1, ProcessId(11, "a")).with_process(2, ProcessId(22, "b")).without(1)
-    # When it is written over an older one
-    path = tmp_path / "deep" / "state.json"
-    write_state(path, State(SETTINGS))
-    write_state(path, state)
-    # Then it is read back whole, and nothing else lies there
-    assert read_state(path) == state
-    assert [found.name for found in path.parent.iterdir()] == ["state.json"]
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"settings": {}, "processes": {"x": 1}}', "\x00"])
-def test_a_state_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
-    """With what to do about it."""
-    path = tmp_path / "state.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(LocalServerError, match=str(path)) as caught:
-        read_state(path)
-    assert caught.value.mend
-
-
-def _sleeper(folder: Path, mark: str) -> ProcessId:
-    """A process that waits until it is ended; the mark stands in its command line."""
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[StartedProcess]:
+    """A process that waits until it is ended; its mark stands in its command line."""
     script = "import threading; threading.Event().wait()"
-    return processes.launch([sys.executable, "-c", script, mark], folder, folder / "console")
+    process = launch([sys.executable, "-c", script, "our-mark"], "our-mark", tmp_path, tmp_path / "console")
+    yield process
+    process.kill()
+    assert process.wait_end(SystemClock(), 20)
 
 
-def test_a_launched_process_is_ours_until_it_ends(tmp_path: Path) -> None:
+def test_a_launched_process_runs_until_it_is_asked_to_end(sleeper: StartedProcess) -> None:
     """From its first moment, and no longer than its last."""
-    clock = SystemClock()
-    process = _sleeper(tmp_path, "our-mark")
-    assert processes.is_ours(process, processes.look(process.pid), "our-mark")
-    processes.ask_to_end(process, "our-mark")
-    assert processes.wait_end(process, "our-mark", clock, 20)
-    assert processes.look(process.pid) is None
+    assert sleeper.runs
+    sleeper.ask_to_end()
+    assert sleeper.wait_end(SystemClock(), 20)
+    assert not sleeper.runs
 
 
-def test_a_process_that_is_not_ours_gets_no_signal(tmp_path: Path) -> None:
-    """Neither under another mark nor under another start."""
-    # Given a process
-    process = _sleeper(tmp_path, "our-mark")
-    # When it is ended under a wrong mark, and under a wrong start
-    processes.kill(process, "another-mark")
-    processes.kill(ProcessId(process.pid, "1"), "our-mark")
-    # Then it lives
-    assert processes.is_ours(process, processes.look(process.pid), "our-mark")
-    processes.kill(process, "our-mark")
-    assert processes.wait_end(process, "our-mark", SystemClock(), 20)
+def test_a_process_that_is_not_ours_is_not_running_and_gets_no_signal(sleeper: StartedProcess) -> None:
+    """A number may be given again: another start, and somebody else's command line, are somebody else."""
+    others = [replace(sleeper, started_at=1.0), replace(this_process(), mark="another-mark")]
+    for other in others:
+        assert not other.runs
+        other.ask_to_end()
+        other.kill()
+    assert sleeper.runs
+    assert this_process().runs
 
 
-def test_a_process_that_does_not_end_is_waited_for_in_bounds(tmp_path: Path) -> None:
+def test_a_process_that_does_not_end_is_waited_for_in_bounds(sleeper: StartedProcess) -> None:
     """False tells the caller to use force."""
-    process = _sleeper(tmp_path, "our-mark")
-    assert not processes.wait_end(process, "our-mark", VirtualClock(), 5)
-    processes.kill(process, "our-mark")
-    assert processes.wait_end(process, "our-mark", SystemClock(), 20)
+    assert not sleeper.wait_end(VirtualClock(), 5)
 
 
 def test_a_launched_process_writes_to_its_console_and_has_its_own_session(tmp_path: Path) -> None:
     """A Ctrl-C in our terminal does not reach it."""
     command = [sys.executable, "-c", "import os; print(os.getsid(0) == os.getpid(), os.getcwd())"]
-    process = processes.launch(command, tmp_path, tmp_path / "console")
-    processes.wait_end(process, "print", SystemClock(), 20)
+    launch(command, "print", tmp_path, tmp_path / "console").wait_end(SystemClock(), 20)
     assert tmp_path.joinpath("console").read_text(encoding="utf-8").split() == ["True", str(tmp_path)]
 
 
 def test_there_is_no_process_of_an_impossible_number() -> None:
     """Larger than any that the system gives out."""
-    assert processes.look(2**22 + 1) is None
+    assert not StartedProcess(2**22 + 1, 1.0, "").runs
 
 
 @contextmanager
@@ -235,7 +195,7 @@ def _saying(answer: bytes) -> Callable[[socket.socket], None]:
 def test_only_an_answer_of_the_protocol_counts(answer: bytes, ready: bool) -> None:
     """Another program on the port is not Cassandra."""
     with _server(_saying(answer)) as port:
-        assert readiness.answers("127.0.0.1", port) is ready
+        assert native_protocol.answers("127.0.0.1", port) is ready
 
 
 def test_an_answer_in_pieces_is_read_whole() -> None:
@@ -247,15 +207,15 @@ def test_an_answer_in_pieces_is_read_whole() -> None:
             connection.sendall(bytes([byte]))
 
     with _server(dribble) as port:
-        assert readiness.answers("127.0.0.1", port)
+        assert native_protocol.answers("127.0.0.1", port)
 
 
 def test_a_closed_port_is_not_ready() -> None:
     """Nobody is there yet, so nothing about it is true."""
     port = free_port(["127.0.0.1"])
-    assert not readiness.answers("127.0.0.1", port)
-    assert not readiness.logs_in("127.0.0.1", port, "a", "b")
-    assert not readiness.reaches_all("127.0.0.1", port)
+    assert not native_protocol.answers("127.0.0.1", port)
+    assert not native_protocol.logs_in("127.0.0.1", port, "a", "b")
+    assert not native_protocol.reaches_all("127.0.0.1", port)
 
 
 def test_this_machines_java_says_its_version() -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from admin.local import NodeState
-from admin.local.jar_programs import S3PROXY
+from admin.local import ServerState
 from admin.local.jars import JarStore
 from admin.local.java import find_java
-from admin.local.object_store import ObjectStore
-from admin.local.services import Machine, Site
+from admin.local.s3proxy import S3PROXY, ObjectStore
+from admin.local.server_kind import Machine, Site
 from mailqueue.blobs.object_storage import open_s3
 from model.errors import LocalServerError
 from model.ports import BlobKind
@@ -34,7 +33,7 @@ def own() -> Iterator[OwnS3]:
 def test_it_says_where_it_is_and_where_its_keys_are(own: OwnS3) -> None:
     """And they are on no command line of this machine."""
     status = own.run.status()
-    assert status.state is NodeState.UP
+    assert status.state is ServerState.UP
     assert status.contacts["s3"] == own.endpoint
     keys = Path(status.contacts["keys"])
     assert own.secret_key in keys.read_text(encoding="ascii")
@@ -48,7 +47,7 @@ def test_it_says_where_it_is_and_where_its_keys_are(own: OwnS3) -> None:
 
 def test_what_it_prints_holds_no_keys(own: OwnS3) -> None:
     """A log is read by others."""
-    log = own.run.service.log(own.run.site).read_text(encoding="utf-8", errors="replace")
+    log = own.run.kind.log(own.run.site).read_text(encoding="utf-8", errors="replace")
     assert log
     assert own.secret_key not in log
 
@@ -58,7 +57,7 @@ def test_blobs_and_keys_outlive_a_stop(own: OwnS3) -> None:
     blobs = open_s3(own.bucket())
     blob_id = asyncio.run(blobs.put(b"x", BlobKind.BODY))
     own.stop()
-    assert own.run.status().state is NodeState.STOPPED
+    assert own.run.status().state is ServerState.STOPPED
     own.start()
     assert asyncio.run(blobs.get(blob_id)) == b"x"
 

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import aio_pika
+import psutil
 import pytest
 
 from admin.cli import run
-from admin.local import NodeState, local_servers
-from admin.local.processes import look
-from admin.local.rabbitmq import MEMORY_MIB, Tls
-from admin.local.rabbitmq_probe import api_answers, speaks_amqp, unverified
-from admin.local.service_runs import ServiceRun
+from admin.local import ServerState, local_servers
+from admin.local.rabbitmq import MEMORY_MIB, BrokerCertificates, api_answers, speaks_amqp, unverified
+from admin.local.server import LocalServer
 from model.errors import ExitCode
 from tests.support.brokers import GIVEN, Broker, OwnBroker, eventually, one_rabbitmq, throwaway_rabbitmq
 from tests.support.certificates import Authority, authority
@@ -55,7 +54,7 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def _node(signer: Authority) -> Iterator[OwnBroker]:
     node = signer.signed("node", "IP:127.0.0.1")
-    with throwaway_rabbitmq(Tls(Path(signer.file), node.certificate, node.key)) as own:
+    with throwaway_rabbitmq(BrokerCertificates(Path(signer.file), node.certificate, node.key)) as own:
         yield own
 
 
@@ -106,7 +105,7 @@ def test_messages_outlive_a_stop(own: OwnBroker) -> None:
     asyncio.run(_publish(own.url(), b"kept over the night"))
     pids = own.run.status().pids
     own.stop()
-    assert not any(look(pid) for pid in pids)
+    assert not any(map(psutil.pid_exists, pids))
     own.start()
     assert asyncio.run(_received(own.url())) == b"kept over the night"
 
@@ -183,14 +182,14 @@ def test_it_starts_with_no_way_to_any_network(own: OwnBroker, tmp_path: Path) ->
     own.stop()
     nowhere = {"MAILMEND_DEBIAN_URI": "http://127.0.0.1:1/debian", "PATH": _path_without("apt-get", tmp_path)}
     machine = replace(own.run.machine, environment={**os.environ, **nowhere})
-    assert replace(own.run, machine=machine).up().state is NodeState.UP
+    assert replace(own.run, machine=machine).up().state is ServerState.UP
 
 
 def test_the_command_starts_it_and_tells_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What a person reads is enough to connect; status, down and clean take it along."""
     # Given a broker as `local up --with rabbitmq` starts it, here without a Cassandra
     servers, options = local_servers(tmp_path / "here"), ["--dir", str(tmp_path / "here")]
-    broker: ServiceRun = servers.services["rabbitmq"]
+    broker: LocalServer = servers.services["rabbitmq"]
     broker.up()
     try:
         # When its status is asked for
@@ -207,7 +206,7 @@ def test_the_command_starts_it_and_tells_where_it_is(tmp_path: Path, capsys: pyt
         assert run(["local", "clean", *options]) == ExitCode.FINE
     finally:
         broker.kill()
-    assert not any(look(pid) for pid in told["pids"])
+    assert not any(map(psutil.pid_exists, told["pids"]))
     assert not broker.exists
 
 

@@ -13,7 +13,7 @@ import pytest
 from admin.local import debian
 from admin.local.progress import PlainLines
 from admin.local.rabbitmq_parts import SUITE, find_or_fetch, installation_in
-from admin.local.services import Machine
+from admin.local.server_kind import Machine
 from model.errors import LocalServerError
 
 NOWHERE = Path("/nowhere")

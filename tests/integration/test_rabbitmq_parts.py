@@ -28,7 +28,7 @@ from admin.local.rabbitmq_parts import (
     patch,
     version_in,
 )
-from admin.local.services import Machine
+from admin.local.server_kind import Machine
 from model.errors import ExitCode, LocalServerError
 from repair.clock import SystemClock
 from tests.support.servers import unavailable
@@ -209,7 +209,7 @@ def test_a_killed_fetch_leaves_nothing_that_counts(tmp_path: Path) -> None:
 _FETCH = """
 import os, pathlib, sys
 from admin.local.rabbitmq_parts import find_or_fetch
-from admin.local.services import Machine
+from admin.local.server_kind import Machine
 find_or_fetch(Machine(os.environ, pathlib.Path(sys.argv[1])), pathlib.Path("/nowhere"))
 """
 

@@ -10,26 +10,27 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import psutil
 import pytest
 
-from admin.local import LocalServers, NodeState, Wishes, local_cluster
+from admin.local import ClusterRequest, LocalServers, ServerState, local_cluster
+from admin.local.cassandra_settings import first_settings
 from admin.local.ports import free_port
-from admin.local.processes import ProcessId, look
-from admin.local.service_runs import ServiceRun
-from admin.local.service_state import ServiceState, Started, read_service_state, write_service_state
-from admin.local.settings import first_settings
-from admin.local.state import State, write_state
+from admin.local.processes import this_process
+from admin.local.server import LocalServer
+from admin.local.server_files import RECORD, ServerRecord, write_json
+from admin.local.throwaway import sweep
 from model.errors import LocalServerError, UnsafeRequest, WrongUse
 from repair.clock import SystemClock
-from tests.support.servers import sweep
+from tests.support.servers import PREFIX
 from tests.support.small_service import SmallService, hurried, notes, small_run
 
 
 @contextmanager
-def _ended(run: ServiceRun) -> Iterator[ServiceRun]:
+def _ended(run: LocalServer) -> Iterator[LocalServer]:
     """Whatever happens in the block, nothing of it runs afterwards."""
     try:
         yield run
@@ -38,55 +39,54 @@ def _ended(run: ServiceRun) -> Iterator[ServiceRun]:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[ServiceRun]:
+def small(tmp_path: Path) -> Iterator[LocalServer]:
     """One that has not been started yet."""
     with _ended(small_run(tmp_path)) as run:
         yield run
 
 
-def _pids(run: ServiceRun) -> dict[str, int]:
+def _pids(run: LocalServer) -> dict[str, int]:
     """The numbers that are written down."""
-    state = read_service_state(run.folder / "service.json")
-    return {name: started.process.pid for name, started in state.processes.items()}
+    return {name: process.pid for name, process in run.record.processes.items()}
 
 
-def _end(pid: int) -> None:
+def _end(run: LocalServer, name: str) -> None:
     """Kill a process from outside, and wait until it is gone."""
-    os.kill(pid, signal.SIGKILL)
-    while look(pid) is not None:
-        SystemClock().sleep(0.01)
+    process = run.record.processes[name]
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait_end(SystemClock(), 20)
 
 
-def test_up_starts_its_processes_in_order_and_waits_until_it_answers(small: ServiceRun) -> None:
+def test_up_starts_its_processes_in_order_and_waits_until_it_answers(small: LocalServer) -> None:
     """Then it is up, and where it is reached is known."""
-    assert small.status().state is NodeState.STOPPED
+    assert small.status().state is ServerState.STOPPED
     found = small.up()
-    assert found.state is NodeState.UP
+    assert found.state is ServerState.UP
     assert found.contacts == {"small": f"small://127.0.0.1:{small.site.ports['second']}"}
     assert set(notes(small)) == {"first came", "second came"}
     assert found.pids == tuple(_pids(small).values())
 
 
-def test_what_it_stores_is_for_its_owner_only(small: ServiceRun) -> None:
+def test_what_it_stores_is_for_its_owner_only(small: LocalServer) -> None:
     """Other users of the machine do not read along."""
     small.up()
     assert small.folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_up_again_changes_nothing(small: ServiceRun) -> None:
+def test_up_again_changes_nothing(small: LocalServer) -> None:
     """Twice is fine: the same processes answer."""
     assert small.up().pids == small.up().pids
     assert len(notes(small)) == 2
 
 
-def test_two_at_once_start_it_once(small: ServiceRun) -> None:
+def test_two_at_once_start_it_once(small: LocalServer) -> None:
     """The one waits for the other and finds it running."""
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: small.up().pids, range(4)))
     assert len(set(found)) == 1
 
 
-def test_down_lets_the_last_one_end_first(small: ServiceRun) -> None:
+def test_down_lets_the_last_one_end_first(small: LocalServer) -> None:
     """In their own time; what was stored stays, and so do the ports."""
     # Given one that runs
     small.up()
@@ -95,43 +95,43 @@ def test_down_lets_the_last_one_end_first(small: ServiceRun) -> None:
     found = small.down()
     # Then its processes were let go in reverse
     assert notes(small)[2:] == ["second ended", "first ended"]
-    assert (found.state, found.pids) == (NodeState.STOPPED, ())
+    assert (found.state, found.pids) == (ServerState.STOPPED, ())
     # And when it is started again, it is where it was and has what it had
     small.up()
     assert small.site.ports == ports
     assert len(notes(small)) == 6
 
 
-def test_down_where_nothing_runs_is_fine(small: ServiceRun) -> None:
+def test_down_where_nothing_runs_is_fine(small: LocalServer) -> None:
     """A script may always tidy up; no folder comes of it."""
-    assert small.down().state is NodeState.STOPPED
+    assert small.down().state is ServerState.STOPPED
     assert not small.folder.exists()
 
 
-def test_a_killed_one_is_seen_dead_and_comes_back(small: ServiceRun) -> None:
+def test_a_killed_one_is_seen_dead_and_comes_back(small: LocalServer) -> None:
     """As after a crash: nothing says good-bye, nothing is written down; the ports stay."""
     # Given one that runs
     before, ports = small.up().pids, small.site.ports
     # When it is killed
     small.kill()
     # Then it is known to be dead
-    assert small.status().state is NodeState.DEAD
+    assert small.status().state is ServerState.DEAD
     assert not [note for note in notes(small) if "ended" in note]
     # And when it is started again, others answer at the same place
     after = small.up()
-    assert after.state is NodeState.UP
+    assert after.state is ServerState.UP
     assert not set(before) & set(after.pids)
     assert small.site.ports == ports
 
 
 @pytest.mark.parametrize("name", ["first", "second"])
-def test_only_the_process_that_is_gone_is_started_again(small: ServiceRun, name: str) -> None:
+def test_only_the_process_that_is_gone_is_started_again(small: LocalServer, name: str) -> None:
     """The other one has clients, perhaps; the order of the ends stays what it was."""
     # Given one of whose processes one has fallen over
     small.up()
     before = _pids(small)
-    _end(before[name])
-    assert small.status().state is NodeState.DEAD
+    _end(small, name)
+    assert small.status().state is ServerState.DEAD
     # When it is started again
     small.up()
     # Then that one is another, and the other one is the same
@@ -144,11 +144,11 @@ def test_a_deaf_process_is_killed_in_the_end(tmp_path: Path) -> None:
     """A bound on the patience; nothing is left."""
     with _ended(small_run(tmp_path, SmallService("deaf"))) as run:
         run.up()
-        assert hurried(run).down().state is NodeState.STOPPED
+        assert hurried(run).down().state is ServerState.STOPPED
         assert notes(run)[2:] == ["first ended"]
 
 
-def test_wiped_it_has_forgotten_everything_but_its_ports(small: ServiceRun) -> None:
+def test_wiped_it_has_forgotten_everything_but_its_ports(small: LocalServer) -> None:
     """As when its disk was lost: clients find it where it was, empty."""
     small.up()
     ports = small.site.ports
@@ -157,33 +157,33 @@ def test_wiped_it_has_forgotten_everything_but_its_ports(small: ServiceRun) -> N
     small.kill()
     small.wipe()
     assert notes(small) == []
-    assert small.status().state is NodeState.STOPPED
+    assert small.status().state is ServerState.STOPPED
     small.up()
     assert small.site.ports == ports
     assert len(notes(small)) == 2
 
 
-def test_a_running_one_is_not_cleaned_away_and_a_stopped_one_is_whole(small: ServiceRun) -> None:
+def test_a_running_one_is_not_cleaned_away_and_a_stopped_one_is_whole(small: LocalServer) -> None:
     """Nothing is left in its place; twice is fine."""
     small.up()
     with pytest.raises(UnsafeRequest, match="mailmend local down"):
         small.clean()
-    assert small.status().state is NodeState.UP
+    assert small.status().state is ServerState.UP
     small.down()
     assert [small.clean(), small.clean()] == [True, False]
     assert not small.folder.exists()
 
 
-def test_one_process_left_running_is_enough_to_refuse(small: ServiceRun) -> None:
+def test_one_process_left_running_is_enough_to_refuse(small: LocalServer) -> None:
     """Data under a running process are never removed."""
     small.up()
-    _end(_pids(small)["second"])
+    _end(small, "second")
     for remove in (small.clean, small.wipe):
         with pytest.raises(UnsafeRequest):
             remove()
 
 
-def test_a_folder_with_something_else_in_it_is_left_alone(small: ServiceRun) -> None:
+def test_a_folder_with_something_else_in_it_is_left_alone(small: LocalServer) -> None:
     """Neither used nor removed."""
     # Given somebody's folder of that name
     small.folder.mkdir()
@@ -202,9 +202,9 @@ def test_a_broken_one_names_the_reason_and_the_log(tmp_path: Path) -> None:
     with _ended(small_run(tmp_path, SmallService("broken"))) as run:
         with pytest.raises(LocalServerError, match="ERROR: out of luck") as caught:
             run.up()
-        assert str(run.service.log(run.site)) in str(caught.value)
+        assert str(run.kind.log(run.site)) in str(caught.value)
         assert not _pids(run)
-        assert run.status().state is NodeState.STOPPED
+        assert run.status().state is ServerState.STOPPED
 
 
 def test_one_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
@@ -247,17 +247,17 @@ def test_ctrl_c_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
         assert not _pids(run)
 
 
-def test_a_failed_start_leaves_running_what_ran_before(small: ServiceRun) -> None:
+def test_a_failed_start_leaves_running_what_ran_before(small: LocalServer) -> None:
     """Only what the call itself started is undone."""
     # Given one whose second process is gone, and would not come back well
     small.up()
     first = _pids(small)["first"]
-    _end(_pids(small)["second"])
+    _end(small, "second")
     # When it is started again in vain
     with pytest.raises(LocalServerError, match="out of luck"):
-        replace(small, service=SmallService("broken")).up()
+        replace(small, kind=SmallService("broken")).up()
     # Then the first one is still there
-    assert look(first) is not None
+    assert psutil.pid_exists(first)
     assert list(_pids(small)) == ["first"]
 
 
@@ -272,7 +272,7 @@ def test_the_usual_ports_are_taken_where_they_are_free(tmp_path: Path) -> None:
         assert run.site.ports["second"] not in usual.values()
 
 
-def test_ports_that_were_chosen_are_not_changed_behind_its_clients(small: ServiceRun) -> None:
+def test_ports_that_were_chosen_are_not_changed_behind_its_clients(small: LocalServer) -> None:
     """The error says which port, and how to have others chosen; nothing is started."""
     small.up()
     small.down()
@@ -284,74 +284,70 @@ def test_ports_that_were_chosen_are_not_changed_behind_its_clients(small: Servic
         assert not _pids(small)
 
 
-def test_a_reused_number_is_neither_running_nor_touched(small: ServiceRun) -> None:
+def test_a_reused_number_is_neither_running_nor_touched(small: LocalServer) -> None:
     """A process that has our number by chance gets no signal."""
     # Given a state that names this very test's process: with a wrong start, and with a mark that it does not carry
     small.up()
-    state, own = read_service_state(small.folder / "service.json"), look(os.getpid())
-    assert own is not None
-    for process in (ProcessId(os.getpid(), "1"), own.id):
-        impostor = ServiceState(state.ports, {"second": Started(process, "no such word")})
-        write_service_state(small.folder / "service.json", impostor)
+    record = small.record
+    for impostor in (replace(this_process(), started_at=1.0), replace(this_process(), mark="no such word")):
+        write_json(small.folder / RECORD, asdict(ServerRecord(record.ports, {"second": impostor})))
         # When it is looked at, killed and taken down
-        assert small.status().state is NodeState.DEAD
+        assert small.status().state is ServerState.DEAD
         small.kill()
         small.down()
         # Then this test still lives
-        assert look(os.getpid()) == own
-    write_service_state(small.folder / "service.json", state)
-    assert small.status().state is NodeState.UP
+        assert this_process().runs
+    write_json(small.folder / RECORD, asdict(record))
+    assert small.status().state is ServerState.UP
 
 
-def _servers(folder: Path, small: ServiceRun) -> LocalServers:
+def _servers(folder: Path, small: LocalServer) -> LocalServers:
     """A Cassandra that was never started, and the small server beside it."""
     return LocalServers(local_cluster(folder / "cluster", environment={}), {"small": small})
 
 
-def test_what_was_started_beside_a_cluster_that_fails_is_ended(small: ServiceRun, tmp_path: Path) -> None:
+def test_what_was_started_beside_a_cluster_that_fails_is_ended(small: LocalServer, tmp_path: Path) -> None:
     """And what ran before is left running."""
     servers = _servers(tmp_path, small)
     for ran_before in (False, True):
         if ran_before:
             small.up()
         with pytest.raises(WrongUse):
-            servers.up(Wishes(nodes=9), ["small"])
+            servers.up(ClusterRequest(nodes=9), ["small"])
         assert bool(small.status().pids) is ran_before
 
 
-def test_all_servers_are_stopped_and_cleaned_together(small: ServiceRun, tmp_path: Path) -> None:
+def test_all_servers_are_stopped_and_cleaned_together(small: LocalServer, tmp_path: Path) -> None:
     """Only what was ever started is told of; while one of them runs, nothing of any of them is removed."""
     # Given a cluster that was started once, and a server beside it that runs
     servers = _servers(tmp_path, small)
     assert servers.status().services == ()
-    write_state(servers.cluster.layout.state, State(first_settings(Wishes(), 17_001)))
+    write_json(servers.cluster.layout.state, {"settings": first_settings(ClusterRequest(), 17_001).as_json()})
     small.up()
-    assert [service.state for service in servers.status().services] == [NodeState.UP]
+    assert [service.state for service in servers.status().services] == [ServerState.UP]
     # When they are cleaned, then that is refused until it is stopped
     with pytest.raises(UnsafeRequest):
         servers.clean()
     assert servers.status().cluster.settings is not None
-    assert [service.state for service in servers.down().services] == [NodeState.STOPPED]
+    assert [service.state for service in servers.down().services] == [ServerState.STOPPED]
     assert [servers.clean(), servers.clean()] == [True, False]
     assert servers.status().services == ()
 
 
 def test_servers_of_a_killed_test_run_are_swept_away(tmp_path: Path) -> None:
     """Those of a run that lives are not."""
-    own = look(os.getpid())
-    assert own is not None
-    owners = {"dead": ProcessId(own.id.pid, "1"), "alive": own.id}
+    owners = {"dead": replace(this_process(), started_at=1.0), "alive": this_process()}
     runs = {name: small_run(tmp_path / f"mailmend-test-{name}" / "services") for name in owners}
     with _ended(runs["dead"]), _ended(runs["alive"]):
         # Given servers of two runs, one of which has died
         for name, owner in owners.items():
             runs[name].up()
-            words = json.dumps({"pid": owner.pid, "started": owner.started})
+            words = json.dumps(asdict(owner))
             (tmp_path / f"mailmend-test-{name}" / "owner.json").write_text(words, encoding="utf-8")
         pids = {name: run.status().pids for name, run in runs.items()}
         # When the next one tidies up
-        sweep(tmp_path)
+        sweep(PREFIX, tmp_path)
         # Then only the living one's are there
-        assert not any(look(pid) for pid in pids["dead"])
+        assert not any(psutil.pid_exists(pid) for pid in pids["dead"])
         assert not (tmp_path / "mailmend-test-dead").exists()
-        assert runs["alive"].status().state is NodeState.UP
+        assert runs["alive"].status().state is ServerState.UP

@@ -19,15 +19,23 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from admin.local.rabbitmq import MEMORY_MIB, RabbitMq, Tls, environment_of
+from admin.local.rabbitmq import (
+    GUEST,
+    MEMORY_MIB,
+    BrokerCertificates,
+    RabbitMq,
+    api_answers,
+    environment_of,
+    speaks_amqp,
+)
 from admin.local.rabbitmq_parts import installation_in
-from admin.local.rabbitmq_probe import GUEST, api_answers, speaks_amqp
-from admin.local.service_runs import ServiceRun
-from admin.local.services import HOST, Machine
+from admin.local.server import LocalServer
+from admin.local.server_kind import HOST, Machine
+from admin.local.throwaway import throwaway_folder
 from mailqueue.rabbitmq.broker.management import basic
 from model.errors import LocalServerError
 from repair.clock import SystemClock
-from tests.support.servers import docker_answers, throwaway_folder, unavailable
+from tests.support.servers import PREFIX, docker_answers, unavailable
 
 T = TypeVar("T")
 
@@ -87,7 +95,7 @@ class Broker:
 class OwnBroker(Broker):
     """A broker that a test has for itself: it may be killed, started and wiped, and keeps its ports over all of it."""
 
-    run: ServiceRun
+    run: LocalServer
     secure_port: int | None = None
 
     def start(self) -> None:
@@ -117,7 +125,7 @@ class OwnBroker(Broker):
 
     def control(self, *words: str) -> str:
         """What `rabbitmqctl` says to these words; they work."""
-        installation = installation_in(self.run.service.fetch(self.run.machine))
+        installation = installation_in(self.run.kind.fetch(self.run.machine))
         assert installation is not None
         environment = environment_of(installation, self.run.site, os.environ.get("PATH", os.defpath))
         program = [str(installation.server.parent / "rabbitmqctl"), *words]
@@ -186,15 +194,15 @@ def one_rabbitmq() -> Iterator[Broker]:
 
 
 @contextmanager
-def throwaway_rabbitmq(tls: Tls | None = None) -> Iterator[OwnBroker]:
+def throwaway_rabbitmq(tls: BrokerCertificates | None = None) -> Iterator[OwnBroker]:
     """A node of our own, that runs and stores nothing yet; ended with the block.
 
     Args:
         tls: the certificates of a listener on `secure_port`, beside the plain one.
     """
-    with throwaway_folder() as folder:
+    with throwaway_folder(PREFIX) as folder:
         service = folder / "services" / "rabbitmq"
-        run = ServiceRun(RabbitMq(tls), Machine.of_this_user(), service, folder / "lock", usual_ports=False)
+        run = LocalServer(RabbitMq(tls), Machine.of_this_user(), service, folder / "lock", usual_ports=False)
         try:
             run.up()
         except LocalServerError as error:

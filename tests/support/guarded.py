@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from admin.local import Wishes
+from admin.local import ClusterRequest
 from cql.driver.contact import Contact
 from tests.support.certificates import STORE_PASSWORD, Authority, Signed, authority
 from tests.support.commands import CommandLine
@@ -57,7 +57,7 @@ def guarded_node(folder: Path) -> Iterator[GuardedNode]:
         "client_encryption_options": {**tls, "store_type": "PKCS12"},
         **dict.fromkeys(_AT_ONCE, "0ms"),
     }
-    wishes = Wishes(heap_mib=400, authenticator="PasswordAuthenticator", yaml=yaml, properties=_QUICK)
+    wishes = ClusterRequest(heap_mib=400, authenticator="PasswordAuthenticator", yaml=yaml, properties=_QUICK)
     with local_node(wishes) as server:
         yield GuardedNode(server, ours, stranger)
 

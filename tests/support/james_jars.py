@@ -1,37 +1,33 @@
 """The classes of James's mail queue, from the public Maven repository: pinned and fetched as Cassandra's are."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from admin.local.jar_program import JarProgram
 from admin.local.jars import JarStore
 from admin.local.java import find_java
-from admin.local.services import Machine
+from admin.local.server_kind import Machine
 
 _JAMES: Final = "org.apache.james"
 PINNED: Final = Path(__file__).parents[1] / "james"
 
 
-@dataclass(frozen=True, slots=True)
-class JamesQueueProgram:
-    """The queue, the blobs in Cassandra, and what puts James's classes together and prints what they log."""
-
-    name: str = "the mail queue of James 3.8.1"
-    version: str = "3.8.1"
-    java_majors: tuple[int, ...] = (17, 21)
-    coordinate: tuple[str, str, str] = (_JAMES, "james-server-queue-rabbitmq", "3.8.1")
-    classifier: str = ""
-    beside: tuple[tuple[str, str, str], ...] = (
+PROGRAM: Final = JarProgram(
+    "the mail queue of James",
+    "3.8.1",
+    (17, 21),
+    _JAMES,
+    "james-server-queue-rabbitmq",
+    beside=(
         (_JAMES, "blob-cassandra", "3.8.1"),
         (_JAMES, "blob-storage-strategy", "3.8.1"),
         (_JAMES, "metrics-logger", "3.8.1"),
         ("com.google.inject", "guice", "5.1.0"),
         ("org.slf4j", "slf4j-simple", "2.0.6"),
-    )
-
-
-PROGRAM: Final = JamesQueueProgram()
+    ),
+)
+"""The queue, the blobs in Cassandra, and what puts James's classes together and prints what they log."""
 
 
 def james_command() -> tuple[Path, str]:
@@ -43,7 +39,5 @@ def james_command() -> tuple[Path, str]:
     """
     machine = Machine.of_this_user()
     java = find_java(PROGRAM, os.environ)
-    store = JarStore(
-        machine.cache / PROGRAM.coordinate[1], machine.environment, machine.progress, machine.clock, PINNED
-    )
+    store = JarStore(machine.cache / PROGRAM.module, machine.environment, machine.progress, PINNED)
     return java.executable, os.pathsep.join(map(str, store.jars(PROGRAM, java)))

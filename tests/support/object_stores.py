@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from admin.local.object_store import ObjectStore, keys_of
-from admin.local.service_runs import ServiceRun
-from admin.local.services import Machine
+from admin.local.s3proxy import ObjectStore, keys_of
+from admin.local.server import LocalServer
+from admin.local.server_kind import Machine
+from admin.local.throwaway import throwaway_folder
 from mailqueue.blobs.object_storage import S3Settings, create_bucket
 from model.errors import JavaMissing, LocalServerError
-from tests.support.servers import throwaway_folder, unavailable
+from tests.support.servers import PREFIX, unavailable
 
 GIVEN, GIVEN_KEYS = "MAILMEND_TEST_S3", "MAILMEND_TEST_S3_KEYS"
 
@@ -47,7 +48,7 @@ class S3:
 class OwnS3(S3):
     """A store that a test has for itself: it may be killed, started and wiped, and keeps its port and keys."""
 
-    run: ServiceRun
+    run: LocalServer
 
     def start(self) -> None:
         """Start it with what it had stored, and wait until it answers."""
@@ -76,8 +77,8 @@ def one_s3() -> Iterator[S3]:
 @contextmanager
 def throwaway_s3() -> Iterator[OwnS3]:
     """A store of our own, that runs and holds nothing yet; ended with the block."""
-    with throwaway_folder() as folder:
-        run = ServiceRun(
+    with throwaway_folder(PREFIX) as folder:
+        run = LocalServer(
             ObjectStore(), Machine.of_this_user(), folder / "services" / "s3", folder / "lock", usual_ports=False
         )
         try:

@@ -4,37 +4,30 @@
 started from the same code as `mailmend local up`, with free ports and a folder of its own.
 """
 
-import json
 import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
 
-from admin.local import LOCAL_DC, LocalCluster, Wishes, local_cluster
+from admin.local import LOCAL_DC, ClusterRequest, ClusterState, LocalCluster, local_cluster
+from admin.local.cassandra_settings import hosts_of
 from admin.local.ports import free_port
-from admin.local.processes import ProcessId, kill, look, wait_end
-from admin.local.service_state import read_service_state
-from admin.local.settings import hosts_of
-from admin.local.status import ClusterState
+from admin.local.throwaway import throwaway_folder
 from cql.driver.session import CassandraCluster, Contact, connect
 from cql.render import keyspace_cql
 from cql.replication import in_every_data_centre
 from model.errors import JavaMissing, LocalServerError, SchemaDisagreement
-from repair.clock import SystemClock
 
 GIVEN = "MAILMEND_TEST_CASSANDRA"
-_PREFIX = "mailmend-test-"
-_OWNER = "owner.json"
+PREFIX = "mailmend-test-"
 _IMAGE = "cassandra:5.0"
 _CQL_PORT = 9042
 # System tables are not forced to disk: tables are created three times faster, and only a crash would tell.
@@ -105,7 +98,7 @@ class ThreeNodes:
     def start_all(self) -> None:
         """Start whatever a test left stopped, and wait until all reach each other."""
         if not self._all_up():
-            self.cluster.up(Wishes())
+            self.cluster.up(ClusterRequest())
             self._settle()
 
     def _all_up(self) -> bool:
@@ -139,12 +132,12 @@ def one_node() -> Iterator[CassandraServer]:
         with _container() as server:
             yield server
     else:
-        with local_node(Wishes(properties=_FAST_DDL, yaml=_VIEWS)) as server:
+        with local_node(ClusterRequest(properties=_FAST_DDL, yaml=_VIEWS)) as server:
             yield server
 
 
 @contextmanager
-def local_node(wishes: Wishes) -> Iterator[CassandraServer]:
+def local_node(wishes: ClusterRequest) -> Iterator[CassandraServer]:
     """A node of our own, ended with the block."""
     with throwaway_cluster() as cluster:
         port = _up(cluster, wishes)
@@ -155,36 +148,15 @@ def local_node(wishes: Wishes) -> Iterator[CassandraServer]:
 def three_local_nodes(yaml: Mapping[str, Any] | None = None) -> Iterator[ThreeNodes]:
     """Three nodes of our own, ended with the block."""
     with throwaway_cluster() as cluster:
-        port = _up(cluster, Wishes(nodes=3, heap_mib=400, yaml=yaml, properties=_SOON_AGREED))
+        port = _up(cluster, ClusterRequest(nodes=3, heap_mib=400, yaml=yaml, properties=_SOON_AGREED))
         yield ThreeNodes(cluster, port, hosts_of(3))
 
 
 @contextmanager
 def throwaway_cluster() -> Iterator[LocalCluster]:
     """A cluster in a folder that goes away with it; what killed test runs have left is removed first."""
-    with throwaway_folder() as folder:
+    with throwaway_folder(PREFIX) as folder:
         yield local_cluster(folder / "cluster")
-
-
-@contextmanager
-def throwaway_folder() -> Iterator[Path]:
-    """A folder that goes away with the servers in it; what killed test runs have left is removed first."""
-    sweep(Path(tempfile.gettempdir()))
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    own = look(os.getpid())
-    assert own is not None
-    folder.joinpath(_OWNER).write_text(json.dumps(asdict(own.id)), encoding="utf-8")
-    try:
-        yield folder
-    finally:
-        _remove(folder)
-
-
-def sweep(parent: Path) -> None:
-    """End and remove the servers of test runs that are gone."""
-    for folder in parent.glob(f"{_PREFIX}*"):
-        if _is_abandoned(folder):
-            _remove(folder)
 
 
 def docker_answers() -> bool:
@@ -205,7 +177,7 @@ def unavailable(reason: object) -> NoReturn:
     pytest.skip(str(reason))
 
 
-def _up(cluster: LocalCluster, wishes: Wishes) -> int:
+def _up(cluster: LocalCluster, wishes: ClusterRequest) -> int:
     """Start it on a free port; the port."""
     port = free_port(hosts_of(wishes.nodes or 1))
     try:
@@ -217,30 +189,6 @@ def _up(cluster: LocalCluster, wishes: Wishes) -> int:
             raise
         unavailable(error)
     return port
-
-
-def _is_abandoned(folder: Path) -> bool:
-    try:
-        owner = ProcessId(**json.loads(folder.joinpath(_OWNER).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return False  # being made just now, or not ours
-    seen = look(owner.pid)
-    return seen is None or seen.id != owner
-
-
-def _remove(folder: Path) -> None:
-    cluster = local_cluster(folder / "cluster")
-    for node in cluster.status().nodes:
-        cluster.kill(node.number)
-    for state in folder.glob("*/*/service.json"):
-        _kill_service(state)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _kill_service(state: Path) -> None:
-    for _, started in read_service_state(state).last_first:
-        kill(started.process, started.mark)
-        wait_end(started.process, started.mark, SystemClock(), _KILL_SECONDS_MAX)
 
 
 @contextmanager

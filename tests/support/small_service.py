@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from admin.local.service_runs import ServiceRun
-from admin.local.services import HOST, Launch, Machine, Site
+from admin.local.server import LocalServer
+from admin.local.server_kind import HOST, Launch, Machine, Site
 from model.errors import LocalServerError
 from repair.clock import SystemClock
 
@@ -52,6 +52,7 @@ class SmallService:
     how: str = "well"
     usual: Mapping[str, int] | None = None
     fetched: bool = True
+    host: str = HOST
 
     @property
     def name(self) -> str:
@@ -81,6 +82,10 @@ class SmallService:
     def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:  # noqa: ARG002
         """Python, twice; it needs neither parts nor an environment."""
         return (self._launch("first", "well", site), self._launch("second", self.how, site))
+
+    def is_ready(self, site: Site) -> bool:
+        """As soon as it answers."""
+        return self.answers(site)
 
     def answers(self, site: Site) -> bool:
         """Whether both say that they are ready."""
@@ -115,18 +120,18 @@ class HurriedClock(SystemClock):
         return super().monotonic() * 15
 
 
-def small_run(folder: Path, service: SmallService | None = None) -> ServiceRun:
+def small_run(folder: Path, service: SmallService | None = None) -> LocalServer:
     """One that has not been started yet, in a folder below this one."""
     machine = Machine({}, folder / "cache")
-    return ServiceRun(service or SmallService(), machine, folder / "small", folder / "lock", usual_ports=False)
+    return LocalServer(service or SmallService(), machine, folder / "small", folder / "lock", usual_ports=False)
 
 
-def hurried(run: ServiceRun) -> ServiceRun:
+def hurried(run: LocalServer) -> LocalServer:
     """The same, waited for by a hurried clock."""
     return replace(run, machine=replace(run.machine, clock=HurriedClock()))
 
 
-def notes(run: ServiceRun) -> list[str]:
+def notes(run: LocalServer) -> list[str]:
     """What its processes noted, in order."""
-    log = run.service.log(run.site)
+    log = run.kind.log(run.site)
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []

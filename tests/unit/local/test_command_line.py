@@ -6,14 +6,14 @@ import pytest
 from click.testing import CliRunner
 
 from admin.cli.local import exit_code, local, summary_line
-from admin.local import ClusterStatus, NodeState, NodeStatus, Wishes
-from admin.local.settings import first_settings
+from admin.local import ClusterRequest, ClusterStatus, NodeStatus, ServerState
+from admin.local.cassandra_settings import first_settings
 from model.errors import ExitCode
 
-SETTINGS = first_settings(Wishes(native_port=9142), 17_001)
+SETTINGS = first_settings(ClusterRequest(native_port=9142), 17_001)
 
 
-def _status(*states: NodeState) -> ClusterStatus:
+def _status(*states: ServerState) -> ClusterStatus:
     nodes = tuple(
         NodeStatus(number, f"127.0.0.{number}", 9142, state, None, Path("/l")) for number, state in enumerate(states, 1)
     )
@@ -23,15 +23,15 @@ def _status(*states: NodeState) -> ClusterStatus:
 @pytest.mark.parametrize(
     ("states", "code"),
     [
-        ([NodeState.UP], ExitCode.FINE),
-        ([NodeState.UP, NodeState.DEAD], ExitCode.PARTLY_FAILED),
-        ([NodeState.SILENT], ExitCode.PARTLY_FAILED),
-        ([NodeState.DEAD], ExitCode.CANNOT_REACH),
-        ([NodeState.STOPPED], ExitCode.CANNOT_REACH),
+        ([ServerState.UP], ExitCode.FINE),
+        ([ServerState.UP, ServerState.DEAD], ExitCode.PARTLY_FAILED),
+        ([ServerState.SILENT], ExitCode.PARTLY_FAILED),
+        ([ServerState.DEAD], ExitCode.CANNOT_REACH),
+        ([ServerState.STOPPED], ExitCode.CANNOT_REACH),
         ([], ExitCode.CANNOT_REACH),
     ],
 )
-def test_the_exit_code_of_status_tells_how_many_answer(states: list[NodeState], code: ExitCode) -> None:
+def test_the_exit_code_of_status_tells_how_many_answer(states: list[ServerState], code: ExitCode) -> None:
     """All, some, none."""
     assert exit_code(_status(*states)) == code
 
@@ -39,12 +39,12 @@ def test_the_exit_code_of_status_tells_how_many_answer(states: list[NodeState], 
 @pytest.mark.parametrize(
     ("states", "said"),
     [
-        ([NodeState.UP], "Cassandra 5.0.9 is up. Use it with: --host 127.0.0.1 --port 9142"),
-        ([NodeState.UP, NodeState.DEAD], "mailmend local up"),
-        ([NodeState.STOPPED], "It is down. Start it: mailmend local up"),
+        ([ServerState.UP], "Cassandra 5.0.9 is up. Use it with: --host 127.0.0.1 --port 9142"),
+        ([ServerState.UP, ServerState.DEAD], "mailmend local up"),
+        ([ServerState.STOPPED], "It is down. Start it: mailmend local up"),
     ],
 )
-def test_the_last_line_says_what_to_type_next(states: list[NodeState], said: str) -> None:
+def test_the_last_line_says_what_to_type_next(states: list[ServerState], said: str) -> None:
     """Options to copy, or the command that mends it."""
     assert said in summary_line(_status(*states))
 

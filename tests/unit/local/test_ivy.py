@@ -5,16 +5,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from admin.local.cassandra_settings import RELEASES
 from admin.local.ivy import Event, event_in, module_text, problem_in, resolve_command
-from admin.local.jar_programs import S3PROXY, JarProgram, OneJar
+from admin.local.jar_program import JarProgram
+from admin.local.jars import differences, parse_pins, pins_of
 from admin.local.java import Java
-from admin.local.pins import differences, parse_pins, pins_of
-from admin.local.releases import RELEASES, Release
+from admin.local.s3proxy import S3PROXY
 from tests.support.james_jars import PINNED
 from tests.support.james_jars import PROGRAM as JAMES
 
 JAVA = Java(Path("/jdk/bin/java"), 17)
-RELEASE = RELEASES[0]
+RELEASE = RELEASES["5.0"]
 
 
 MODULE = Path("/module.xml")
@@ -98,7 +99,6 @@ def test_a_list_of_checksums_may_lie_elsewhere() -> None:
 
 def test_one_jar_is_pinned_under_the_name_that_ivy_gives_it() -> None:
     """The pattern of the command line puts the classifier behind the version."""
-    assert isinstance(S3PROXY, OneJar)
     assert list(pins_of(S3PROXY)) == [f"s3proxy-{S3PROXY.version}-{S3PROXY.classifier}.jar"]
     assert S3PROXY.name == "S3Proxy 4.1.0"
 
@@ -124,8 +124,8 @@ def test_a_settings_file_of_the_site_replaces_the_default_resolver() -> None:
     assert "-settings" not in _command({})
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.line)
-def test_every_release_has_its_jars_pinned(release: Release) -> None:
+@pytest.mark.parametrize("release", RELEASES.values(), ids=lambda release: release.version)
+def test_every_release_has_its_jars_pinned(release: JarProgram) -> None:
     """Cassandra itself, the agent, and nothing without a whole checksum."""
     pins = pins_of(release)
     assert f"cassandra-all-{release.version}.jar" in pins

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from admin.local.cassandra_settings import NEWEST, release_named
 from admin.local.java import SPARK, Java, candidates, choose, find_java, major_version
-from admin.local.releases import Release, release_named
 from model.errors import ExitCode, JavaMissing
 
-RELEASE = Release("5.0", "5.0.9", (17, 21))
+RELEASE = NEWEST
 
 
 def _java(major: int, name: str = "a") -> Java:

@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 
-from admin.local.cassandra_yaml import asks_passwords, render, yaml_of
-from admin.local.command import DAEMON, node_command, properties_of
+from admin.local.cassandra_config import DAEMON, asks_passwords, node_command, properties_of, render, yaml_of
+from admin.local.cassandra_settings import ClusterRequest, ClusterSettings, first_settings
 from admin.local.java import Java
 from admin.local.layout import Layout, NodeFolders, cache_home, data_home, default_layout
-from admin.local.settings import Settings, Wishes, first_settings
 
 FOLDERS = Layout(Path("/srv/local")).node(2)
 JARS = (Path("/jars/cassandra-all-5.0.9.jar"), Path("/jars/jamm-0.4.0.jar"))
 JAVA = Java(Path("/opt/jdk/bin/java"), 17)
 
 
-def _settings(**wishes: Any) -> Settings:
-    return first_settings(Wishes(**{"nodes": 3, "native_port": 9142, **wishes}), 17_001)
+def _settings(**wishes: Any) -> ClusterSettings:
+    return first_settings(ClusterRequest(**{"nodes": 3, "native_port": 9142, **wishes}), 17_001)
 
 
 def _yaml(number: int = 2, **wishes: Any) -> dict[str, Any]:

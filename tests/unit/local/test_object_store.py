@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.local.jar_programs import S3PROXY
-from admin.local.object_store import HEAP_MIB, Keys, ObjectStore, conf_of, keys_file, keys_of
-from admin.local.services import Site
+from admin.local.s3proxy import HEAP_MIB, S3PROXY, Keys, ObjectStore, conf_of, keys_file, keys_of
+from admin.local.server_kind import Site
 from model.errors import LocalServerError
 
 STORE = ObjectStore()

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.local.rabbitmq import MEMORY_MIB, RabbitMq, Tls, conf_of, environment_of
+from admin.local.rabbitmq import MEMORY_MIB, BrokerCertificates, RabbitMq, conf_of, environment_of
 from admin.local.rabbitmq_parts import Installation
-from admin.local.services import Launch, Site
+from admin.local.server_kind import Launch, Site
 from mailqueue.rabbitmq.broker.management import basic
 from model.errors import LocalServerError
 
 PORTS = {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369, "amqps": 5671, "management-tls": 15671}
 SITE = Site(Path("/srv/mail box/rabbitmq"), PORTS)
-TLS = Tls(Path("/c/ca.pem"), Path("/c/node.pem"), Path("/c/node.key"))
+TLS = BrokerCertificates(Path("/c/ca.pem"), Path("/c/node.pem"), Path("/c/node.key"))
 OURS = Installation(Path("/opt/r/bin/rabbitmq-server"), Path("/opt/r/plugins"), Path("/opt/r/erlang/bin"))
 
 
@@ -70,7 +70,7 @@ def test_without_certificates_nothing_speaks_tls() -> None:
 @pytest.mark.parametrize("asks", [True, False])
 def test_clients_are_asked_for_a_certificate_where_wished(asks: bool) -> None:
     """A certificate that is shown is verified in any case."""
-    settings = _settings(conf_of(PORTS, Tls(TLS.authority, TLS.certificate, TLS.key, asks_clients=asks)))
+    settings = _settings(conf_of(PORTS, BrokerCertificates(TLS.authority, TLS.certificate, TLS.key, asks_clients=asks)))
     for listener in ("ssl_options", "management.ssl"):
         assert settings[f"{listener}.verify"] == "verify_peer"
         assert settings[f"{listener}.fail_if_no_peer_cert"] == ("true" if asks else "false")

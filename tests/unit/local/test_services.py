@@ -1,6 +1,7 @@
 """Servers beside Cassandra, as values: which there are, how they are told, what is written down, why one ended."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,25 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admin.cli.local import exit_code, local, service_line
-from admin.local import ClusterState, ClusterStatus, LocalStatus, NodeState, NodeStatus, Wishes
+from admin.local import ClusterRequest, ClusterState, ClusterStatus, LocalStatus, NodeStatus, ServerState
+from admin.local.cassandra_settings import first_settings
 from admin.local.log_lines import why_ended
-from admin.local.processes import ProcessId
-from admin.local.service_kinds import SERVICES, parse_names
-from admin.local.service_state import ServiceState, Started, read_service_state, write_service_state
-from admin.local.services import Launch, Machine, ServiceStatus, Site
-from admin.local.settings import first_settings
+from admin.local.processes import StartedProcess
+from admin.local.server_files import ServerRecord, read_record, write_json
+from admin.local.server_kind import Launch, Machine, ServerStatus, Site
+from admin.local.servers import SERVICES, parse_names
 from model.errors import ExitCode, LocalServerError, WrongUse
 
-SETTINGS = first_settings(Wishes(native_port=9142), 17_001)
-UP, SILENT, DEAD, STOPPED = NodeState.UP, NodeState.SILENT, NodeState.DEAD, NodeState.STOPPED
+SETTINGS = first_settings(ClusterRequest(native_port=9142), 17_001)
+UP, SILENT, DEAD, STOPPED = ServerState.UP, ServerState.SILENT, ServerState.DEAD, ServerState.STOPPED
 
 
-def _service(state: NodeState) -> ServiceStatus:
+def _service(state: ServerState) -> ServerStatus:
     contacts = {"amqp": "amqp://127.0.0.1:5672", "management": "http://127.0.0.1:15672"}
-    return ServiceStatus("rabbitmq", "RabbitMQ", state, (11, 12) if state is UP else (), contacts, Path("/l/r.log"))
+    return ServerStatus("rabbitmq", "RabbitMQ", state, (11, 12) if state is UP else (), contacts, Path("/l/r.log"))
 
 
-def _status(nodes: list[NodeState], services: list[NodeState]) -> LocalStatus:
+def _status(nodes: list[ServerState], services: list[ServerState]) -> LocalStatus:
     found = (NodeStatus(number, "127.0.0.1", 9142, state, None, Path("/l")) for number, state in enumerate(nodes, 1))
     cluster = ClusterStatus(Path("/srv"), SETTINGS if nodes else None, tuple(found))
     return LocalStatus(cluster, tuple(map(_service, services)))
@@ -51,7 +52,7 @@ def _status(nodes: list[NodeState], services: list[NodeState]) -> LocalStatus:
     ],
 )
 def test_a_server_beside_counts_until_it_is_stopped(
-    nodes: list[NodeState], services: list[NodeState], together: ClusterState
+    nodes: list[ServerState], services: list[ServerState], together: ClusterState
 ) -> None:
     """One that was stopped on purpose is not missed; one that fell over is."""
     found = _status(nodes, services)
@@ -63,8 +64,8 @@ def test_a_server_beside_counts_until_it_is_stopped(
     }.get(together)
 
 
-@given(st.lists(st.sampled_from(NodeState), max_size=3))
-def test_without_servers_beside_it_the_cluster_is_the_whole(nodes: list[NodeState]) -> None:
+@given(st.lists(st.sampled_from(ServerState), max_size=3))
+def test_without_servers_beside_it_the_cluster_is_the_whole(nodes: list[ServerState]) -> None:
     """What scripts have read from the exit code they read still."""
     found = _status(nodes, [])
     assert found.state is found.cluster.state
@@ -97,7 +98,7 @@ def test_the_json_has_one_field_more_than_before() -> None:
         (STOPPED, ["is stopped", "mailmend local up --with rabbitmq"]),
     ],
 )
-def test_a_person_is_told_how_it_is_and_what_to_type(state: NodeState, words: list[str]) -> None:
+def test_a_person_is_told_how_it_is_and_what_to_type(state: ServerState, words: list[str]) -> None:
     """Where to connect, where to read on, or how to start it."""
     line = service_line(_service(state))
     assert all(word in line for word in words)
@@ -142,23 +143,23 @@ def test_the_help_names_every_server() -> None:
 def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     """Ports, and processes in the order of their start."""
     # Given a state of three processes, one of which was ended and one of which was started again
-    state = ServiceState({"amqp": 5672})
+    state = ServerRecord({"amqp": 5672})
     for name, pid in (("epmd", 1), ("other", 2), ("server", 3), ("epmd", 4)):
-        state = state.with_process(name, Started(ProcessId(pid, "t"), f"mark of {name}"))
+        state = state.with_process(name, StartedProcess(pid, 1.5, f"mark of {name}"))
     state = state.without("other")
     # When it is written over an older one
     path = tmp_path / "deep" / "service.json"
-    write_service_state(path, ServiceState())
-    write_service_state(path, state)
+    write_json(path, asdict(ServerRecord()))
+    write_json(path, asdict(state))
     # Then it is read back whole, the order of the ends is that of the starts reversed, and nothing else lies there
-    assert read_service_state(path) == state
-    assert [name for name, _ in read_service_state(path).last_first] == ["server", "epmd"]
+    assert read_record(path) == state
+    assert [name for name, _ in read_record(path).last_first] == ["server", "epmd"]
     assert [found.name for found in path.parent.iterdir()] == ["service.json"]
 
 
 def test_no_state_is_an_empty_state(tmp_path: Path) -> None:
     """Before the first start there is nothing."""
-    assert read_service_state(tmp_path / "service.json") == ServiceState()
+    assert read_record(tmp_path / "service.json") == ServerRecord()
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_a_state_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None
     path = tmp_path / "service.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(LocalServerError, match=str(path)):
-        read_service_state(path)
+        read_record(path)
 
 
 @pytest.mark.parametrize(

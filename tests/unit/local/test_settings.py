@@ -4,15 +4,25 @@ import json
 
 import pytest
 
-from admin.local.releases import NEWEST, RELEASES, release_named
-from admin.local.settings import Settings, Wishes, first_settings, heap_mib, hosts_of, later_settings
+from admin.local.cassandra_settings import (
+    NEWEST,
+    RELEASES,
+    ClusterRequest,
+    ClusterSettings,
+    first_settings,
+    heap_mib,
+    hosts_of,
+    later_settings,
+    release_named,
+)
+from admin.local.jar_program import JarProgram
 from model.errors import WrongUse
 
 STORAGE_PORT = 17_001
 
 
-def _known(nodes: int = 1) -> Settings:
-    return first_settings(Wishes(nodes=nodes, native_port=9999), STORAGE_PORT)
+def _known(nodes: int = 1) -> ClusterSettings:
+    return first_settings(ClusterRequest(nodes=nodes, native_port=9999), STORAGE_PORT)
 
 
 @pytest.mark.parametrize(
@@ -48,14 +58,16 @@ def test_other_numbers_of_nodes_are_refused(nodes: int) -> None:
 
 def test_who_wishes_nothing_gets_one_small_node_of_the_newest_release() -> None:
     """`mailmend local up` without options."""
-    settings = first_settings(Wishes(), STORAGE_PORT)
-    assert settings == Settings(release=NEWEST, nodes=1, native_port=9042, storage_port=STORAGE_PORT, heap_mib=768)
+    settings = first_settings(ClusterRequest(), STORAGE_PORT)
+    assert settings == ClusterSettings(
+        release=NEWEST, nodes=1, native_port=9042, storage_port=STORAGE_PORT, heap_mib=768
+    )
 
 
 def test_every_wish_is_heard() -> None:
     """All that can be asked for is found in the settings."""
     # Given every wish
-    wishes = Wishes("4.1", 3, 9142, 512, "PasswordAuthenticator", {"num_tokens": 1}, {"a": "b"}, ("-Xint",))
+    wishes = ClusterRequest("4.1", 3, 9142, 512, "PasswordAuthenticator", {"num_tokens": 1}, {"a": "b"}, ("-Xint",))
     # When a cluster is first planned
     settings = first_settings(wishes, STORAGE_PORT)
     # Then it is as wished
@@ -68,12 +80,14 @@ def test_every_wish_is_heard() -> None:
 
 def test_a_later_start_without_wishes_changes_nothing() -> None:
     """Data and settings stay together."""
-    assert later_settings(_known(), Wishes()) == _known()
+    assert later_settings(_known(), ClusterRequest()) == _known()
 
 
 def test_a_later_start_may_change_port_heap_and_overrides() -> None:
     """None of these is written in the data."""
-    changed = later_settings(_known(), Wishes(native_port=9043, heap_mib=1024, yaml={"x": 1}, properties={"y": "z"}))
+    changed = later_settings(
+        _known(), ClusterRequest(native_port=9043, heap_mib=1024, yaml={"x": 1}, properties={"y": "z"})
+    )
     assert (changed.native_port, changed.heap_mib, changed.yaml, changed.properties) == (
         9043,
         1024,
@@ -85,11 +99,11 @@ def test_a_later_start_may_change_port_heap_and_overrides() -> None:
 
 def test_a_later_start_may_repeat_what_is_fixed() -> None:
     """The same command twice is fine."""
-    assert later_settings(_known(), Wishes(version="5.0", nodes=1)) == _known()
+    assert later_settings(_known(), ClusterRequest(version="5.0", nodes=1)) == _known()
 
 
-@pytest.mark.parametrize("wishes", [Wishes(nodes=3), Wishes(version="4.1")])
-def test_what_the_data_fix_is_not_changed_in_silence(wishes: Wishes) -> None:
+@pytest.mark.parametrize("wishes", [ClusterRequest(nodes=3), ClusterRequest(version="4.1")])
+def test_what_the_data_fix_is_not_changed_in_silence(wishes: ClusterRequest) -> None:
     """Another number of nodes or another release needs other data, and the error says how to get there."""
     with pytest.raises(WrongUse, match="mailmend local clean"):
         later_settings(_known(), wishes)
@@ -98,17 +112,14 @@ def test_what_the_data_fix_is_not_changed_in_silence(wishes: Wishes) -> None:
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_settings_survive_being_written_down(nodes: int) -> None:
     """What was read is what was written."""
-    settings = later_settings(_known(nodes), Wishes(java_options=("-Xint",), yaml={"a": [1]}))
-    assert Settings.from_json(json.loads(json.dumps(settings.as_json()))) == settings
+    settings = later_settings(_known(nodes), ClusterRequest(java_options=("-Xint",), yaml={"a": [1]}))
+    assert ClusterSettings.from_json(json.loads(json.dumps(settings.as_json()))) == settings
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.line)
-def test_a_release_is_known_by_line_and_by_version(release: object) -> None:
+@pytest.mark.parametrize(("line", "release"), RELEASES.items(), ids=list(RELEASES))
+def test_a_release_is_known_by_line_and_by_version(line: str, release: JarProgram) -> None:
     """`5.0` and `5.0.9` mean the same."""
-    assert release in RELEASES
-    names = {name: release_named(name) for name in ("5.0", "5.0.9", "4.1", "4.1.10")}
-    assert names["5.0"] == names["5.0.9"]
-    assert names["4.1"] == names["4.1.10"]
+    assert release_named(line) == release_named(release.version) == release
 
 
 def test_an_unknown_release_is_refused_with_those_that_are_known() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from admin.local.log_lines import last_error, tail
+from admin.local import ClusterState, ClusterStatus, NodeStatus, ServerState
+from admin.local.cassandra_settings import ClusterRequest, first_settings
+from admin.local.log_lines import tail, why_ended
+from admin.local.native_protocol import frame, login_body, query_body, startup_body
 from admin.local.progress import LiveLine, PlainLines, Progress, Silent, progress_for
-from admin.local.readiness import frame, login_body, query_body, startup_body
-from admin.local.settings import Wishes, first_settings
-from admin.local.status import ClusterState, ClusterStatus, NodeState, NodeStatus
 
 LOG = """INFO  [main] 2026-11-20 19:00:36,000 A.java:1 - fine
 ERROR [main] 2026-11-20 19:00:36,100 B.java:2 - first trouble
@@ -24,16 +24,16 @@ INFO  [main] 2026-11-20 19:00:36,300 A.java:1 - going down
 """
 
 
-def test_the_last_error_is_quoted_with_its_exception() -> None:
+def test_the_why_ended_is_quoted_with_its_exception() -> None:
     """The last one is why it ended."""
     exception = "org.apache.cassandra.exceptions.ConfigurationException: Invalid yaml: [nonsense]"
-    assert last_error(LOG, "") == f"Exception encountered during startup {exception}"
+    assert why_ended(LOG, "") == f"Exception encountered during startup {exception}"
 
 
 @pytest.mark.parametrize("following", ["\tat a.b(C.java:1)", "INFO  [main] 2026 A.java:1 - next", "WARN  [x] y", ""])
 def test_an_error_without_exception_stands_alone(following: str) -> None:
     """Neither a stack nor the next entry belongs to the message."""
-    assert last_error(f"ERROR [main] 2026 A.java:1 - out of luck\n{following}", "") == "out of luck"
+    assert why_ended(f"ERROR [main] 2026 A.java:1 - out of luck\n{following}", "") == "out of luck"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_an_error_without_exception_stands_alone(following: str) -> None:
 )
 def test_a_process_that_never_logged_is_quoted_from_its_console(console: str, said: str) -> None:
     """Java itself may refuse to start."""
-    assert last_error("INFO  [main] x - fine", console) == said
+    assert why_ended("INFO  [main] x - fine", console) == said
 
 
 def test_a_log_that_is_not_there_is_empty(tmp_path: Path) -> None:
@@ -120,13 +120,13 @@ def test_a_file_gets_plain_lines() -> None:
     assert isinstance(progress_for(io.StringIO()), PlainLines)
 
 
-SETTINGS = first_settings(Wishes(nodes=3, native_port=9142), 17_001)
+SETTINGS = first_settings(ClusterRequest(nodes=3, native_port=9142), 17_001)
 
 
-def _status(*states: NodeState) -> ClusterStatus:
+def _status(*states: ServerState) -> ClusterStatus:
     nodes = [
         NodeStatus(
-            number, f"127.0.0.{number}", 9142, state, 100 + number if state is NodeState.UP else None, Path("/l")
+            number, f"127.0.0.{number}", 9142, state, 100 + number if state is ServerState.UP else None, Path("/l")
         )
         for number, state in enumerate(states, start=1)
     ]
@@ -136,24 +136,24 @@ def _status(*states: NodeState) -> ClusterStatus:
 @pytest.mark.parametrize(
     ("states", "together"),
     [
-        ([NodeState.UP], ClusterState.UP),
-        ([NodeState.UP] * 3, ClusterState.UP),
-        ([NodeState.UP, NodeState.DEAD, NodeState.UP], ClusterState.PARTLY),
-        ([NodeState.SILENT], ClusterState.PARTLY),
-        ([NodeState.UP, NodeState.STOPPED], ClusterState.PARTLY),
-        ([NodeState.DEAD], ClusterState.DOWN),
-        ([NodeState.STOPPED, NodeState.DEAD, NodeState.STOPPED], ClusterState.DOWN),
+        ([ServerState.UP], ClusterState.UP),
+        ([ServerState.UP] * 3, ClusterState.UP),
+        ([ServerState.UP, ServerState.DEAD, ServerState.UP], ClusterState.PARTLY),
+        ([ServerState.SILENT], ClusterState.PARTLY),
+        ([ServerState.UP, ServerState.STOPPED], ClusterState.PARTLY),
+        ([ServerState.DEAD], ClusterState.DOWN),
+        ([ServerState.STOPPED, ServerState.DEAD, ServerState.STOPPED], ClusterState.DOWN),
         ([], ClusterState.DOWN),
     ],
 )
-def test_the_cluster_is_as_its_nodes_are(states: list[NodeState], together: ClusterState) -> None:
+def test_the_cluster_is_as_its_nodes_are(states: list[ServerState], together: ClusterState) -> None:
     """Up means all of it; a node that runs and does not answer is neither up nor down."""
     assert _status(*states).state is together
 
 
 def test_the_status_is_a_contract_with_scripts() -> None:
     """Names and kinds of the JSON do not change."""
-    document = json.loads(json.dumps(_status(NodeState.UP, NodeState.DEAD).as_json()))
+    document = json.loads(json.dumps(_status(ServerState.UP, ServerState.DEAD).as_json()))
     assert document == {
         "state": "partly",
         "version": SETTINGS.release.version,

@@ -12,8 +12,8 @@ from admin.cli import queue_options as options
 from admin.cli.command import DeclaredGroup, made
 from admin.cli.queue import QUEUE
 from admin.cli.queue_options import local_blobs
-from admin.local.object_store import keys_file
-from admin.local.services import Site
+from admin.local.s3proxy import keys_file
+from admin.local.server_kind import Site
 from admin.queue_settings import BlobsAddress, BlobsSettings, QueueSettings, Store
 from admin.services.caller import Caller
 from admin.services.queue.maintenance import SweepRequest

@@ -1,29 +1,23 @@
-"""Servers beside Cassandra: what one kind of them has to say of itself, so that all are run by the same code.
-
-A kind is a `Service`: how it is fetched, which processes it is, how it is asked whether it answers. What it has in
-common with the others (ports that stay, processes written down beside the data, up, down, kill, clean) is in
-`service_runs`. Which kinds there are is in `service_kinds`.
-"""
+"""What one kind of local server says of itself, so that all kinds are run by `admin.local.server`."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from admin.local.layout import cache_home
 from admin.local.progress import Progress, Silent
-from admin.local.status import NodeState
 from model.ports import Clock
 from repair.clock import SystemClock
 
 HOST: Final = "127.0.0.1"
-"""The only address on which any of them listens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What of this machine a service may use to get its parts.
+    """What of this machine a server may use to get its parts.
 
     Attributes:
         environment: where programs and proxies are looked up.
@@ -51,9 +45,9 @@ class Site:
     folder: Path
     ports: Mapping[str, int]
 
-    def console(self, launch: str) -> Path:
+    def console(self, name: str) -> Path:
         """What the process of that name prints."""
-        return self.folder / f"{launch}.console.log"
+        return self.folder / f"{name}.console.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +55,19 @@ class Launch:
     """One process of a server, which has to stay the process that is started: a script must `exec`.
 
     Attributes:
-        name: such as `server`; unique in its service. Its output goes to `Site.console(name)`.
+        name: such as `server`; unique in its server. Its output goes to `Site.console(name)`.
         command: the words; nothing secret, as everybody may read them.
-        mark: what stands in the command line of this process, from its start, and in that of no other server.
+        mark: what stands in the command line of this process, from its start, and in that of no other.
         environment: the whole environment of the process.
     """
 
     name: str
-    command: tuple[str, ...]
+    command: Sequence[str]
     mark: str
     environment: Mapping[str, str] = field(repr=False)
 
 
-class Service(Protocol):
+class ServerKind(Protocol):
     """One kind of server."""
 
     @property
@@ -83,6 +77,10 @@ class Service(Protocol):
     @property
     def title(self) -> str:
         """Its name and version in messages."""
+
+    @property
+    def host(self) -> str:
+        """The loopback address on which it listens."""
 
     @property
     def ports(self) -> Mapping[str, int]:
@@ -103,8 +101,11 @@ class Service(Protocol):
     def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:
         """Its processes in the order of their start; they are ended in reverse. Pure."""
 
+    def is_ready(self, site: Site) -> bool:
+        """Whether it serves after a start; quick, and False rather than an error."""
+
     def answers(self, site: Site) -> bool:
-        """Whether it serves, asked with its own protocol; quick, and False rather than an error."""
+        """Whether it answers in its own protocol; quick, and False rather than an error."""
 
     def contacts(self, site: Site) -> Mapping[str, str]:
         """How it is reached, by name, for people and scripts: `{"amqp": "amqp://127.0.0.1:5672"}`; nothing secret."""
@@ -113,24 +114,26 @@ class Service(Protocol):
         """Where to read why it did not start."""
 
 
+class ServerState(Enum):
+    """How one server is."""
+
+    UP = "up"  # it answers
+    SILENT = "silent"  # its processes run and it does not answer: it is starting, or stuck
+    DEAD = "dead"  # it was started and a process is gone: killed, or it fell over
+    STOPPED = "stopped"  # it was stopped, or never started
+
+
 @dataclass(frozen=True, slots=True)
-class ServiceStatus:
-    """How one server is; `state` as for a node of Cassandra."""
+class ServerStatus:
+    """How one server is now."""
 
     name: str
     title: str
-    state: NodeState
+    state: ServerState
     pids: tuple[int, ...]
     contacts: Mapping[str, str]
     log: Path
 
     def as_json(self) -> dict[str, Any]:
         """The status as `--json` prints it; the names are a contract with scripts."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "state": self.state.value,
-            "pids": list(self.pids),
-            "contacts": dict(self.contacts),
-            "log": str(self.log),
-        }
+        return {**asdict(self), "state": self.state.value, "pids": list(self.pids), "log": str(self.log)}

@@ -1,4 +1,4 @@
-"""What one local cluster is: how many nodes, which release, which ports, how much heap.
+"""What one local cluster of Cassandra is: how many nodes, which release, which ports, how much heap.
 
 The settings are written beside the data when a cluster is first started, so that a later start of the same data, or of
 one node of it, needs to be told nothing again.
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from admin.local.releases import NEWEST, Release, release_named
+from admin.local.jar_program import JarProgram
 from model.errors import WrongUse
 
 NODES_MAX: Final = 3
@@ -20,8 +20,32 @@ HEAP_MIB_MIN: Final = 256
 _MIB_PER_UNIT: Final = {"m": 1, "g": 1024}
 
 
+_MAVEN: Final = ("org.apache.cassandra", "cassandra-all")
+
+RELEASES: Final[Mapping[str, JarProgram]] = {
+    "5.0": JarProgram("Cassandra", "5.0.9", (17, 21), *_MAVEN),
+    "4.1": JarProgram("Cassandra", "4.1.10", (17,), *_MAVEN),
+}
+"""The releases that `mailmend local` knows, by what a person types; the newest first."""
+
+NEWEST: Final = RELEASES["5.0"]
+
+
+def release_named(name: str) -> JarProgram:
+    """The release of a line (`5.0`) or of a full version (`5.0.9`).
+
+    Raises:
+        WrongUse: no such release is known.
+    """
+    for line, release in RELEASES.items():
+        if name in {line, release.version}:
+            return release
+    known = ", ".join(RELEASES)
+    raise WrongUse(f"Cassandra {name!r} is not known to mailmend local", mend=f"Known are: {known}.")
+
+
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClusterSettings:
     """One local cluster, complete: from these values everything on disk and every command line follows.
 
     Attributes:
@@ -34,7 +58,7 @@ class Settings:
         java_options: more words for the java command, after ours.
     """
 
-    release: Release
+    release: JarProgram
     nodes: int
     native_port: int
     storage_port: int
@@ -54,14 +78,14 @@ class Settings:
         return asdict(self) | {"release": self.release.version}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> "Settings":
+    def from_json(cls, document: Mapping[str, Any]) -> "ClusterSettings":
         """The settings that `as_json` wrote."""
         known = {"release": release_named(document["release"]), "java_options": tuple(document["java_options"])}
         return cls(**{**document, **known})
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ClusterRequest:
     """What the caller asked for; None means: as it was before, or the default."""
 
     version: str | None = None
@@ -98,35 +122,35 @@ def heap_mib(text: str) -> int:
     return size
 
 
-def first_settings(wishes: Wishes, storage_port: int) -> Settings:
+def first_settings(request: ClusterRequest, storage_port: int) -> ClusterSettings:
     """The settings of a cluster that has no data yet."""
-    return Settings(
-        release=release_named(wishes.version) if wishes.version else NEWEST,
-        nodes=1 if wishes.nodes is None else wishes.nodes,
-        native_port=wishes.native_port or NATIVE_PORT_DEFAULT,
+    return ClusterSettings(
+        release=release_named(request.version) if request.version else NEWEST,
+        nodes=1 if request.nodes is None else request.nodes,
+        native_port=request.native_port or NATIVE_PORT_DEFAULT,
         storage_port=storage_port,
-        heap_mib=wishes.heap_mib or HEAP_MIB_DEFAULT,
-        authenticator=wishes.authenticator or "AllowAllAuthenticator",
-        yaml=wishes.yaml or {},
-        properties=wishes.properties or {},
-        java_options=wishes.java_options or (),
+        heap_mib=request.heap_mib or HEAP_MIB_DEFAULT,
+        authenticator=request.authenticator or "AllowAllAuthenticator",
+        yaml=request.yaml or {},
+        properties=request.properties or {},
+        java_options=request.java_options or (),
     )
 
 
-def later_settings(known: Settings, wishes: Wishes) -> Settings:
+def later_settings(known: ClusterSettings, request: ClusterRequest) -> ClusterSettings:
     """The settings of a stopped cluster that is started again, perhaps with another port or heap.
 
     Raises:
         WrongUse: the data belong to another number of nodes or another release.
     """
-    if wishes.nodes not in {None, known.nodes}:
-        raise _fixed_by_data(f"{known.nodes} node(s), not {wishes.nodes}")
-    if wishes.version is not None and release_named(wishes.version) != known.release:
-        raise _fixed_by_data(f"Cassandra {known.release.version}, not {wishes.version}")
+    if request.nodes not in {None, known.nodes}:
+        raise _fixed_by_data(f"{known.nodes} node(s), not {request.nodes}")
+    if request.version is not None and release_named(request.version) != known.release:
+        raise _fixed_by_data(f"Cassandra {known.release.version}, not {request.version}")
     changes = {
         name: value
         for name in ("native_port", "heap_mib", "authenticator", "yaml", "properties", "java_options")
-        if (value := getattr(wishes, name)) is not None
+        if (value := getattr(request, name)) is not None
     }
     return replace(known, **changes)
 

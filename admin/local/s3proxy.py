@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from admin.local.jar_programs import S3PROXY
+from admin.local.jar_program import JarProgram
 from admin.local.jars import JarStore
 from admin.local.java import find_java
-from admin.local.services import HOST, Launch, Machine, Site
+from admin.local.server_kind import HOST, Launch, Machine, Site
 from model.errors import LocalServerError
 
+S3PROXY: Final = JarProgram("S3Proxy", "4.1.0", (17, 21), "org.gaul", "s3proxy", "jar-with-dependencies")
 HEAP_MIB: Final = 256
 THREADS: Final = 32
 _KEYS: Final = "credentials"
@@ -52,6 +53,11 @@ class ObjectStore:
         return S3PROXY.name
 
     @property
+    def host(self) -> str:
+        """This machine only."""
+        return HOST
+
+    @property
     def ports(self) -> Mapping[str, int]:
         """The one that it listens on."""
         return {"s3": 9000}
@@ -63,7 +69,7 @@ class ObjectStore:
             JavaMissing: there is no Java that runs it.
             LocalServerError: it cannot be fetched.
         """
-        store = JarStore(machine.cache / S3PROXY.module, machine.environment, machine.progress, machine.clock)
+        store = JarStore(machine.cache / S3PROXY.module, machine.environment, machine.progress)
         jar, *_ = store.jars(S3PROXY, find_java(S3PROXY, machine.environment))
         return jar
 
@@ -81,6 +87,10 @@ class ObjectStore:
         options = (f"-Xmx{HEAP_MIB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         command = (str(java.executable), *options, "-jar", str(parts), "--properties", conf)
         return (Launch("server", command, conf, environment_of(site, environment.get("PATH", os.defpath))),)
+
+    def is_ready(self, site: Site) -> bool:
+        """As soon as it answers."""
+        return self.answers(site)
 
     def answers(self, site: Site) -> bool:
         """Whether it refuses those without keys, as S3 does."""

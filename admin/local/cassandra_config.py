@@ -1,0 +1,240 @@
+"""What a local node of Cassandra is told: cassandra.yaml, logging, and the command line of its Java.
+
+cassandra.yaml is written as JSON, which YAML readers read: no YAML library is needed and nothing can be quoted wrongly.
+What is set here differs from Cassandra's defaults for one of three reasons: loopback only, little memory, or a machine
+that may be busy with a Spark job at the same time.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from admin.local.cassandra_settings import ClusterSettings
+from admin.local.java import Java
+from admin.local.layout import NodeFolders
+
+LOGBACK = """<configuration>
+  <appender name="FILE" class="ch.qos.logback.core.rolling.RollingFileAppender">
+    <file>${cassandra.logdir}/system.log</file>
+    <rollingPolicy class="ch.qos.logback.core.rolling.FixedWindowRollingPolicy">
+      <fileNamePattern>${cassandra.logdir}/system.log.%i</fileNamePattern>
+      <minIndex>1</minIndex>
+      <maxIndex>2</maxIndex>
+    </rollingPolicy>
+    <triggeringPolicy class="ch.qos.logback.core.rolling.SizeBasedTriggeringPolicy">
+      <maxFileSize>20MB</maxFileSize>
+    </triggeringPolicy>
+    <encoder>
+      <pattern>%-5level [%thread] %date{ISO8601} %F:%L - %msg%n</pattern>
+    </encoder>
+  </appender>
+  <root level="INFO">
+    <appender-ref ref="FILE"/>
+  </root>
+</configuration>
+"""
+
+
+def yaml_of(settings: ClusterSettings, number: int, folders: NodeFolders) -> dict[str, Any]:
+    """Every setting of one node that differs from Cassandra's own defaults, the caller's overrides last."""
+    host = settings.hosts[number - 1]
+    return {
+        "cluster_name": "mailmend local",
+        "num_tokens": 16,
+        "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
+        "endpoint_snitch": "SimpleSnitch",
+        "authenticator": settings.authenticator,
+        "authorizer": "CassandraAuthorizer" if asks_passwords(settings) else "AllowAllAuthorizer",
+        **_addresses(settings, host),
+        **_folders(folders),
+        **_memory(settings),
+        **_patience(),
+        **settings.yaml,
+    }
+
+
+def render(document: dict[str, Any]) -> str:
+    """The document as text that Cassandra reads."""
+    return json.dumps(document, indent=2) + "\n"
+
+
+def asks_passwords(settings: ClusterSettings) -> bool:
+    """Whether clients have to log in."""
+    return settings.authenticator.endswith("PasswordAuthenticator")
+
+
+def demands_tls(settings: ClusterSettings) -> bool:
+    """Whether the node talks to no client in the clear."""
+    encryption = settings.yaml.get("client_encryption_options", {})
+    return bool(encryption.get("enabled")) and not encryption.get("optional")
+
+
+def _addresses(settings: ClusterSettings, host: str) -> dict[str, Any]:
+    seed = f"{settings.hosts[0]}:{settings.storage_port}"
+    return {
+        "listen_address": host,
+        "rpc_address": host,
+        "storage_port": settings.storage_port,
+        "ssl_storage_port": settings.storage_port,  # encryption between nodes is off: it is never opened
+        "start_native_transport": True,
+        "native_transport_port": settings.native_port,
+        "seed_provider": [
+            {"class_name": "org.apache.cassandra.locator.SimpleSeedProvider", "parameters": [{"seeds": seed}]}
+        ],
+    }
+
+
+def _folders(folders: NodeFolders) -> dict[str, Any]:
+    return {
+        "data_file_directories": [str(folders.data / "sstables")],
+        "commitlog_directory": str(folders.data / "commitlog"),
+        "hints_directory": str(folders.data / "hints"),
+        "saved_caches_directory": str(folders.data / "saved_caches"),
+        "cdc_raw_directory": str(folders.data / "cdc_raw"),
+        "cdc_enabled": False,
+        "auto_snapshot": False,  # a dropped keyspace gives its space back
+        # Written through a memory map, so an acknowledged write outlives kill -9 but for the last tenth of a second.
+        "commitlog_sync": "periodic",
+        "commitlog_sync_period": "1s",
+        "commitlog_segment_size": "16MiB",
+        "commitlog_total_space": "256MiB",
+    }
+
+
+def _memory(settings: ClusterSettings) -> dict[str, Any]:
+    memtables = f"{settings.heap_mib // 5}MiB"
+    return {
+        "memtable_heap_space": memtables,
+        "memtable_offheap_space": memtables,
+        "memtable_flush_writers": 1,
+        "key_cache_size": "16MiB",
+        "counter_cache_size": "4MiB",
+        "file_cache_size": "32MiB",
+        "networking_cache_size": "16MiB",
+        "concurrent_reads": 16,
+        "concurrent_writes": 16,
+        "concurrent_counter_writes": 8,
+        "concurrent_compactors": 1,
+    }
+
+
+def _patience() -> dict[str, Any]:
+    """Time-outs for a machine that does other work too; a fault test passes its own."""
+    return {
+        "read_request_timeout": "10s",
+        "range_request_timeout": "30s",
+        "write_request_timeout": "10s",
+        "counter_write_request_timeout": "10s",
+        "cas_contention_timeout": "5s",
+        "truncate_request_timeout": "60s",
+        "request_timeout": "15s",
+        "slow_query_log_timeout": "0ms",
+    }
+
+
+DAEMON: Final = "org.apache.cassandra.service.CassandraDaemon"
+SECURITY_MANAGER_GONE: Final = 18
+SERIAL_GC_HEAP_MIB_MAX: Final = 1024
+
+# What Cassandra's own options for Java 17 open and export.
+_EXPORTS: Final = (
+    "java.base/java.lang.ref",
+    "java.base/jdk.internal.misc",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.sql/java.sql",
+    "jdk.unsupported/sun.misc",
+    "jdk.attach/sun.tools.attach",
+    "jdk.compiler/com.sun.tools.javac.file",
+)
+_OPENS: Final = (
+    "java.base/java.io",
+    "java.base/java.lang",
+    "java.base/java.lang.module",
+    "java.base/java.lang.reflect",
+    "java.base/java.math",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/jdk.internal.util.jar",
+    "java.base/sun.nio.ch",
+    "jdk.management/com.sun.management.internal",
+    "jdk.compiler/com.sun.tools.javac",
+)
+
+
+def node_command(java: Java, jars: tuple[Path, ...], settings: ClusterSettings, folders: NodeFolders) -> list[str]:
+    """The whole command line of one node."""
+    return [
+        str(java.executable),
+        *_modules(),
+        *_machine(java, settings),
+        f"-javaagent:{_agent(jars)}",
+        *settings.java_options,
+        *(f"-D{name}={value}" for name, value in properties_of(settings, folders).items()),
+        "-cp",
+        os.pathsep.join([str(folders.conf), *map(str, jars)]),
+        DAEMON,
+    ]
+
+
+def properties_of(settings: ClusterSettings, folders: NodeFolders) -> dict[str, str]:
+    """The Java system properties of one node, the caller's overrides last."""
+    return {
+        "cassandra.config": folders.yaml.as_uri(),
+        "cassandra.storagedir": str(folders.data),
+        "cassandra.logdir": str(folders.logs),
+        "logback.configurationFile": str(folders.logback),
+        "cassandra-foreground": "yes",
+        "java.awt.headless": "true",
+        "java.net.preferIPv4Stack": "true",
+        "java.io.tmpdir": str(folders.data / "tmp"),
+        "jna.tmpdir": str(folders.data / "tmp"),
+        "jdk.attach.allowAttachSelf": "true",
+        "io.netty.tryReflectionSetAccessible": "true",
+        "io.netty.allocator.useCacheForAllThreads": "true",
+        "io.netty.allocator.maxOrder": "11",
+        # A handful of nodes that start one after the other: nothing to wait for.
+        "cassandra.skip_wait_for_gossip_to_settle": "0",
+        "cassandra.ring_delay_ms": "4000" if settings.nodes > 1 else "100",
+        "cassandra.superuser_setup_delay_ms": "500" if settings.nodes > 1 else "50",
+        "cassandra.shutdown_announce_in_ms": "1000" if settings.nodes > 1 else "100",
+        # Spark divides its scans by these estimates; Cassandra renews them every five minutes only.
+        "cassandra.size_recorder_interval": "10",
+        **settings.properties,
+    }
+
+
+def _modules() -> list[str]:
+    exports = [f"--add-exports={name}=ALL-UNNAMED" for name in _EXPORTS]
+    return [*exports, *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPENS)]
+
+
+def _machine(java: Java, settings: ClusterSettings) -> list[str]:
+    collector = "-XX:+UseSerialGC" if settings.heap_mib <= SERIAL_GC_HEAP_MIB_MAX else "-XX:+UseG1GC"
+    return [
+        "-ea",
+        "-da:net.openhft...",
+        "-Xms256m",
+        f"-Xmx{settings.heap_mib}m",
+        f"-XX:MaxDirectMemorySize={settings.heap_mib // 2}m",
+        "-Xss256k",
+        collector,
+        "-XX:+ExitOnOutOfMemoryError",
+        "-XX:+PerfDisableSharedMem",
+        *(["-Djava.security.manager=allow"] if java.major >= SECURITY_MANAGER_GONE else []),
+    ]
+
+
+def _agent(jars: tuple[Path, ...]) -> Path:
+    """The jamm jar, which measures objects and has to be there before the first class of Cassandra is loaded."""
+    return next(jar for jar in jars if jar.name.startswith("jamm-"))

@@ -1,0 +1,257 @@
+"""One server on this machine: up, down, killed, wiped, cleaned; whatever kind it is.
+
+Every change happens under a lock and is written down at once, so that a killed command leaves a state that the next one
+understands. Only processes that were started here are ever touched. Reading the status takes no lock.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from admin.local import log_lines, ports
+from admin.local.processes import StartedProcess, launch
+from admin.local.server_files import RECORD, ServerRecord, locked, read_record, write_json
+from admin.local.server_kind import Machine, ServerKind, ServerState, ServerStatus, Site
+from model.errors import LocalServerError, UnsafeRequest, WrongUse
+
+READY_SECONDS_MAX: Final = 120.0
+END_SECONDS_MAX: Final = 60.0
+KILL_SECONDS_MAX: Final = 15.0
+_POLL_SECONDS: Final = 0.1
+_PORT_TAKEN: Final = "End that program; or give up the server's data, and have other ports chosen: mailmend local clean"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A server of some kind, in a folder of its own.
+
+    Attributes:
+        lock: held while it is changed.
+        usual_ports: whether the usual ports are taken at the first start, where they are free.
+        fixed_ports: whether exactly the usual ports are taken, at every start.
+    """
+
+    kind: ServerKind
+    machine: Machine
+    folder: Path
+    lock: Path
+    usual_ports: bool = True
+    fixed_ports: bool = False
+    ready_seconds_max: float = READY_SECONDS_MAX
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was ever started here, and not cleaned away."""
+        return self._file.exists()
+
+    @property
+    def site(self) -> Site:
+        """Where it is; without ports before the first start."""
+        return Site(self.folder, self.record.ports)
+
+    @property
+    def record(self) -> ServerRecord:
+        """What is written down of it."""
+        return read_record(self._file)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any of its processes runs."""
+        return any(process.runs for process in self.record.processes.values())
+
+    def up(self) -> ServerStatus:
+        """Start what of it does not run, and wait until it answers; data and ports of an earlier start are kept.
+
+        Raises:
+            WrongUse: the folder holds something else.
+            LocalServerError: it did not start; what this call started is ended again.
+        """
+        with locked(self.lock):
+            if self.status().state is ServerState.UP:
+                self.machine.progress.end(f"{self.kind.title} runs already")
+                return self.status()
+            parts = self.kind.fetch(self.machine)
+            self._plan()
+            with self._undone_on_failure():
+                self._start(parts)
+                self._wait_ready()
+        return self.status()
+
+    def ask_to_end(self) -> None:
+        """Let its processes begin to end."""
+        for _, process in self.record.last_first:
+            process.ask_to_end()
+
+    def down(self) -> ServerStatus:
+        """Let its processes end, the last one first; those that do not are killed."""
+        with locked(self.lock):
+            for name, process in self.record.last_first:
+                self.machine.progress.begin(f"stopping {self.kind.title} ({name})")
+                process.ask_to_end()
+                if not process.wait_end(self.machine.clock, END_SECONDS_MAX):
+                    self._kill(process)
+                self._write(self.record.without(name))
+                self.machine.progress.end(f"{self.kind.title} ({name}) stopped")
+        return self.status()
+
+    def kill(self) -> None:
+        """End it as a crash would: nothing is written down, as nobody would.
+
+        Raises:
+            LocalServerError: it did not end.
+        """
+        for _, process in self.record.last_first:
+            self._kill(process)
+
+    def wipe(self) -> None:
+        """Forget all that it stored; its ports stay.
+
+        Raises:
+            UnsafeRequest: it runs.
+        """
+        with locked(self.lock):
+            self.refuse_running()
+            kept = ServerRecord(self.record.ports)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self._write(kept)
+
+    def clean(self) -> bool:
+        """Remove it; False when there was nothing to remove.
+
+        Raises:
+            UnsafeRequest: it runs.
+        """
+        with locked(self.lock):
+            self.refuse_running()
+            existed = self.exists
+            if existed:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            return existed
+
+    def status(self) -> ServerStatus:
+        """How it is now."""
+        record, site = self.record, self.site
+        pids = tuple(process.pid for process in record.processes.values() if process.runs)
+        return ServerStatus(
+            name=self.kind.name,
+            title=self.kind.title,
+            state=self._state(record, site, running=len(pids)),
+            pids=pids,
+            contacts=self.kind.contacts(site) if record.ports else {},
+            log=self.kind.log(site),
+        )
+
+    def refuse_running(self) -> None:
+        """A guard, before its data are removed.
+
+        Raises:
+            UnsafeRequest: it runs.
+        """
+        if self.is_running:
+            raise UnsafeRequest(f"{self.kind.title} runs", mend="Stop it first: mailmend local down")
+
+    def _state(self, record: ServerRecord, site: Site, *, running: int) -> ServerState:
+        if not record.processes:
+            return ServerState.STOPPED
+        if running < len(record.processes):
+            return ServerState.DEAD
+        return ServerState.UP if self.kind.answers(site) else ServerState.SILENT
+
+    def _plan(self) -> None:
+        """Write down the ports at the first start, so that they stay."""
+        record = self.record
+        if not record.ports and self.folder.is_dir() and any(self.folder.iterdir()):
+            raise WrongUse(f"{self.folder} holds something else", mend="Name another folder with --dir.")
+        chosen = dict(self.kind.ports) if self.fixed_ports else self._chosen_ports(record.ports)
+        self._write(ServerRecord(chosen, record.processes))
+        self.folder.chmod(0o700)
+
+    def _chosen_ports(self, known: Mapping[str, int]) -> dict[str, int]:
+        """A port for every name: the one that it had, the usual one where it is free, or any that is free."""
+        chosen: dict[str, int] = {}
+        for name, number in self.kind.ports.items():
+            if name in known:
+                chosen[name] = known[name]
+            elif self.usual_ports and ports.is_free(self.kind.host, number):
+                chosen[name] = number
+            else:
+                chosen[name] = ports.free_port([self.kind.host], besides=chosen.values())
+        return chosen
+
+    def _start(self, parts: Path) -> None:
+        site, processes = self.site, self.record.processes
+        launches = self.kind.launches(parts, site, self.machine.environment)
+        waiting = [one for one in launches if one.name not in processes or not processes[one.name].runs]
+        if len(waiting) == len(launches):
+            mend = ports.CHOOSE_ANOTHER if self.fixed_ports else _PORT_TAKEN
+            for port in site.ports.values():
+                ports.require_free(self.kind.host, port, mend=mend)
+        if not waiting:
+            return
+        self.machine.progress.begin(f"starting {self.kind.title}")
+        self.kind.write_files(parts, site)
+        for one in waiting:
+            process = launch(one.command, one.mark, self.folder, site.console(one.name), one.environment)
+            self._write(self.record.with_process(one.name, process))
+
+    def _wait_ready(self) -> None:
+        clock, site = self.machine.clock, self.site
+        began = clock.monotonic()
+        while not self.kind.is_ready(site):
+            if not all(process.runs for process in self.record.processes.values()):
+                raise self._failure("ended while it started")
+            if clock.monotonic() - began >= self.ready_seconds_max:
+                raise self._failure(f"did not answer within {self.ready_seconds_max:.0f} s")
+            clock.sleep(_POLL_SECONDS)
+        self.machine.progress.end(f"{self.kind.title} answers after {clock.monotonic() - began:.1f} s")
+
+    def _kill(self, process: StartedProcess) -> None:
+        process.kill()
+        if not process.wait_end(self.machine.clock, KILL_SECONDS_MAX):
+            raise LocalServerError(f"process {process.pid} of {self.kind.title} does not end")
+
+    @contextmanager
+    def _undone_on_failure(self) -> Iterator[None]:
+        """Whatever ends the block early, Ctrl-C too, the processes that were started in it are ended again."""
+        ran = {name for name, process in self.record.processes.items() if process.runs}
+        try:
+            yield
+        except BaseException:
+            for name, process in self.record.last_first:
+                if name not in ran:
+                    self._kill(process)
+                    self._write(self.record.without(name))
+            raise
+
+    def _failure(self, what: str) -> LocalServerError:
+        site = self.site
+        log = self.kind.log(site)
+        printed = "\n".join(log_lines.tail(site.console(name)) for name in self.record.processes)
+        return LocalServerError(
+            f"{self.kind.title} {what}: {log_lines.why_ended(log_lines.tail(log), printed)}",
+            mend=f"Its logs: {log} and those beside {site.console('*')}",
+        )
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / RECORD
+
+    def _write(self, record: ServerRecord) -> None:
+        write_json(self._file, asdict(record))
+
+
+@contextmanager
+def started_together(servers: Sequence[LocalServer]) -> Iterator[None]:
+    """Whatever ends the block early, those of the servers that did not run before it are ended again."""
+    ran = [server.is_running for server in servers]
+    try:
+        yield
+    except BaseException:
+        for server, before in zip(servers, ran, strict=True):
+            if not before:
+                server.kill()
+                server.down()
+        raise

@@ -1,0 +1,59 @@
+"""Folders for servers of a short life: they go away with the servers in them, after a kill -9 at the next call."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from admin.local.processes import StartedProcess, this_process
+from admin.local.server import KILL_SECONDS_MAX
+from admin.local.server_files import RECORD, read_record
+from repair.clock import SystemClock
+
+_OWNER: Final = "owner.json"
+
+
+@contextmanager
+def throwaway_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """A folder of mode 700, removed after the block; what killed processes have left under that prefix goes first.
+
+    Args:
+        prefix: of its name.
+        parent: where it is made; the system's folder for temporary files when None.
+    """
+    parent = parent or Path(tempfile.gettempdir())
+    sweep(prefix, parent)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    folder.joinpath(_OWNER).write_text(json.dumps(asdict(this_process())), encoding="utf-8")
+    try:
+        yield folder
+    finally:
+        remove(folder)
+
+
+def sweep(prefix: str, parent: Path) -> None:
+    """End and remove the servers whose owners are gone."""
+    for folder in parent.glob(f"{prefix}*"):
+        if _is_abandoned(folder):
+            remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """Kill the servers of that folder, and remove it."""
+    for record in folder.rglob(RECORD):
+        for _, process in read_record(record).last_first:
+            process.kill()
+            process.wait_end(SystemClock(), KILL_SECONDS_MAX)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    try:
+        owner = StartedProcess(**json.loads(folder.joinpath(_OWNER).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return False  # being made just now, or not ours
+    return not owner.runs
