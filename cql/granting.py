@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from model.errors import AccessDenied, WrongUse
-from model.schema.grants import Grant, Held, Holding, Resource
+from model.schema.grants import Grant, HeldGrant, Holding, Resource
 from model.schema.table import Row, identifier
 
 
@@ -69,7 +69,7 @@ def holding_of(server: Asked, role: str) -> Holding:
         if _UNKNOWN_ROLE.search(error.what):
             return Holding(name, exists=False)
         raise
-    held = (Held(Grant(_resource(row["resource"]), row["permission"]), row["role"]) for row in rows)
+    held = (HeldGrant(Grant(_resource(row["resource"]), row["permission"]), row["role"]) for row in rows)
     superuser = any(row["super"] for row in roles)
     return Holding(name, superuser=superuser, held=tuple(sorted(held, key=lambda one: (one.grant, one.through))))
 

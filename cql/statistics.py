@@ -29,7 +29,7 @@ Ask = Callable[[str, Sequence[Any]], Sequence[NodeAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class NodeFigure:
     """A figure that each node keeps by table, and what the cluster's figure is made of: a sum, or the worst node's."""
 
     figure: str
@@ -40,12 +40,12 @@ class View:
 
 
 VIEWS: Final = (
-    View("disk_bytes", "disk_usage", "mebibytes", sum, MIB),
-    View("max_partition_bytes", "max_partition_size", "mebibytes", max, MIB),
-    View("local_read_p99_ms", "local_read_latency", "p99th_ms", max),
-    View("coordinator_read_p99_ms", "coordinator_read_latency", "p99th_ms", max),
-    View("rows_per_read_p99", "rows_per_read", "p99th", max),
-    View("tombstones_per_read_p99", "tombstones_per_read", "p99th", max),
+    NodeFigure("disk_bytes", "disk_usage", "mebibytes", sum, MIB),
+    NodeFigure("max_partition_bytes", "max_partition_size", "mebibytes", max, MIB),
+    NodeFigure("local_read_p99_ms", "local_read_latency", "p99th_ms", max),
+    NodeFigure("coordinator_read_p99_ms", "coordinator_read_latency", "p99th_ms", max),
+    NodeFigure("rows_per_read_p99", "rows_per_read", "p99th", max),
+    NodeFigure("tombstones_per_read_p99", "tombstones_per_read", "p99th", max),
 )
 """Of `system_views`, Cassandra 4.0 and later; sizes are whole mebibytes there."""
 
@@ -86,14 +86,19 @@ def read_statistics(ask: Ask, keyspace: str, tables: Sequence[str]) -> Statistic
     """Everything that can be read of those tables (lower-case names)."""
     notes: Counter[str] = Counter()
     estimates = {name: _estimate(ask, keyspace, name, notes) for name in tables}
-    views = [(view, _view(ask, keyspace, view, notes)) for view in VIEWS]
-    found = {name: _with_views(estimates[name], name, views) for name in tables}
+    views: dict[str, Any] = {view.figure: _view(ask, keyspace, view, notes) for view in VIEWS}
+    found = {
+        name: replace(estimate, **{figure: by_table.get(name) for figure, by_table in views.items()})
+        for name, estimate in estimates.items()
+    }
     answers = ask("SELECT release_version FROM system.local", ())
     heard = sum(answer.error is None for answer in answers)
     return Statistics(found, len(answers), heard, _hint_window(ask, notes), tuple(notes))
 
 
-def _with_views(estimate: TableFigures, table: str, views: Sequence[tuple[View, Mapping[str, float]]]) -> TableFigures:
+def _with_views(
+    estimate: TableFigures, table: str, views: Sequence[tuple[NodeFigure, Mapping[str, float]]]
+) -> TableFigures:
     figures: dict[str, Any] = {view.figure: by_table.get(table) for view, by_table in views}
     return replace(estimate, **figures)
 
@@ -111,7 +116,7 @@ def _estimate(ask: Ask, keyspace: str, table: str, notes: Counter[str]) -> Table
     return TableFigures(partitions, round(content / partitions) if partitions else None)
 
 
-def _view(ask: Ask, keyspace: str, view: View, notes: Counter[str]) -> dict[str, float]:
+def _view(ask: Ask, keyspace: str, view: NodeFigure, notes: Counter[str]) -> dict[str, float]:
     place = f"system_views.{view.table}"
     text = f"SELECT keyspace_name, table_name, {view.column} FROM {place}"  # noqa: S608 - names of ours, declared above
     rows = _told_rows(ask(text, ()), place, notes) or ()

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from cql.introspect import SchemaServer
-from model.advice.queue_settings import QueueSettings
+from model.advice.queue_settings import SliceSettings
 from model.advice.traffic import (
     Rates,
     births_of,
@@ -56,7 +56,7 @@ class QueueTraffic:
 
     queue: str
     rates: Rates | None
-    settings: QueueSettings | None
+    settings: SliceSettings | None
     oldest_seconds: float | None
     mails_per_partition: float
 
@@ -148,7 +148,7 @@ def _mails_by_partition(reading: Reading, keyspace: str) -> dict[tuple[str, int,
     return mails
 
 
-def queue_settings(reading: Reading, keyspace: str, live: Schema) -> QueueSettings | None:
+def queue_settings(reading: Reading, keyspace: str, live: Schema) -> SliceSettings | None:
     """What the queue is set to now, where somebody wrote it down.
 
     Raises:
@@ -160,14 +160,14 @@ def queue_settings(reading: Reading, keyspace: str, live: Schema) -> QueueSettin
     return settings_of(reading.rows(place, f"SELECT event FROM {place} WHERE aggregateid = ?", (AGGREGATE,)))  # noqa: S608 - validated
 
 
-def settings_of(events: Sequence[Row]) -> QueueSettings | None:
+def settings_of(events: Sequence[Row]) -> SliceSettings | None:
     """What the last of James's configuration events says; None where there is none that can be read."""
     for row in reversed(events):
         try:
             event = json.loads(row["event"])
             pace = event.get("updateBrowseStartPace")
             window, buckets = round(float(event["sliceWindow"])), int(event["bucketCount"])
-            return QueueSettings(window, buckets, int(pace) if pace is not None else None)
+            return SliceSettings(window, buckets, int(pace) if pace is not None else None)
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return None

@@ -19,7 +19,7 @@ from cql.render import CASSANDRA_5, parse_version
 from cql.statistics import Statistics
 from cql.traffic import MessageTraffic, QueueTraffic
 from model.advice.compaction import CompactionAdvice, TrialResult, choose
-from model.advice.queue_settings import DAY, QueueAdvice, QueueSettings, Traffic, advise_queue, history_window_days
+from model.advice.queue_settings import DAY, QueueAdvice, SliceSettings, Traffic, advise_queue, history_window_days
 from model.catalog.mail import MESSAGE_COMPACTIONS, MESSAGE_ID, CompactionChoice
 from model.errors import MailmendError
 from model.ports import Progress
@@ -70,7 +70,7 @@ class Advised:
     release: str
     live: Schema
     traffic: Traffic
-    settings: QueueSettings | None
+    settings: SliceSettings | None
     queue: QueueAdvice
     messages: MessageTables
     statistics: Statistics

@@ -17,7 +17,7 @@ from cql.traffic import (
     queue_settings,
     queue_traffic,
 )
-from model.advice.queue_settings import QueueSettings, Traffic
+from model.advice.queue_settings import SliceSettings, Traffic
 from model.catalog.mail import MESSAGE_ID
 from model.errors import SchemaMismatch
 from model.ports import Progress
@@ -40,7 +40,7 @@ class Measured:
     traffic: Traffic
     queue: QueueTraffic | None
     messages: MessageTraffic
-    settings: QueueSettings | None
+    settings: SliceSettings | None
     statistics: Statistics
     notes: tuple[str, ...]
 

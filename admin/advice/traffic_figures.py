@@ -6,7 +6,7 @@ from typing import Final
 
 from cql.statistics import Statistics
 from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic
-from model.advice.queue_settings import DAY, HOUR, Figure, Source, Traffic, span
+from model.advice.queue_settings import DAY, HOUR, Figure, FigureSource, Traffic, span
 from model.advice.traffic import RECENT_SECONDS, Rates
 
 MAILS_PER_SECOND: Final = 1.0
@@ -44,8 +44,8 @@ def traffic_figures(
         peak_per_second=_peak(given, queue, messages, mean),
         longest_stay_seconds=_stay(given, queue),
         row_bytes=_row_bytes(queue, statistics),
-        nodes=Figure(statistics.nodes_up, Source.MEASURED, "nodes that are up"),
-        copies=Figure(copies_of(replication), Source.MEASURED, "the keyspace's replication"),
+        nodes=Figure(statistics.nodes_up, FigureSource.MEASURED, "nodes that are up"),
+        copies=Figure(copies_of(replication), FigureSource.MEASURED, "the keyspace's replication"),
         hint_window_seconds=_hint_window(statistics),
     )
 
@@ -58,20 +58,20 @@ def copies_of(replication: Mapping[str, str]) -> int:
 
 def _mean(given: GivenTraffic, queue: QueueTraffic | None, messages: MessageTraffic) -> Figure:
     if given.mails_per_second is not None:
-        return Figure(given.mails_per_second, Source.GIVEN, "--mails-per-second")
+        return Figure(given.mails_per_second, FigureSource.GIVEN, "--mails-per-second")
     if found := _measured(queue, messages):
         rates, how = found
-        return Figure(rates.mean, Source.MEASURED, how)
-    return Figure(MAILS_PER_SECOND, Source.ASSUMED, "nothing to measure; name it with --mails-per-second")
+        return Figure(rates.mean, FigureSource.MEASURED, how)
+    return Figure(MAILS_PER_SECOND, FigureSource.ASSUMED, "nothing to measure; name it with --mails-per-second")
 
 
 def _peak(given: GivenTraffic, queue: QueueTraffic | None, messages: MessageTraffic, mean: Figure) -> Figure:
     if given.peak_mails_per_second is not None:
-        return Figure(max(mean.value, given.peak_mails_per_second), Source.GIVEN, "--peak-mails-per-second")
+        return Figure(max(mean.value, given.peak_mails_per_second), FigureSource.GIVEN, "--peak-mails-per-second")
     if given.mails_per_second is None and (found := _measured(queue, messages)):
         rates, how = found
-        return Figure(max(rates.peak, rates.mean), Source.MEASURED, f"{how}: the busiest stretch")
-    return Figure(mean.value * PEAK_TIMES, Source.ASSUMED, f"{PEAK_TIMES} times the mean")
+        return Figure(max(rates.peak, rates.mean), FigureSource.MEASURED, f"{how}: the busiest stretch")
+    return Figure(mean.value * PEAK_TIMES, FigureSource.ASSUMED, f"{PEAK_TIMES} times the mean")
 
 
 def _measured(queue: QueueTraffic | None, messages: MessageTraffic) -> tuple[Rates, str] | None:
@@ -91,13 +91,13 @@ def _stretch(rates: Rates) -> str:
 
 def _stay(given: GivenTraffic, queue: QueueTraffic | None) -> Figure:
     if given.longest_stay_seconds is not None:
-        return Figure(given.longest_stay_seconds, Source.GIVEN, "--longest-stay")
+        return Figure(given.longest_stay_seconds, FigureSource.GIVEN, "--longest-stay")
     oldest = queue.oldest_seconds if queue else None
     if oldest is not None and oldest > LONGEST_STAY_SECONDS:
-        return Figure(oldest, Source.MEASURED, "the browse start lies so far back")
+        return Figure(oldest, FigureSource.MEASURED, "the browse start lies so far back")
     return Figure(
         LONGEST_STAY_SECONDS,
-        Source.ASSUMED,
+        FigureSource.ASSUMED,
         f"mail servers commonly give up after {span(LONGEST_STAY_SECONDS)}; name it with --longest-stay",
     )
 
@@ -106,11 +106,11 @@ def _row_bytes(queue: QueueTraffic | None, statistics: Statistics) -> Figure:
     figures = statistics.tables.get(ENQUEUED)
     if queue and figures and figures.mean_partition_bytes and queue.mails_per_partition:
         per_row = figures.mean_partition_bytes / queue.mails_per_partition
-        return Figure(per_row, Source.MEASURED, "the size estimates of enqueuedMailsV4")
-    return Figure(ROW_BYTES, Source.ASSUMED, "a mail with a few recipients and attributes")
+        return Figure(per_row, FigureSource.MEASURED, "the size estimates of enqueuedMailsV4")
+    return Figure(ROW_BYTES, FigureSource.ASSUMED, "a mail with a few recipients and attributes")
 
 
 def _hint_window(statistics: Statistics) -> Figure:
     if statistics.hint_window_seconds is not None:
-        return Figure(statistics.hint_window_seconds, Source.MEASURED, "max_hint_window of the nodes")
-    return Figure(HINT_WINDOW_SECONDS, Source.ASSUMED, "Cassandra's default")
+        return Figure(statistics.hint_window_seconds, FigureSource.MEASURED, "max_hint_window of the nodes")
+    return Figure(HINT_WINDOW_SECONDS, FigureSource.ASSUMED, "Cassandra's default")

@@ -1,6 +1,7 @@
 """What `mailmend schema advise` says: the answer in plain sentences first, the figures after it, what to type last."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import fields
 from typing import Any, Final
 
 from admin.advice.advising import Advised, MessageTables
@@ -199,7 +200,7 @@ def advised_json(advised: Advised) -> dict[str, Any]:
         "release": advised.release,
         "messages": _messages_json(messages),
         "queue": {
-            **{name: getattr(queue, name) for name in type(queue).__slots__ if name != "reasons"},
+            **{part.name: getattr(queue, part.name) for part in fields(queue) if part.name != "reasons"},
             "reasons": [{"setting": one.setting, "value": one.value, "why": one.why} for one in queue.reasons],
         },
         "traffic": figures_json(advised.traffic),

@@ -5,7 +5,7 @@ from typing import Any
 
 from admin.present.document import Document, Part, Table, Verbatim
 from admin.services.grants import GrantsResult, RoleScript, mending
-from model.schema.grants import REMARKS, Comparison, Grant, Role
+from model.schema.grants import REMARKS, Grant, GrantComparison, Role
 
 
 def document_of(result: GrantsResult) -> Document:
@@ -57,7 +57,7 @@ def _script_json(script: RoleScript) -> dict[str, Any]:
     }
 
 
-def _comparison_parts(result: GrantsResult, found: Sequence[tuple[Role, Comparison]]) -> Iterator[Part]:
+def _comparison_parts(result: GrantsResult, found: Sequence[tuple[Role, GrantComparison]]) -> Iterator[Part]:
     keyspaces = result.keyspaces
     if rows := [row for _, one in found for row in _rows(one)]:
         yield Table(f"Grants on {keyspaces.mail} and {keyspaces.ledger}", ("role", "what", "grant"), rows)
@@ -67,7 +67,7 @@ def _comparison_parts(result: GrantsResult, found: Sequence[tuple[Role, Comparis
     yield _text(result.creations, [line for _, one in found for line in mending(one)])
 
 
-def _rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
+def _rows(comparison: GrantComparison) -> Iterator[tuple[str, str, str]]:
     name = comparison.holding.name
     if not comparison.holding.exists:
         yield name, "missing", "the role itself"
@@ -79,7 +79,7 @@ def _rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
         yield name, "superfluous", f"{held.grant.permission} ON {held.grant.on}{through}"
 
 
-def _comparison_json(role: Role, comparison: Comparison) -> dict[str, Any]:
+def _comparison_json(role: Role, comparison: GrantComparison) -> dict[str, Any]:
     return {
         "role": role.name,
         "name": comparison.holding.name,

@@ -12,8 +12,8 @@ from cql.introspect import live_schema
 from model.errors import ExitCode, WrongUse
 from model.schema.grants import (
     ROLES,
-    Comparison,
     Grant,
+    GrantComparison,
     Keyspaces,
     Resource,
     Role,
@@ -71,7 +71,7 @@ class GrantsResult:
     keyspaces: Keyspaces
     creations: tuple[str, ...] = ()
     scripts: tuple[RoleScript, ...] = ()
-    compared: tuple[tuple[Role, Comparison], ...] | None = None
+    compared: tuple[tuple[Role, GrantComparison], ...] | None = None
 
     @property
     def exit(self) -> ExitCode:
@@ -126,7 +126,7 @@ def possible(role: Role, keyspaces: Keyspaces) -> tuple[Grant, ...]:
     return tuple(grant for grant in grants_of(role, keyspaces) if grant.on not in gone)
 
 
-def mending(comparison: Comparison) -> tuple[str, ...]:
+def mending(comparison: GrantComparison) -> tuple[str, ...]:
     """The statements that give the role what it needs, and only then take the rest."""
     name, holding = comparison.holding.name, comparison.holding
     create = () if holding.exists else (create_role_cql(name), f"-- then, by hand: {login_cql(name)}")

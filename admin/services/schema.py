@@ -288,6 +288,6 @@ def _sizes_for(place: Place, found: RolloutPlan) -> TableSizes:
 
 
 def _sizes(place: Place) -> TableSizes:
-    from cql.estimates import sizes_in  # noqa: PLC0415 - brings the driver
+    from cql.driver.nodes import sizes_in  # noqa: PLC0415 - brings the driver
 
     return sizes_in(place.cluster, place.connection.keyspace)

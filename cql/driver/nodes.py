@@ -13,9 +13,12 @@ from uuid import UUID
 from cql.driver.driver_errors import our_errors
 from cql.driver.failures import Purpose
 from cql.driver.session import EVERY_NODE, CassandraCluster
+from cql.introspect import keyspace_exists
 from cql.rows import normalised
 from cql.statistics import NodeAnswer
 from model.errors import MailmendError
+from model.schema.names import checked_spelling, name_of
+from model.schema.sizes import TableSize, table_sizes
 from model.schema.table import Row
 
 _SSTABLE = re.compile(
@@ -90,3 +93,23 @@ def sstables_in(steps: Iterable[str]) -> int | None:
     named = {found[1] for step in said if (found := _SSTABLE.search(step))}
     merged = [int(found[1]) for step in said if (found := _MERGED.search(step))]
     return max([len(named), *merged])
+
+
+_RECORDED = (
+    "SELECT table_name, mean_partition_size, partitions_count FROM system.size_estimates WHERE keyspace_name = ?"
+)
+_ON_DISK = "SELECT table_name, mebibytes FROM system_views.disk_usage WHERE keyspace_name = ? ALLOW FILTERING"
+
+
+def sizes_in(cluster: CassandraCluster, keyspace: str) -> Mapping[str, TableSize]:
+    """The size of each table of the keyspace that the nodes can tell of, by the table's name."""
+    name = name_of(checked_spelling(keyspace, "keyspace name"))
+    if not keyspace_exists(cluster, keyspace):
+        return {}
+    recorded, on_disk = (_rows(ask_every_node(cluster, text, (name,))) for text in (_RECORDED, _ON_DISK))
+    return table_sizes(recorded, on_disk, 1 + len(cluster.query("SELECT peer FROM system.peers")))
+
+
+def _rows(answers: Sequence[NodeAnswer]) -> list[Sequence[Row]]:
+    """What was answered; a node that refused or kept silent is scaled over."""
+    return [answer.rows for answer in answers if answer.error is None]

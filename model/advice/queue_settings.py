@@ -6,7 +6,7 @@ documentation on time windows (20 to 30 of them over the time to live) and on pa
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -50,7 +50,7 @@ FALSE_READS_MAX: Final = 0.05
 HISTORY_WINDOWS: Final = 24
 
 
-class Source(Enum):
+class FigureSource(Enum):
     """Where a figure comes from; nothing that was assumed is passed off as measured."""
 
     MEASURED = "measured"
@@ -63,7 +63,7 @@ class Figure:
     """A number, where it comes from, and how it was found."""
 
     value: float
-    source: Source
+    source: FigureSource
     how: str
 
 
@@ -89,7 +89,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSettings:
+class SliceSettings:
     """What a queue is set to now: a slice window may only become one of its divisors, buckets only grow.
 
     Attributes:
@@ -111,35 +111,14 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueAdvice:
-    """Everything advised for the queue; all times in seconds.
-
-    Attributes:
-        slack_seconds: how much longer rows live than any mail stays.
-        ttl_seconds, window_seconds: of enqueuedMailsV4.
-        mark_ttl_seconds, mark_window_seconds: of deletedMailsV2, whose marks outlive the rows that they hide.
-        mark_bloom_chance: of a bloom filter of deletedMailsV2 being wrong.
-    """
-
-    slice_seconds: int
-    buckets: int
-    slack_seconds: int
-    ttl_seconds: int
-    window_seconds: int
-    mark_ttl_seconds: int
-    mark_window_seconds: int
-    gc_grace_seconds: int
-    mark_bloom_chance: float
-    reasons: tuple[Advice, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Lifetimes:
     """How long the rows of a queue live, and the marks that hide them, in windows of which length; times in seconds.
 
     Attributes:
         slack_seconds: how much longer rows live than any mail stays, and marks than rows.
-        mark_bloom_chance: of a bloom filter of the marks being wrong.
+        ttl_seconds, window_seconds: of enqueuedMailsV4.
+        mark_ttl_seconds, mark_window_seconds: of deletedMailsV2, whose marks outlive the rows that they hide.
+        mark_bloom_chance: of a bloom filter of deletedMailsV2 being wrong.
     """
 
     slack_seconds: int
@@ -148,6 +127,16 @@ class Lifetimes:
     mark_ttl_seconds: int
     mark_window_seconds: int
     mark_bloom_chance: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAdvice(Lifetimes):
+    """Everything advised for the queue; all times in seconds."""
+
+    slice_seconds: int
+    buckets: int
+    gc_grace_seconds: int
+    reasons: tuple[Advice, ...] = ()
 
 
 def lifetimes(stay_seconds: int, slice_seconds: int) -> Lifetimes:
@@ -167,24 +156,18 @@ def gc_grace_for(hint_window_seconds: float) -> int:
     return max(GC_GRACE_SECONDS_MIN, math.ceil(hint_window_seconds))
 
 
-def advise_queue(traffic: Traffic, now: QueueSettings | None = None) -> QueueAdvice:
+def advise_queue(traffic: Traffic, now: SliceSettings | None = None) -> QueueAdvice:
     """What the queue's tables should be set to for that traffic, with what they are set to now as a bound."""
     stay = math.ceil(traffic.longest_stay_seconds.value)
     slice_seconds = _slice_for(traffic.mails_per_second.value, stay + _slack(stay), now)
-    lives = lifetimes(stay, slice_seconds)
     bare = QueueAdvice(
+        **asdict(lifetimes(stay, slice_seconds)),
         slice_seconds=slice_seconds,
         buckets=_buckets_for(traffic, slice_seconds, now),
-        slack_seconds=lives.slack_seconds,
-        ttl_seconds=lives.ttl_seconds,
-        window_seconds=lives.window_seconds,
-        mark_ttl_seconds=lives.mark_ttl_seconds,
-        mark_window_seconds=lives.mark_window_seconds,
         gc_grace_seconds=gc_grace_for(traffic.hint_window_seconds.value),
-        mark_bloom_chance=lives.mark_bloom_chance,
-        reasons=(),
     )
-    return _with_reasons(bare, traffic, now)
+    reasons = (*_shape_reasons(bare, traffic, now), *_expiry_reasons(bare, traffic), _bloom_reason(bare, traffic))
+    return replace(bare, reasons=reasons)
 
 
 def _slack(stay_seconds: int) -> int:
@@ -225,7 +208,7 @@ def bloom_bytes(rows: float, chance: float) -> float:
     return rows * -math.log(chance) / math.log(2) ** 2 / 8
 
 
-def _slice_for(rate: float, seconds: int, now: QueueSettings | None) -> int:
+def _slice_for(rate: float, seconds: int, now: SliceSettings | None) -> int:
     """The window whose average is nearest to 10,000 mails, short enough that time windows are whole slices."""
     *_, most = WINDOWS
     fitting = [one for one in SLICE_WINDOWS if one <= seconds / most / 2] or [SLICE_WINDOWS[0]]
@@ -239,7 +222,7 @@ def _distance(one: float, other: float) -> float:
     return max(one, other) / max(min(one, other), 1e-9)
 
 
-def _buckets_for(traffic: Traffic, slice_seconds: int, now: QueueSettings | None) -> int:
+def _buckets_for(traffic: Traffic, slice_seconds: int, now: SliceSettings | None) -> int:
     rows = traffic.peak_per_second.value * slice_seconds
     buckets = max(
         1,
@@ -258,13 +241,7 @@ def _bloom_chance(sstables: int) -> float:
     return next((chance for chance in BLOOM_CHANCES if sstables * chance <= FALSE_READS_MAX), BLOOM_CHANCES[-1])
 
 
-def _with_reasons(bare: QueueAdvice, traffic: Traffic, now: QueueSettings | None) -> QueueAdvice:
-    reasons = (*_shape_reasons(bare, traffic, now), *_expiry_reasons(bare, traffic), _bloom_reason(bare, traffic))
-    names = {name: getattr(bare, name) for name in QueueAdvice.__slots__ if name != "reasons"}
-    return QueueAdvice(**names, reasons=reasons)
-
-
-def _shape_reasons(bare: QueueAdvice, traffic: Traffic, now: QueueSettings | None) -> Iterable[Advice]:
+def _shape_reasons(bare: QueueAdvice, traffic: Traffic, now: SliceSettings | None) -> Iterable[Advice]:
     rate, peak = traffic.mails_per_second.value, traffic.peak_per_second.value
     mean, busiest = rate * bare.slice_seconds, peak * bare.slice_seconds
     of_now = f" It may only become a divisor of the present {span(now.slice_seconds)}." if now else ""

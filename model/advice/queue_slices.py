@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from model.advice.queue_settings import MAILS_PER_SLICE, Advice, QueueAdvice, QueueSettings, Traffic, advise_queue
+from model.advice.queue_settings import MAILS_PER_SLICE, Advice, QueueAdvice, SliceSettings, Traffic, advise_queue
 from model.queue.configuration import DEFAULT, QueueConfiguration, window_text
 from model.queue.slices import SECOND, Slicing
 
@@ -52,7 +52,7 @@ class ConfigurationAdvice:
         return self.advised != self.present
 
 
-def advise_configuration(traffic: Traffic, now: QueueSettings | None) -> ConfigurationAdvice:
+def advise_configuration(traffic: Traffic, now: SliceSettings | None) -> ConfigurationAdvice:
     """What the view should be configured as for that traffic."""
     bound, free = advise_queue(traffic, now), advise_queue(traffic)
     advised, best = (_configuration(one, traffic) for one in (bound, free))
@@ -83,7 +83,7 @@ def _configuration(advice: QueueAdvice, traffic: Traffic) -> QueueConfiguration:
     return QueueConfiguration(Slicing(timedelta(seconds=advice.slice_seconds), advice.buckets), pace_for(mails))
 
 
-def _present(now: QueueSettings | None) -> QueueConfiguration | None:
+def _present(now: SliceSettings | None) -> QueueConfiguration | None:
     if now is None:
         return None
     slicing = Slicing(timedelta(seconds=now.slice_seconds), now.buckets)

@@ -37,7 +37,7 @@ class Permission(StrEnum):
     DROP = "DROP"
 
 
-class Where(Enum):
+class GrantScope(Enum):
     """Whose keyspace a grant is on."""
 
     MAIL = "mail"
@@ -82,7 +82,7 @@ class Grant:
 class Need:
     """Permissions on some tables of one keyspace; without tables on the keyspace itself."""
 
-    where: Where
+    where: GrantScope
     permissions: tuple[Permission, ...]
     tables: tuple[str, ...] = ()
 
@@ -156,51 +156,51 @@ FIGURES = (
 READER = Role(
     "reader",
     "check, repair messages --dry-run, schema verify, plan, history and lint",
-    (Need(Where.MAIL, _READS, LOOKED_AT), Need(Where.LEDGER, _READS, (REPAIR_LEASE.name, *HISTORY))),
+    (Need(GrantScope.MAIL, _READS, LOOKED_AT), Need(GrantScope.LEDGER, _READS, (REPAIR_LEASE.name, *HISTORY))),
 )
 REPAIRER = Role(
     "repairer",
     "repair messages, repair lags, undo, runs; all that a reader does",
     (
         *READER.needs,
-        Need(Where.MAIL, _WRITES, MENDED),
-        Need(Where.LEDGER, _BOTH, LEDGER),
+        Need(GrantScope.MAIL, _WRITES, MENDED),
+        Need(GrantScope.LEDGER, _BOTH, LEDGER),
     ),
 )
 LOADER = Role(
     "loader",
     "load, and services that write through MessageStore",
-    (Need(Where.MAIL, _BOTH, FILLED), Need(Where.LEDGER, _WRITES, (REPAIR_LAG.name,))),
+    (Need(GrantScope.MAIL, _BOTH, FILLED), Need(GrantScope.LEDGER, _WRITES, (REPAIR_LAG.name,))),
 )
 MIGRATOR = Role(
     "migrator",
     "schema plan, apply, adopt, history",
     (
-        Need(Where.MAIL, _SHAPES),
-        Need(Where.LEDGER, _SHAPES),
-        Need(Where.LEDGER, _BOTH, (REPAIR_LEASE.name, *HISTORY)),
-        Need(Where.MAIL, _BOTH, (SCHEMA_VERSION.name,)),
-        Need(Where.VIEWS, _READS, ("disk_usage",)),
+        Need(GrantScope.MAIL, _SHAPES),
+        Need(GrantScope.LEDGER, _SHAPES),
+        Need(GrantScope.LEDGER, _BOTH, (REPAIR_LEASE.name, *HISTORY)),
+        Need(GrantScope.MAIL, _BOTH, (SCHEMA_VERSION.name,)),
+        Need(GrantScope.VIEWS, _READS, ("disk_usage",)),
     ),
 )
 ADVISER = Role(
     "adviser",
     "schema advise, queue advise",
     (
-        Need(Where.MAIL, _READS, MEASURED),
-        Need(Where.VIEWS, _READS, FIGURES),
+        Need(GrantScope.MAIL, _READS, MEASURED),
+        Need(GrantScope.VIEWS, _READS, FIGURES),
     ),
 )
 QUEUE_READER = Role(
     "queue_reader",
     "queue list, size, browse and most dry runs: who waits, from whom and to whom, but no content",
-    (Need(Where.MAIL, _READS, QUEUED),),
+    (Need(GrantScope.MAIL, _READS, QUEUED),),
     only_with=ENQUEUED_MAILS.name,
 )
 QUEUE = Role(
     "queue",
     "workers of the mail queue, and every other command of it",
-    (Need(Where.MAIL, _BOTH, QUEUED),),
+    (Need(GrantScope.MAIL, _BOTH, QUEUED),),
     only_with=ENQUEUED_MAILS.name,
 )
 
@@ -226,19 +226,19 @@ class Keyspaces:
     mail_tables: frozenset[str] | None = None
     ledger_tables: frozenset[str] | None = None
 
-    def name(self, where: Where) -> str:
+    def name(self, where: GrantScope) -> str:
         """What the keyspace is called."""
-        return {Where.MAIL: self.mail, Where.LEDGER: self.ledger}.get(where, where.value)
+        return {GrantScope.MAIL: self.mail, GrantScope.LEDGER: self.ledger}.get(where, where.value)
 
-    def has(self, where: Where, table: str) -> bool:
+    def has(self, where: GrantScope, table: str) -> bool:
         """Whether the table is there."""
-        found = {Where.MAIL: self.mail_tables, Where.LEDGER: self.ledger_tables}.get(where)
+        found = {GrantScope.MAIL: self.mail_tables, GrantScope.LEDGER: self.ledger_tables}.get(where)
         return found is None or table in found
 
 
 def has_work(role: Role, keyspaces: Keyspaces) -> bool:
     """Whether there is anything to do for the role."""
-    return not role.only_with or keyspaces.has(Where.MAIL, role.only_with)
+    return not role.only_with or keyspaces.has(GrantScope.MAIL, role.only_with)
 
 
 def grants_of(role: Role, keyspaces: Keyspaces) -> tuple[Grant, ...]:
@@ -263,7 +263,7 @@ def _grants(need: Need, keyspaces: Keyspaces) -> Iterator[Grant]:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldGrant:
     """A permission that a role has, and the role that it has it through: itself, or one that it was granted."""
 
     grant: Grant
@@ -277,11 +277,11 @@ class Holding:
     name: str
     exists: bool = True
     superuser: bool = False
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldGrant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class GrantComparison:
     """How far a role is from what it needs.
 
     Attributes:
@@ -292,7 +292,7 @@ class Comparison:
 
     holding: Holding
     missing: tuple[Grant, ...]
-    superfluous: tuple[Held, ...]
+    superfluous: tuple[HeldGrant, ...]
     to_grant: tuple[Grant, ...]
 
     @property
@@ -302,11 +302,11 @@ class Comparison:
         return fits and not (self.missing or self.superfluous or self.to_grant)
 
 
-def compared(needed: Iterable[Grant], holding: Holding) -> Comparison:
+def compared(needed: Iterable[Grant], holding: Holding) -> GrantComparison:
     """What the role lacks, and what it has too much."""
     wanted = frozenset(needed)
     own = {held.grant for held in holding.held if held.through == holding.name}
-    return Comparison(
+    return GrantComparison(
         holding,
         missing=tuple(sorted(one for one in wanted if not _covered(one, holding))),
         superfluous=tuple(held for held in holding.held if held.through != holding.name or held.grant not in wanted),

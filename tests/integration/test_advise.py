@@ -22,7 +22,7 @@ from cql.driver.session import CassandraCluster, connect
 from cql.introspect import live_schema
 from cql.statistics import VIEWS, read_statistics
 from cql.traffic import Reading, message_traffic, queue_traffic
-from model.advice.queue_settings import QueueSettings
+from model.advice.queue_settings import SliceSettings
 from model.catalog.mail import CompactionChoice
 from repair.clock import SystemClock
 from tests.support.commands import CommandLine, command_line, contact_of
@@ -150,7 +150,7 @@ class TestTraffic:
 
         assert found is not None
         assert found.rates is not None
-        assert found.settings == QueueSettings(3_600, 2)
+        assert found.settings == SliceSettings(3_600, 2)
         assert found.rates.looked_at in {3, 4}  # an hour may have ended since
         assert found.rates.peak >= 6 / 3_600
         assert found.oldest_seconds is not None

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from cql.driver.contact import Contact
+from cql.driver.nodes import sizes_in
 from cql.driver.session import CassandraCluster, connect
-from cql.estimates import sizes_in
 from tests.support.servers import CassandraServer
 
 pytestmark = pytest.mark.cassandra

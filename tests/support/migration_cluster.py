@@ -10,7 +10,6 @@ from typing import Any, Self
 import pytest
 
 from admin import wiring
-from cql import estimates
 from cql.driver import nodes as driver_nodes
 from cql.driver import session
 from cql.driver.contact import Contact
@@ -101,7 +100,7 @@ class MigrationCluster(MigrationServer):
         return self
 
     def sizes(self, _: object, keyspace: str) -> dict[str, TableSize]:
-        """Stands in for `cql.estimates.sizes_in`."""
+        """Stands in for `cql.driver.nodes.sizes_in`."""
         self.sized.append(keyspace)
         return {"orders": TableSize(1_000, 4_096, None, 3, 3)}
 
@@ -117,6 +116,6 @@ def migration_cluster(monkeypatch: pytest.MonkeyPatch, **keyspaces: Schema) -> M
     twin = MigrationCluster(clock, **keyspaces)
     monkeypatch.setattr(session, "connect", twin.connected)
     monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda _cluster: twin)
-    monkeypatch.setattr(estimates, "sizes_in", twin.sizes)
+    monkeypatch.setattr(driver_nodes, "sizes_in", twin.sizes)
     monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
     return twin

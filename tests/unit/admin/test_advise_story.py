@@ -12,7 +12,7 @@ from admin.advice.measuring import WATCHED
 from admin.advice.traffic_figures import GivenTraffic
 from admin.advice.trial import TrialNode
 from admin.services.caller import Silent
-from model.advice.queue_settings import QueueSettings, Source
+from model.advice.queue_settings import FigureSource, SliceSettings
 from model.catalog.mail import MESSAGE_COMPACTIONS, CompactionChoice
 from model.errors import JavaMissing, MailmendError, SchemaMismatch, UnknownKeyspace
 from model.operations import Scan
@@ -58,7 +58,7 @@ class TestLooking:
 
         found = advised(cluster)
 
-        assert found.traffic.mails_per_second.source is Source.MEASURED
+        assert found.traffic.mails_per_second.source is FigureSource.MEASURED
         assert found.messages.traffic.rates is not None
         assert found.messages.traffic.rates.looked_at == MAILBOXES * EACH
         assert found.messages.window_days is not None
@@ -88,7 +88,7 @@ class TestLooking:
 
         found = advised(MailCluster(Schema((), (QUEUE, events))))
 
-        assert found.settings == QueueSettings(3_600, 1)
+        assert found.settings == SliceSettings(3_600, 1)
         assert found.traffic.mails_per_second.value == 2.0
         assert (found.messages.strategy, found.messages.present, found.messages.window_days) == ("", None, None)
         assert any("renews no row of its queue" in note for note in found.notes)
@@ -189,7 +189,7 @@ class TestTrial:
         assert found.messages.untried == why
         assert found.messages.sample is not None
         assert found.messages.advice is None
-        assert found.traffic.mails_per_second.source is Source.MEASURED
+        assert found.traffic.mails_per_second.source is FigureSource.MEASURED
 
     def test_a_keyspace_without_messages_needs_none(self) -> None:
         """The queue is advised on by reckoning alone."""

@@ -14,7 +14,7 @@ from model.schema.grants import (
     REPAIRER,
     ROLES,
     Grant,
-    Held,
+    HeldGrant,
     Holding,
     Keyspaces,
     Resource,
@@ -26,7 +26,7 @@ from tests.support.documents import text_of
 
 PLACES = Keyspaces("mail", "ledger")
 SELECTS = Grant(Resource("mail", "imapuidtable"), "SELECT")
-TOO_MUCH = Held(Grant(Resource("mail"), "DROP"), "mailmend_reader")
+TOO_MUCH = HeldGrant(Grant(Resource("mail"), "DROP"), "mailmend_reader")
 
 
 @pytest.fixture
@@ -159,9 +159,9 @@ def test_a_comparison_says_what_is_missing_what_is_too_much_and_what_mends_it() 
 
 def test_a_comparison_as_json() -> None:
     """Under names that stay; exit in it."""
-    inherited = Held(SELECTS, "parent")
+    inherited = HeldGrant(SELECTS, "parent")
     wrong = compared([SELECTS], Holding("r", superuser=True, held=(inherited,)))
-    right = compared([SELECTS], Holding("q", held=(Held(SELECTS, "q"),)))
+    right = compared([SELECTS], Holding("q", held=(HeldGrant(SELECTS, "q"),)))
 
     found = document_of(GrantsResult(PLACES, compared=((READER, wrong), (QUEUE, right)))).json
     assert found
@@ -174,7 +174,7 @@ def test_a_comparison_as_json() -> None:
 
 def test_a_role_that_is_right_is_said_to_be() -> None:
     """Exit 0 and a sentence; one that is not there is to be created."""
-    right = compared([SELECTS], Holding("q", held=(Held(SELECTS, "q"),)))
+    right = compared([SELECTS], Holding("q", held=(HeldGrant(SELECTS, "q"),)))
     absent = compared([SELECTS], Holding("r", exists=False))
 
     document = document_of(GrantsResult(PLACES, compared=((READER, right),)))

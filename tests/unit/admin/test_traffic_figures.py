@@ -13,7 +13,7 @@ from admin.advice.traffic_figures import (
 )
 from cql.statistics import Statistics, TableFigures
 from cql.traffic import ENQUEUED, MessageTraffic, QueueTraffic
-from model.advice.queue_settings import DAY, Source, Traffic
+from model.advice.queue_settings import DAY, FigureSource, Traffic
 from model.advice.traffic import Rates
 
 QUIET = MessageTraffic(None, None)
@@ -39,9 +39,9 @@ def test_what_is_said_goes_before_what_is_measured() -> None:
 
     traffic = figures_of(given, QUEUE, BORN)
 
-    assert (traffic.mails_per_second.value, traffic.mails_per_second.source) == (40, Source.GIVEN)
-    assert (traffic.peak_per_second.value, traffic.peak_per_second.source) == (90, Source.GIVEN)
-    assert (traffic.longest_stay_seconds.value, traffic.longest_stay_seconds.source) == (7 * DAY, Source.GIVEN)
+    assert (traffic.mails_per_second.value, traffic.mails_per_second.source) == (40, FigureSource.GIVEN)
+    assert (traffic.peak_per_second.value, traffic.peak_per_second.source) == (90, FigureSource.GIVEN)
+    assert (traffic.longest_stay_seconds.value, traffic.longest_stay_seconds.source) == (7 * DAY, FigureSource.GIVEN)
 
 
 def test_the_queue_is_measured_before_the_mailboxes() -> None:
@@ -57,7 +57,7 @@ def test_without_a_queue_the_births_of_messages_count() -> None:
     traffic = figures_of(messages=BORN)
 
     assert (traffic.mails_per_second.value, traffic.peak_per_second.value) == (2, 9)
-    assert traffic.mails_per_second.source is Source.MEASURED
+    assert traffic.mails_per_second.source is FigureSource.MEASURED
     assert "20,000 messages" in traffic.mails_per_second.how
 
 
@@ -77,7 +77,7 @@ def test_where_nothing_can_be_measured_it_is_assumed_and_said_so() -> None:
     assert traffic.mails_per_second.value == MAILS_PER_SECOND
     assert traffic.peak_per_second.value == MAILS_PER_SECOND * PEAK_TIMES
     for figure in (traffic.mails_per_second, traffic.longest_stay_seconds, traffic.row_bytes):
-        assert figure.source is Source.ASSUMED
+        assert figure.source is FigureSource.ASSUMED
     assert "--mails-per-second" in traffic.mails_per_second.how
     assert "--longest-stay" in traffic.longest_stay_seconds.how
 
@@ -87,7 +87,7 @@ def test_a_mean_that_is_said_takes_its_peak_from_no_measurement() -> None:
     traffic = figures_of(GivenTraffic(mails_per_second=100), QUEUE)
 
     assert traffic.peak_per_second.value == 100 * PEAK_TIMES
-    assert traffic.peak_per_second.source is Source.ASSUMED
+    assert traffic.peak_per_second.source is FigureSource.ASSUMED
 
 
 def test_a_peak_is_never_below_the_mean() -> None:
@@ -100,12 +100,14 @@ def test_a_peak_is_never_below_the_mean() -> None:
 @pytest.mark.parametrize(
     ("oldest", "stay", "source"),
     [
-        (None, LONGEST_STAY_SECONDS, Source.ASSUMED),
-        (60.0, LONGEST_STAY_SECONDS, Source.ASSUMED),
-        (30.0 * DAY, 30 * DAY, Source.MEASURED),
+        (None, LONGEST_STAY_SECONDS, FigureSource.ASSUMED),
+        (60.0, LONGEST_STAY_SECONDS, FigureSource.ASSUMED),
+        (30.0 * DAY, 30 * DAY, FigureSource.MEASURED),
     ],
 )
-def test_the_queue_may_show_a_longer_stay_but_no_shorter_one(oldest: float | None, stay: float, source: Source) -> None:
+def test_the_queue_may_show_a_longer_stay_but_no_shorter_one(
+    oldest: float | None, stay: float, source: FigureSource
+) -> None:
     """That nothing waits just now does not mean that nothing ever will."""
     queue = QueueTraffic("spool", None, None, oldest, 1)
 
@@ -126,8 +128,8 @@ def test_the_nodes_hint_window_is_measured_where_it_is_told() -> None:
     """Else it is Cassandra's default."""
     told = figures_of(statistics=Statistics({}, hint_window_seconds=86_400)).hint_window_seconds
 
-    assert (told.value, told.source) == (86_400, Source.MEASURED)
-    assert figures_of().hint_window_seconds.source is Source.ASSUMED
+    assert (told.value, told.source) == (86_400, FigureSource.MEASURED)
+    assert figures_of().hint_window_seconds.source is FigureSource.ASSUMED
 
 
 @pytest.mark.parametrize(

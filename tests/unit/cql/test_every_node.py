@@ -6,9 +6,8 @@ from uuid import UUID
 import pytest
 from cassandra import OperationTimedOut, Unauthorized
 
-from cql.driver.nodes import CassandraNodes, ask_every_node
+from cql.driver.nodes import CassandraNodes, ask_every_node, sizes_in
 from cql.driver.session import CassandraCluster
-from cql.estimates import sizes_in
 from model.errors import AccessDenied, BadIdentifier, SchemaMismatch, TimedOut, WrongUse
 from model.schema.keyspace import Schema
 from model.schema.sizes import TableSize

@@ -8,7 +8,7 @@ import pytest
 
 from cql.granting import create_role_cql, drop_role_cql, grant_cql, holding_of, login_cql, revoke_cql
 from model.errors import AccessDenied, BadIdentifier, MailmendError, WrongUse
-from model.schema.grants import Grant, Held, Resource
+from model.schema.grants import Grant, HeldGrant, Resource
 from model.schema.table import Row
 
 READS = Grant(Resource("mail", "t"), "SELECT")
@@ -96,7 +96,7 @@ def test_what_is_inherited_keeps_its_source_and_a_superuser_is_told() -> None:
     holding = holding_of(server, "R")
 
     assert server.asked == ["LIST ROLES OF r", "LIST ALL PERMISSIONS OF r"]
-    assert holding.held == (Held(READS, "parent"), Held(READS, "r"))
+    assert holding.held == (HeldGrant(READS, "parent"), HeldGrant(READS, "r"))
     assert (holding.superuser, holding.exists) == (True, True)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cql.statistics import MIB, VIEWS, NodeAnswer, TableFigures, View, read_statistics
+from cql.statistics import MIB, VIEWS, NodeAnswer, NodeFigure, TableFigures, read_statistics
 from model.errors import AccessDenied, CannotReach, MailmendError, SchemaMismatch
 from model.schema.table import Row
 
@@ -106,7 +106,7 @@ def test_a_setting_that_is_no_number_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("view_of", VIEWS, ids=lambda one: one.table)
-def test_each_figure_comes_from_its_own_table(view_of: View) -> None:
+def test_each_figure_comes_from_its_own_table(view_of: NodeFigure) -> None:
     """Two nodes tell 3 and 5: what lies on disks is added, what is slow or large is that of the worst."""
     place = f"system_views.{view_of.table}"
     rows = ([view(view_of.column, 3)], [view(view_of.column, 5), view(view_of.column, 9, table="other")])

@@ -20,7 +20,7 @@ from cql.traffic import (
     queue_settings,
     queue_traffic,
 )
-from model.advice.queue_settings import HOUR, QueueSettings
+from model.advice.queue_settings import HOUR, SliceSettings
 from model.catalog.mail import MAIL_TABLES
 from model.errors import AccessDenied, BadIdentifier, CannotReach, MailmendError
 from model.queue.configuration import AGGREGATE
@@ -128,19 +128,19 @@ class TestQueue:
         lonely = queue_of(MailServer({("spool", NOW - 7_200, 0): 600}))
 
         assert [one.rates.peak for one in (configured, seen, lonely) if one.rates] == [600 / 1_800, 1, 600 / 3_600]
-        assert (configured.settings, seen.settings) == (QueueSettings(1_800, 2), None)
+        assert (configured.settings, seen.settings) == (SliceSettings(1_800, 2), None)
 
     @pytest.mark.parametrize(
         ("events", "found"),
         [
-            ([CONFIGURATION], QueueSettings(1_800, 2)),
-            (['{"bucketCount":2,"sliceWindow":1800.0,"updateBrowseStartPace":500}'], QueueSettings(1_800, 2, 500)),
-            ([CONFIGURATION, '{"bucketCount":3,"sliceWindow":60}'], QueueSettings(60, 3)),
-            ([CONFIGURATION, "[]", "soon", '{"bucketCount":3}'], QueueSettings(1_800, 2)),
+            ([CONFIGURATION], SliceSettings(1_800, 2)),
+            (['{"bucketCount":2,"sliceWindow":1800.0,"updateBrowseStartPace":500}'], SliceSettings(1_800, 2, 500)),
+            ([CONFIGURATION, '{"bucketCount":3,"sliceWindow":60}'], SliceSettings(60, 3)),
+            ([CONFIGURATION, "[]", "soon", '{"bucketCount":3}'], SliceSettings(1_800, 2)),
             ([], None),
         ],
     )
-    def test_the_last_event_that_can_be_read_counts(self, events: list[str], found: QueueSettings | None) -> None:
+    def test_the_last_event_that_can_be_read_counts(self, events: list[str], found: SliceSettings | None) -> None:
         """With its pace where it tells one; a queue without any mail has settings too."""
         server = MailServer({}, {"eventstore": [{"event": event} for event in events]})
 

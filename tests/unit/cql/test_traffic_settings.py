@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cql.traffic import Reading, message_traffic, queue_traffic, settings_of
-from model.advice.queue_settings import QueueSettings
+from model.advice.queue_settings import SliceSettings
 from model.catalog.mail import MAIL_TABLES
 from model.errors import AccessDenied
 from model.schema.keyspace import Schema
@@ -20,13 +20,13 @@ def test_the_last_event_counts() -> None:
     """Each change of the configuration is another event."""
     later = EVENT.replace("3600.0", "1800.0").replace('"bucketCount":2', '"bucketCount":4')
 
-    assert settings_of([{"event": EVENT}, {"event": later}]) == QueueSettings(1800, 4)
+    assert settings_of([{"event": EVENT}, {"event": later}]) == SliceSettings(1800, 4)
 
 
 @pytest.mark.parametrize("event", ["", "[]", "{}", None, '{"sliceWindow": "soon", "bucketCount": 1}'])
 def test_an_event_that_cannot_be_read_is_passed_over(event: str | None) -> None:
     """Another version of James may write it otherwise; the one before still says something."""
-    assert settings_of([{"event": EVENT}, {"event": event}]) == QueueSettings(3600, 2)
+    assert settings_of([{"event": EVENT}, {"event": event}]) == SliceSettings(3600, 2)
     assert settings_of([{"event": event}]) is None
 
 

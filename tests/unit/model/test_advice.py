@@ -18,8 +18,8 @@ from model.advice.queue_settings import (
     SLICE_WINDOWS,
     WINDOWS,
     Figure,
-    QueueSettings,
-    Source,
+    FigureSource,
+    SliceSettings,
     Traffic,
     advise_queue,
     bloom_bytes,
@@ -43,7 +43,7 @@ def traffic_of(
 ) -> Traffic:
     """Traffic with every figure given."""
     figures = (rate, rate if peak is None else peak, stay, row, nodes, 3, hints)
-    return Traffic(*(Figure(figure, Source.GIVEN, "said") for figure in figures))
+    return Traffic(*(Figure(figure, FigureSource.GIVEN, "said") for figure in figures))
 
 
 RATES = st.floats(min_value=0.0001, max_value=5_000)
@@ -65,7 +65,7 @@ def traffics(draw: st.DrawFn) -> Traffic:
 
 
 SETTINGS = st.builds(
-    QueueSettings,
+    SliceSettings,
     slice_seconds=st.sampled_from([*SLICE_WINDOWS, 420, 90, 45, 600]),
     buckets=st.integers(min_value=1, max_value=64),
 )
@@ -107,7 +107,7 @@ class TestLaws:
         assert rows * traffic.row_bytes.value <= PARTITION_BYTES_MAX * 1.000001
 
     @given(traffics(), SETTINGS)
-    def test_what_is_set_now_bounds_what_may_follow(self, traffic: Traffic, now: QueueSettings) -> None:
+    def test_what_is_set_now_bounds_what_may_follow(self, traffic: Traffic, now: SliceSettings) -> None:
         """A slice window becomes only a divisor of the present one, and buckets are never taken away."""
         advice = advise_queue(traffic, now)
 
@@ -145,7 +145,7 @@ class TestLaws:
         assert advise_queue(busier).slice_seconds <= advise_queue(traffic).slice_seconds
 
     @given(traffics(), SETTINGS)
-    def test_every_setting_comes_with_a_reason_that_holds_figures(self, traffic: Traffic, now: QueueSettings) -> None:
+    def test_every_setting_comes_with_a_reason_that_holds_figures(self, traffic: Traffic, now: SliceSettings) -> None:
         """Nobody has to take a number on trust."""
         for reason in advise_queue(traffic, now).reasons:
             assert any(character.isdigit() for character in reason.why)
@@ -201,17 +201,17 @@ class TestFigures:
 
     def test_a_slice_of_seven_minutes_may_become_a_minute(self) -> None:
         """The only window to choose from that divides it."""
-        advice = advise_queue(traffic_of(1000), QueueSettings(420, 1))
+        advice = advise_queue(traffic_of(1000), SliceSettings(420, 1))
 
         assert advice.slice_seconds == 60
 
     def test_a_slice_that_nothing_divides_stays(self) -> None:
         """45 seconds have no divisor among the windows."""
-        assert advise_queue(traffic_of(), QueueSettings(45, 1)).slice_seconds == 45
+        assert advise_queue(traffic_of(), SliceSettings(45, 1)).slice_seconds == 45
 
     def test_the_present_setting_is_named_where_there_is_one(self) -> None:
         """So that a reader sees why nothing longer is advised."""
-        whys = " ".join(reason.why for reason in advise_queue(traffic_of(), QueueSettings(HOUR, 7)).reasons)
+        whys = " ".join(reason.why for reason in advise_queue(traffic_of(), SliceSettings(HOUR, 7)).reasons)
 
         assert "divisor of the present 1 h" in whys
         assert "at present it is 7" in whys
@@ -314,7 +314,7 @@ class TestReasons:
 
     def test_the_reasons_of_a_busy_queue(self) -> None:
         """2.8 mails/s on average, 120 at the peak, 1,500 bytes a row, five days at most, three nodes, three copies."""
-        advice = advise_queue(traffic_of(2.8, 120), QueueSettings(2 * HOUR, 3))
+        advice = advise_queue(traffic_of(2.8, 120), SliceSettings(2 * HOUR, 3))
 
         assert [(one.setting, one.value, one.why) for one in advice.reasons] == BUSY
 
@@ -387,7 +387,7 @@ class TestLimits:
 
     def test_no_window_beside_a_short_stay_but_the_shortest(self) -> None:
         """A present slice of a day may become a minute, whatever the rate asks for."""
-        advice = advise_queue(traffic_of(1000, stay=1), QueueSettings(DAY, 1))
+        advice = advise_queue(traffic_of(1000, stay=1), SliceSettings(DAY, 1))
 
         assert (advice.slice_seconds, advice.slack_seconds) == (60, 3 * DAY)
 

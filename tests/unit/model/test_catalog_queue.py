@@ -2,7 +2,16 @@
 
 import pytest
 
-from model.advice.queue_settings import DAY, HOUR, WINDOWS, Figure, Source, Traffic, advise_queue, window_compaction
+from model.advice.queue_settings import (
+    DAY,
+    HOUR,
+    WINDOWS,
+    Figure,
+    FigureSource,
+    Traffic,
+    advise_queue,
+    window_compaction,
+)
 from model.catalog.mail import SCHEMA
 from model.catalog.mail_queue import (
     BROWSE_START,
@@ -78,7 +87,7 @@ def test_the_advice_for_that_stay_and_slice_is_the_catalog() -> None:
     """Both ask the same functions, so a fresh keyspace needs no change by its own advice."""
     rate = 10_000 / HOUR  # whose slice is an hour
     figures = (rate, rate, LONGEST_STAY_SECONDS, 1_500, 3, 3, HINT_WINDOW_SECONDS)
-    advised = advise_queue(Traffic(*(Figure(figure, Source.GIVEN, "said") for figure in figures)))
+    advised = advise_queue(Traffic(*(Figure(figure, FigureSource.GIVEN, "said") for figure in figures)))
 
     assert advised.slice_seconds == SLICE_SECONDS
     assert (advised.ttl_seconds, advised.mark_ttl_seconds) == (seconds(ENQUEUED_MAILS), seconds(DELETED_MAILS))

@@ -24,7 +24,7 @@ from model.schema.grants import (
     REPAIRER,
     ROLES,
     Grant,
-    Held,
+    HeldGrant,
     Holding,
     Keyspaces,
     Permission,
@@ -142,7 +142,7 @@ def test_something_wider_covers_a_need_and_is_superfluous_itself() -> None:
     """Nothing is missing, yet the narrow grant is due before the wide one goes."""
     need = Grant(TABLE, "SELECT")
     for wide in (WHOLE, KEYSPACE, EVERYTHING):
-        found = compared([need], Holding("r", held=(Held(Grant(wide, "SELECT"), "r"),)))
+        found = compared([need], Holding("r", held=(HeldGrant(Grant(wide, "SELECT"), "r"),)))
 
         assert (found.missing, found.to_grant) == ((), (need,))
         assert [held.grant.on for held in found.superfluous] == [wide]
@@ -153,10 +153,10 @@ def test_what_comes_through_another_role_covers_but_is_not_its_own() -> None:
     """An inherited permission is superfluous here: it is revoked from where it comes."""
     need = Grant(TABLE, "SELECT")
 
-    found = compared([need], Holding("r", held=(Held(need, "parent"),)))
+    found = compared([need], Holding("r", held=(HeldGrant(need, "parent"),)))
 
     assert (found.missing, found.to_grant, found.agrees) == ((), (need,), False)
-    assert found.superfluous == (Held(need, "parent"),)
+    assert found.superfluous == (HeldGrant(need, "parent"),)
 
 
 def test_a_superuser_lacks_nothing_and_never_agrees() -> None:
@@ -172,7 +172,7 @@ def test_a_superuser_lacks_nothing_and_never_agrees() -> None:
 @given(st.sets(grants), st.sets(grants))
 def test_what_mends_a_role_makes_it_agree(needed: set[Grant], has: set[Grant]) -> None:
     """Granting what is to be granted and revoking what is superfluous leaves exactly the need."""
-    found = compared(needed, Holding("r", held=tuple(Held(grant, "r") for grant in sorted(has))))
+    found = compared(needed, Holding("r", held=tuple(HeldGrant(grant, "r") for grant in sorted(has))))
 
     after = (has | set(found.to_grant)) - {held.grant for held in found.superfluous}
 
@@ -193,12 +193,12 @@ def test_what_is_to_be_granted_is_in_order() -> None:
 def test_each_way_of_not_agreeing_counts_by_itself() -> None:
     """Lacking, having too much, having it only through another."""
     need, more = Grant(TABLE, "SELECT"), Grant(TABLE, "MODIFY")
-    exact = compared([need], Holding("r", held=(Held(need, "r"),)))
+    exact = compared([need], Holding("r", held=(HeldGrant(need, "r"),)))
     assert (exact.agrees, exact.missing, exact.superfluous, exact.to_grant) == (True, (), (), ())
     assert not compared([need], Holding("r")).agrees
-    assert not compared([need], Holding("r", held=(Held(need, "r"), Held(more, "r")))).agrees
-    assert not compared([need], Holding("r", held=(Held(need, "r"), Held(need, "parent")))).agrees
-    assert not compared([need], Holding("r", held=(Held(more, "r"),))).agrees
+    assert not compared([need], Holding("r", held=(HeldGrant(need, "r"), HeldGrant(more, "r")))).agrees
+    assert not compared([need], Holding("r", held=(HeldGrant(need, "r"), HeldGrant(need, "parent")))).agrees
+    assert not compared([need], Holding("r", held=(HeldGrant(more, "r"),))).agrees
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_each_way_of_not_agreeing_counts_by_itself() -> None:
 )
 def test_only_the_same_or_something_wider_covers(held: Grant, *, covers: bool) -> None:
     """Another table, keyspace or permission does not."""
-    found = compared([Grant(TABLE, "SELECT")], Holding("r", held=(Held(held, "r"),)))
+    found = compared([Grant(TABLE, "SELECT")], Holding("r", held=(HeldGrant(held, "r"),)))
     assert (found.missing == ()) is covers
 
 
@@ -222,5 +222,5 @@ def test_a_need_on_a_keyspace_is_covered_by_all_keyspaces_and_by_no_table() -> N
     """CREATE is on the keyspace, not on what is in it."""
     need = Grant(KEYSPACE, "CREATE")
     for held, covers in ((EVERYTHING, True), (KEYSPACE, True), (TABLE, False), (WHOLE, False)):
-        found = compared([need], Holding("r", held=(Held(Grant(held, "CREATE"), "r"),)))
+        found = compared([need], Holding("r", held=(HeldGrant(Grant(held, "CREATE"), "r"),)))
         assert (found.missing == ()) is covers

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.advice.queue_settings import DAY, HOUR, SLICE_WINDOWS, Figure, QueueSettings, Source, Traffic
+from model.advice.queue_settings import DAY, HOUR, SLICE_WINDOWS, Figure, FigureSource, SliceSettings, Traffic
 from model.advice.queue_slices import (
     MOVES_PER_SLICE,
     PACE_MAX,
@@ -26,18 +26,18 @@ AIMED = 10_000 / HOUR
 def traffic_of(rate: float, peak: float | None = None) -> Traffic:
     """Traffic of three nodes, mails of a kilobyte staying a week."""
     figures = (rate, rate if peak is None else peak, 7 * DAY, 1_000, 3, 3, 3 * HOUR)
-    return Traffic(*(Figure(figure, Source.GIVEN, "said") for figure in figures))
+    return Traffic(*(Figure(figure, FigureSource.GIVEN, "said") for figure in figures))
 
 
-def stored(configuration: QueueConfiguration) -> QueueSettings:
+def stored(configuration: QueueConfiguration) -> SliceSettings:
     """The configuration as it is read from its events."""
     slicing = configuration.slicing
-    return QueueSettings(slicing.window // SECOND, slicing.buckets, configuration.pace)
+    return SliceSettings(slicing.window // SECOND, slicing.buckets, configuration.pace)
 
 
 RATES = st.floats(min_value=0.0001, max_value=5_000)
 SETTINGS = st.builds(
-    QueueSettings,
+    SliceSettings,
     st.one_of(st.sampled_from(SLICE_WINDOWS), st.integers(1, 30 * DAY)),
     st.integers(1, 500),
     st.one_of(st.none(), st.integers(1, 10**6)),
@@ -45,7 +45,7 @@ SETTINGS = st.builds(
 
 
 @given(RATES, st.floats(min_value=1, max_value=50), st.one_of(st.none(), SETTINGS))
-def test_what_is_advised_may_be_set(rate: float, times: float, now: QueueSettings | None) -> None:
+def test_what_is_advised_may_be_set(rate: float, times: float, now: SliceSettings | None) -> None:
     """By the very rules that refuse a change; advised again, it stays."""
     traffic = traffic_of(rate, rate * times)
     found = advise_configuration(traffic, now)
@@ -56,7 +56,7 @@ def test_what_is_advised_may_be_set(rate: float, times: float, now: QueueSetting
 
 
 @given(RATES, st.one_of(st.none(), SETTINGS))
-def test_each_setting_has_one_reason(rate: float, now: QueueSettings | None) -> None:
+def test_each_setting_has_one_reason(rate: float, now: SliceSettings | None) -> None:
     """In words with the figures in them; lives of tables are `schema advise`'s."""
     found = advise_configuration(traffic_of(rate), now)
 
@@ -90,11 +90,11 @@ def test_james_s_own_traffic_is_advised_james_s_own_defaults() -> None:
 
 def test_a_pace_that_no_event_tells_is_james_s_own() -> None:
     """Older events may lack it."""
-    found = advise_configuration(traffic_of(AIMED), QueueSettings(HOUR, 1))
+    found = advise_configuration(traffic_of(AIMED), SliceSettings(HOUR, 1))
     assert (found.present, found.changes) == (DEFAULT, False)
 
 
-def told(rate: float, now: QueueSettings | None) -> tuple[ConfigurationAdvice, str]:
+def told(rate: float, now: SliceSettings | None) -> tuple[ConfigurationAdvice, str]:
     """The advice, and what may be set and what hinders as one text."""
     found = advise_configuration(traffic_of(rate), now)
     return found, " ".join((*found.allowed, *found.hindered))
@@ -111,7 +111,7 @@ def test_without_a_configuration_anything_may_be_set() -> None:
 
 def test_a_window_that_may_not_grow_is_told_with_what_would_be_best() -> None:
     """The traffic went down since."""
-    found, text = told(AIMED / 4, QueueSettings(HOUR, 1, 1_000))
+    found, text = told(AIMED / 4, SliceSettings(HOUR, 1, 1_000))
     assert found.advised.slicing.window == timedelta(hours=1)
     assert found.best.slicing.window == timedelta(hours=4)
     assert "any that divides the present 1h" in text
@@ -121,14 +121,14 @@ def test_a_window_that_may_not_grow_is_told_with_what_would_be_best() -> None:
 
 def test_an_odd_window_may_only_become_its_divisors() -> None:
     """7 minutes: of the usual windows only one divides them."""
-    found, text = told(AIMED * 12, QueueSettings(420, 1, 1_000))
+    found, text = told(AIMED * 12, SliceSettings(420, 1, 1_000))
     assert found.advised.slicing.window == timedelta(minutes=1)
     assert "slice of 5m, which does not divide the present 7m" in text
 
 
 def test_buckets_that_are_too_many_are_told_and_stay() -> None:
     """Nobody can take them back."""
-    found, text = told(AIMED, QueueSettings(HOUR, 8, 1_000))
+    found, text = told(AIMED, SliceSettings(HOUR, 8, 1_000))
     assert found.advised.slicing == Slicing(timedelta(hours=1), 8)
     assert "Buckets may stay 8, or grow." in text
     assert "1 would do, but the 8 buckets that there are never shrink." in text
@@ -138,6 +138,6 @@ def test_buckets_that_are_too_many_are_told_and_stay() -> None:
 @pytest.mark.parametrize("pace", [1, 999, 10_000])
 def test_the_pace_alone_may_be_what_changes(pace: int) -> None:
     """It is free."""
-    found, _ = told(AIMED, QueueSettings(HOUR, 1, pace))
+    found, _ = told(AIMED, SliceSettings(HOUR, 1, pace))
     assert found.advised == DEFAULT
     assert found.changes
