@@ -10,8 +10,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.codec import payload_of
-from mailqueue.rabbitmq.mail_queue import Dequeued
 from model.errors import StateUnwritable, WrongUse
 from model.ids import QueueName
 

@@ -20,7 +20,7 @@ from cql.introspect import live_schema
 from mailqueue.blobs.contents import content_of
 from mailqueue.metrics import NoCounts, QueueCounts
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
-from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.configuration import Configurations
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.tallies import SliceTallies
@@ -79,7 +79,7 @@ class QueueConnections:
     @asynccontextmanager
     async def open(
         self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
-    ) -> AsyncIterator[MailQueue]:
+    ) -> AsyncIterator[RabbitMailQueue]:
         """Open a queue, the one that the settings name unless another is given; a dry run settles nothing of it."""
         opened = await open_queue(
             name or self.settings.name,
@@ -96,7 +96,7 @@ class QueueConnections:
 
     async def names(self, *, everything: bool) -> list[QueueName]:
         """The queue that the settings name, or every queue of the keyspace."""
-        return await self.view.queues() if everything else [self.settings.name]
+        return await self.view.starts.queues() if everything else [self.settings.name]
 
     async def content_of(self, listed: Listed) -> Content:
         """The bytes of a mail, or which of its blobs is missing."""

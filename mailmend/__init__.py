@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mailmend.own_packages import claim
 
 if TYPE_CHECKING:
-    from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
+    from mailqueue.queue import MailQueue
+    from mailqueue.rabbitmq.mail_queue import open_queue
     from model.errors import ExitCode, MailmendError
     from model.messages.flags import FlagsChange
     from model.projections.content import Content
@@ -36,7 +37,7 @@ _HOMES: Final = {
     "Family": "model.projections.family",
     "Filter": "model.projections.filters",
     "FlagsChange": "model.messages.flags",
-    "MailQueue": "mailqueue.rabbitmq.mail_queue",
+    "MailQueue": "mailqueue.queue",
     "MailmendError": "model.errors",
     "MessageStore": "repair.writing.message_store",
     "Mirror": "model.projections.mirror",

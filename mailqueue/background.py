@@ -1,20 +1,35 @@
-"""Work that nobody waits for before the queue is closed: removing blobs, tidying up; no consumer need wait either.
+"""What goes on in the background of a queue: work that nobody waits for, blobs deleted together, jobs in a loop.
 
-A bounded number is under way at once: whoever adds more waits, which is the only pressure back. Everything is awaited
-at the end. What a crash leaves undone here, the sweep does.
+Everything is awaited at the end. What a crash, or a store that does not answer, leaves undone here, the sweep does.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from typing import Any, Final
 
+from model.backoff import LOOK_AGAIN
 from model.errors import MailmendError
-
-T = TypeVar("T")
+from model.ids import QueueName
+from model.ports import Blobs, Clock
+from model.queue.mails import MailBlobs
 
 UNDER_WAY: Final = 64
-"""How much of it is under way at once."""
+"""How much of the work is under way at once: whoever adds more waits, which is the only pressure back."""
+
+GATHER_SECONDS: Final = 0.05
+"""How long the bytes of one mail wait for those of others: the store is asked seldom, for requests that run beside a
+consumer's own slow it down most."""
+
+TOGETHER_MAX: Final = 500
+"""How many mails' bytes go together."""
+
+WAITING_MAX: Final = 5_000
+"""How many mails' bytes may wait to be deleted; then consumers wait."""
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 
@@ -51,22 +66,113 @@ class BackgroundTasks:
             _LOG.error("left undone", exc_info=task.exception())
 
 
-async def finished(work: Coroutine[Any, Any, T]) -> T:
-    """The work's result; cancelled meanwhile, the caller goes only when the work has come to its end all the same."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await ended((task,))
-        if not task.cancelled() and task.exception() is not None:
-            _LOG.warning("after its caller was cancelled: %s", task.exception())
-        raise
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A mail's bytes, and whether a consumer was done with it just now."""
+
+    blobs: MailBlobs
+    dequeued: bool
 
 
-async def ended(tasks: "tuple[asyncio.Future[Any], ...]") -> None:
-    """Wait until all have come to an end, however often the waiting itself is cancelled."""
-    while not all(task.done() for task in tasks):
+class BlobCleanup:
+    """Tidies up behind one queue.
+
+    Args:
+        blobs: where the bytes are.
+        maybe_sweep: asked once for each mail that was dequeued.
+        background: waits for the work at the end.
+        clock: lets others come.
+    """
+
+    def __init__(
+        self, blobs: Blobs, maybe_sweep: Callable[[], Awaitable[None]], background: BackgroundTasks, clock: Clock
+    ) -> None:
+        self._blobs, self._maybe_sweep, self._background, self._clock = blobs, maybe_sweep, background, clock
+        self._waiting: deque[_Done] = deque()
+        self._has_room = asyncio.Event()
+        self._working = False
+
+    async def add(self, blobs: MailBlobs, *, dequeued: bool) -> None:
+        """These bytes go soon."""
+        while len(self._waiting) >= WAITING_MAX:
+            self._has_room.clear()
+            await self._has_room.wait()
+        self._waiting.append(_Done(blobs, dequeued))
+        if not self._working:
+            self._working = True
+            await self._background.add(self._work)
+
+    async def _work(self) -> None:
+        """Until nothing waits any more; what could not be deleted is not tried again."""
         try:
-            await asyncio.wait(tasks)
-        except asyncio.CancelledError:  # told once already: the caller raises it when this is over
-            continue
+            while self._waiting:
+                if len(self._waiting) < TOGETHER_MAX:
+                    await self._clock.pause(GATHER_SECONDS)
+                some = list(islice(self._waiting, TOGETHER_MAX))
+                for _ in some:
+                    self._waiting.popleft()
+                self._has_room.set()
+                await self._tidied(some)
+        finally:
+            self._working = False
+            self._has_room.set()
+
+    async def _tidied(self, some: list[_Done]) -> None:
+        try:
+            await self._blobs.delete_all([blob_id for one in some for blob_id in (one.blobs.header, one.blobs.body)])
+        finally:
+            for one in some:
+                if one.dequeued:
+                    await self._maybe_sweep()
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundJob:
+    """Something to be done again and again.
+
+    Attributes:
+        every: how long after its end it begins anew.
+    """
+
+    name: str
+    carry_out: Callable[[], Awaitable[Any]]
+    every: timedelta
+
+
+async def run_jobs(queue: QueueName, clock: Clock, stop: asyncio.Event, chores: tuple[BackgroundJob, ...]) -> None:
+    """Keep every chore going until told to stop; what is under way then is finished, and pauses are cut short."""
+    async with asyncio.TaskGroup() as tasks:
+        for chore in chores:
+            tasks.create_task(_kept_going(queue, clock, stop, chore), name=f"{chore.name} of {queue}")
+
+
+async def _kept_going(queue: QueueName, clock: Clock, stop: asyncio.Event, chore: BackgroundJob) -> None:
+    failures = 0
+    while not stop.is_set():
+        failures = 0 if await _carried_out(queue, chore) else failures + 1
+        wait = max(chore.every, LOOK_AGAIN.wait(failures)) if failures else chore.every
+        await paused(clock, wait, stop)
+
+
+async def _carried_out(queue: QueueName, chore: BackgroundJob) -> bool:
+    """Whether it went well; a flaw of ours ends this chore no more than a server that is away."""
+    try:
+        await chore.carry_out()
+    except MailmendError as error:
+        _LOG.warning("queue %s: %s: %s", queue, chore.name, error.what)
+    except Exception:  # noqa: BLE001 - logged with its trace
+        _LOG.exception("queue %s: %s", queue, chore.name)
+    else:
+        return True
+    return False
+
+
+async def paused(clock: Clock, wait: timedelta, stop: asyncio.Event) -> None:
+    """Until the time is over or somebody says stop."""
+    pausing, stopping = asyncio.ensure_future(clock.pause(wait.total_seconds())), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((pausing, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in (pausing, stopping):
+            one.cancel()
+        await asyncio.gather(pausing, stopping, return_exceptions=True)

@@ -1,14 +1,17 @@
-"""Many things taken some at once: awaited side by side, a bounded number of them, or gathered into batches."""
+"""Many things awaited side by side, a bounded number of them, or in batches; work that outlives a cancelled caller."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+_LOG: Final = logging.getLogger("mailmend.queue")
 
 
 async def in_order(
@@ -66,3 +69,24 @@ async def in_batches(items: AsyncIterator[S], most: int) -> AsyncGenerator[list[
             some = []
     if some:
         yield some
+
+
+async def finished(work: Coroutine[Any, Any, T]) -> T:
+    """The work's result; cancelled meanwhile, the caller goes only when the work has come to its end all the same."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await ended((task,))
+        if not task.cancelled() and task.exception() is not None:
+            _LOG.warning("after its caller was cancelled: %s", task.exception())
+        raise
+
+
+async def ended(tasks: "tuple[asyncio.Future[Any], ...]") -> None:
+    """Wait until all have come to an end, however often the waiting itself is cancelled."""
+    while not all(task.done() for task in tasks):
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:  # told once already: the caller raises it when this is over
+            continue

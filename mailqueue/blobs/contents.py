@@ -2,16 +2,28 @@
 
 import asyncio
 import logging
+import re
 from typing import Final
 
-from mailqueue.background import ended, finished
-from mailqueue.rabbitmq.codec import split
+from mailqueue.concurrency import ended, finished
 from model.errors import MailmendError
 from model.ids import BlobId
 from model.ports import BlobKind, Blobs
 from model.queue.mails import MailBlobs
 
+_BLANK_LINE: Final = re.compile(rb"(?:\A|\n)\r?\n")
+
 _LOG: Final = logging.getLogger("mailmend.queue")
+
+
+def split(content: bytes) -> tuple[bytes, bytes]:
+    """The header with its blank line, and the body; together the content again. Without a blank line it is all header.
+
+    Lines end with CRLF (RFC 5322) or with LF alone.
+    """
+    found = _BLANK_LINE.search(content)
+    end = found.end() if found else len(content)
+    return content[:end], content[end:]
 
 
 async def put_content(blobs: Blobs, content: bytes) -> MailBlobs:

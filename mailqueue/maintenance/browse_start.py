@@ -1,7 +1,7 @@
-"""Where a browse start belongs: found by looking, nothing is written. A sweep sets it there, a dry run only tells."""
+"""Where a browse start belongs: found by looking, nothing is written."""
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -22,22 +22,22 @@ SLICES_AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
-    """Where the browse start was found, and where it belongs.
+class Moved:
+    """Where the browse start was, and is (or belongs); None: nothing was ever enqueued.
 
     Attributes:
-        back: whether somebody had put it back before it was found.
-        state: what was remembered of the queue then.
+        back: whether somebody else had put it back before.
+        state: what was remembered of the queue before.
     """
 
-    before: datetime
-    after: datetime
-    back: bool
-    state: QueueState
+    before: datetime | None
+    after: datetime | None
+    back: bool = False
+    state: QueueState = field(default_factory=QueueState, compare=False)
 
 
-class Aiming:
-    """Looks where the browse starts of a keyspace belong.
+class BrowseStartFinder:
+    """Finds where the browse starts of a keyspace belong.
 
     Args:
         tables: the keyspace.
@@ -49,19 +49,19 @@ class Aiming:
         self._tables, self._view, self._slices = tables, view, slices
         self._first_live: dict[QueueName, Key] = {}
 
-    async def aim(self, queue: QueueName, slicing: Slicing) -> Aim | None:
-        """Where the browse start belongs as of now; None: nothing was ever enqueued.
+    async def find(self, queue: QueueName, slicing: Slicing) -> Moved:
+        """Where the browse start belongs as of now.
 
         Raises:
             MailmendError: whatever did not answer.
         """
-        before = await self._view.browse_start(queue)
+        before = await self._view.known_queues.browse_start(queue)
         if before is None:
-            return None
-        now, state = self._view.ground.now, await self._view.ground.starts.state(queue)
+            return Moved(None, None)
+        now, state = self._view.known_queues.now, await self._view.starts.state(queue)
         first_live = await self._first_live_slice(queue, before, now, slicing)
         after = next_browse_start(before, first_live, now, slicing.window)
-        return Aim(before, after, moved_back(before, state.furthest_start), state)
+        return Moved(before, after, moved_back(before, state.furthest_start), state)
 
     async def _first_live_slice(
         self, queue: QueueName, start: datetime, now: datetime, slicing: Slicing
@@ -93,5 +93,5 @@ class Aiming:
 
     async def _is_live(self, key: Key) -> bool:
         queue, _, _, enqueue_id = key
-        there = await self._view.ground.retries.call(lambda: self._tables.read(Read(ENQUEUED_MAILS, key)))
-        return bool(there) and not await self._view.marked(queue, EnqueueId(enqueue_id))
+        there = await self._view.known_queues.retries.call(lambda: self._tables.read(Read(ENQUEUED_MAILS, key)))
+        return bool(there) and not await self._view.marks.there(queue, EnqueueId(enqueue_id))

@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Final
 
 from mailqueue.concurrency import all_of
-from mailqueue.rabbitmq.broker.mails import publish_mail
+from mailqueue.rabbitmq.codec.messages import publish_mail
 from mailqueue.rabbitmq.view.marks import Marks, answered
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Broken, Slices, id_of, read_row
@@ -26,7 +26,7 @@ from model.ports import Blobs, Broker
 from model.queue.mails import Listed
 from model.queue.size import WriterTally, others_were_at_work
 from model.queue.slices import Slicing
-from model.schema.table import Key, Row
+from model.schema.table import Row
 
 PARTITIONS_AT_ONCE: Final = 4
 """How many partitions are cleaned at once."""
@@ -34,6 +34,9 @@ PARTITIONS_AT_ONCE: Final = 4
 SECOND_LOOK_SECONDS: Final = 10.0
 """How long a row without a mark is left alone before it is put back: James, sweeping at the same time, removes the
 marks of a slice some seconds before its rows."""
+
+NAMED_MAX: Final = 100
+"""How many of the mails that are put back are named; all are counted."""
 
 _BLOBS: Final = ("headerblobid", "bodyblobid")
 _NEEDED: Final = ("enqueueid", *_BLOBS)
@@ -47,12 +50,13 @@ Partition = tuple[QueueName, datetime, int]
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What was cleaned away, what was put back, and what seemed to need it at the first look."""
+    """What was cleaned away, what was put back (of it the first ids), and what seemed to need it at the first look."""
 
     rows: int = 0
     blobs: int = 0
     rescued: int = 0
     suspects: int = 0
+    rescued_ids: tuple[EnqueueId, ...] = ()
 
     def __add__(self, other: "Cleaned") -> "Cleaned":
         return Cleaned(
@@ -60,71 +64,62 @@ class Cleaned:
             self.blobs + other.blobs,
             self.rescued + other.rescued,
             self.suspects + other.suspects,
+            (self.rescued_ids + other.rescued_ids)[:NAMED_MAX],
         )
 
 
 @dataclass(frozen=True, slots=True)
-class PassedPage:
-    """Rows of a partition that the browse start has passed.
+class _Page:
+    """Rows of a partition that the browse start has passed: how many; the blobs of those that are marked; the others.
 
-    Attributes:
-        rows: how many there are.
-        blobs: of those that are marked; one that a row does not name is left out.
-        unmarked: the others.
+    A blob that a row does not name is left out.
     """
 
     rows: int
     blobs: tuple[BlobId, ...]
     unmarked: tuple[EnqueueId, ...]
 
-    @property
-    def found(self) -> Cleaned:
-        """What there is to be done with them at the first look."""
-        return Cleaned(self.rows, len(self.blobs), suspects=len(self.unmarked))
-
-
-class Passed:
-    """Reads the partitions that browse starts have passed; nothing is written."""
-
-    def __init__(self, slices: Slices, marks: Marks) -> None:
-        self._slices, self._marks = slices, marks
-
-    async def pages(self, partition: Partition) -> AsyncGenerator[PassedPage]:
-        """All rows of a partition; those without a mark are to be looked at once more, later."""
-        async with aclosing(self._slices.pages(partition, _NEEDED)) as pages:
-            async for page in pages:
-                rows = {EnqueueId(row["enqueueid"]): row for row in page}
-                marked = await self._marks.among(partition[0], rows)
-                blobs = [BlobId(blob) for one in marked for blob in (rows[one][name] for name in _BLOBS) if blob]
-                yield PassedPage(len(page), tuple(blobs), tuple(one for one in rows if one not in marked))
-
 
 class Cleaner:
     """Cleans slices of every queue of a keyspace."""
 
     def __init__(self, view: QueueView, slices: Slices, marks: Marks, blobs: Blobs, broker: Broker) -> None:
-        self._view, self._passed, self._blobs, self._broker = view, Passed(slices, marks), blobs, broker
+        self._view, self._slices, self._marks, self._blobs, self._broker = view, slices, marks, blobs, broker
 
-    async def clean(self, queue: QueueName, starts: Sequence[datetime], slicing: Slicing) -> Cleaned:
+    async def clean(
+        self, queue: QueueName, starts: Sequence[datetime], slicing: Slicing, *, dry_run: bool = False
+    ) -> Cleaned:
         """Clean the slices, all their partitions first, then their tallies.
+
+        Partitions with something that is not marked wait for a second look; the others are cleaned at the first.
 
         Raises:
             MailmendError: whatever did not answer; what was cleaned may be cleaned again.
         """
 
-        async def clean(place: tuple[datetime, int]) -> Cleaned:
-            return await self._clean(queue, *place)
+        async def clean(partition: Partition) -> Cleaned:
+            return await self._clean(partition, dry_run=dry_run)
+
+        async def rescue(partition: Partition) -> Cleaned:
+            return await self._rescued(partition, dry_run=dry_run)
 
         async def forget(start: datetime) -> None:
-            await self._view.ground.tallies.forget(queue, start)
+            await self._view.known_queues.tallies.forget(queue, start)
 
-        told = await self._view.ground.tallies.of(queue, starts)
-        places = ((start, bucket) for start in starts for bucket in range(slicing.buckets))
-        cleaned = await all_of(places, clean, PARTITIONS_AT_ONCE)
-        slices = [_sum(cleaned[first : first + slicing.buckets]) for first in range(0, len(cleaned), slicing.buckets)]
-        await self._tell_others(queue, told, slices)
-        await all_of(starts, forget, PARTITIONS_AT_ONCE)
-        return _sum(cleaned)
+        told = await self._view.known_queues.tallies.of(queue, starts)
+        partitions = [(queue, start, bucket) for start in starts for bucket in range(slicing.buckets)]
+        cleaned = await all_of(partitions, clean, PARTITIONS_AT_ONCE)
+        suspicious = [partition for partition, one in zip(partitions, cleaned, strict=True) if one.suspects]
+        if suspicious:
+            await self._view.known_queues.clock.pause(SECOND_LOOK_SECONDS)
+        rescued = await all_of(suspicious, rescue, PARTITIONS_AT_ONCE)
+        if not dry_run:
+            slices = [
+                _sum(cleaned[first : first + slicing.buckets]) for first in range(0, len(cleaned), slicing.buckets)
+            ]
+            await self._tell_others(queue, told, slices)
+            await all_of(starts, forget, PARTITIONS_AT_ONCE)
+        return _sum((*cleaned, *rescued))
 
     async def _tell_others(
         self, queue: QueueName, told: Sequence[Sequence[WriterTally]], cleaned: Sequence[Cleaned]
@@ -134,44 +129,58 @@ class Cleaner:
             others_were_at_work(tallies, one.rows, one.rows - one.suspects)
             for tallies, one in zip(told, cleaned, strict=True)
         )
-        if self._view.ground.own.tallies and any(seen):
+        if self._view.known_queues.own.tallies and any(seen):
             await self._view.foreign(queue)
 
-    async def _clean(self, queue: QueueName, slice_start: datetime, bucket: int) -> Cleaned:
-        cleaned, partition = Cleaned(), (queue, slice_start, bucket)
-        async with aclosing(self._passed.pages(partition)) as pages:
+    async def _clean(self, partition: Partition, *, dry_run: bool) -> Cleaned:
+        """The first look: blobs go, and rows, unless one of them is not marked."""
+        cleaned = Cleaned()
+        async with aclosing(self._pages(partition)) as pages:
             async for page in pages:
-                await self._delete(page.blobs)
-                cleaned += page.found
-        if cleaned.suspects:
-            await self._view.ground.clock.pause(SECOND_LOOK_SECONDS)
-            cleaned += await self._rescued(partition)
-        if cleaned.rows:
-            await self._view.ground.retries.write(self._view.ground.tables, Remove(ENQUEUED_MAILS, partition))
+                if not dry_run:
+                    await self._delete(page.blobs)
+                cleaned += Cleaned(page.rows, len(page.blobs), suspects=len(page.unmarked))
+        if cleaned.rows and not cleaned.suspects and not dry_run:
+            await self._remove(partition)
         return cleaned
 
-    async def _rescued(self, partition: Partition) -> Cleaned:
-        """What is still there without a mark is put back."""
-        rescued = 0
-        async with aclosing(self._passed.pages(partition)) as pages:
+    async def _rescued(self, partition: Partition, *, dry_run: bool) -> Cleaned:
+        """The second look: what is still there without a mark is put back, then the rows go."""
+        rescued = Cleaned()
+        async with aclosing(self._pages(partition)) as pages:
             async for page in pages:
-                for row in await self._rows([(*partition, one) for one in page.unmarked]):
-                    await self._rescue(partition[0], read_row(row), row)
-                    rescued += 1
-        return Cleaned(rescued=rescued)
+                ids = page.unmarked if dry_run else await self._put_back(partition, page.unmarked)
+                rescued += Cleaned(rescued=len(ids), rescued_ids=tuple(ids[:NAMED_MAX]))
+        if not dry_run:
+            await self._remove(partition)
+        return rescued
 
-    async def _rows(self, keys: Sequence[Key]) -> list[Row]:
-        """Whole, as far as nobody took them back meanwhile."""
-        reads = [Read(ENQUEUED_MAILS, key) for key in keys]
-        answers = await answered(self._view.ground.tables, self._view.ground.retries, reads)
-        return [seen.row for answer in answers for seen in answer]
+    async def _pages(self, partition: Partition) -> AsyncGenerator[_Page]:
+        async with aclosing(self._slices.pages(partition, _NEEDED)) as pages:
+            async for page in pages:
+                rows = {EnqueueId(row["enqueueid"]): row for row in page}
+                marked = await self._marks.among(partition[0], rows)
+                blobs = [BlobId(blob) for one in marked for blob in (rows[one][name] for name in _BLOBS) if blob]
+                yield _Page(len(page), tuple(blobs), tuple(one for one in rows if one not in marked))
+
+    async def _remove(self, partition: Partition) -> None:
+        await self._view.known_queues.write(Remove(ENQUEUED_MAILS, partition))
+
+    async def _put_back(self, partition: Partition, unmarked: Sequence[EnqueueId]) -> list[EnqueueId]:
+        """Whose rows were put back: of those that nobody took back meanwhile."""
+        reads = [Read(ENQUEUED_MAILS, (*partition, one)) for one in unmarked]
+        answers = await answered(self._view.known_queues.tables, self._view.known_queues.retries, reads)
+        rows = [seen.row for answer in answers for seen in answer]
+        for row in rows:
+            await self._rescue(partition[0], read_row(row), row)
+        return [EnqueueId(row["enqueueid"]) for row in rows]
 
     async def _rescue(self, queue: QueueName, one: Listed | Broken, row: Row) -> None:
         _LOG.warning("the mail %s of the queue %s lay before the browse start, and is put back", id_of(one), queue)
         if isinstance(one, Broken):
-            await self._view.placing.place_row(queue, row)
+            await self._view.rows.place_row(queue, row)
             return
-        slice_start = await self._view.placement(queue, one.queued, one.enqueued_at).settle_at_start()
+        slice_start = await self._view.rows.placement(queue, one.queued, one.enqueued_at).settle_at_start()
         await publish_mail(self._broker, queue, one.queued, slice_start)
 
     async def _delete(self, blobs: Sequence[BlobId]) -> None:

@@ -13,17 +13,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from mailqueue.background import finished
 from mailqueue.blobs.contents import forget
-from mailqueue.concurrency import in_batches
+from mailqueue.concurrency import finished, in_batches
 from mailqueue.maintenance.due_leases import DueLease, DueLeases
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.broker.mails import publish_mail
+from mailqueue.rabbitmq.codec.messages import publish_mail
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMail, DueMails, DuePartition
 from model.errors import LeaseHeld, MailmendError
-from model.ids import QueueName
-from model.instants import instant_of
 from model.schema.table import Key
 from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
 
@@ -63,7 +60,7 @@ _START: Final[Key] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Moving:
+class DueMover:
     """Moves the delayed mails of one queue. Any number of processes may.
 
     Attributes:
@@ -71,7 +68,6 @@ class Moving:
         left_until: by partition, until when it is left alone.
     """
 
-    queue: QueueName
     parts: Parts
     due: DueMails
     leases: DueLeases
@@ -84,7 +80,7 @@ class Moving:
         Raises:
             CannotReach: tables or broker did not answer; what was moved stays moved.
         """
-        now = self._now()
+        now = self.parts.now
         partitions = await self._begun(now)
         if not partitions:
             return 0
@@ -105,13 +101,13 @@ class Moving:
             LeaseHeld: another process kept moving; what was moved stays moved.
             CannotReach: tables or broker did not answer; likewise.
         """
-        partitions = [one async for one in self.due.partitions(self.queue)]
+        partitions = [one async for one in self.due.partitions(self.parts.queue)]
         if not partitions:
             return 0
         async with self._patiently(self.leases.turn_of_flush) as lease:
 
             async def move(partition: DuePartition) -> int:
-                if partition.due_slice < self._now() + FLUSHED_AHEAD:
+                if partition.due_slice < self.parts.now + FLUSHED_AHEAD:
                     return await self._flushed(partition)
                 moved = await self._moved(partition, lease, _START, None)
                 if not await self.leases.keep(lease):
@@ -123,7 +119,7 @@ class Moving:
     async def _begun(self, now: datetime) -> list[DuePartition]:
         """The partitions whose slice has begun, the earliest first; where they are too many, the next round's too."""
         begun = list[DuePartition]()
-        async with aclosing(self.due.partitions(self.queue, BEGUN_MAX)) as partitions:
+        async with aclosing(self.due.partitions(self.parts.queue, BEGUN_MAX)) as partitions:
             async for partition in partitions:
                 if partition.due_slice > now:
                     break
@@ -133,12 +129,12 @@ class Moving:
     async def _closed(self, earliest: datetime, now: datetime) -> datetime:
         """Close what is over; the first slice that is open."""
         over_at = now - CLOSE_AFTER
-        return earliest if earliest + DUE_WINDOW > over_at else await self.due.close_before(self.queue, over_at)
+        return earliest if earliest + DUE_WINDOW > over_at else await self.due.close_before(self.parts.queue, over_at)
 
     async def _advanced(self, partition: DuePartition, now: datetime) -> int:
         """Move what has become due in an open partition; a lease is taken only where there is something."""
         after = self.reached.get(partition, _START)
-        next_at = await self.due.next_at(self.queue, partition, after)
+        next_at = await self.due.next_at(self.parts.queue, partition, after)
         if next_at is None or next_at > now:
             self._reach(partition, now)
             return 0
@@ -153,8 +149,8 @@ class Moving:
             if not lease:
                 return 0
             moved = await self._moved(partition, lease, _START, now)
-            if await self.due.next_at(self.queue, partition) is None:
-                await self.due.retire(self.queue, partition)
+            if await self.due.next_at(self.parts.queue, partition) is None:
+                await self.due.retire(self.parts.queue, partition)
             elif not moved:
                 self.left_until[partition] = now + UNREADABLE_PAUSE
             return moved
@@ -168,20 +164,20 @@ class Moving:
         self, turn: "Callable[[], AbstractAsyncContextManager[DueLease | None]]"
     ) -> AsyncIterator[DueLease]:
         """A turn that is waited for."""
-        patient_until = self._now() + TURN_PATIENCE
+        patient_until = self.parts.now + TURN_PATIENCE
         while True:
             async with turn() as lease:
                 if lease:
                     yield lease
                     return
-            if self._now() > patient_until:
+            if self.parts.now > patient_until:
                 raise self._held()
             await self.parts.clock.pause(_ASK_AGAIN_SECONDS)
 
     def _held(self) -> LeaseHeld:
         return LeaseHeld(
-            f"another process keeps moving delayed mails of the queue {self.queue!r}",
-            mend=f"Begin again in a minute: mailmend queue flush --queue {self.queue}",
+            f"another process keeps moving delayed mails of the queue {self.parts.queue!r}",
+            mend=f"Begin again in a minute: mailmend queue flush --queue {self.parts.queue}",
         )
 
     async def _moved(self, partition: DuePartition, lease: DueLease, after: Key, until: datetime | None) -> int:
@@ -207,7 +203,7 @@ class Moving:
         return moved
 
     async def _due_by(self, partition: DuePartition, after: Key, until: datetime | None) -> AsyncGenerator[DueMail]:
-        async with aclosing(self.due.under(self.queue, partition, after)) as mails:
+        async with aclosing(self.due.under(self.parts.queue, partition, after)) as mails:
             async for due in mails:
                 if until is not None and due.due_at > until:
                     return
@@ -226,7 +222,7 @@ class Moving:
         self, partition: DuePartition, lease: DueLease, some: Sequence[DueMail]
     ) -> "list[bool | BaseException]":
         """The same; the sum is sure where nothing failed, and nobody else can have moved the same mails."""
-        async with self.due.counting(self.queue, partition) as changes:
+        async with self.due.counting(self.parts.queue, partition) as changes:
             outcomes = await self._batch_moved(some)
             changes.marked = sum(isinstance(one, bool) for one in outcomes)
             changes.sure = changes.marked == len(some) and self.leases.is_sure(lease)
@@ -234,34 +230,31 @@ class Moving:
 
     async def _batch_moved(self, some: Sequence[DueMail]) -> "list[bool | BaseException]":
         """For each whether it went into the queue (False: it is marked, and only went), or why not."""
-        marked = await self.parts.view.marked_among(self.queue, [due.enqueue_id for due in some])
+        marked = await self.parts.view.marks.among(self.parts.queue, [due.enqueue_id for due in some])
         moves = [self._gone(due) if due.enqueue_id in marked else self._one_moved(due) for due in some]
         return await asyncio.gather(*moves, return_exceptions=True)
 
     async def _one_moved(self, due: DueMail) -> bool:
         queued = due.listed.queued
-        placement = self.parts.view.placement(self.queue, queued, due.listed.enqueued_at)
+        placement = self.parts.view.rows.placement(self.parts.queue, queued, due.listed.enqueued_at)
 
         async def publish(slice_start: datetime) -> None:
-            await publish_mail(self.parts.broker, self.queue, queued, slice_start, due.listed.attempts)
+            await publish_mail(self.parts.broker, self.parts.queue, queued, slice_start, due.listed.attempts)
 
         try:
             await placement.settle(beside=publish)
         except MailmendError:
             if placement.slice_start is not None:
-                await self.parts.view.take_back(self.queue, placement.slice_start, queued)
+                await self.parts.view.rows.take_back(self.parts.queue, placement.slice_start, queued)
             raise
-        await self.due.remove(self.queue, due)
-        self.parts.counts.add(QueueCount.DUE_MOVED, self.queue)
+        await self.due.remove(self.parts.queue, due)
+        self.parts.counts.add(QueueCount.DUE_MOVED, self.parts.queue)
         return True
 
     async def _gone(self, due: DueMail) -> bool:
-        await self.due.remove(self.queue, due)
+        await self.due.remove(self.parts.queue, due)
         await forget(self.parts.blobs, due.listed.queued.blobs)
         return False
-
-    def _now(self) -> datetime:
-        return instant_of(self.parts.clock.micros())
 
 
 async def _summed(

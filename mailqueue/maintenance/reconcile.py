@@ -73,7 +73,7 @@ async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX)
     async with aclosing(_rows(view, queue)) as rows:
         async for row in rows:
             found.add(row)
-    marked = frozenset(await view.marked_among(queue, [*found.mails, *found.broken]))
+    marked = frozenset(await view.marks.among(queue, [*found.mails, *found.broken]))
     return TablesSide(
         live={one: listed for one, listed in found.mails.items() if one not in marked},
         marked=marked,
@@ -90,7 +90,7 @@ async def with_lookups(view: QueueView, queue: QueueName, drained: Drained, tabl
         CannotReach: the tables do not answer.
     """
     unknown = drained.ids - tables.live.keys() - tables.marked
-    marked = await view.marked_among(queue, unknown)
+    marked = await view.marks.among(queue, unknown)
     unknown -= marked | tables.delayed
     where = replace(_DELAYED, enqueue_ids=unknown)
     delayed = {one.queued.enqueue_id async for one in view.browse(queue, where)} if unknown else frozenset()
@@ -120,13 +120,13 @@ class _Rows:
 
 
 async def _rows(view: QueueView, queue: QueueName) -> AsyncGenerator[Row]:
-    start, slicing = await view.browse_start(queue), await view.ground.slicing()
+    start, slicing = await view.known_queues.browse_start(queue), await view.known_queues.slicing()
     if start is None:
         return
-    for slice_start in live_slices(start, view.ground.now, slicing.window):
+    for slice_start in live_slices(start, view.known_queues.now, slicing.window):
         for bucket in range(slicing.buckets):
             scan = Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names, Level.QUORUM, under=(queue, slice_start, bucket))
-            async for row in view.ground.tables.scan(scan):
+            async for row in view.known_queues.tables.scan(scan):
                 yield row
 
 

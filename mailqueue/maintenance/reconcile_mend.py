@@ -11,10 +11,12 @@ from typing import Final
 
 from mailqueue.concurrency import all_of
 from mailqueue.maintenance.comparison import BrokenRow, Mended, Reconciled, removable, republishable
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.maintenance.republish import republish
+from mailqueue.rabbitmq.parts import Parts
+from mailqueue.rabbitmq.remove import remove
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BlobMissing, MailmendError
-from model.ids import EnqueueId
+from model.ids import EnqueueId, QueueName
 from model.operations import Read
 from model.ports import Blobs, StoredBlob
 from model.queue.filters import EVERYTHING, MailFilter
@@ -61,50 +63,50 @@ class MendRequest:
         return not (self.republish or self.mark or self.remove_orphans)
 
 
-def would_mend(found: Reconciled, wishes: MendRequest) -> Mended:
-    """What carrying the wishes out would come to, as far as can be known before."""
+def would_mend(found: Reconciled, request: MendRequest) -> Mended:
+    """What carrying the request out would come to, as far as can be known before."""
     return Mended(
-        republished=_republished_count(found, wishes) if wishes.republish else 0,
-        marked=wishes.mark,
-        removed_blobs=len(removable(found.blobs)) if wishes.remove_orphans and found.blobs else 0,
+        republished=_republished_count(found, request) if request.republish else 0,
+        marked=request.mark,
+        removed_blobs=len(removable(found.blobs)) if request.remove_orphans and found.blobs else 0,
     )
 
 
-async def mended(queue: MailQueue, blobs: Blobs, found: Reconciled, wishes: MendRequest, keeping: Keeping) -> Mended:
-    """Carry the wishes out.
+async def mended(parts: Parts, found: Reconciled, request: MendRequest, keeping: Keeping) -> Mended:
+    """Carry the request out.
 
     Raises:
         CannotReach: a side does not answer; what was done stays done.
     """
     done = Mended()
-    if wishes.republish:
-        done = replace(done, republished=await _republished(queue, found, wishes))
-    if wishes.mark:
-        done = await _marked(queue, found, wishes.mark, keeping, done)
-    if wishes.remove_orphans and found.blobs:
-        done = await _removed(blobs, removable(found.blobs), keeping.blob, done)
+    if request.republish:
+        done = replace(done, republished=await _republished(parts, found, request))
+    if request.mark:
+        done = await _marked(parts, found, request.mark, keeping, done)
+    if request.remove_orphans and found.blobs:
+        done = await _removed(parts.blobs, removable(found.blobs), keeping.blob, done)
     return done
 
 
-def _republished_count(found: Reconciled, wishes: MendRequest) -> int:
-    wanted = republishable(found, wishes.older_than)
+def _republished_count(found: Reconciled, request: MendRequest) -> int:
+    wanted = republishable(found, request.older_than)
     if wanted is not None:
         return len(wanted)
-    edge = found.at - wishes.older_than
+    edge = found.at - request.older_than
     return sum(one.enqueued_at < edge for one in found.tables.live.values())
 
 
-async def _republished(queue: MailQueue, found: Reconciled, wishes: MendRequest) -> int:
-    wanted = republishable(found, wishes.older_than)
+async def _republished(parts: Parts, found: Reconciled, request: MendRequest) -> int:
+    wanted = republishable(found, request.older_than)
     if wanted is None:
-        return await queue.republish(wishes.older_than)
+        return await republish(parts, request.older_than, EVERYTHING, dry_run=False)
     if not wanted:
         return 0
-    return await queue.republish(timedelta(0), replace(EVERYTHING, enqueue_ids=wanted))
+    return await republish(parts, timedelta(0), MailFilter(enqueue_ids=wanted), dry_run=False)
 
 
 async def _marked(
-    queue: MailQueue, found: Reconciled, mark: frozenset[EnqueueId], keeping: Keeping, done: Mended
+    parts: Parts, found: Reconciled, mark: frozenset[EnqueueId], keeping: Keeping, done: Mended
 ) -> Mended:
     """What is listed goes as any mail that is deleted; the others are kept as far as they are known, and marked.
 
@@ -119,24 +121,24 @@ async def _marked(
     failed = dict[EnqueueId, str]()
     for _ in range(LISTINGS):
         if unlisted := mark - listed:
-            removed = await queue.delete(MailFilter(enqueue_ids=unlisted), on_removed=keep)
+            removed = await remove(parts, MailFilter(enqueue_ids=unlisted), keep, dry_run=False)
             failed |= {one.enqueue_id: one.why for one in removed.failed}
     unlisted = mark - listed
-    here = unlisted - await queue.parts.view.marked_among(queue.name, unlisted)
-    unkept = here - await _kept_unlisted(queue, found, here, keeping)
-    failed |= await _marked_unlisted(queue, found, unlisted)
+    here = unlisted - await parts.view.marks.among(parts.queue, unlisted)
+    unkept = here - await _kept_unlisted(parts, found, here, keeping)
+    failed |= await _marked_unlisted(parts, found, unlisted)
     told = tuple(f"{one} could not be marked: {why}" for one, why in failed.items())
     return replace(done, marked=mark - failed.keys(), unkept=unkept - failed.keys(), failed=(*done.failed, *told))
 
 
 async def _kept_unlisted(
-    queue: MailQueue, found: Reconciled, unlisted: Collection[EnqueueId], keeping: Keeping
+    parts: Parts, found: Reconciled, unlisted: Collection[EnqueueId], keeping: Keeping
 ) -> set[EnqueueId]:
     """Keep the rows that cannot be read, and the mails that only a message tells of; whose they were."""
     kept = set[EnqueueId]()
     for row in found.tables.broken:
         if row.enqueue_id in unlisted:
-            for seen in await queue.parts.tables.read(Read(ENQUEUED_MAILS, _key(queue, row))):
+            for seen in await parts.tables.read(Read(ENQUEUED_MAILS, _key(parts.queue, row))):
                 await keeping.row(seen.row)
                 kept.add(row.enqueue_id)
     mails = found.drained.mails if found.drained else {}
@@ -146,18 +148,16 @@ async def _kept_unlisted(
     return kept
 
 
-async def _marked_unlisted(
-    queue: MailQueue, found: Reconciled, unlisted: Collection[EnqueueId]
-) -> Mapping[EnqueueId, str]:
+async def _marked_unlisted(parts: Parts, found: Reconciled, unlisted: Collection[EnqueueId]) -> Mapping[EnqueueId, str]:
     """Mark them; why some could not be."""
     broken = {row.enqueue_id: row.slice_start for row in found.tables.broken}
     mails = [(one, broken.get(one)) for one in unlisted]
-    errors = await queue.parts.view.mark_all(queue.name, mails)
+    errors = await parts.view.mark_all(parts.queue, mails)
     return {one: error.what for (one, _), error in zip(mails, errors, strict=True) if error}
 
 
-def _key(queue: MailQueue, row: BrokenRow) -> Key:
-    return (queue.name, row.slice_start, row.bucket, row.enqueue_id)
+def _key(queue: QueueName, row: BrokenRow) -> Key:
+    return (queue, row.slice_start, row.bucket, row.enqueue_id)
 
 
 async def _removed(blobs: Blobs, orphans: Collection[StoredBlob], keep: KeepBlob, done: Mended) -> Mended:

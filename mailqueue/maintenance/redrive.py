@@ -13,12 +13,11 @@ from typing import Final
 
 from mailqueue.maintenance.comparison import DRAIN_MAX, IDS_MAX, refuse_burying, refuse_too_many
 from mailqueue.maintenance.reconcile import next_within, patience
-from mailqueue.rabbitmq.broker.mails import publish_mail
 from mailqueue.rabbitmq.codec import queued_of
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.codec.messages import publish_mail
+from mailqueue.rabbitmq.parts import Parts
 from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId
-from model.instants import instant_of
 from model.ports import Delivery
 from model.queue.blob_ids import is_deduplicated
 from model.queue.filters import MailFilter
@@ -76,15 +75,13 @@ class _Known:
         return _own_blobs(blobs) - self.blobs
 
 
-async def redrive(
-    queue: MailQueue, limit: int | None = None, *, dry_run: bool = False, ids_max: int = IDS_MAX
-) -> Redriven:
+async def redrive(parts: Parts, limit: int | None = None, *, dry_run: bool = False, ids_max: int = IDS_MAX) -> Redriven:
     """Put dead letters back into their queue.
 
     A dry run holds all of them to its end, or each would come again.
 
     Args:
-        queue: whose.
+        parts: of the queue.
         limit: at most so many.
         dry_run: only look.
         ids_max: how many mails of the queue are held in memory; more is refused.
@@ -93,59 +90,59 @@ async def redrive(
         UnsafeRequest: more would be; or a dry run would cost dead letters.
         BrokerUnreachable, CannotReach: a side does not answer; what is back stays back.
     """
-    done, known = Redriven(), await _known(queue, ids_max)
-    depth = await queue.parts.broker.depth(queue.name)
+    done, known = Redriven(), await _known(parts, ids_max)
+    depth = await parts.broker.depth(parts.queue)
     if dry_run:
-        refuse_burying(queue.name, depth, "Leave --dry-run out, and try some with --limit.")
-    async with queue.parts.broker.dead_letters(queue.name, DRAIN_MAX if dry_run else AT_ONCE) as letters:
+        refuse_burying(parts.queue, depth, "Leave --dry-run out, and try some with --limit.")
+    async with parts.broker.dead_letters(parts.queue, DRAIN_MAX if dry_run else AT_ONCE) as letters:
         while limit is None or done.seen < limit:
-            letter = await next_within(letters, queue.parts.clock, patience(done.seen, depth.dead))
+            letter = await next_within(letters, parts.clock, patience(done.seen, depth.dead))
             if letter is None:
                 break
-            await _redriven(queue, letter, known, done, dry_run=dry_run)
+            await _redriven(parts, letter, known, done, dry_run=dry_run)
     return done
 
 
-async def _redriven(queue: MailQueue, letter: Delivery, known: _Known, done: Redriven, *, dry_run: bool) -> None:
+async def _redriven(parts: Parts, letter: Delivery, known: _Known, done: Redriven, *, dry_run: bool) -> None:
     try:
         queued = queued_of(letter.message.body)
     except BadPayload:
         done.unreadable += 1  # it stays in hand, and goes back when all is done
         return
-    marked = await queue.parts.view.marked(queue.name, queued.enqueue_id)
+    marked = await parts.view.marks.there(parts.queue, queued.enqueue_id)
     if not dry_run:
-        await (_forgotten if marked else _in_queue)(queue, queued, known)
+        await (_forgotten if marked else _in_queue)(parts, queued, known)
         await letter.ack()
     done.dropped += marked
     done.redriven += not marked
 
 
-async def _forgotten(queue: MailQueue, queued: QueuedMail, known: _Known) -> None:
+async def _forgotten(parts: Parts, queued: QueuedMail, known: _Known) -> None:
     """Its bytes go."""
     if unneeded := known.unneeded(queued.blobs):
-        await queue.parts.blobs.delete_all(unneeded)
+        await parts.blobs.delete_all(unneeded)
 
 
-async def _in_queue(queue: MailQueue, queued: QueuedMail, known: _Known) -> None:
+async def _in_queue(parts: Parts, queued: QueuedMail, known: _Known) -> None:
     """It has a row and a message, or is delayed."""
-    if queued.enqueue_id in known.delayed and await _is_delayed(queue, queued.enqueue_id):
+    if queued.enqueue_id in known.delayed and await _is_delayed(parts, queued.enqueue_id):
         return
     slice_start = known.rows.get(queued.enqueue_id)
-    if slice_start is None or not await queue.parts.view.has_row(queue.name, slice_start, queued):
-        now = instant_of(queue.parts.clock.micros())
-        slice_start = known.rows[queued.enqueue_id] = await queue.parts.view.place(queue.name, queued, now)
-    await publish_mail(queue.parts.broker, queue.name, queued, slice_start)
+    if slice_start is None or not await parts.view.rows.has_row(parts.queue, slice_start, queued):
+        now = parts.now
+        slice_start = known.rows[queued.enqueue_id] = await parts.view.rows.place(parts.queue, queued, now)
+    await publish_mail(parts.broker, parts.queue, queued, slice_start)
 
 
-async def _is_delayed(queue: MailQueue, enqueue_id: EnqueueId) -> bool:
+async def _is_delayed(parts: Parts, enqueue_id: EnqueueId) -> bool:
     where = MailFilter(enqueue_ids=frozenset((enqueue_id,)), whereabouts=Whereabouts.DELAYED)
-    return bool([one async for one in queue.parts.view.browse(queue.name, where)])
+    return bool([one async for one in parts.view.browse(parts.queue, where)])
 
 
-async def _known(queue: MailQueue, ids_max: int) -> _Known:
+async def _known(parts: Parts, ids_max: int) -> _Known:
     known = _Known()
-    async for listed in queue.browse():
-        refuse_too_many(len(known.rows) + len(known.delayed) + 1, f"mails in {queue.name}", ids_max)
+    async for listed in parts.view.browse(parts.queue):
+        refuse_too_many(len(known.rows) + len(known.delayed) + 1, f"mails in {parts.queue}", ids_max)
         known.add(listed)
     return known
 

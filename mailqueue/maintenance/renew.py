@@ -40,44 +40,35 @@ class Renewal:
 
     def __init__(self, tables: AsyncTables, view: QueueView) -> None:
         self._tables, self._view = tables, view
-        self._row_ttl = timedelta(seconds=view.ground.own.row_ttl_seconds)
-        self._mark_ttl = timedelta(seconds=view.ground.own.mark_ttl_seconds)
+        self._row_ttl = timedelta(seconds=view.known_queues.own.row_ttl_seconds)
+        self._mark_ttl = timedelta(seconds=view.known_queues.own.mark_ttl_seconds)
         self._renewed_at: dict[QueueName, datetime] = {}
 
-    async def renew(self, queue: QueueName, browse_start: datetime, slicing: Slicing) -> int:
+    async def renew(self, queue: QueueName, browse_start: datetime, slicing: Slicing, *, dry_run: bool = False) -> int:
         """Put every mail again whose row has less than half of the slack left; how many.
 
         Raises:
             MailmendError: whatever did not answer; what was not renewed is by the next.
         """
-        now = self._view.ground.now
+        now = self._view.known_queues.now
         if not self._is_time(queue, now):
             return 0
         renewed = 0
         for slice_start in self._old_slices(browse_start, now, slicing):
             async with aclosing(self._ageing(queue, slice_start, now, slicing)) as pages:
                 async for page in pages:
-                    renewed += await self._put_again(page)
-            await self._view.ground.tallies.renew(queue, slice_start)
-        self._renewed_at[queue] = now
+                    renewed += len(page.rows)
+                    if not dry_run:
+                        await self._put_again(page)
+            if not dry_run:
+                await self._view.known_queues.tallies.renew(queue, slice_start)
+        if not dry_run:
+            self._renewed_at[queue] = now
         return renewed
-
-    async def foreseen(self, queue: QueueName, browse_start: datetime, slicing: Slicing) -> int:
-        """How many mails `renew` would put again, in a process that has just started; nothing is written.
-
-        Raises:
-            MailmendError: whatever did not answer.
-        """
-        now, ageing = self._view.ground.now, 0
-        for slice_start in self._old_slices(browse_start, now, slicing):
-            async with aclosing(self._ageing(queue, slice_start, now, slicing)) as pages:
-                async for page in pages:
-                    ageing += len(page.rows)
-        return ageing
 
     def lapsed_before(self, swept_at: datetime | None, window: timedelta) -> datetime | None:
         """Before which slice rows may have expired that should have been renewed; None: nowhere."""
-        return rows_lapsed_before(swept_at, self._view.ground.now, self._row_ttl, self._mark_ttl, window)
+        return rows_lapsed_before(swept_at, self._view.known_queues.now, self._row_ttl, self._mark_ttl, window)
 
     def _is_time(self, queue: QueueName, now: datetime) -> bool:
         last = self._renewed_at.get(queue)
@@ -100,31 +91,30 @@ class Renewal:
             async with aclosing(self._view.slices.pages((queue, slice_start, bucket), ("enqueueid",))) as pages:
                 async for page in pages:
                     ids = [EnqueueId(row["enqueueid"]) for row in page]
-                    marked = await self._view.marked_among(queue, ids)
+                    marked = await self._view.marks.among(queue, ids)
                     keys = [(queue, slice_start, bucket, one) for one in ids if one not in marked]
                     yield await self._read(keys, self._ageing_before(now))
 
     async def _read(self, keys: Sequence[Key], before: datetime) -> AgeingPage:
-        read_at = self._view.ground.clock.micros()
+        read_at = self._view.known_queues.clock.micros()
         reads = [Read(ENQUEUED_MAILS, key, times=True) for key in keys]
-        answers = await answered(self._tables, self._view.ground.retries, reads)
+        answers = await answered(self._tables, self._view.known_queues.retries, reads)
         return AgeingPage(read_at, tuple(seen for answer in answers for seen in answer if _is_older(seen, before)))
 
-    async def _put_again(self, page: AgeingPage) -> int:
+    async def _put_again(self, page: AgeingPage) -> None:
         for seen in page.rows:
             at = max(page.read_at - round(MARGIN_SECONDS * MICROS), (seen.newest or 0) + 1)
-            await self._view.ground.retries.write(self._tables, Put(ENQUEUED_MAILS, seen.row, at=at))
+            await self._view.known_queues.retries.write(self._tables, Put(ENQUEUED_MAILS, seen.row, at=at))
         await self._drop_marked(
             [seen.row["enqueueid"] for seen in page.rows], [ENQUEUED_MAILS.key_of(one.row) for one in page.rows]
         )
-        return len(page.rows)
 
     async def _drop_marked(self, ids: Sequence[EnqueueId], keys: Sequence[Key]) -> None:
         """One that was marked meanwhile must not outlive its mark."""
-        marked = await self._view.marked_among(keys[0][0], ids) if keys else set()
+        marked = await self._view.marks.among(keys[0][0], ids) if keys else set()
         for one, key in zip(ids, keys, strict=True):
             if one in marked:
-                await self._view.ground.retries.write(self._tables, Remove(ENQUEUED_MAILS, key))
+                await self._view.known_queues.retries.write(self._tables, Remove(ENQUEUED_MAILS, key))
 
 
 def _is_older(seen: Seen, before: datetime) -> bool:

@@ -4,18 +4,14 @@ The same id again: where the broker still holds the first message, whichever com
 """
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from mailqueue.concurrency import in_batches
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.broker.mails import publish_mail
+from mailqueue.rabbitmq.codec.messages import publish_mail
 from mailqueue.rabbitmq.parts import Parts
-from model.ids import QueueName
-from model.instants import instant_of
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 
@@ -23,36 +19,25 @@ AT_ONCE: Final = 64
 """How many publishes wait for their confirms."""
 
 
-@dataclass(frozen=True, slots=True)
-class Republishing:
-    """Publishes mails of one queue again."""
+async def republish(parts: Parts, older_than: timedelta, where: MailFilter, *, dry_run: bool) -> int:
+    """Publish what waits for longer than that; how many were (or would be) published.
 
-    queue: QueueName
-    parts: Parts
+    Raises:
+        BrokerUnreachable, PublishFailed: the broker took no more; what was published stays so.
+    """
 
-    async def republish(self, older_than: timedelta, where: MailFilter, *, dry_run: bool) -> int:
-        """Publish what waits for longer than that; how many were (or would be) published.
+    async def publish(listed: Listed) -> None:
+        await publish_mail(parts.broker, parts.queue, listed.queued, listed.slice_start, listed.attempts)
+        parts.counts.add(QueueCount.REPUBLISHED, parts.queue)
 
-        Raises:
-            BrokerUnreachable, PublishFailed: the broker took no more; what was published stays so.
-        """
-        before, count = instant_of(self.parts.clock.micros()) - older_than, 0
-        waiting = self.parts.view.browse(self.queue, where, include_delayed=False)
-        async with aclosing(in_batches(waiting, AT_ONCE)) as batches:
-            async for some in batches:
-                old = [listed for listed in some if listed.enqueued_at < before]
-                if not dry_run:
-                    await self._published(old)
-                count += len(old)
-        return count
-
-    async def _published(self, some: Sequence[Listed]) -> None:
-        """All of them side by side; the first error, once all have come to an end."""
-        outcomes = await asyncio.gather(*map(self._one, some), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-
-    async def _one(self, listed: Listed) -> None:
-        await publish_mail(self.parts.broker, self.queue, listed.queued, listed.slice_start, listed.attempts)
-        self.parts.counts.add(QueueCount.REPUBLISHED, self.queue)
+    before, count = parts.now - older_than, 0
+    waiting = parts.view.browse(parts.queue, where, include_delayed=False)
+    async with aclosing(in_batches(waiting, AT_ONCE)) as batches:
+        async for some in batches:
+            old = [listed for listed in some if listed.enqueued_at < before]
+            outcomes = [] if dry_run else await asyncio.gather(*map(publish, old), return_exceptions=True)
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+            count += len(old)
+    return count

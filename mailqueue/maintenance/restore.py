@@ -11,28 +11,17 @@ What fails here is not undone: a mark would hide the mail from the next try.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 
 from mailqueue.blobs.contents import put_content
 from mailqueue.maintenance.comparison import LiveMail
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.broker.mails import publish_mail
+from mailqueue.queue import RemovedMail, RestoreResult
 from mailqueue.rabbitmq.codec.admission import admissible
-from mailqueue.rabbitmq.enqueue import needs_due_mails
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.codec.messages import publish_mail
+from mailqueue.rabbitmq.parts import Parts
 from model.ids import EnqueueId, restored_id
-from model.instants import instant_of
 from model.queue.filters import MailFilter
-from model.queue.mails import LOOKS, Listed, Mail, QueuedMail, Whereabouts
-
-
-class RestoreResult(Enum):
-    """What brings a mail back."""
-
-    PUT = "put"  # all of it: nothing is there
-    PUBLISH = "publish"  # a message, for its row is there
-    NOTHING = "nothing"  # it is back, or was and has left since
-    STAYS = "stays"  # it never left
+from model.queue.mails import LOOKS, Listed, QueuedMail, Whereabouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,86 +49,53 @@ def return_of(traces: Traces) -> RestoreResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RemovedMail:
-    """A mail that was taken out.
-
-    Attributes:
-        was: its id before.
-        due_at: when it comes, if not at once.
-    """
-
-    was: EnqueueId
-    mail: Mail
-    content: bytes
-    due_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Restoring:
-    """Brings mails back into one queue.
+class QueueRestoring:
+    """Brings mails back into one queue. Implements `mailqueue.queue.Restoring`.
 
     Attributes:
         listed: what the queue shows of them, under old and new ids.
     """
 
-    queue: MailQueue
+    parts: Parts
     listed: Mapping[EnqueueId, LiveMail]
 
-    async def restore(self, leaver: RemovedMail) -> RestoreResult:
-        """Bring a mail back; what that took.
+    async def restore(self, removed: RemovedMail) -> RestoreResult:
+        """Bring a mail back; what that took."""
+        new = restored_id(removed.was, self.parts.queue)
+        marked = await self.parts.view.marks.there(self.parts.queue, new)
+        traces = Traces(marked, self.listed.get(new), removed.was in self.listed)
+        result = return_of(traces)
+        if result is RestoreResult.PUT:
+            await self._put(new, removed)
+        elif result is RestoreResult.PUBLISH and traces.back is not None:
+            await self._published(QueuedMail(new, removed.mail, traces.back.blobs), traces.back.slice_start)
+        return result
 
-        Raises:
-            WrongUse: James could not read such a mail; nothing was put anywhere.
-            Delayed: it is delayed, and delays are not possible here.
-            CannotReach, PublishFailed: some of it may be there; the same again goes on from that.
-        """
-        traces = await self._traces(leaver.was)
-        what = return_of(traces)
-        if what is RestoreResult.PUT:
-            await self._put(leaver)
-        elif what is RestoreResult.PUBLISH and traces.back is not None:
-            await self._published(self._passage(leaver, traces.back), traces.back.slice_start)
-        return what
-
-    async def _traces(self, was: EnqueueId) -> Traces:
-        new = restored_id(was, self.queue.name)
-        marked = await self.queue.parts.view.marked(self.queue.name, new)
-        return Traces(marked, self.listed.get(new), was in self.listed)
-
-    async def _put(self, leaver: RemovedMail) -> None:
-        parts, name = self.queue.parts, self.queue.name
-        due = None if leaver.due_at is None else needs_due_mails(parts.due)
-        mail, now = admissible(leaver.mail), instant_of(parts.clock.micros())
-        queued = QueuedMail(restored_id(leaver.was, name), mail, await put_content(parts.blobs, leaver.content))
+    async def _put(self, new: EnqueueId, removed: RemovedMail) -> None:
+        parts, name = self.parts, self.parts.queue
+        due = None if removed.due_at is None else parts.due_mails
+        mail, now = admissible(removed.mail), parts.now
+        queued = QueuedMail(new, mail, await put_content(parts.blobs, removed.content))
         if due is None:
-            await parts.view.placement(name, queued, now).settle(beside=lambda at: self._published(queued, at))
+            await parts.view.rows.placement(name, queued, now).settle(beside=lambda at: self._published(queued, at))
         else:
-            await parts.view.ground.begun(name, parts.slicing.window)
-            await due.put(name, Listed(queued, now, Whereabouts.DELAYED, due_at=leaver.due_at), again=True)
+            await parts.view.known_queues.begun(name, parts.slicing.window)
+            await due.put(name, Listed(queued, now, Whereabouts.DELAYED, due_at=removed.due_at), again=True)
         parts.counts.add(QueueCount.ENQUEUED, name)
 
-    def _passage(self, leaver: RemovedMail, back: LiveMail) -> QueuedMail:
-        return QueuedMail(restored_id(leaver.was, self.queue.name), leaver.mail, back.blobs)
-
     async def _published(self, queued: QueuedMail, slice_start: datetime | None) -> None:
-        await publish_mail(self.queue.parts.broker, self.queue.name, queued, slice_start)
+        await publish_mail(self.parts.broker, self.parts.queue, queued, slice_start)
 
 
-async def restoring(queue: MailQueue, leavers: Collection[EnqueueId]) -> Restoring:
+async def restoring(parts: Parts, removed: Collection[EnqueueId]) -> QueueRestoring:
     """Look for the mails in the queue, before they are brought back: one listing for all.
-
-    Args:
-        queue: that they were in.
-        leavers: their old ids.
 
     Raises:
         CannotReach: the tables do not answer.
     """
-    wanted = frozenset(leavers).union(restored_id(one, queue.name) for one in leavers)
-    if not wanted:
-        return Restoring(queue, {})
+    wanted = frozenset(removed).union(restored_id(one, parts.queue) for one in removed)
     found = dict[EnqueueId, LiveMail]()
-    for whereabouts in LOOKS:
-        async for one in queue.browse(MailFilter(enqueue_ids=wanted, whereabouts=whereabouts)):
+    for whereabouts in LOOKS if wanted else ():
+        async for one in parts.view.browse(parts.queue, MailFilter(enqueue_ids=wanted, whereabouts=whereabouts)):
             found[one.queued.enqueue_id] = LiveMail.of(one)
-    return Restoring(queue, found)
+    return QueueRestoring(parts, found)

@@ -3,6 +3,9 @@
 Each step may be the last one of a process: the next sweep begins again at the content start, which moves when all
 before it is clean. A row without a mark is never deleted: its mail is put back where browsing sees it, and published
 again, first. Marks stay: they hide whatever the broker may deliver yet.
+
+A dry run looks as a sweep does, by the same rules, and writes, moves and publishes nothing. Whatever happens between it
+and the sweep may change what it tells: a mail that is finished, one that comes, the time.
 """
 
 import asyncio
@@ -14,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from mailqueue.maintenance.browse_start import Aiming
+from mailqueue.maintenance.browse_start import BrowseStartFinder, Moved
 from mailqueue.maintenance.clean_slices import Cleaner
 from mailqueue.maintenance.renew import Renewal
 from mailqueue.metrics import QueueCount
@@ -22,7 +25,7 @@ from mailqueue.rabbitmq.view.marks import RememberedMarks
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.slices import Slices
 from model.errors import MailmendError
-from model.ids import QueueName
+from model.ids import EnqueueId, QueueName
 from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.slices import Slicing
 from model.queue.starts import slices_to_clean
@@ -31,31 +34,20 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """Where the browse start was, and is; None: nothing was ever enqueued.
-
-    Attributes:
-        back: whether somebody else had put it back before.
-    """
-
-    before: datetime | None
-    after: datetime | None
-    back: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep has done.
+    """What a sweep has done, or would do.
 
     Attributes:
         slices: that were cleaned, whether or not they held anything.
         rows: that went with them.
         blobs: of mails that were done with, deleted once more in case they were left.
         rescued: mails without a mark that lay before the browse start, and were put back and published.
+        rescued_ids: the first of them.
         renewed: mails that would have expired soon, put again.
         orphan_marks: marks that this process wrote since its last sweep for mails of slices out of sight.
         moved_back: whether somebody else put the browse start back.
         browse_start, content_start: as they are now; None: nothing was ever enqueued.
+        browse_start_before, content_start_before: as they were; None where nobody had set them.
     """
 
     slices: int = 0
@@ -67,44 +59,50 @@ class Swept:
     moved_back: bool = False
     browse_start: datetime | None = None
     content_start: datetime | None = None
+    browse_start_before: datetime | None = None
+    content_start_before: datetime | None = None
+    rescued_ids: tuple[EnqueueId, ...] = ()
 
 
 class Sweeper:
     """Sweeps the queues of one keyspace; in one process one pass of a queue at a time, in many as many as there are."""
 
     def __init__(self, tables: AsyncTables, view: QueueView, blobs: Blobs, broker: Broker, clock: Clock) -> None:
-        self._tables, self._view, self._clock = tables, view, clock
-        self._marks = RememberedMarks(tables, view.ground.retries)
-        slices = Slices(tables, self._marks, view.ground.retries)
-        self._aiming = Aiming(tables, view, slices)
+        self._view, self._clock = view, clock
+        self._marks = RememberedMarks(tables, view.known_queues.retries)
+        slices = Slices(tables, self._marks, view.known_queues.retries)
+        self._finder = BrowseStartFinder(tables, view, slices)
         self._cleaner = Cleaner(view, slices, self._marks, blobs, broker)
         self._renewal = Renewal(tables, view)
         self._turns: defaultdict[QueueName, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._passes: dict[QueueName, asyncio.Task[None]] = {}
 
-    async def move(self, queue: QueueName) -> Moved:
+    async def move(self, queue: QueueName, *, dry_run: bool = False) -> Moved:
         """Move the browse start as far as it may go, and no further.
 
         Raises:
             MailmendError: whatever did not answer.
         """
         async with self._turn(queue):
-            return await self._moved(queue, await self._view.ground.slicing())
+            return await self._moved(queue, await self._view.known_queues.slicing(), dry_run=dry_run)
 
-    async def sweep(self, queue: QueueName) -> Swept:
+    async def sweep(self, queue: QueueName, *, dry_run: bool = False) -> Swept:
         """Move the browse start, clean up to it, renew what grows old.
+
+        Where there is something to be put back it takes some seconds to look at that twice.
 
         Raises:
             MailmendError: whatever did not answer; what is left is done by the next sweep.
         """
         async with self._turn(queue):
-            swept = await self._swept(queue, await self._view.ground.slicing())
-        self._count(queue, swept)
+            swept = await self._swept(queue, await self._view.known_queues.slicing(), dry_run=dry_run)
+        if not dry_run:
+            self._count(queue, swept)
         return swept
 
     async def maybe(self, queue: QueueName) -> None:
         """Once in so many calls begin a sweep, for which nobody waits; `close` ends what is under way."""
-        pace = (await self._view.ground.configuration()).pace
+        pace = (await self._view.known_queues.configuration()).pace
         if self._clock.chance() * pace < 1 and queue not in self._passes and not self._turns[queue].locked():
             task = self._passes[queue] = asyncio.create_task(self._quietly(queue), name=f"sweep of {queue}")
             task.add_done_callback(lambda _: self._passes.pop(queue, None))
@@ -131,50 +129,57 @@ class Sweeper:
         except MailmendError as error:
             _LOG.warning("a sweep of the queue %s was cut short, the next completes it: %s", queue, error.what)
 
-    async def _swept(self, queue: QueueName, slicing: Slicing) -> Swept:
-        view, moved = self._view, await self._moved(queue, slicing)
+    async def _swept(self, queue: QueueName, slicing: Slicing, *, dry_run: bool) -> Swept:
+        view, moved = self._view, await self._moved(queue, slicing, dry_run=dry_run)
         if moved.before is None or moved.after is None:
             return Swept()
-        content = await view.ground.starts.content_start(queue) or await view.ground.starts.begin_content(
-            queue, moved.before
-        )
+        content = standing = await view.starts.content_start(queue)
+        if content is None:
+            content = moved.before if dry_run else await view.starts.begin_content(queue, moved.before)
         starts = list(slices_to_clean(content, moved.before, moved.after, slicing.window))
-        cleaned = await self._cleaner.clean(queue, starts, slicing)
-        content = await view.ground.starts.advance_content_start(queue, content, moved.after)
-        renewed = await self._renewal.renew(queue, moved.after, slicing)
-        await view.ground.starts.remember(queue, swept=view.ground.now)
+        cleaned = await self._cleaner.clean(queue, starts, slicing, dry_run=dry_run)
+        if dry_run:
+            content = max(content, moved.after)
+        else:
+            content = await view.starts.advance_content_start(queue, content, moved.after)
+        renewed = await self._renewal.renew(queue, moved.after, slicing, dry_run=dry_run)
+        if not dry_run:
+            await view.starts.remember(queue, swept=view.known_queues.now)
         return Swept(
             slices=len(starts),
             rows=cleaned.rows,
             blobs=cleaned.blobs,
             rescued=cleaned.rescued,
             renewed=renewed,
-            orphan_marks=view.orphan_marks(queue),
+            orphan_marks=0 if dry_run else view.orphan_marks(queue),
             moved_back=moved.back,
             browse_start=moved.after,
             content_start=content,
+            browse_start_before=moved.before,
+            content_start_before=standing,
+            rescued_ids=cleaned.rescued_ids,
         )
 
-    async def _moved(self, queue: QueueName, slicing: Slicing) -> Moved:
-        starts, aim = self._view.ground.starts, await self._aiming.aim(queue, slicing)
-        if aim is None:
-            return Moved(None, None)
-        if aim.back:
+    async def _moved(self, queue: QueueName, slicing: Slicing, *, dry_run: bool) -> Moved:
+        starts, found = self._view.starts, await self._finder.find(queue, slicing)
+        if dry_run or found.before is None or found.after is None:
+            return found
+        if found.back:
             _LOG.warning(
                 "somebody put the browse start of the queue %s back: it was %s, now %s",
                 queue,
-                aim.state.furthest_start,
-                aim.before,
+                found.state.furthest_start,
+                found.before,
             )
-        await self._note_lapse(queue, aim.before, aim.state.swept_at, slicing)
-        if await self._view.ground.slicing() != slicing:
-            return Moved(aim.before, aim.before, aim.back)  # cut anew: there may be slices between those that were read
-        after = await starts.advance_browse_start(queue, aim.before, aim.after)
+        await self._note_lapse(queue, found.before, found.state.swept_at, slicing)
+        if await self._view.known_queues.slicing() != slicing:  # there may be slices between those that were read
+            return Moved(found.before, found.before, found.back)
+        after = await starts.advance_browse_start(queue, found.before, found.after)
         await starts.remember(queue, furthest=after)
-        self._view.ground.known[queue] = after
-        if after > aim.before:
+        self._view.known_queues.starts_seen[queue] = after
+        if after > found.before:
             self._view.counts.add(QueueCount.BROWSE_START_MOVED, queue)
-        return Moved(aim.before, after, aim.back)
+        return Moved(found.before, after, found.back)
 
     async def _note_lapse(
         self, queue: QueueName, before: datetime, swept_at: datetime | None, slicing: Slicing
@@ -189,7 +194,7 @@ class Sweeper:
             swept_at or "it began",
             lapsed,
         )
-        await self._view.ground.starts.remember(queue, lapsed=lapsed)
+        await self._view.starts.remember(queue, lapsed=lapsed)
 
     def _count(self, queue: QueueName, swept: Swept) -> None:
         counted = {

@@ -6,43 +6,22 @@ cannot even be undone is named in the error. Cancelled, it undoes as after an er
 """
 
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final
 
-from mailqueue.background import finished
 from mailqueue.blobs.contents import forget, put_content
+from mailqueue.concurrency import finished
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.broker.mails import publish_mail
 from mailqueue.rabbitmq.codec import with_priority
 from mailqueue.rabbitmq.codec.admission import admissible
+from mailqueue.rabbitmq.codec.messages import publish_mail
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.view.due_mails import DueMails
-from model.errors import Delayed, MailmendError, WrongUse
-from model.ids import EnqueueId, QueueName
-from model.instants import instant_of
-from model.queue.mails import DELAY_MAX, Listed, Mail, QueuedMail, Whereabouts
+from model.errors import MailmendError
+from model.ids import EnqueueId
+from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
 
 _LOG: Final = logging.getLogger("mailmend.queue")
-
-
-def due_time(now: datetime, delay: timedelta | None, at: datetime | None) -> datetime | None:
-    """When a mail is due that was asked for then; None for at once.
-
-    Raises:
-        WrongUse: it cannot be said, or is too far ahead.
-    """
-    if delay is not None and at is not None:
-        raise WrongUse("a mail has either a delay or a time, not both", mend="Give one of them.")
-    if at is not None and at.tzinfo is None:
-        raise WrongUse(f"{at} names no time zone", mend="Give an instant in UTC.")
-    wait = at.astimezone(UTC) - now if at is not None else delay or timedelta(0)
-    if wait > DELAY_MAX:
-        raise WrongUse(
-            f"a delay of {wait.days} days is more than {DELAY_MAX.days}", mend="Enqueue the mail nearer to its time."
-        )
-    return now + wait if wait > timedelta(0) else None
 
 
 def admitted(mail: Mail, priority: int | None) -> Mail:
@@ -54,99 +33,64 @@ def admitted(mail: Mail, priority: int | None) -> Mail:
     return admissible(mail if priority is None else with_priority(mail, priority))
 
 
-def needs_due_mails(due: DueMails | None) -> DueMails:
-    """The delayed mails.
+async def enqueue(parts: Parts, mail: Mail, content: bytes, due_at: datetime | None, priority: int | None) -> EnqueueId:
+    """Put the mail into the queue, or among the delayed ones; errors as of `MailQueue.enqueue`."""
+    due = None if due_at is None else parts.due_mails
+    mail = admitted(mail, priority)
+    enqueue_id = EnqueueId(parts.clock.random_uuid())
+    try:
+        queued = QueuedMail(enqueue_id, mail, await put_content(parts.blobs, content))
+        if due is None or due_at is None:
+            await _deliver(parts, queued)
+        else:
+            await _delay(parts, due, queued, due_at)
+    except BaseException:
+        parts.counts.add(QueueCount.ENQUEUE_FAILED, parts.queue)
+        raise
+    parts.counts.add(QueueCount.ENQUEUED, parts.queue)
+    return enqueue_id
 
-    Raises:
-        Delayed: the keyspace has no table for them.
-    """
-    if due is None:
-        raise no_due_mails()
-    return due
+
+async def _deliver(parts: Parts, queued: QueuedMail) -> None:
+    placement = parts.view.rows.placement(parts.queue, queued)
+
+    async def publish(slice_start: datetime) -> None:
+        await publish_mail(parts.broker, parts.queue, queued, slice_start)
+
+    try:
+        await placement.settle(beside=publish)
+    except BaseException as error:
+        await finished(_undo(parts, queued, error, placement.slice_start))
+        raise
 
 
-def no_due_mails() -> Delayed:
-    """What a delay comes to in a keyspace without a table for it."""
-    return Delayed(
-        "this keyspace has no table for delayed mails, dueMails",
-        mend="Create it with: mailmend schema apply (James neither lists nor touches it); or give no delay.",
-    )
+async def _delay(parts: Parts, due: DueMails, queued: QueuedMail, due_at: datetime) -> None:
+    """A queue of delayed mails alone has a browse start too: else nobody who asks for all queues would maintain it."""
+    listed = Listed(queued, parts.now, Whereabouts.DELAYED, due_at=due_at)
+    try:
+        if parts.queue not in parts.view.known_queues.starts_seen:
+            await parts.view.known_queues.begun(parts.queue, parts.slicing.window)
+        await due.put(parts.queue, listed)
+    except BaseException as error:
+        await finished(_undo(parts, queued, error, None))
+        raise
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueueing:
-    """Puts mails into one queue; any number at once."""
+async def _undo(parts: Parts, queued: QueuedMail, error: BaseException, slice_start: datetime | None) -> None:
+    """Hide the mail, then forget its bytes; they stay while it may still be delivered."""
+    try:
+        await parts.view.mark(parts.queue, queued.enqueue_id, slice_start)
+    except MailmendError as failure:
+        _left(parts, error, queued, f"its row may still be listed, and its blobs are left ({failure.what})")
+        return
+    try:
+        await forget(parts.blobs, queued.blobs)
+    except MailmendError as failure:
+        _left(parts, error, queued, f"its blobs are left, which nobody refers to ({failure.what})")
 
-    queue: QueueName
-    parts: Parts
 
-    async def enqueue(self, mail: Mail, content: bytes, due_at: datetime | None, priority: int | None) -> EnqueueId:
-        """Put the mail into the queue, or among the delayed ones.
-
-        Raises:
-            WrongUse: James could not read such a mail; nothing was put anywhere.
-            Delayed: delays are not possible here.
-            CannotReach, PublishFailed: it is not in the queue, unless the message says what is left.
-        """
-        due = None if due_at is None else needs_due_mails(self.parts.due)
-        mail = admitted(mail, priority)
-        enqueue_id = EnqueueId(self.parts.clock.random_uuid())
-        try:
-            queued = QueuedMail(enqueue_id, mail, await put_content(self.parts.blobs, content))
-            if due is None or due_at is None:
-                await self._deliver(queued)
-            else:
-                await self._delay(due, queued, due_at)
-        except BaseException:
-            self.parts.counts.add(QueueCount.ENQUEUE_FAILED, self.queue)
-            raise
-        self.parts.counts.add(QueueCount.ENQUEUED, self.queue)
-        return enqueue_id
-
-    async def _deliver(self, queued: QueuedMail) -> None:
-        placement = self.parts.view.placement(self.queue, queued)
-
-        async def publish(slice_start: datetime) -> None:
-            await publish_mail(self.parts.broker, self.queue, queued, slice_start)
-
-        try:
-            await placement.settle(beside=publish)
-        except BaseException as error:
-            await finished(self._undo(queued, error, lambda: self._mark(queued, placement.slice_start)))
-            raise
-
-    async def _delay(self, due: DueMails, queued: QueuedMail, due_at: datetime) -> None:
-        now = instant_of(self.parts.clock.micros())
-        listed = Listed(queued, now, Whereabouts.DELAYED, due_at=due_at)
-        try:
-            await self._known()
-            await due.put(self.queue, listed)
-        except BaseException as error:
-            await finished(self._undo(queued, error, lambda: self._mark(queued, None)))
-            raise
-
-    async def _known(self) -> None:
-        """A queue of delayed mails alone has a beginning too: else nobody who asks for all queues would tend it."""
-        if self.queue not in self.parts.view.ground.known:
-            await self.parts.view.ground.begun(self.queue, self.parts.slicing.window)
-
-    async def _mark(self, queued: QueuedMail, slice_start: datetime | None) -> None:
-        await self.parts.view.mark(self.queue, queued.enqueue_id, slice_start)
-
-    async def _undo(self, queued: QueuedMail, error: BaseException, hide: Callable[[], Awaitable[None]]) -> None:
-        """Hide the mail, then forget its bytes; they stay while it may still be delivered."""
-        try:
-            await hide()
-        except MailmendError as failure:
-            self._left(error, queued, f"its row may still be listed, and its blobs are left ({failure.what})")
-            return
-        try:
-            await forget(self.parts.blobs, queued.blobs)
-        except MailmendError as failure:
-            self._left(error, queued, f"its blobs are left, which nobody refers to ({failure.what})")
-
-    def _left(self, error: BaseException, queued: QueuedMail, left: str) -> None:
-        told = f"The mail {queued.enqueue_id} was not undone in full: {left}."
-        _LOG.warning("queue %s: %s", self.queue, told)
-        if isinstance(error, MailmendError):
-            error.mend = f"{told} See: mailmend queue reconcile --queue {self.queue}"
+def _left(parts: Parts, error: BaseException, queued: QueuedMail, left: str) -> None:
+    told = f"The mail {queued.enqueue_id} was not undone in full: {left}."
+    _LOG.warning("queue %s: %s", parts.queue, told)
+    if isinstance(error, MailmendError):
+        error.mend = f"{told} See: mailmend queue reconcile --queue {parts.queue}"

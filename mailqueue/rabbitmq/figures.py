@@ -32,23 +32,25 @@ async def figures_of(view: QueueView, queue: QueueName, broker: Broker | None = 
     Raises:
         CannotReach: the tables do not answer.
     """
-    size, state = await view.size(queue), await view.state(queue)
+    size, state = await view.size(queue), await view.starts.state(queue)
     depth, away = await _depth(broker, queue)
     return QueueFigures(
         queue,
-        view.ground.now,
+        view.known_queues.now,
         mails=size.mails,
         delayed=size.delayed,
         exact=size.kind is SizeKind.EXACT,
         oldest_at=await _oldest_at(view, queue),
-        browse_start=await view.browse_start(queue),
+        browse_start=await view.known_queues.browse_start(queue),
         content_start=await view.starts.content_start(queue),
         furthest_start=state.furthest_start,
         swept_at=state.swept_at,
-        remembers=view.ground.own.state,
-        row_ttl=timedelta(seconds=view.ground.own.row_ttl_seconds) if view.ground.own.row_ttl_seconds else None,
-        slack=slack_of(view.ground.own),
-        marks_outlive_rows=view.ground.own.marks_outlive_rows,
+        remembers=view.known_queues.own.state,
+        row_ttl=timedelta(seconds=view.known_queues.own.row_ttl_seconds)
+        if view.known_queues.own.row_ttl_seconds
+        else None,
+        slack=slack_of(view.known_queues.own),
+        marks_outlive_rows=view.known_queues.own.marks_outlive_rows,
         depth=depth,
         broker_away=away,
     )
@@ -63,12 +65,12 @@ def slack_of(own: OwnTables) -> timedelta | None:
 
 async def sums_of(view: QueueView, queue: QueueName, before: TrafficSums | None = None) -> TrafficSums | None:
     """What the tallies tell; of the slices of an earlier look and those since. None where nobody keeps any."""
-    start = before.slices[0] if before and before.slices else await view.browse_start(queue)
-    if not view.ground.own.tallies or start is None:
+    start = before.slices[0] if before and before.slices else await view.known_queues.browse_start(queue)
+    if not view.known_queues.own.tallies or start is None:
         return None
-    at = view.ground.now
-    slices = list(starts.live_slices(start, at, (await view.ground.slicing()).window))
-    told = [one for tallies in await view.ground.tallies.of(queue, slices) for one in tallies]
+    at = view.known_queues.now
+    slices = list(starts.live_slices(start, at, (await view.known_queues.slicing()).window))
+    told = [one for tallies in await view.known_queues.tallies.of(queue, slices) for one in tallies]
     return TrafficSums(at, slices, sum(one.enqueued for one in told), sum(one.marked for one in told))
 
 

@@ -1,39 +1,44 @@
-"""The distributed mail queue: the broker carries it, Cassandra lists it, a blob store holds its bytes.
+"""The mail queue over RabbitMQ: the broker carries it, Cassandra lists it, a blob store holds its bytes.
 
-Any number of processes may open the same queue, James among them. What each operation promises, and how, stands in the
-module that carries it out; here they have one name.
+Any number of processes may open the same queue, James among them. What `mailqueue.queue.MailQueue` promises, and how it
+is kept, stands in the module that carries each operation out; here they have one name, with those of maintenance.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
-from mailqueue.background import BackgroundTasks
+from mailqueue.background import BackgroundJob, BackgroundTasks, BlobCleanup, run_jobs
 from mailqueue.blobs.contents import content_of
-from mailqueue.maintenance.blob_cleanup import BlobCleanup
+from mailqueue.health import QueueFigures
+from mailqueue.maintenance.browse_start import Moved
+from mailqueue.maintenance.comparison import IDS_MAX, Mended, Reconciled
 from mailqueue.maintenance.due_leases import DueLeases
-from mailqueue.maintenance.loops import FLUSH_EVERY, MOVE_DUE_EVERY, SWEEP_EVERY, BackgroundJob, tend
-from mailqueue.maintenance.move_due import Moving
-from mailqueue.maintenance.republish import Republishing
-from mailqueue.maintenance.sweep import Sweeper
+from mailqueue.maintenance.move_due import DueMover
+from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, mended
+from mailqueue.maintenance.redrive import Redriven, redrive
+from mailqueue.maintenance.republish import republish
+from mailqueue.maintenance.restore import restoring
+from mailqueue.maintenance.sweep import Sweeper, Swept
 from mailqueue.metrics import NoCounts, QueueCounts
-from mailqueue.rabbitmq.dequeue import Dequeueing
-from mailqueue.rabbitmq.enqueue import Enqueueing, due_time
-from mailqueue.rabbitmq.parts import Parts, Removed
-from mailqueue.rabbitmq.remove import OnRemoved, Removing
-from mailqueue.rabbitmq.settle import Dequeued
+from mailqueue.queue import DELAYED, PREFETCH, OnRemoved, Removed, Restoring, delays, due_time
+from mailqueue.rabbitmq.dequeue import Unacked, dequeue
+from mailqueue.rabbitmq.enqueue import enqueue
+from mailqueue.rabbitmq.figures import TrafficSums, figures_of, sums_of
+from mailqueue.rabbitmq.parts import Parts
+from mailqueue.rabbitmq.remove import remove
+from mailqueue.rabbitmq.unacked import UnackedMail
 from mailqueue.rabbitmq.view.configuration import Configurations
-from mailqueue.rabbitmq.view.delays import delays
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.queue_tables import OwnTables
 from model.errors import WrongUse
 from model.ids import EnqueueId, QueueName
-from model.instants import instant_of
 from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.configuration import DEFAULT, QueueConfiguration
 from model.queue.filters import EVERYTHING, MailFilter
@@ -41,22 +46,24 @@ from model.queue.mails import Listed, Mail
 from model.queue.positions import ListingPosition
 from model.queue.size import Size
 
-__all__ = ["Dequeued", "MailQueue", "Removed", "open_queue"]
+MOVE_DUE_EVERY: Final = timedelta(seconds=1)
+"""How late a delayed mail may be."""
 
-PREFETCH: Final = 5
-"""James's own."""
+FLUSH_EVERY: Final = timedelta(milliseconds=500)
+
+SWEEP_EVERY: Final = timedelta(minutes=5)
+"""Whatever is dequeued sweeps now and then too; this serves queues in which little happens."""
 
 
-class MailQueue:
-    """One queue, as one process has it. Opened by `open_queue`, and closed by leaving its `async with`."""
+class RabbitMailQueue:
+    """One queue, as one process has it. Implements `mailqueue.queue.MailQueue`; opened by `open_queue`."""
 
-    def __init__(self, name: QueueName, parts: Parts) -> None:
-        self.name, self.parts = name, parts
-        self._enqueueing = Enqueueing(name, parts)
-        self._dequeueing = Dequeueing(name, parts)
-        self._removing = Removing(name, parts)
-        self._republishing = Republishing(name, parts)
-        self._moving = Moving(name, parts, parts.due, DueLeases(parts.tables, parts.clock, name)) if parts.due else None
+    def __init__(self, parts: Parts, sweeper: Sweeper) -> None:
+        self.name, self.view = parts.queue, parts.view
+        self._parts, self._sweeper = parts, sweeper
+        self._unacked: Unacked = {}
+        leases = DueLeases(parts.tables, parts.clock, parts.queue)
+        self._mover = DueMover(parts, parts.due, leases) if parts.due else None
 
     async def enqueue(
         self,
@@ -67,110 +74,66 @@ class MailQueue:
         at: datetime | None = None,
         priority: int | None = None,
     ) -> EnqueueId:
-        """Put a mail into the queue; when this returns it is there, and after an error it is not.
-
-        Args:
-            mail: the envelope.
-            content: the mail as it is on the wire: header, blank line, body.
-            delay: not before so long from now.
-            at: not before this instant.
-            priority: 0, the last, to 9, the first; None: as the mail's attribute says, else 5.
-
-        Raises:
-            WrongUse: a delay, instant or priority that cannot be, or a mail that James could not read.
-            Delayed: a delay, where the keyspace has no table for delayed mails.
-            CannotReach, PublishFailed: it is not in the queue; where it could not be undone, the message says what is
-                left.
-        """
-        return await self._enqueueing.enqueue(mail, content, due_time(self._now(), delay, at), priority)
+        """Put a mail into the queue."""
+        return await enqueue(self._parts, mail, content, due_time(self._parts.now, delay, at), priority)
 
     def dequeue(
         self, prefetch: int = PREFETCH, *, priorities: Collection[int] | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Dequeued]]:
-        """Take mails, each to be acked, retried or rejected; what is not, when the context is left, comes again.
-
-        Args:
-            prefetch: how many of each level are in hand at once; the only pressure back.
-            priorities: which levels; None: all that there are, urgent ones more often.
-        """
+    ) -> AbstractAsyncContextManager[AsyncIterator[UnackedMail]]:
+        """Take mails."""
         if prefetch < 1:
-            raise WrongUse(f"{prefetch} mails cannot be in hand", mend="Take at least one at a time.")
-        return self._dequeueing.mails(prefetch, priorities)
+            raise WrongUse(f"{prefetch} mails cannot be unacked", mend="Take at least one at a time.")
+        return dequeue(self._parts, self._unacked, prefetch, priorities)
 
     def browse(self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None) -> AsyncIterator[Listed]:
-        """The mails in the queue without their bytes: those that wait, then the delayed ones."""
-        return self.parts.view.browse(self.name, where, after)
+        """The mails in the queue without their bytes."""
+        return self.view.browse(self.name, where, after)
 
     async def content(self, listed: Listed) -> bytes:
-        """A listed mail's bytes.
-
-        Raises:
-            BlobMissing: the blob store has lost them, or the mail is gone by now.
-            BlobsUnreachable: the store does not answer.
-        """
-        return await content_of(self.parts.blobs, listed.queued.blobs)
+        """A listed mail's bytes."""
+        return await content_of(self._parts.blobs, listed.queued.blobs)
 
     async def size(self) -> Size:
-        """How many mails wait and are delayed, and how sure that is."""
-        await self.parts.tallies.flush()
-        return await self.parts.view.size(self.name)
+        """How many mails wait and are delayed."""
+        return await self.view.size(self.name)
 
     async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        """Remove the mails that are meant, delayed ones too; none of them is delivered afterwards.
-
-        One that a consumer has in hand at that moment may still be finished by it.
-
-        Args:
-            where: which.
-            dry_run: only count.
-            on_removed: told of each before it is removed; where it raises nothing further is.
-
-        Raises:
-            CannotReach: the listing broke off; what was removed stays removed.
-        """
-        return await self._removing.remove(where, on_removed, dry_run=dry_run)
+        """Remove the mails that are meant."""
+        return await remove(self._parts, where, on_removed, dry_run=dry_run)
 
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        """Remove every mail; as `delete`."""
+        """Remove every mail."""
         return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
 
     async def flush(self, *, dry_run: bool = False) -> int:
-        """Every delayed mail is delivered now; how many they were (or would be, after a dry run).
-
-        Raises:
-            LeaseHeld: another process kept moving delayed mails.
-            CannotReach: tables or broker did not answer; what was moved stays moved.
-        """
+        """Every delayed mail is delivered now."""
         if dry_run:
-            return (await delays(self.parts.view, self.name)).count
-        return await self._moving.flush() if self._moving else 0
+            return (await delays(self.browse(DELAYED))).count
+        return await self._mover.flush() if self._mover else 0
 
-    async def republish(self, older_than: timedelta, where: MailFilter = EVERYTHING, *, dry_run: bool = False) -> int:
-        """Publish again what waits for longer than that, under the same id; how many mails.
+    async def restoring(self, removed: Collection[EnqueueId]) -> Restoring:
+        """Look for removed mails, before they are brought back."""
+        return await restoring(self._parts, removed)
 
-        Raises:
-            BrokerUnreachable, PublishFailed: the broker took no more; what was published stays so.
-        """
-        return await self._republishing.republish(older_than, where, dry_run=dry_run)
+    async def figures(self) -> QueueFigures:
+        """One look at the queue, the broker too."""
+        return await figures_of(self.view, self.name, self._parts.broker)
 
-    async def move_due(self) -> int:
-        """One round: what is delayed and due goes into the queue; how many mails.
-
-        Raises:
-            CannotReach: tables or broker did not answer; what was moved stays moved.
-        """
-        return await self._moving.move_due() if self._moving else 0
-
-    async def tend(self, stop: asyncio.Event) -> None:
-        """Do what a served queue needs in the background, until told to stop: move, count, sweep."""
-        await tend(self.name, self.parts.clock, stop, self._chores())
-        await self.parts.tallies.flush()
+    async def maintain(self, stop: asyncio.Event) -> None:
+        """Move what is due, write tallies, sweep, until `stop` is set."""
+        jobs = (
+            BackgroundJob("moving delayed mails", self.move_due, MOVE_DUE_EVERY),
+            BackgroundJob("writing tallies", self._parts.tallies.flush, FLUSH_EVERY),
+            BackgroundJob("sweeping", self.sweep, SWEEP_EVERY),
+        )
+        await run_jobs(self.name, self._parts.clock, stop, jobs)
+        await self._parts.tallies.flush()
 
     async def close(self) -> None:
-        """Finish what nobody waited for, and tell what was counted."""
-        await self.parts.afterwards.close()
-        await self.parts.sweeper.close()
-        await self.parts.tallies.close()
+        """Finish what nobody waited for, and write what was counted."""
+        await self._parts.background.close()
+        await self._sweeper.close()
+        await self._parts.tallies.flush()
 
     async def __aenter__(self) -> Self:
         return self
@@ -180,16 +143,39 @@ class MailQueue:
     ) -> None:
         await self.close()
 
-    def _chores(self) -> tuple[BackgroundJob, ...]:
-        parts = self.parts
-        return (
-            BackgroundJob("moving delayed mails", self.move_due, MOVE_DUE_EVERY),
-            BackgroundJob("telling tallies", parts.tallies.flush, FLUSH_EVERY),
-            BackgroundJob("sweeping", lambda: parts.sweeper.sweep(self.name), SWEEP_EVERY),
-        )
+    # Maintenance: what the field needs for a queue of this kind
 
-    def _now(self) -> datetime:
-        return instant_of(self.parts.clock.micros())
+    async def move_due(self) -> int:
+        """One round: what is delayed and due goes into the queue; how many mails.
+
+        Raises:
+            CannotReach: tables or broker did not answer; what was moved stays moved.
+        """
+        return await self._mover.move_due() if self._mover else 0
+
+    async def sweep(self, *, dry_run: bool = False) -> Swept:
+        """Move the browse start, clean up to it, renew what grows old (`mailqueue.maintenance.sweep`)."""
+        return await self._sweeper.sweep(self.name, dry_run=dry_run)
+
+    async def move_browse_start(self, *, dry_run: bool = False) -> Moved:
+        """The first step of a sweep alone."""
+        return await self._sweeper.move(self.name, dry_run=dry_run)
+
+    async def republish(self, older_than: timedelta, where: MailFilter = EVERYTHING, *, dry_run: bool = False) -> int:
+        """Publish again what waits for longer than that (`mailqueue.maintenance.republish`)."""
+        return await republish(self._parts, older_than, where, dry_run=dry_run)
+
+    async def redrive(self, limit: int | None = None, *, dry_run: bool = False, ids_max: int = IDS_MAX) -> Redriven:
+        """Put dead letters back into the queue (`mailqueue.maintenance.redrive`)."""
+        return await redrive(self._parts, limit, dry_run=dry_run, ids_max=ids_max)
+
+    async def mend(self, found: Reconciled, request: MendRequest, keeping: Keeping) -> Mended:
+        """Mend what reconciling found, as far as it is asked for (`mailqueue.maintenance.reconcile_mend`)."""
+        return await mended(self._parts, found, request, keeping)
+
+    async def traffic_sums(self, before: TrafficSums | None = None) -> TrafficSums | None:
+        """What the tallies tell of mails that came and went; of the slices of an earlier look and those since."""
+        return await sums_of(self.view, self.name, before)
 
 
 async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every service's settings
@@ -203,7 +189,7 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     own: OwnTables | None = None,
     counts: QueueCounts | None = None,
     looks_only: bool = False,
-) -> MailQueue:
+) -> RabbitMailQueue:
     """Open a queue. What it returns is an asynchronous context, and leaving that closes the queue.
 
     Args:
@@ -214,7 +200,7 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
         clock: time and chance.
         configuration: how the view is to be cut; None: as it is, or as James does by default.
         own: which of our own tables the keyspace has (`model.catalog.queue_tables.queue_tables_of`); None: all.
-        counts: where it is told what happened.
+        counts: where it is counted what happened.
         looks_only: whether nothing will be written through it: then it is not settled either how the view is cut.
 
     Raises:
@@ -228,10 +214,20 @@ async def open_queue(  # noqa: PLR0917 - the four ports, in the order of every s
     tallies = SliceTallies(tables, clock, own)
     view = QueueView(tables, clock, configurations, tallies, own, counts=counts)
     sweeper = Sweeper(tables, view, blobs, broker, clock)
-    due = DueMails(tables, clock, slicing.buckets, tallies) if own.due else None
-    afterwards = BackgroundTasks()
-    tidying = BlobCleanup(blobs, lambda: sweeper.maybe(name), afterwards, clock)
+    background, maybe_sweep = BackgroundTasks(), partial(sweeper.maybe, name)
     parts = Parts(
-        tables, broker, blobs, clock, slicing, view, sweeper, tallies, afterwards, tidying, due=due, counts=counts
+        name,
+        tables,
+        broker,
+        blobs,
+        clock,
+        slicing,
+        view,
+        tallies,
+        background,
+        BlobCleanup(blobs, maybe_sweep, background, clock),
+        maybe_sweep,
+        DueMails(tables, clock, slicing.buckets, tallies) if own.due else None,
+        counts,
     )
-    return MailQueue(name, parts)
+    return RabbitMailQueue(parts, sweeper)

@@ -1,58 +1,65 @@
-"""What a queue is made of, and what its operations answer."""
+"""What the operations of one queue share."""
 
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
 
-from mailqueue.background import BackgroundTasks
-from mailqueue.maintenance.blob_cleanup import BlobCleanup
-from mailqueue.maintenance.sweep import Sweeper
-from mailqueue.metrics import NoCounts, QueueCounts
+from mailqueue.background import BackgroundTasks, BlobCleanup
+from mailqueue.metrics import QueueCounts
 from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.queue_view import QueueView
 from mailqueue.rabbitmq.view.tallies import SliceTallies
-from model.ids import EnqueueId
+from model.errors import Delayed
+from model.ids import QueueName
+from model.instants import instant_of
 from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.slices import Slicing
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the operations of one queue share.
+    """One queue's tables, broker, blobs and clock, and what is built of them.
 
     Attributes:
-        afterwards: what nobody waits for.
+        background: work that nobody waits for.
+        maybe_sweep: begins a sweep once in so many calls.
         due: None where the keyspace has no table for delayed mails.
     """
 
+    queue: QueueName
     tables: AsyncTables
     broker: Broker
     blobs: Blobs
     clock: Clock
     slicing: Slicing
     view: QueueView
-    sweeper: Sweeper
     tallies: SliceTallies
-    afterwards: BackgroundTasks
-    tidying: BlobCleanup
-    due: DueMails | None = None
-    counts: QueueCounts = field(default_factory=NoCounts)
+    background: BackgroundTasks
+    blob_cleanup: BlobCleanup
+    maybe_sweep: Callable[[], Awaitable[None]]
+    due: DueMails | None
+    counts: QueueCounts
+
+    @property
+    def now(self) -> datetime:
+        """By our own clock, in UTC."""
+        return instant_of(self.clock.micros())
+
+    @property
+    def due_mails(self) -> DueMails:
+        """The delayed mails.
+
+        Raises:
+            Delayed: the keyspace has no table for them.
+        """
+        if self.due is None:
+            raise no_due_mails()
+        return self.due
 
 
-@dataclass(frozen=True, slots=True)
-class Unremoved:
-    """A mail that could not be removed, and why; it is still in its queue, or nobody knows."""
-
-    enqueue_id: EnqueueId
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """What a removal came to.
-
-    Attributes:
-        count: mails that are no longer in the queue (or would not be, after a dry run); each counted once.
-        failed: those that could not be removed.
-    """
-
-    count: int = 0
-    failed: tuple[Unremoved, ...] = ()
+def no_due_mails() -> Delayed:
+    """What a delay comes to in a keyspace without a table for it."""
+    return Delayed(
+        "this keyspace has no table for delayed mails, dueMails",
+        mend="Create it with: mailmend schema apply (James neither lists nor touches it); or give no delay.",
+    )

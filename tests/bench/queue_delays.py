@@ -17,7 +17,7 @@ from cql.driver.session import Keyspace
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.codec import due_row_of
-from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
 from model.catalog.mail_queue import DUE_MAILS, SLICE_TALLIES
 from model.catalog.queue_tables import OwnTables
@@ -79,7 +79,7 @@ def as_json(measured: list[Measured | Flushed]) -> list[dict[str, Any]]:
     return [asdict(one) for one in measured]
 
 
-async def _opened(keyspace: Keyspace, queue: QueueName, own: OwnTables | None = None) -> MailQueue:
+async def _opened(keyspace: Keyspace, queue: QueueName, own: OwnTables | None = None) -> RabbitMailQueue:
     clock = SystemClock()
     return await open_queue(
         queue, AsyncKeyspace(keyspace), MemoryBroker(clock), MemoryBlobs(clock), clock, own=own or OwnTables()
@@ -97,7 +97,7 @@ async def _size_of(keyspace: Keyspace, mails: int) -> Measured:
     return Measured(mails, *seconds)
 
 
-async def _asked(queue: MailQueue, mails: int) -> float:
+async def _asked(queue: RabbitMailQueue, mails: int) -> float:
     begun = time.perf_counter()
     found = await queue.size()
     if found.delayed != mails:

@@ -27,7 +27,7 @@ from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.concurrency import all_of
 from mailqueue.maintenance.clean_slices import PARTITIONS_AT_ONCE
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
-from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, QueueName
 from model.instants import instant_of
@@ -36,6 +36,7 @@ from model.queue.slices import slice_of
 from model.schema.table import Row
 from repair.clock import SystemClock
 from tests.bench.queue_past import MAIL, WINDOW, Past, flushed_mebibytes, write
+from tests.support.queues import parts_of
 
 T = TypeVar("T")
 
@@ -130,17 +131,17 @@ async def _measured(keyspace: Keyspace, mails: int) -> Measured:
     return Measured(mails, size, counted, browse, sweep, row_by_row, peak)
 
 
-async def _swept(keyspace: Keyspace, queue: MailQueue, past: Past) -> Cleaned:
+async def _swept(keyspace: Keyspace, queue: RabbitMailQueue, past: Past) -> Cleaned:
     before = flushed_mebibytes(keyspace)
     begun = time.perf_counter()
-    swept = await queue.parts.sweeper.sweep(past.queue)
+    swept = await queue.sweep()
     seconds = time.perf_counter() - begun
     if swept.rows != past.mails or swept.rescued:
         raise AssertionError(f"{swept} of {past.mails} mails")
     return Cleaned(seconds, len(past.slices), flushed_mebibytes(keyspace) - before)
 
 
-async def _row_by_row(keyspace: Keyspace, queue: MailQueue, past: Past) -> Cleaned:
+async def _row_by_row(keyspace: Keyspace, queue: RabbitMailQueue, past: Past) -> Cleaned:
     """Another past of the same size, cleaned the other way."""
     again = Past(QueueName(f"again-{past.mails}"), past.mails, past.until)
     write(keyspace, again.rows())
@@ -158,12 +159,12 @@ async def _row_by_row(keyspace: Keyspace, queue: MailQueue, past: Past) -> Clean
     return Cleaned(seconds, deletions, flushed_mebibytes(keyspace) - before)
 
 
-async def _slice_row_by_row(queue: MailQueue, partition: tuple[QueueName, datetime, int]) -> int:
+async def _slice_row_by_row(queue: RabbitMailQueue, partition: tuple[QueueName, datetime, int]) -> int:
     """How many rows and marks were deleted."""
-    parts, deletions = queue.parts, 0
+    parts, deletions = parts_of(queue), 0
     async with aclosing(parts.view.slices.pages(partition, NEEDED)) as pages:
         async for page in pages:
-            marked = await parts.view.marked_among(partition[0], [row["enqueueid"] for row in page])
+            marked = await parts.view.marks.among(partition[0], [row["enqueueid"] for row in page])
             done = [row for row in page if row["enqueueid"] in marked]
             await parts.blobs.delete_all([BlobId(row[name]) for row in done for name in NEEDED[1:]])
             writes = [one for row in done for one in _deletions(partition, row)]
@@ -179,7 +180,7 @@ def _deletions(partition: tuple[QueueName, datetime, int], row: Row) -> tuple[Re
     return Remove(ENQUEUED_MAILS, (*partition, enqueue_id)), Remove(DELETED_MAILS, (partition[0], enqueue_id))
 
 
-async def _count(queue: MailQueue, expected: int) -> None:
+async def _count(queue: RabbitMailQueue, expected: int) -> None:
     found = 0
     async for _ in queue.browse():
         found += 1

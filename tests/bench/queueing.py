@@ -22,12 +22,13 @@ from aio_pika.abc import AbstractIncomingMessage as Incoming
 
 from cql.driver.asynchronous import AsyncKeyspace
 from cql.driver.session import Keyspace
+from mailqueue.blobs.contents import split
 from mailqueue.blobs.object_storage import S3Settings, open_s3
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import headers_to_publish, topology_of
-from mailqueue.rabbitmq.codec import payload_of, queued_of, row_of, split
-from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
+from mailqueue.rabbitmq.codec import payload_of, queued_of, row_of
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId, QueueName
 from model.instants import instant_of
@@ -36,6 +37,7 @@ from model.ports import BlobKind, Blobs
 from model.queue.mails import Mail, MailBlobs, QueuedMail
 from model.queue.slices import bucket_of, slice_of
 from repair.clock import SystemClock
+from tests.support.queues import parts_of
 
 T = TypeVar("T")
 
@@ -158,7 +160,7 @@ async def _queue_lane(servers: Servers) -> AsyncIterator[Lane]:
         await broker.close()
 
 
-async def _through(queue: MailQueue, mails: int, concurrency: int) -> tuple[Rate, Rate]:
+async def _through(queue: RabbitMailQueue, mails: int, concurrency: int) -> tuple[Rate, Rate]:
     came_in = await _rate(mails, concurrency, lambda: queue.enqueue(MAIL, CONTENT))
     async with queue.dequeue(prefetch=max(5, concurrency)) as found:
 
@@ -168,7 +170,7 @@ async def _through(queue: MailQueue, mails: int, concurrency: int) -> tuple[Rate
 
         turns = _Shared(found)
         went_out = await _rate(mails, concurrency, take)
-    await queue.parts.afterwards.close()  # the last blobs go before the other lane begins
+    await parts_of(queue).background.close()  # the last blobs go before the other lane begins
     return came_in, went_out
 
 

@@ -20,7 +20,7 @@ from cql.driver.session import CassandraCluster, Keyspace
 from mailqueue.blobs.cassandra import open_cassandra
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.view.configuration import Configurations
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
@@ -83,7 +83,7 @@ class Pair:
             await broker.close()
 
     @asynccontextmanager
-    async def ours(self) -> AsyncGenerator[MailQueue]:
+    async def ours(self) -> AsyncGenerator[RabbitMailQueue]:
         """The queue, opened by us."""
         tables = AsyncKeyspace(self.keyspace)
         blobs = open_cassandra(tables, self.clock, self.naming)
@@ -219,7 +219,7 @@ async def test_after_our_sweep_james_goes_on(pair: Pair) -> None:
         pair.james.enqueue(_mail("old"))
         await _taken(queue, 1)
         pair.turn(LATER)
-        swept = await queue.parts.sweeper.sweep(pair.name)
+        swept = await queue.sweep()
         pair.james.enqueue(_mail("james's"))
         await queue.enqueue(_mail("ours").mail, _mail("ours").content)
         seen, names = pair.james.names(), [one.queued.mail.name for one in await listed(queue)]
@@ -238,10 +238,10 @@ async def test_after_james_s_cleanup_we_go_on(pair: Pair) -> None:
         pair.turn(LATER)
         await queue.enqueue(_mail("ours").mail, _mail("ours").content)
         pair.james.enqueue(_mail("james's"))
-        before = await queue.parts.view.browse_start(pair.name)
+        before = await queue.view.known_queues.browse_start(pair.name)
         pair.james.ask("move")
-        after = await queue.parts.view.browse_start(pair.name)
-        swept = await queue.parts.sweeper.sweep(pair.name)
+        after = await queue.view.known_queues.browse_start(pair.name)
+        swept = await queue.sweep()
         size, names = await queue.size(), [one.queued.mail.name for one in await listed(queue)]
         taken = await _taken(queue, 2)
 
@@ -424,12 +424,12 @@ def _by_name(given: Iterable[Given]) -> dict[str, tuple[Mail, frozenset[Recipien
     }
 
 
-async def _taken(queue: MailQueue, count: int) -> list[Given]:
+async def _taken(queue: RabbitMailQueue, count: int) -> list[Given]:
     """The next so many, finished."""
     return await _taken_until(queue, lambda taken: len(taken) >= count)
 
 
-async def _taken_until(queue: MailQueue, enough: Callable[[Sequence[Given]], bool]) -> list[Given]:
+async def _taken_until(queue: RabbitMailQueue, enough: Callable[[Sequence[Given]], bool]) -> list[Given]:
     """What we finish until that is enough, whoever takes the rest."""
     taken: list[Given] = []
 
@@ -452,12 +452,12 @@ async def _all(steps: Iterable[Awaitable[object]]) -> None:
     await asyncio.gather(*steps)
 
 
-async def _left_after(pair: Pair, queue: MailQueue, by: str, value: str) -> list[str]:
+async def _left_after(pair: Pair, queue: RabbitMailQueue, by: str, value: str) -> list[str]:
     pair.james.ask("remove", by=by, value=value)
     return [one.queued.mail.name for one in await listed(queue)]
 
 
-async def _settled(queue: MailQueue, pair: Pair) -> tuple[int, int]:
+async def _settled(queue: RabbitMailQueue, pair: Pair) -> tuple[int, int]:
     """What waits in the broker and what is dead, once we have dropped what is marked."""
     async with pair.broker() as broker, queue.dequeue(prefetch=50) as mails:
         asking = asyncio.ensure_future(anext(mails))

@@ -26,7 +26,7 @@ from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.codec import payload_of
-from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.operations import Scan
@@ -66,7 +66,7 @@ class Trio:
     blobs: Blobs
     clock: Clock
 
-    async def queue(self) -> MailQueue:
+    async def queue(self) -> RabbitMailQueue:
         """The queue, opened by us."""
         return await open_queue(SPOOL, self.tables, self.broker, self.blobs, self.clock)
 
@@ -156,7 +156,7 @@ async def test_what_is_deleted_of_james_s_mails_never_comes(trio: Trio) -> None:
     """A purge, then a sweep, then whatever the broker still holds: nothing is delivered, nothing is dead-lettered."""
     async with await trio.queue() as queue:
         removed = await queue.purge()
-        await queue.parts.sweeper.sweep(SPOOL)
+        await queue.sweep()
         assert removed.count == len(ALIVE)
         assert await _nothing_comes(queue, trio)
         assert (await trio.broker.depth(SPOOL)).dead == 0
@@ -254,7 +254,7 @@ async def _bodies(trio: Trio) -> dict[str, bytes]:
     return {json.loads(body)["enqueueId"]: body for body in bodies}
 
 
-async def _nothing_comes(queue: MailQueue, trio: Trio) -> bool:
+async def _nothing_comes(queue: RabbitMailQueue, trio: Trio) -> bool:
     """Whether the broker is emptied without a single mail being handed out."""
     async with queue.dequeue(prefetch=50) as mails:
         asking = asyncio.ensure_future(anext(mails))

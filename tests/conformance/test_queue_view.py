@@ -58,7 +58,7 @@ class Queue:
     async def place(self, *mails: QueuedMail, step: timedelta = MINUTE) -> None:
         """Enqueue mails, one each step."""
         for mail in mails:
-            await self.view.place(self.name, mail)
+            await self.view.rows.place(self.name, mail)
             self.clock.advance(step.total_seconds())
 
     async def listed(self, where: MailFilter = MailFilter()) -> list[str]:  # noqa: B008 - a value
@@ -102,15 +102,15 @@ async def test_a_mail_is_listed_as_it_was_enqueued(queue: Queue) -> None:
     now = queue.clock.now
     await queue.place(mail)
     assert [one async for one in queue.view.browse(queue.name)] == [Listed(mail, now, slice_start=now)]
-    assert await queue.view.row(queue.name, now, mail) == Listed(mail, now, slice_start=now)
+    assert await queue.view.rows.row(queue.name, now, mail) == Listed(mail, now, slice_start=now)
 
 
 async def test_a_queue_lives_from_its_first_mail_to_its_last(queue: Queue) -> None:
     """Enqueued, listed, counted, marked, swept; and empty."""
     first = queue.clock.now
     await queue.place(*(queued(number) for number in range(8)), step=HOUR)
-    assert queue.name in await queue.view.queues()
-    assert await queue.view.browse_start(queue.name) == first
+    assert queue.name in await queue.view.starts.queues()
+    assert await queue.view.known_queues.browse_start(queue.name) == first
     for number in range(5):
         await queue.view.mark(queue.name, queued(number).enqueue_id, first + number * HOUR)
     size = await queue.view.size(queue.name)
@@ -119,11 +119,11 @@ async def test_a_queue_lives_from_its_first_mail_to_its_last(queue: Queue) -> No
     start = first + 5 * HOUR
     assert (swept.slices, swept.rows, swept.rescued, swept.renewed) == (5, 5, 0, 0)
     assert (swept.browse_start, swept.content_start) == (start, start)
-    state = await queue.view.state(queue.name)
+    state = await queue.view.starts.state(queue.name)
     assert (state.furthest_start, state.swept_at) == (start, queue.clock.now)
     assert await queue.listed() == ["mail-5", "mail-6", "mail-7"]
-    assert await queue.view.row(queue.name, first, queued(0)) is None
-    assert await queue.view.marked(queue.name, queued(0).enqueue_id)
+    assert await queue.view.rows.row(queue.name, first, queued(0)) is None
+    assert await queue.view.marks.there(queue.name, queued(0).enqueue_id)
     await queue.view.mark_all(queue.name, [(queued(n).enqueue_id, first + n * HOUR) for n in (5, 6, 7)])
     queue.clock.advance(3 * 3600)
     assert (await queue.sweeper.sweep(queue.name)).rows == 3
@@ -137,7 +137,7 @@ async def test_listings_come_in_order_and_in_pages(queue: Queue, monkeypatch: py
     monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 100)
 
     first = queue.clock.now
-    await asyncio.gather(*(queue.view.place(queue.name, queued(n), first + n * MINUTE / 60) for n in range(150)))
+    await asyncio.gather(*(queue.view.rows.place(queue.name, queued(n), first + n * MINUTE / 60) for n in range(150)))
     await queue.view.mark_all(queue.name, [(queued(n).enqueue_id, None) for n in range(0, 150, 10)])
     queue.clock.advance(3600)
     await queue.place(*(queued(n) for n in range(150, 160)))
@@ -155,14 +155,14 @@ async def test_what_is_taken_back_and_comes_again_is_seen(queue: Queue) -> None:
     await queue.place(mail)
     ahead = row_of(queue.name, start, 0, start, mail)
     await queue.tables.write(Put(ENQUEUED_MAILS, ahead, at=micros() + 60 * MICROS))
-    await queue.view.take_back(queue.name, start, mail)
+    await queue.view.rows.take_back(queue.name, start, mail)
     assert await queue.listed() == []
     live = opened(queue.tables, queue.name, micros())
     await queue.tables.write(Change(BROWSE_START, (queue.name,), {"browsestart": slice_of(live.clock.now, HOUR)}))
-    start = await live.view.place(queue.name, mail, start)
+    start = await live.view.rows.place(queue.name, mail, start)
     await live.tables.write(Put(ENQUEUED_MAILS, row_of(queue.name, start, 0, start, mail), at=micros() + 60 * MICROS))
-    await live.view.take_back(queue.name, start, mail)
-    await live.view.place(queue.name, mail, start)
+    await live.view.rows.take_back(queue.name, start, mail)
+    await live.view.rows.place(queue.name, mail, start)
     assert await live.listed() == ["mail-1"]
 
 
@@ -200,7 +200,7 @@ async def test_many_processes_begin_move_and_sweep_at_once(queue: Queue) -> None
     assert {one.browse_start for one in swept} == {one.content_start for one in swept}
     assert sum(one.rescued for one in swept) >= 5
     assert sorted(await processes[0].listed()) == [f"mail-{n}" for n in range(10, 15)]
-    start = await queue.view.browse_start(queue.name)
+    start = await queue.view.known_queues.browse_start(queue.name)
     assert start is not None
     rows = [row async for row in queue.tables.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names))]
     assert min(row["timerangestart"] for row in rows if row["queuename"] == queue.name) == start

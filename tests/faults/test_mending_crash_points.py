@@ -11,7 +11,7 @@ import pytest
 
 from admin.removed_mails import read_removed_mails
 from mailqueue.blobs.files import blob_id_of
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
 from model.operations import Change, Remove, Scan
@@ -88,7 +88,7 @@ def rejected(queue: QueueShell) -> list[str]:
 def retried(queue: QueueShell) -> list[str]:
     """A consumer wants all of it later."""
 
-    async def later(opened: MailQueue) -> None:
+    async def later(opened: RabbitMailQueue) -> None:
         async with opened.dequeue() as mails:
             while one := await next_of(mails):
                 await one.retry(LATER)

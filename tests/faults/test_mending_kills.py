@@ -7,11 +7,11 @@ import pytest
 
 from admin.removed_mails import read_removed_mails
 from mailqueue.rabbitmq.broker.topology import topology_of
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.ids import EnqueueId, QueueName, restored_id
 from tests.support.brokers import Broker
 from tests.support.queue_ground import Ground, dead_letters, delivered, until
-from tests.support.queues import CONTENT
+from tests.support.queues import CONTENT, parts_of
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
@@ -73,9 +73,9 @@ def test_a_drain_that_is_killed_leaves_every_message(
 
     ground.typed(tmp_path, "reconcile", "--queue", queue, "--drain", "--yes", "--no-blobs", at="done delivery", nth=nth)
 
-    async def given_back(process: MailQueue) -> None:
+    async def given_back(process: RabbitMailQueue) -> None:
         async def all_of_it() -> bool:
-            depth = await process.parts.broker.depth(process.name)
+            depth = await parts_of(process).broker.depth(process.name)
             return (depth.ready, depth.dead, depth.consumers) == (3, 1, 0)
 
         await until(all_of_it)

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.operations import Change, Scan
 from model.queue.slices import slice_of
 from tests.support.queue_ground import LATER, Ground, dead_letters, delivered, ids_of, swept
+from tests.support.queues import parts_of
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
@@ -49,7 +50,7 @@ def test_an_enqueuer_that_is_killed(ground: Ground, tmp_path: Path, monkeypatch:
         assert set(ids) <= set(came)
 
     # And the delayed ones are both there: the second was not acknowledged, and may be
-    async def flushed(queue: MailQueue) -> list[str]:
+    async def flushed(queue: RabbitMailQueue) -> list[str]:
         await queue.flush()
         return await delivered(queue, ids_of(delayed, "enqueued"))
 
@@ -103,7 +104,7 @@ def test_a_dequeuer_that_is_killed(ground: Ground, name: str) -> None:
     # Then what waits is listed, and comes again
     assert ids - ground.listed(name) == marked | ({first} if story == "reject" else set())
 
-    async def taken(queue: MailQueue) -> tuple[list[str], list[str]]:
+    async def taken(queue: RabbitMailQueue) -> tuple[list[str], list[str]]:
         came = await delivered(queue, handed[2:])
         came += await delivered(queue) if await queue.flush() else []
         return came, await dead_letters(queue)
@@ -162,11 +163,11 @@ def test_a_sweeper_that_is_killed(ground: Ground, name: str) -> None:
     done = [*ground.put(name, *"abcd", ahead_seconds=-2 * LATER), *ground.put(name, *"efg", ahead_seconds=-LATER)]
     (waits,) = ground.put(name, "waits", ahead_seconds=-LATER)
 
-    async def finished(queue: MailQueue) -> None:
+    async def finished(queue: RabbitMailQueue) -> None:
         for one in done:
-            await queue.parts.view.mark(queue.name, one, None)
+            await queue.view.mark(queue.name, one, None)
         if name in {"rescued", "republished"}:
-            await queue.parts.tables.write(Change(BROWSE_START, (queue.name,), {"browsestart": AN_HOUR_AGO}))
+            await parts_of(queue).tables.write(Change(BROWSE_START, (queue.name,), {"browsestart": AN_HOUR_AGO}))
 
     ground.told(name, finished)
 

@@ -19,9 +19,9 @@ from hypothesis.stateful import (
     rule,
 )
 
+from mailqueue.queue import OnRemoved
 from mailqueue.rabbitmq.broker.memory import Fate
-from mailqueue.rabbitmq.mail_queue import Dequeued
-from mailqueue.rabbitmq.remove import OnRemoved
+from mailqueue.rabbitmq.unacked import UnackedMail
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
@@ -122,7 +122,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.start_seen: datetime | None = None
         self.greatest = EPOCH
         self.crowd = self.long_waits = 0
-        self.checked: list[Dequeued] = []
+        self.checked: list[UnackedMail] = []
         self.befell: frozenset[Side] = frozenset()
         self.steps: tuple[str, ...] = ()
         for worker in self.workers:
@@ -307,13 +307,13 @@ class QueueMachine(RuleBasedStateMachine):
     def move_start(self, number: int, mishaps: Sequence[Mishap]) -> None:
         """A process moves the browse start."""
         with suppress(MailmendError, Died):
-            self.by(number, lambda worker: worker.queue.parts.sweeper.move(QUEUE), mishaps)
+            self.by(number, lambda worker: worker.queue.move_browse_start(), mishaps)
 
     @rule(number=WORKERS, mishaps=MISHAPS)
     def sweep(self, number: int, mishaps: Sequence[Mishap]) -> None:
         """A process sweeps: when it is through, nothing without a mark lies before the browse start."""
         try:
-            self.by(number, lambda worker: worker.queue.parts.sweeper.sweep(QUEUE), mishaps)
+            self.by(number, lambda worker: worker.queue.sweep(), mishaps)
         except (MailmendError, Died):
             return
         self.nothing_is_out_of_sight()
@@ -332,7 +332,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.leave(number)
         for _ in range(2 * days):
             self.twin.clock.advance(HALF_A_DAY)
-            self.by(0, lambda worker: worker.queue.parts.sweeper.sweep(QUEUE))
+            self.by(0, lambda worker: worker.queue.sweep())
         self.nothing_is_out_of_sight()
 
     @rule(what=st.sampled_from(("drop", "duplicate", "late", "away", "back", "back", "wipe")))
@@ -478,7 +478,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.run(listed(worker.queue)) == []
         self.sweep(0, ())
         assert self.run(worker.queue.size()).mails == 0
-        self.run(worker.queue.parts.view.recount(QUEUE))
+        self.run(worker.queue.view.recount(QUEUE))
         size = self.run(worker.queue.size())
         assert size.mails == size.delayed == 0
         if self.dedup:
@@ -523,14 +523,14 @@ class QueueMachine(RuleBasedStateMachine):
         name = f"mail-{self.crowd}"
         return self.promises.new(name, f"Subject: {name}\r\n\r\nThe body of {name}.\r\n".encode(), ours=ours)
 
-    def came(self, one: Dequeued, *, excused: bool = False) -> None:
+    def came(self, one: UnackedMail, *, excused: bool = False) -> None:
         """A mail was delivered to one of ours."""
         promised = self.promises.named(one.mail.name)
         assert promised.enqueue_id in {None, one.enqueue_id}
         excused = excused or self.is_excused(promised) or self.has_outlived_its_mark(promised, one)
         self.promises.may_come(one.mail.name, one.content, excused=excused)
 
-    def has_outlived_its_mark(self, promised: Promised, one: Dequeued) -> bool:
+    def has_outlived_its_mark(self, promised: Promised, one: UnackedMail) -> bool:
         """Whether the broker kept it for longer than marks live, and an older mail held the browse start."""
         start = self.start_of(BROWSE_START)
         is_swept = one.slice_start is not None and start is not None and one.slice_start < start

@@ -7,7 +7,7 @@ import pytest
 from cql.driver.session import connect
 from cql.render import keyspace_cql, schema_cql
 from cql.replication import in_every_data_centre
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import CannotReach, MailmendError
@@ -16,7 +16,7 @@ from tests.support.brokers import Broker
 from tests.support.object_stores import S3
 from tests.support.queue_faults import Servers, opened
 from tests.support.queue_ground import PATIENCE_SECONDS, delivered, until
-from tests.support.queues import CONTENT, mail, names
+from tests.support.queues import CONTENT, mail, names, parts_of
 from tests.support.servers import ThreeNodes
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store, pytest.mark.slow]
@@ -48,7 +48,7 @@ def servers(three_nodes: ThreeNodes, vhost: str, rabbitmq: Broker, s3: S3) -> Se
 async def test_nodes_go_down_and_come_back(servers: Servers, three_nodes: ThreeNodes) -> None:
     """One down: nobody notices. Two: enqueues fail and leave nothing, what is in hand waits. Back: all of it comes."""
 
-    async def story(queue: MailQueue, consumer: MailQueue) -> None:
+    async def story(queue: RabbitMailQueue, consumer: RabbitMailQueue) -> None:
         three_nodes.kill(3)
         for name in "abc":
             await queue.enqueue(mail(name), CONTENT)
@@ -64,7 +64,7 @@ async def test_nodes_go_down_and_come_back(servers: Servers, three_nodes: ThreeN
                 await queue.enqueue(mail("failed"), CONTENT)
             assert "its row may still be listed" in failure.value.mend
             assert "mailmend queue reconcile" in failure.value.mend
-            assert (await queue.parts.broker.depth(queue.name)).ready == 2
+            assert (await parts_of(queue).broker.depth(queue.name)).ready == 2
             with pytest.raises(CannotReach):
                 await first.ack()
             held = asyncio.ensure_future(anext(mails))
@@ -87,7 +87,7 @@ async def test_nodes_go_down_and_come_back(servers: Servers, three_nodes: ThreeN
         assert set(await names(queue)) <= {"failed"}
         await queue.purge()
         assert not await names(queue)
-        assert (await queue.parts.broker.depth(queue.name)).dead == 0
+        assert (await parts_of(queue).broker.depth(queue.name)).dead == 0
 
     with connect(servers.contact) as cluster:
         keyspace = cluster.keyspace(servers.keyspace)

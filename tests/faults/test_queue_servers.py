@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.errors import BlobsUnreachable, MailmendError
 from tests.support.brokers import OwnBroker, eventually, throwaway_rabbitmq
 from tests.support.object_stores import OwnS3, throwaway_s3
@@ -27,7 +27,7 @@ from tests.support.queue_ground import (
     swept,
     until,
 )
-from tests.support.queues import CONTENT, listed, mail
+from tests.support.queues import CONTENT, listed, mail, parts_of
 
 pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
@@ -88,7 +88,7 @@ async def _killed_under_way(
     names = iter([str(number) for number in range(MAILS)])
     asked = asyncio.Event()
 
-    async def enqueue(queue: MailQueue) -> None:
+    async def enqueue(queue: RabbitMailQueue) -> None:
         for name in names:
             try:
                 await queue.enqueue(mail(name), CONTENT)
@@ -100,7 +100,7 @@ async def _killed_under_way(
             if len(acknowledged) >= MAILS // 3:
                 asked.set()
 
-    async def consume(queue: MailQueue) -> None:
+    async def consume(queue: RabbitMailQueue) -> None:
         async with queue.dequeue(prefetch=10, priorities=[5]) as mails:
             async for one in mails:
                 came.append(one.mail.name)
@@ -136,23 +136,23 @@ def test_an_object_store_that_dies(
     ).in_bucket(own_s3)
     ids = [str(one) for one in ground.put("bytes", *"abc")]
 
-    async def without(queue: MailQueue) -> list[str]:
+    async def without(queue: RabbitMailQueue) -> list[str]:
         with pytest.raises(BlobsUnreachable):
             await queue.enqueue(mail("failed"), CONTENT)
-        assert (await queue.parts.broker.depth(queue.name)).ready == 3
+        assert (await parts_of(queue).broker.depth(queue.name)).ready == 3
         assert len(await listed(queue)) == 3
         async with asyncio.timeout(2 * PATIENCE_SECONDS), queue.dequeue(priorities=[5]) as mails:
             first = asyncio.ensure_future(anext(mails))
 
             async def held() -> bool:
-                return not (await queue.parts.broker.depth(queue.name)).ready
+                return not (await parts_of(queue).broker.depth(queue.name)).ready
 
             await until(held)
             assert not first.done()
             await asyncio.to_thread(own_s3.start)
             await first  # in hand and not settled: it comes again
         (lost,) = [one for one in await listed(queue) if one.queued.mail.name == "b"]
-        await queue.parts.blobs.delete(lost.queued.blobs.body)
+        await parts_of(queue).blobs.delete(lost.queued.blobs.body)
         return [one.queued.mail.name for one in await listed(queue)]
 
     own_s3.kill()
@@ -203,7 +203,7 @@ def test_traffic_whose_processes_die(ground: Ground, tmp_path: Path, monkeypatch
     assert not left & (acked | purged)
 
     # And comes, each that was acknowledged; of the others those whose message is lost are named and published again
-    async def flushed(queue: MailQueue) -> list[str]:
+    async def flushed(queue: RabbitMailQueue) -> list[str]:
         await queue.flush()
         return await delivered(queue, left & enqueued)
 

@@ -14,7 +14,7 @@ from cql.driver import session
 from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
-from mailqueue.rabbitmq.mail_queue import MailQueue, open_queue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.generations import AUGUST_2026
 from model.catalog.mail import SCHEMA
 from model.catalog.queue_tables import OwnTables, queue_tables_of
@@ -70,7 +70,7 @@ class QueueShell:
         """Type `mailmend queue` and the arguments."""
         return self.line("queue", *arguments, **environment)
 
-    def on_queue(self, story: Callable[[MailQueue], Awaitable[T]], name: QueueName = SPOOL) -> T:
+    def on_queue(self, story: Callable[[RabbitMailQueue], Awaitable[T]], name: QueueName = SPOOL) -> T:
         """What a story comes to in a process of its own that has the queue open."""
 
         async def told() -> T:
@@ -84,7 +84,7 @@ class QueueShell:
     def put(self, *names: str, queue: QueueName = SPOOL, **fields: Any) -> list[EnqueueId]:
         """Enqueue mails of these names."""
 
-        async def story(opened: MailQueue) -> list[EnqueueId]:
+        async def story(opened: RabbitMailQueue) -> list[EnqueueId]:
             return [await opened.enqueue(mail(name, **fields), CONTENT) for name in names]
 
         return self.on_queue(story, queue)
@@ -96,7 +96,7 @@ class QueueShell:
     def listed(self, queue: QueueName = SPOOL) -> list[Listed]:
         """What is in a queue."""
 
-        async def story(opened: MailQueue) -> list[Listed]:
+        async def story(opened: RabbitMailQueue) -> list[Listed]:
             return [one async for one in opened.browse()]
 
         return self.on_queue(story, queue)
@@ -108,7 +108,7 @@ class QueueShell:
     def delivered(self, count: int, queue: QueueName = SPOOL) -> list[str]:
         """Take and ack so many; their names."""
 
-        async def story(opened: MailQueue) -> list[str]:
+        async def story(opened: RabbitMailQueue) -> list[str]:
             async with opened.dequeue() as mails:
                 taken = [await anext(mails) for _ in range(count)]
                 for one in taken:
@@ -120,7 +120,7 @@ class QueueShell:
     def delivers_nothing(self, queue: QueueName = SPOOL) -> bool:
         """Whether a consumer that waits a minute gets nothing, and the broker is left without messages."""
 
-        async def story(opened: MailQueue) -> bool:
+        async def story(opened: RabbitMailQueue) -> bool:
             async with opened.dequeue() as mails:
                 coming = asyncio.ensure_future(anext(mails))
                 await self.clock.pause(60)

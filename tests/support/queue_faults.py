@@ -28,9 +28,10 @@ from cql.driver.contact import Contact
 from cql.driver.session import Keyspace, connect
 from mailqueue.blobs.object_storage import S3Settings, open_s3
 from mailqueue.maintenance.due_leases import DueLeases
+from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
-from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue, open_queue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.errors import MailmendError
 from model.ids import QueueName
 from model.queue.configuration import QueueConfiguration
@@ -39,7 +40,7 @@ from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import Slicing
 from repair.clock import SystemClock
 from tests.support.queue_wires import Errors, Side, WiredBlobs, WiredBroker, WiredTables
-from tests.support.queues import CONTENT, listed, mail
+from tests.support.queues import CONTENT, listed, mail, parts_of
 
 T = TypeVar("T")
 
@@ -154,7 +155,7 @@ class Ahead(SystemClock):
 @asynccontextmanager
 async def opened(
     servers: Servers, keyspace: Keyspace, queue: str, *, ahead_seconds: float = 0, life: Doomed | None = None
-) -> AsyncIterator[MailQueue]:
+) -> AsyncIterator[RabbitMailQueue]:
     """A queue as a process of its own has it."""
     clock, life = Ahead(ahead_seconds), life or Doomed()
     broker = RabbitBroker(servers.broker, clock)
@@ -163,8 +164,8 @@ async def opened(
     try:
         name = QueueName(queue)
         async with await open_queue(name, tables, WiredBroker(broker, life), blobs, clock, CONFIGURATION) as process:
-            assert process._moving is not None
-            process._moving = replace(process._moving, leases=DueLeases(tables, clock, name, LEASE_SECONDS))
+            assert process._mover is not None
+            process._mover = replace(process._mover, leases=DueLeases(tables, clock, name, LEASE_SECONDS))
             yield process
     finally:
         await broker.close()
@@ -175,7 +176,7 @@ class Acting:
     """A process at its story."""
 
     order: Order
-    queue: MailQueue
+    queue: RabbitMailQueue
     life: Doomed
     ledger: int
 
@@ -219,7 +220,7 @@ async def _settle(acting: Acting, settle: Callable[[Dequeued], Awaitable[None]],
         acting.life.comes_to("in hand")
         await settle(taken[1])
         acting.tell(word, taken[1].enqueue_id)
-        await acting.queue.parts.afterwards.close()
+        await parts_of(acting.queue).background.close()
 
 
 async def ack(acting: Acting) -> None:
@@ -248,7 +249,7 @@ async def move(acting: Acting) -> None:
 async def sweep(acting: Acting) -> None:
     """One sweep."""
     acting.arm()
-    await acting.queue.parts.sweeper.sweep(acting.queue.name)
+    await acting.queue.sweep()
 
 
 async def purge(acting: Acting) -> None:
@@ -302,7 +303,7 @@ async def keep_sweeping(acting: Acting) -> None:
     queue = acting.queue
     while acting.lasts:
         await queue.move_due()
-        await queue.parts.sweeper.sweep(queue.name)
+        await queue.sweep()
         acting.tell("swept", queue.name)
         await asyncio.sleep(0.2)
 

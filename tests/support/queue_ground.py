@@ -15,8 +15,9 @@ import pytest
 
 from admin import wiring_queue
 from cql.driver.session import Keyspace, connect
+from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.codec import queued_of
-from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.ids import BlobId, EnqueueId
@@ -27,7 +28,7 @@ from tests.support.commands import CommandLine, Ended, command_line
 from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import S3
 from tests.support.queue_faults import COMMAND, Ahead, Order, Servers, asked, ledger_of, opened
-from tests.support.queues import CONTENT, listed, mail
+from tests.support.queues import CONTENT, listed, mail, parts_of
 from tests.support.servers import CassandraServer
 
 T = TypeVar("T")
@@ -73,7 +74,7 @@ class Ground:
         pid, _ = self.begin(COMMAND, "", arguments=("queue", *arguments), environment=environment, **wishes)
         assert self.wait(pid) == KILLED, f"{arguments} never came to {at}"
 
-    def told(self, queue: str, story: Callable[[MailQueue], Awaitable[T]], *, ahead_seconds: float = 0) -> T:
+    def told(self, queue: str, story: Callable[[RabbitMailQueue], Awaitable[T]], *, ahead_seconds: float = 0) -> T:
         """What a story comes to in a process that lives on."""
 
         async def all_of_it() -> T:
@@ -85,7 +86,7 @@ class Ground:
     def put(self, queue: str, *names: str, ahead_seconds: float = 0, **when: Any) -> list[EnqueueId]:
         """Enqueue mails of these names."""
 
-        async def story(process: MailQueue) -> list[EnqueueId]:
+        async def story(process: RabbitMailQueue) -> list[EnqueueId]:
             return [await process.enqueue(mail(name), CONTENT, **when) for name in names]
 
         return self.told(queue, story, ahead_seconds=ahead_seconds)
@@ -93,7 +94,7 @@ class Ground:
     def put_at_once(self, queue: str, names: Sequence[str]) -> list[EnqueueId]:
         """The same, side by side."""
 
-        async def story(process: MailQueue) -> list[EnqueueId]:
+        async def story(process: RabbitMailQueue) -> list[EnqueueId]:
             return list(await asyncio.gather(*(process.enqueue(mail(name), CONTENT) for name in names)))
 
         return self.told(queue, story)
@@ -101,7 +102,7 @@ class Ground:
     def listed(self, queue: str) -> set[str]:
         """The ids of what is listed."""
 
-        async def story(process: MailQueue) -> set[str]:
+        async def story(process: RabbitMailQueue) -> set[str]:
             return {str(one.queued.enqueue_id) for one in await listed(process)}
 
         return self.told(queue, story)
@@ -109,8 +110,8 @@ class Ground:
     def blobs(self) -> set[BlobId]:
         """What the store holds."""
 
-        async def story(process: MailQueue) -> set[BlobId]:
-            return {blob.blob_id async for blob in process.parts.blobs.scan()}
+        async def story(process: RabbitMailQueue) -> set[BlobId]:
+            return {blob.blob_id async for blob in parts_of(process).blobs.scan()}
 
         return self.told("of-no-matter", story)
 
@@ -180,7 +181,7 @@ def ids_of(told: Sequence[dict[str, Any]], what: str) -> list[str]:
 
 
 async def delivered(
-    queue: MailQueue, wanted: Collection[str] = (), settle: Callable[[Dequeued], Awaitable[None]] | None = None
+    queue: RabbitMailQueue, wanted: Collection[str] = (), settle: Callable[[Dequeued], Awaitable[None]] | None = None
 ) -> list[str]:
     """Take and ack everything that comes: what is wanted first, and then whatever comes before a mail put behind it."""
     taken: list[str] = []
@@ -201,11 +202,11 @@ async def delivered(
     return taken[:-1]
 
 
-async def _let_go(queue: MailQueue) -> None:
+async def _let_go(queue: RabbitMailQueue) -> None:
     """Wait until the broker has back what a killed process had in hand."""
 
     async def free() -> bool:
-        depth: Depth = await queue.parts.broker.depth(queue.name)
+        depth: Depth = await parts_of(queue).broker.depth(queue.name)
         return depth.consumers == 0
 
     await until(free)
@@ -218,16 +219,16 @@ async def until(holds: Callable[[], Awaitable[bool]], seconds_max: float = PATIE
             await asyncio.sleep(0.05)
 
 
-async def swept(queue: MailQueue) -> None:
+async def swept(queue: RabbitMailQueue) -> None:
     """A sweep."""
-    await queue.parts.sweeper.sweep(queue.name)
+    await queue.sweep()
 
 
-async def dead_letters(queue: MailQueue) -> list[str]:
+async def dead_letters(queue: RabbitMailQueue) -> list[str]:
     """The ids of the dead letters; taken away, or they would be asked for by whoever looks for orphans."""
     ids = list[str]()
-    count = (await queue.parts.broker.depth(queue.name)).dead
-    async with queue.parts.broker.dead_letters(queue.name, count or 1) as letters:
+    count = (await parts_of(queue).broker.depth(queue.name)).dead
+    async with parts_of(queue).broker.dead_letters(queue.name, count or 1) as letters:
         for _ in range(count):
             letter = await anext(letters)
             ids.append(str(queued_of(letter.message.body).enqueue_id))

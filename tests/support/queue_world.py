@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from cql.driver.asynchronous import InTurn
 from mailqueue.rabbitmq.codec import queued_of
-from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue, open_queue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailqueue.rabbitmq.unacked import UnackedMail
 from model.operations import Change, Put, Remove, Scan
 from model.ports import Message
 from model.schema.table import Row, Table
@@ -147,9 +148,9 @@ class Stamps:
 class Consumer:
     """A dequeue that goes on: its context, its mails, and those in hand that are not settled."""
 
-    context: AbstractAsyncContextManager[AsyncIterator[Dequeued]]
-    mails: AsyncIterator[Dequeued]
-    held: list[Dequeued] = field(default_factory=list)
+    context: AbstractAsyncContextManager[AsyncIterator[UnackedMail]]
+    mails: AsyncIterator[UnackedMail]
+    held: list[UnackedMail] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -160,10 +161,10 @@ class Worker:
     clock: SkewedClock[VirtualClock]
     fortune: Fortune = field(default_factory=Fortune)
     consumer: Consumer | None = None
-    _queue: MailQueue | None = None
+    _queue: RabbitMailQueue | None = None
 
     @property
-    def queue(self) -> MailQueue:
+    def queue(self) -> RabbitMailQueue:
         """The queue, as it is open here."""
         assert self._queue is not None, "it is started first"
         return self._queue
@@ -222,10 +223,10 @@ async def working(twin: TwinQueue, ahead: timedelta = timedelta(0)) -> Worker:
     return worker
 
 
-async def taken(worker: Worker, most: int, prefetch: int = 3) -> list[Dequeued]:
+async def taken(worker: Worker, most: int, prefetch: int = 3) -> list[UnackedMail]:
     """Up to so many mails from the worker's dequeue."""
     consumer = await worker.consume(prefetch)
-    found = list[Dequeued]()
+    found = list[UnackedMail]()
     while len(found) < most and (one := await next_of(consumer.mails)):
         found.append(one)
         consumer.held.append(one)

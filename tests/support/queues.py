@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypeVar
 
 from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.metrics import QueueCount
+from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
-from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue, open_queue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
+from mailqueue.rabbitmq.parts import Parts
 from model.catalog.queue_tables import OwnTables
 from model.ids import BlobId, EnqueueId, QueueName
 from model.queue.blob_ids import BlobNaming
@@ -19,6 +22,8 @@ from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Mail, MailBlobs, QueuedMail
 from model.queue.slices import Slicing
 from tests.support.clock import VirtualClock
+
+D = TypeVar("D", bound=Dequeued)
 
 QUEUE = QueueName("spool")
 
@@ -67,7 +72,7 @@ class TwinQueue:
         self.broker = MemoryBroker(self.clock)
         self.blobs = MemoryBlobs(self.clock, self.naming)
 
-    async def process(self, clock: VirtualClock | None = None) -> MailQueue:
+    async def process(self, clock: VirtualClock | None = None) -> RabbitMailQueue:
         """The queue as one more process has it; its clock may be wrong."""
         return await open_queue(
             self.name,
@@ -111,17 +116,17 @@ def queued_mail(clock: VirtualClock, name: str = "mail") -> QueuedMail:
     return QueuedMail(EnqueueId(clock.random_uuid()), mail(name), blobs)
 
 
-async def listed(queue: MailQueue, where: MailFilter = EVERYTHING) -> list[Listed]:
+async def listed(queue: RabbitMailQueue, where: MailFilter = EVERYTHING) -> list[Listed]:
     """What browsing shows."""
     return [one async for one in queue.browse(where)]
 
 
-async def names(queue: MailQueue) -> list[str]:
+async def names(queue: RabbitMailQueue) -> list[str]:
     """The names of what browsing shows."""
     return [one.queued.mail.name for one in await listed(queue)]
 
 
-async def drained(queue: MailQueue, most: int) -> list[str]:
+async def drained(queue: RabbitMailQueue, most: int) -> list[str]:
     """Ack so many mails; their names."""
     taken: list[str] = []
     async with queue.dequeue() as mails:
@@ -139,7 +144,7 @@ _TURNS = 300
 _TURNS_MAX = 100_000
 
 
-async def all_delivered(queue: MailQueue, most: int | None = None) -> list[str]:
+async def all_delivered(queue: RabbitMailQueue, most: int | None = None) -> list[str]:
     """Ack whatever is delivered until nothing comes any more; the names."""
     taken: list[str] = []
     async with queue.dequeue() as mails:
@@ -151,7 +156,7 @@ async def all_delivered(queue: MailQueue, most: int | None = None) -> list[str]:
     return taken
 
 
-async def next_of(mails: AsyncIterator[Dequeued]) -> Dequeued | None:
+async def next_of(mails: AsyncIterator[D]) -> D | None:
     """The next mail; None where none comes."""
     asking = asyncio.ensure_future(anext(mails))
     for _ in range(_TURNS):
@@ -172,6 +177,11 @@ async def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it never held")
 
 
-async def enqueued(queue: MailQueue, *mail_names: str) -> list[EnqueueId]:
+async def enqueued(queue: RabbitMailQueue, *mail_names: str) -> list[EnqueueId]:
     """Enqueue mails of these names."""
     return [await queue.enqueue(mail(name), CONTENT) for name in mail_names]
+
+
+def parts_of(queue: RabbitMailQueue) -> Parts:
+    """What the queue is built of, for tests that disturb one of its sides."""
+    return queue._parts

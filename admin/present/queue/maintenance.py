@@ -9,34 +9,30 @@ from admin.present.queue.values import NOTHING_WRITTEN, first_ids, plain, queue_
 from admin.services.queue.maintenance import RedriveRequest, RepublishRequest, Sweep, SweepRequest, was_moved_back
 from admin.services.queue.request import DryRunRequest, QueueAnswer
 from admin.services.queue.tend import TendedQueue, TendRequest
+from mailqueue.maintenance.browse_start import Moved
 from mailqueue.maintenance.redrive import Redriven
-from mailqueue.maintenance.sweep import Moved, Swept
-from mailqueue.maintenance.sweep_dry_run import Foreseen
-from mailqueue.rabbitmq.view.delays import Delays
+from mailqueue.maintenance.sweep import Swept
+from mailqueue.queue import Delays
 
 
 def sweep_document(result: QueueAnswer[SweepRequest, Sweep]) -> Document:
     """What a sweep or a move did, or would do."""
     request = result.request
-    json = {"dry_run": request.dry_run, **_sweep_json(result.found)}
+    json = {"dry_run": request.dry_run, **_sweep_json(result.found, dry_run=request.dry_run)}
     lines = _sweep_lines(request.queue, result.found, dry_run=request.dry_run)
     remarks = ["Somebody had moved the browse start back. James does so when it moves it without looking."]
     return queue_document(result, json, lines, remarks if was_moved_back(result.found) else ())
 
 
-def _sweep_json(found: Sweep) -> dict[str, Any]:
+def _sweep_json(found: Sweep, *, dry_run: bool) -> dict[str, Any]:
     match found:
         case Moved():
             return {"before": found.before, "browse_start": found.after, "moved_back": found.back}
         case Swept():
-            return dict(plain(found))
-        case Foreseen():
-            return {
-                **plain(found.swept),
-                "browse_start_before": found.browse_start,
-                "content_start_before": found.content_start,
-                "would_rescue": [str(one) for one in found.rescued],
-            }
+            json: dict[str, Any] = dict(plain(found))
+            before = {name: json.pop(name) for name in ("browse_start_before", "content_start_before")}
+            rescued = json.pop("rescued_ids")
+            return {**json, **before, "would_rescue": rescued} if dry_run else json
 
 
 def _sweep_lines(queue: str, found: Sweep, *, dry_run: bool) -> list[str]:
@@ -45,10 +41,10 @@ def _sweep_lines(queue: str, found: Sweep, *, dry_run: bool) -> list[str]:
             return [NOTHING_WRITTEN, _start_line(queue, "browse", found.before, found.after)]
         case Moved():
             return [_moved_line(queue, found)]
+        case Swept() if dry_run:
+            return [NOTHING_WRITTEN, *_would_sweep_lines(queue, found)]
         case Swept():
             return [_swept_line(queue, found)]
-        case Foreseen():
-            return [NOTHING_WRITTEN, *_would_sweep_lines(queue, found)]
 
 
 def _new(queue: str) -> str:
@@ -71,12 +67,11 @@ def _moved_line(queue: str, moved: Moved) -> str:
     return f"{queue} begins at {shown(moved.after)}; it began at {shown(moved.before)}."
 
 
-def _would_sweep_lines(queue: str, foreseen: Foreseen) -> list[str]:
-    swept = foreseen.swept
-    lines = [_start_line(queue, "browse", foreseen.browse_start, swept.browse_start)]
-    if foreseen.browse_start is None:
+def _would_sweep_lines(queue: str, swept: Swept) -> list[str]:
+    lines = [_start_line(queue, "browse", swept.browse_start_before, swept.browse_start)]
+    if swept.browse_start_before is None:
         return lines
-    lines.append(_start_line(queue, "content", foreseen.content_start, swept.content_start))
+    lines.append(_start_line(queue, "content", swept.content_start_before, swept.content_start))
     what = {
         "slices cleaned": swept.slices,
         "rows removed": swept.rows,
@@ -85,7 +80,7 @@ def _would_sweep_lines(queue: str, foreseen: Foreseen) -> list[str]:
         "mails renewed": swept.renewed,
     }
     lines.append(f"There would be {', '.join(f'{count:,} {each}' for each, count in what.items())}.")
-    return [*lines, *first_ids("Without a mark, before the browse start:", foreseen.rescued, swept.rescued)]
+    return [*lines, *first_ids("Without a mark, before the browse start:", swept.rescued_ids, swept.rescued)]
 
 
 def _start_line(queue: str, which: str, before: datetime | None, after: datetime | None) -> str:
@@ -103,14 +98,17 @@ def tend_document(result: QueueAnswer[TendRequest, Sequence[TendedQueue]]) -> Do
     request = result.request
     if not (request.once or request.dry_run):
         return Document()
-    queues = [{"queue": one.queue, "moved_due": one.moved_due, **plain(_sweep_json(one.sweep))} for one in result.found]
+    queues = [
+        {"queue": one.queue, "moved_due": one.moved_due, **plain(_sweep_json(one.sweep, dry_run=request.dry_run))}
+        for one in result.found
+    ]
     json = {"keyspace": request.keyspace, "dry_run": request.dry_run, "queues": queues, "exit": 0}
-    lines = [line for one in result.found for line in _round_lines(one)]
+    lines = [line for one in result.found for line in _round_lines(one, dry_run=request.dry_run)]
     return Document(json, [NOTHING_WRITTEN, *lines] if request.dry_run else lines)
 
 
-def _round_lines(one: TendedQueue) -> list[str]:
-    if isinstance(one.sweep, Foreseen):
+def _round_lines(one: TendedQueue, *, dry_run: bool) -> list[str]:
+    if dry_run:
         due = f"{one.moved_due:,} delayed mails of {one.queue} are due, and would be moved into it."
         return [due, *_would_sweep_lines(one.queue, one.sweep)]
     return [f"{one.moved_due:,} delayed mails of {one.queue} became due. {_swept_line(one.queue, one.sweep)}"]

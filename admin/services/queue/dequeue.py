@@ -14,7 +14,7 @@ from admin.mail_consumers import Consumer, Settlement, consumer_in_command, cons
 from admin.services.caller import Caller
 from admin.services.queue.request import PREFETCH_DEFAULT, DryRunRequest
 from admin.wiring_queue import QueueConnections, with_queues
-from mailqueue.rabbitmq.mail_queue import Dequeued
+from mailqueue.queue import Dequeued
 from model.errors import ExitCode, MailmendError, WrongUse
 from model.queue.mails import Listed
 from model.queue.slices import EPOCH

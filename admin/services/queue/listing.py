@@ -40,11 +40,11 @@ def list_queues(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, S
             QueueOverview(
                 name,
                 await view.size(name),
-                await view.browse_start(name),
+                await view.known_queues.browse_start(name),
                 await view.starts.content_start(name),
-                (await view.state(name)).swept_at,
+                (await view.starts.state(name)).swept_at,
             )
-            for name in await view.queues()
+            for name in await view.starts.queues()
         ]
         return QueueAnswer(request, queues)
 

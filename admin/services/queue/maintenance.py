@@ -7,17 +7,16 @@ from typing import Final
 from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, MailSelection, QueueAnswer
 from admin.wiring_queue import QueueConnections, with_queues
+from mailqueue.maintenance.browse_start import Moved
 from mailqueue.maintenance.comparison import IDS_MAX
 from mailqueue.maintenance.redrive import Redriven
-from mailqueue.maintenance.redrive import redrive as redrive_queue
-from mailqueue.maintenance.sweep import Moved, Swept
-from mailqueue.maintenance.sweep_dry_run import Foreseeing, Foreseen
-from mailqueue.rabbitmq.view.delays import Delays, delays
+from mailqueue.maintenance.sweep import Swept
+from mailqueue.queue import DELAYED, Delays, delays
 from model.errors import ExitCode
 
 REPUBLISH_OLDER_THAN: Final = timedelta(hours=1)
 
-Sweep = Swept | Moved | Foreseen
+Sweep = Swept | Moved
 """What a sweep did, what moving the browse start alone did or would do, what a sweep would do."""
 
 
@@ -32,14 +31,10 @@ def sweep(request: SweepRequest, _: Caller) -> QueueAnswer[SweepRequest, Sweep]:
     """Move the browse start to the first mail, clean up before it, renew mails that would expire."""
 
     async def swept(connections: QueueConnections) -> QueueAnswer[SweepRequest, Sweep]:
-        found: Sweep
-        if request.dry_run:
-            looking = Foreseeing(connections.tables, connections.view)
-            found = await (looking.move if request.move_only else looking.sweep)(request.queue)
-        else:
-            async with connections.open() as queue:
-                sweeper = queue.parts.sweeper
-                found = await (sweeper.move if request.move_only else sweeper.sweep)(request.queue)
+        async with connections.open(dry_run=request.dry_run) as queue:
+            found: Sweep = await (queue.move_browse_start if request.move_only else queue.sweep)(
+                dry_run=request.dry_run
+            )
         return QueueAnswer(request, found, ExitCode.DRIFT if was_moved_back(found) else ExitCode.FINE)
 
     return with_queues(request.settings, swept)
@@ -52,8 +47,6 @@ def was_moved_back(found: Sweep) -> bool:
             return found.back
         case Swept():
             return found.moved_back
-        case Foreseen():
-            return found.swept.moved_back
 
 
 def flush(request: DryRunRequest, _: Caller) -> QueueAnswer[DryRunRequest, Delays]:
@@ -61,7 +54,7 @@ def flush(request: DryRunRequest, _: Caller) -> QueueAnswer[DryRunRequest, Delay
 
     async def flushed(connections: QueueConnections) -> QueueAnswer[DryRunRequest, Delays]:
         if request.dry_run:
-            return QueueAnswer(request, await delays(connections.view, request.queue))
+            return QueueAnswer(request, await delays(connections.view.browse(request.queue, DELAYED)))
         async with connections.open() as queue:
             return QueueAnswer(request, Delays(await queue.flush()))
 
@@ -105,7 +98,7 @@ def redrive(request: RedriveRequest, _: Caller) -> QueueAnswer[RedriveRequest, R
 
     async def redriven(connections: QueueConnections) -> QueueAnswer[RedriveRequest, Redriven]:
         async with connections.open(dry_run=request.dry_run) as queue:
-            found = await redrive_queue(queue, request.limit, dry_run=request.dry_run, ids_max=request.ids_max)
+            found = await queue.redrive(request.limit, dry_run=request.dry_run, ids_max=request.ids_max)
             return QueueAnswer(request, found, ExitCode.DRIFT if found.unreadable else ExitCode.FINE)
 
     return with_queues(request.settings, redriven)

@@ -36,7 +36,7 @@ from mailqueue.maintenance.reconcile import (
     with_lookups,
     without_references,
 )
-from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, mended, would_mend
+from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, would_mend
 from model.errors import BadPayload, BlobMissing, ExitCode, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
 from model.ports import Depth, StoredBlob
@@ -133,7 +133,7 @@ async def _reconciled(connections: QueueConnections, request: ReconcileRequest, 
     try:
         async with connections.open() as queue:
             keeping = Keeping(removed.keep_mail, removed.keep_row, removed.keep_blob)
-            done = await mended(queue, connections.blobs, found, request.mending, keeping)
+            done = await queue.mend(found, request.mending, keeping)
     except BaseException:
         for path in removed.paths:
             caller.remark(f"Kept in {path}")
@@ -178,7 +178,7 @@ async def _needed_by_messages(
     The blob store is one for all queues.
     """
     own = request.queue
-    depths = {name: await connections.broker.depth(name) for name in {own, *await connections.view.queues()}}
+    depths = {name: await connections.broker.depth(name) for name in {own, *await connections.view.starts.queues()}}
     drains = {own: named} if named else {}
     if request.drain and request.remove_orphan_blobs:
         for name, depth in depths.items():

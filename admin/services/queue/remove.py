@@ -10,7 +10,7 @@ from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, MailSelection, confirm
 from admin.wiring import state_folders
 from admin.wiring_queue import QueueConnections, with_queues
-from mailqueue.rabbitmq.mail_queue import Removed
+from mailqueue.queue import Removed
 from model.errors import ExitCode, WrongUse
 from model.queue.mails import Listed
 

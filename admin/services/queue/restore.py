@@ -11,7 +11,7 @@ from admin.services.queue.request import DryRunRequest, QueueAnswer
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.blobs.files import FileStore
 from mailqueue.blobs.stores import NamedBlobs
-from mailqueue.maintenance.restore import RemovedMail, RestoreResult, Restoring, restoring
+from mailqueue.queue import MailQueue, RemovedMail, RestoreResult, Restoring
 from model.errors import CannotReach, ExitCode, MailmendError, UnsafeRequest, WrongUse
 from model.ids import EnqueueId, QueueName, restored_id
 from model.queue.mails import Listed
@@ -128,11 +128,11 @@ def restore(request: RestoreRequest, caller: Caller) -> RestoredMails | QueueAns
         caller.progress.stage("restore", plan.count)
         for name, missing in plan.missing.items():
             async with connections.open(name) as queue:
-                found, waiting = await restoring(queue, () if request.again else missing), set(missing)
+                found, waiting = await queue.restoring(() if request.again else missing), set(missing)
                 for mail in read_removed_mails(request.file, lambda: None):
                     if mail.queued.enqueue_id in waiting:
                         waiting.discard(mail.queued.enqueue_id)
-                        await returning.put_back(found, mail)
+                        await returning.put_back(queue, found, mail)
                         caller.progress.advance(1)
         return RestoredMails(request, plan, returning.returns, tuple(returning.without_content), returning.failed)
 
@@ -149,7 +149,7 @@ class _Returning:
     without_content: list[EnqueueId] = field(default_factory=list)
     failed: dict[EnqueueId, str] = field(default_factory=dict)
 
-    async def put_back(self, found: Restoring, mail: RemovedMailRecord) -> None:
+    async def put_back(self, queue: MailQueue, found: Restoring, mail: RemovedMailRecord) -> None:
         was, now = mail.queued.enqueue_id, self.connections.now
         content = mail.content
         if content is None:
@@ -160,7 +160,7 @@ class _Returning:
         due_at = mail.due_at if mail.is_delayed(now) else None
         removed = RemovedMail(was, replace(mail.queued.mail, last_updated=now), content, due_at)
         try:
-            new, how = await self._brought_back(found, removed)
+            new, how = await self._brought_back(queue, found, removed)
         except (CannotReach, WrongUse):
             raise
         except MailmendError as error:
@@ -170,11 +170,13 @@ class _Returning:
         if how is not RestoreResult.STAYS:
             RestoredLog(self.request.file).note(was, new)
 
-    async def _brought_back(self, found: Restoring, removed: RemovedMail) -> tuple[EnqueueId, RestoreResult]:
+    async def _brought_back(
+        self, queue: MailQueue, found: Restoring, removed: RemovedMail
+    ) -> tuple[EnqueueId, RestoreResult]:
         """Its id now, and what it took."""
         if self.request.again:
-            return await found.queue.enqueue(removed.mail, removed.content, at=removed.due_at), RestoreResult.PUT
-        return restored_id(removed.was, found.queue.name), await found.restore(removed)
+            return await queue.enqueue(removed.mail, removed.content, at=removed.due_at), RestoreResult.PUT
+        return restored_id(removed.was, queue.name), await found.restore(removed)
 
 
 async def _blobs_restored(connections: QueueConnections, request: RestoreRequest) -> QueueAnswer[RestoreRequest, int]:

@@ -14,13 +14,12 @@ from admin.services.caller import Caller
 from admin.services.queue.request import DryRunRequest, QueueAnswer
 from admin.whole_files import refuse_unwritable, whole_file
 from admin.wiring_queue import QueueConnections, with_queues
-from mailqueue.maintenance.loops import paused
+from mailqueue.background import paused
 from mailqueue.maintenance.sweep import Swept
-from mailqueue.maintenance.sweep_dry_run import Foreseeing, Foreseen
 from mailqueue.metrics import PrometheusCounts, gauges_text
-from mailqueue.rabbitmq.figures import TrafficSums, figures_of, pace_between, sums_of
-from mailqueue.rabbitmq.mail_queue import MailQueue
-from mailqueue.rabbitmq.view.delays import delays
+from mailqueue.queue import DELAYED, delays
+from mailqueue.rabbitmq.figures import TrafficSums, pace_between
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.errors import MailmendError, WrongUse
 from model.ids import QueueName
 
@@ -46,7 +45,7 @@ class TendedQueue:
 
     queue: QueueName
     moved_due: int
-    sweep: Swept | Foreseen
+    sweep: Swept
 
 
 def tend(request: TendRequest, caller: Caller) -> QueueAnswer[TendRequest, Sequence[TendedQueue]]:
@@ -75,18 +74,19 @@ def tend(request: TendRequest, caller: Caller) -> QueueAnswer[TendRequest, Seque
 
 
 async def _dry_run(connections: QueueConnections, name: QueueName) -> TendedQueue:
-    due = await delays(connections.view, name, connections.now)
-    return TendedQueue(name, due.count, await Foreseeing(connections.tables, connections.view).sweep(name))
+    async with connections.open(name, dry_run=True) as queue:
+        due = await delays(queue.browse(DELAYED), connections.now)
+        return TendedQueue(name, due.count, await queue.sweep(dry_run=True))
 
 
 async def _once(
     connections: QueueConnections, names: Sequence[QueueName], metrics: "_Metrics"
 ) -> Sequence[TendedQueue]:
-    queues, rounds = list[MailQueue](), list[TendedQueue]()
+    queues, rounds = list[RabbitMailQueue](), list[TendedQueue]()
     for name in names:
         async with connections.open(name, metrics.counts) as queue:
             moved = await queue.move_due()
-            rounds.append(TendedQueue(name, moved, await queue.parts.sweeper.sweep(name)))
+            rounds.append(TendedQueue(name, moved, await queue.sweep()))
             queues.append(queue)
     await metrics.write(queues, {})
     return rounds
@@ -101,7 +101,7 @@ async def _serve(
         caller.remark(f"Tending {', '.join(names)}.")
         async with asyncio.TaskGroup() as tasks:
             for queue in queues:
-                tasks.create_task(queue.tend(stop))
+                tasks.create_task(queue.maintain(stop))
             if metrics.file:
                 tasks.create_task(metrics.keep_current(queues, stop))
     caller.remark("Stopped on request; what was under way is finished.")
@@ -140,7 +140,7 @@ class _Metrics:
     counts: PrometheusCounts
     file: Path | None
 
-    async def keep_current(self, queues: Sequence[MailQueue], stop: asyncio.Event) -> None:
+    async def keep_current(self, queues: Sequence[RabbitMailQueue], stop: asyncio.Event) -> None:
         """Write until a stop signal; what fails is tried again at the next turn."""
         before: Mapping[QueueName, TrafficSums | None] = {}
         while True:
@@ -153,16 +153,16 @@ class _Metrics:
             await paused(self.connections.clock, METRICS_EVERY, stop)
 
     async def write(
-        self, queues: Sequence[MailQueue], before: Mapping[QueueName, TrafficSums | None]
+        self, queues: Sequence[RabbitMailQueue], before: Mapping[QueueName, TrafficSums | None]
     ) -> Mapping[QueueName, TrafficSums | None]:
         """Write once; rates are those since the sums before."""
         if self.file is None:
             return {}
         figures, sums = [], dict[QueueName, TrafficSums | None]()
         for queue in queues:
-            view, first = queue.parts.view, before.get(queue.name)
-            sums[queue.name] = now = await sums_of(view, queue.name, first)
-            figures.append((await figures_of(view, queue.name, self.connections.broker), pace_between(first, now)))
+            first = before.get(queue.name)
+            sums[queue.name] = now = await queue.traffic_sums(first)
+            figures.append((await queue.figures(), pace_between(first, now)))
         with whole_file(self.file) as stream:
             stream.write(self.counts.text() + gauges_text(figures))
         return sums

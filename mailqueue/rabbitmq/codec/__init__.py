@@ -2,7 +2,6 @@
 
 from mailqueue.rabbitmq.codec.attributes import attribute, attribute_value, priority_of, with_priority
 from mailqueue.rabbitmq.codec.messages import attempts_of, message_of, slice_of_message
-from mailqueue.rabbitmq.codec.mime import split
 from mailqueue.rabbitmq.codec.payload import payload_of, queued_of
 from mailqueue.rabbitmq.codec.rows import due_listed_of, due_row_of, listed_of, row_of
 
@@ -19,6 +18,5 @@ __all__ = [
     "queued_of",
     "row_of",
     "slice_of_message",
-    "split",
     "with_priority",
 ]

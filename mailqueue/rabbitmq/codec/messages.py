@@ -1,10 +1,12 @@
-"""A mail's message for the broker: James's body, and what headers of ours say beside it."""
+"""A mail's message for the broker: James's body, what headers of ours say beside it, and how it is published."""
 
 from datetime import datetime, timedelta
 from typing import Final
 
+from mailqueue.rabbitmq.codec.attributes import priority_of
 from mailqueue.rabbitmq.codec.payload import payload_of
-from model.ports import ATTEMPTS_HEADER, SLICE_HEADER, Message
+from model.ids import QueueName
+from model.ports import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Message
 from model.queue.mails import QueuedMail
 from model.queue.slices import EPOCH
 
@@ -36,3 +38,21 @@ def attempts_of(message: Message) -> int:
     """How often the mail was tried before."""
     attempts = message.headers.get(ATTEMPTS_HEADER)
     return attempts if isinstance(attempts, int) and attempts > 0 else 0
+
+
+async def publish_mail(
+    broker: Broker, queue: QueueName, queued: QueuedMail, slice_start: datetime | None, attempts: int = 0
+) -> None:
+    """Publish the mail, and wait until the broker has confirmed it.
+
+    Args:
+        broker: where.
+        queue: the mail's.
+        queued: the mail.
+        slice_start: of the slice in which its row lies; None: not known.
+        attempts: how often it was tried before.
+
+    Raises:
+        BrokerUnreachable, PublishFailed: it is not in the queue, or that is in doubt.
+    """
+    await broker.publish(queue, message_of(queued, slice_start, attempts), priority_of(queued.mail))

@@ -41,8 +41,8 @@ _Slice = list[DuePartition]
 class DelayedListing:
     """The mails of every queue that are not due yet."""
 
-    def __init__(self, due: DueMails, marks: Marks, counting: Counting, ground: KnownQueues) -> None:
-        self._due, self._marks, self._counting, self._ground = due, marks, counting, ground
+    def __init__(self, due: DueMails, marks: Marks, counting: Counting, queues: KnownQueues) -> None:
+        self._due, self._marks, self._counting, self._queues = due, marks, counting, queues
 
     async def browse(self, queue: QueueName, start: datetime | None = None) -> AsyncGenerator[Listed]:
         """Those that are due at the start or later."""
@@ -64,10 +64,10 @@ class DelayedListing:
     async def count(self, queue: QueueName) -> list[SliceCount]:
         """How many lie in each slice."""
         slices = await self._slices(queue)
-        told = await self._ground.tallies.of(queue, list(map(_tallies_at, slices)))
+        told = await self._queues.tallies.of(queue, list(map(_tallies_at, slices)))
 
         async def count(place: int) -> SliceCount:
-            summed = due_tallied(slices[place][0].due_slice, told[place], self._ground.now)
+            summed = due_tallied(slices[place][0].due_slice, told[place], self._queues.now)
             if summed is not None:
                 return summed
             rows = await self._rows(queue, slices[place])

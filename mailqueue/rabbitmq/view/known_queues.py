@@ -1,10 +1,15 @@
-"""What rows, listings and sizes of a queue stand on: how it is cut, where it begins, what time it is."""
+"""What rows, listings and sizes of a queue need to know: how it is cut, where it begins, what time it is.
 
+Whoever enqueues must look at the browse start after its row was put: a look that began before will not do, and the next
+one serves all who came meanwhile.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from mailqueue.rabbitmq.view.configuration import Configurations
-from mailqueue.rabbitmq.view.shared_reads import SharedReads
 from mailqueue.rabbitmq.view.start_rows import Starts
 from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.queue_tables import OwnTables
@@ -17,13 +22,61 @@ from model.queue.slices import Slicing, slice_of
 from model.queue.starts import live_slices
 from repair.retries import AwaitedRetries
 
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
 CUT_SECONDS: Final = 30.0
 """How long a process that enqueues relies on how the queue was cut: a window that was replaced is a multiple of the new
 one, and buckets only grow, so what is put by an old cut is still found. Whoever lists or sweeps asks each time."""
 
 
+class SharedReads(Generic[K, T]):
+    """One answer for many who ask the same at once: each gets one whose question was asked after its own call.
+
+    At most one is under way for each key, and one waits to be next: a hundred at once cost two reads, one alone one.
+
+    Args:
+        read: what is asked.
+    """
+
+    def __init__(self, read: Callable[[K], Awaitable[T]]) -> None:
+        self._read = read
+        self._under_way: dict[K, asyncio.Task[T]] = {}
+        self._next: dict[K, asyncio.Task[T]] = {}
+
+    async def get(self, key: K) -> T:
+        """What a read answers that begins from now on.
+
+        Whoever is cancelled leaves the read to the others.
+
+        Raises:
+            MailmendError: what the read met.
+        """
+        waiting = self._next.get(key)
+        if waiting is None:
+            waiting = self._next[key] = asyncio.create_task(self._after(key, self._under_way.get(key)))
+            waiting.add_done_callback(_noted)
+        return await asyncio.shield(waiting)
+
+    async def _after(self, key: K, before: asyncio.Task[T] | None) -> T:
+        if before is not None:
+            await asyncio.wait([before])
+        task = self._under_way[key] = self._next.pop(key)
+        try:
+            return await self._read(key)
+        finally:
+            if self._under_way.get(key) is task:
+                del self._under_way[key]
+
+
+def _noted(task: asyncio.Task[T]) -> None:
+    """A failure that nobody waits for any more is nobody's."""
+    if not task.cancelled():
+        task.exception()
+
+
 class KnownQueues:
-    """The ground of every queue of a keyspace.
+    """How every queue of a keyspace is cut, and where it begins.
 
     Args:
         tables: the keyspace.
@@ -39,7 +92,7 @@ class KnownQueues:
         self.tables, self.clock, self.tallies, self.own = tables, clock, tallies, own
         self.retries = AwaitedRetries(clock)
         self.starts = Starts(tables, self.retries, remembers=own.state)
-        self.known: dict[QueueName, datetime] = {}
+        self.starts_seen: dict[QueueName, datetime] = {}
         """The browse starts as they were last seen: they are no earlier now, unless James moved them."""
         self._configurations = configurations
         self._looks = SharedReads(self.browse_start)
@@ -64,14 +117,14 @@ class KnownQueues:
         """Before it every mail of the queue is marked; None: nothing was ever enqueued."""
         start = await self.starts.browse_start(queue)
         if start is not None:
-            self.known[queue] = start
+            self.starts_seen[queue] = start
         return start
 
     async def begun(self, queue: QueueName, window: timedelta) -> datetime:
         """The browse start from now on, shared with others; where there is none yet, the slice of now, put there."""
         start = await self._looks.get(queue)
         if start is None:
-            start = self.known[queue] = await self.starts.begin(queue, slice_of(self.now, window))
+            start = self.starts_seen[queue] = await self.starts.begin(queue, slice_of(self.now, window))
         return start
 
     async def live(self, queue: QueueName) -> tuple[Slicing, list[datetime]]:

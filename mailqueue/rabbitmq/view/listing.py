@@ -26,8 +26,8 @@ REMEMBERED_MAX: Final = 100_000
 class Listing:
     """Lists every queue of a keyspace."""
 
-    def __init__(self, ground: KnownQueues, slices: Slices, delayed: DelayedListing | None) -> None:
-        self._ground, self._slices, self._delayed = ground, slices, delayed
+    def __init__(self, queues: KnownQueues, slices: Slices, delayed: DelayedListing | None) -> None:
+        self._queues, self._slices, self._delayed = queues, slices, delayed
 
     async def browse(
         self, queue: QueueName, where: MailFilter, after: ListingPosition | None, on_broken: Callable[[Broken], None]
@@ -60,7 +60,7 @@ class Listing:
     ) -> AsyncGenerator[Listed]:
         if where.whereabouts is Whereabouts.DELAYED or (after and after.whereabouts is Whereabouts.DELAYED):
             return
-        slicing = await self._ground.slicing()
+        slicing = await self._queues.slicing()
 
         def meant(listed: Listed) -> bool:
             return where.matches(listed) and is_behind(listed, after)
@@ -80,7 +80,7 @@ class Listing:
         self, queue: QueueName, where: MailFilter, after: ListingPosition | None, slicing: Slicing
     ) -> Iterable[datetime]:
         """The slices to read, from the first that may hold what is meant: no mail is enqueued after its slice ends."""
-        start = await self._ground.browse_start(queue)
+        start = await self._queues.browse_start(queue)
         if start is None:
             return ()
         firsts = [start]
@@ -88,4 +88,4 @@ class Listing:
             firsts.append(after.stretch)
         if where.newer_than_at is not None:
             firsts.append(where.newer_than_at - GRACE_MIN)
-        return live_slices(max(firsts), self._ground.now, slicing.window)
+        return live_slices(max(firsts), self._queues.now, slicing.window)

@@ -1,7 +1,7 @@
 """The queue as its tables show it: rows put where browsing sees them, marks, listings, sizes; one name for it all."""
 
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from datetime import datetime
@@ -15,17 +15,15 @@ from mailqueue.rabbitmq.view.due_mails import DueMails
 from mailqueue.rabbitmq.view.known_queues import KnownQueues
 from mailqueue.rabbitmq.view.listing import Listing
 from mailqueue.rabbitmq.view.marks import Marks
-from mailqueue.rabbitmq.view.placement import Placement
-from mailqueue.rabbitmq.view.placing import Placing
+from mailqueue.rabbitmq.view.rows import MailRows
 from mailqueue.rabbitmq.view.slices import Broken, Slices
-from mailqueue.rabbitmq.view.start_rows import QueueState, Starts
 from mailqueue.rabbitmq.view.tallies import SliceTallies
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
 from model.ports import AsyncTables, Clock
 from model.queue.filters import EVERYTHING, MailFilter
-from model.queue.mails import Listed, QueuedMail, Whereabouts
+from model.queue.mails import Listed, Whereabouts
 from model.queue.positions import ListingPosition
 from model.queue.size import Size, size_of
 from model.queue.slices import EPOCH, slice_of
@@ -56,69 +54,20 @@ class QueueView:
         *,
         counts: QueueCounts | None = None,
     ) -> None:
-        self.ground = KnownQueues(tables, clock, configurations, tallies, own)
+        self.known_queues = KnownQueues(tables, clock, configurations, tallies, own)
         self.counts = counts or NoCounts()
-        self.marks = Marks(tables, self.ground.retries)
-        self.slices = Slices(tables, self.marks, self.ground.retries)
-        self.placing = Placing(self.ground)
+        self.marks = Marks(tables, self.known_queues.retries)
+        self.slices = Slices(tables, self.marks, self.known_queues.retries)
+        self.rows = MailRows(self.known_queues)
+        self.starts = self.known_queues.starts
         self._counting = Counting(self.slices, tallies, clock)
         due = DueMails(tables, clock, buckets=1)
-        self._delayed = DelayedListing(due, self.marks, self._counting, self.ground) if own.due else None
-        self._listing = Listing(self.ground, self.slices, self._delayed)
+        self._delayed = DelayedListing(due, self.marks, self._counting, self.known_queues) if own.due else None
+        self._listing = Listing(self.known_queues, self.slices, self._delayed)
         self._tallies = tallies
         self._orphans: Counter[QueueName] = Counter()
         self._foreign_until: dict[QueueName, datetime] = {}
         self._marked: OrderedDict[tuple[QueueName, EnqueueId], None] = OrderedDict()
-
-    @property
-    def starts(self) -> Starts:
-        """The rows in which the starts are kept."""
-        return self.ground.starts
-
-    async def queues(self) -> list[QueueName]:
-        """Every queue that anything is known of, by name."""
-        return await self.ground.starts.queues()
-
-    async def browse_start(self, queue: QueueName) -> datetime | None:
-        """Before it every mail of the queue is marked; None: nothing was ever enqueued."""
-        return await self.ground.browse_start(queue)
-
-    async def state(self, queue: QueueName) -> QueueState:
-        """What is remembered of the queue: how far it was ever swept, and when."""
-        return await self.ground.starts.state(queue)
-
-    def placement(self, queue: QueueName, queued: QueuedMail, enqueued_at: datetime | None = None) -> Placement:
-        """A mail's way to where browsing sees it; `enqueued_at` of one that comes back."""
-        return self.placing.placement(queue, queued, enqueued_at)
-
-    async def place(self, queue: QueueName, queued: QueuedMail, enqueued_at: datetime | None = None) -> datetime:
-        """Put the mail's row where browsing sees it; the start of its slice.
-
-        Raises:
-            CannotReach: the row may be there all the same: mark the mail.
-            Contended: the clock kept jumping.
-        """
-        return await self.placement(queue, queued, enqueued_at).settle()
-
-    async def take_back(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> None:
-        """Remove the row without a mark; none there is fine."""
-        await self.placing.take_back(queue, slice_start, queued)
-
-    async def row(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> Listed | None:
-        """The mail's row in that slice, marked or not; None: there is none.
-
-        Raises:
-            BadPayload: it is there and cannot be read.
-        """
-        return await self.placing.row(queue, slice_start, queued)
-
-    async def has_row(self, queue: QueueName, slice_start: datetime, queued: QueuedMail) -> bool:
-        """Whether the mail's row is in that slice, marked or not, whatever it says."""
-        return await self.placing.has_row(queue, slice_start, queued)
-
-    async def slice_with(self, queue: QueueName, queued: QueuedMail) -> datetime | None:
-        """Which slice in sight holds the row of a mail whose message names none; None: none does."""
-        return await self.placing.slice_with(queue, queued)
 
     async def mark(
         self, queue: QueueName, enqueue_id: EnqueueId, slice_start: datetime | None, *, redelivered: bool = False
@@ -133,7 +82,7 @@ class QueueView:
                 counted once.
         """
         counted = self._to_count(queue, enqueue_id, slice_start)
-        if redelivered and counted is not None and await self.marked(queue, enqueue_id):
+        if redelivered and counted is not None and await self.marks.there(queue, enqueue_id):
             counted = None
         async with self._tallies.counting(queue, counted) as changes:
             await self.marks.put(queue, enqueue_id)
@@ -162,25 +111,17 @@ class QueueView:
                     self._remember_mark(queue, one)
         return errors
 
-    async def marked(self, queue: QueueName, enqueue_id: EnqueueId) -> bool:
-        """Whether the mail is marked."""
-        return await self.marks.there(queue, enqueue_id)
-
-    async def marked_among(self, queue: QueueName, enqueue_ids: Collection[EnqueueId]) -> set[EnqueueId]:
-        """Those of the mails that are marked."""
-        return await self.marks.among(queue, enqueue_ids)
-
     def orphan_marks(self, queue: QueueName) -> int:
         """How many marks this process has written, since it was last asked, for mails whose slice is out of sight."""
         return self._orphans.pop(queue, 0)
 
     async def foreign(self, queue: QueueName) -> None:
         """A mail came that another program had enqueued: what is alive now is counted by its rows from here on."""
-        if self._foreign_until.get(queue, EPOCH) <= self.ground.now:
-            slicing, starts = await self.ground.live(queue)
+        if self._foreign_until.get(queue, EPOCH) <= self.known_queues.now:
+            slicing, starts = await self.known_queues.live(queue)
             for slice_start in starts:
                 await self._tallies.foreign(queue, slice_start)
-            self._foreign_until[queue] = slice_of(self.ground.now, slicing.window) + slicing.window
+            self._foreign_until[queue] = slice_of(self.known_queues.now, slicing.window) + slicing.window
 
     async def browse(
         self,
@@ -209,19 +150,19 @@ class QueueView:
     async def size(self, queue: QueueName) -> Size:
         """How many mails wait, from what every process has counted; where that cannot tell, from the rows."""
         await self._tallies.flush()
-        slicing, starts = await self.ground.live(queue)
+        slicing, starts = await self.known_queues.live(queue)
         delayed = await self._delayed.count(queue) if self._delayed is not None else []
         return size_of(await self._counting.count(queue, starts, slicing.buckets), delayed)
 
     async def recount(self, queue: QueueName) -> Recounted:
         """Set right what the processes have told of the live slices, the delayed ones too, by looking at every row."""
-        slicing, starts = await self.ground.live(queue)
+        slicing, starts = await self.known_queues.live(queue)
         waiting = await self._counting.recount(queue, starts, slicing.buckets)
         return waiting + (await self._delayed.recount(queue) if self._delayed is not None else Recounted())
 
     def _to_count(self, queue: QueueName, enqueue_id: EnqueueId, slice_start: datetime | None) -> datetime | None:
         """The slice whose tally the mark changes: none where it was counted, or where the slice is out of sight."""
-        known = self.ground.known.get(queue)
+        known = self.known_queues.starts_seen.get(queue)
         if slice_start is not None and known is not None and slice_start < known:
             self.counts.add(QueueCount.ORPHAN_MARKS, queue)
             self._orphans[queue] += 1

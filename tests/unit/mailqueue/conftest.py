@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from tests.support.queue_scene import Process, Scene
 from tests.support.queues import TwinQueue, twin_queue
 
@@ -16,7 +16,7 @@ def twin() -> TwinQueue:
 
 
 @pytest.fixture
-async def queue(twin: TwinQueue) -> AsyncIterator[MailQueue]:
+async def queue(twin: TwinQueue) -> AsyncIterator[RabbitMailQueue]:
     """The queue as one process has it."""
     async with await twin.process() as queue:
         yield queue

@@ -38,7 +38,7 @@ async def fill(scene: Scene, numbers: Sequence[int], step: timedelta = MINUTE, *
     """Enqueue so many mails, one each step."""
     process = scene.process()
     for number in numbers:
-        await process.view.place(SPOOL, queued(number, **fields))
+        await process.view.rows.place(SPOOL, queued(number, **fields))
         scene.clock.advance(step.total_seconds())
     return process
 
@@ -154,7 +154,7 @@ class TestPages:
                     await process.view.mark(SPOOL, queued(leaving).enqueue_id, None)
                     gone.add(leaving)
                 if number < 40:
-                    await process.view.place(SPOOL, queued(number))
+                    await process.view.rows.place(SPOOL, queued(number))
                     number += 1
                 await process.sweeper.sweep(SPOOL)
             assert len(shown) == len(set(shown))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cql.statements import Operation
 from mailqueue.maintenance.due_leases import TTL_SECONDS
 from mailqueue.maintenance.move_due import CLOSE_AFTER
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.rabbitmq.view import delayed as module
 from mailqueue.rabbitmq.view.counting import SILENT_SECONDS
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW
@@ -54,7 +54,7 @@ def delayed_rows(twin: TwinQueue) -> int:
     return sum(row["dueslice"] != EPOCH and row["enqueueid"] not in marks for row in rows(twin, DUE_MAILS))
 
 
-async def delay(queue: MailQueue, *delays: timedelta) -> None:
+async def delay(queue: RabbitMailQueue, *delays: timedelta) -> None:
     """Enqueue a mail for each."""
     for place, one in enumerate(delays):
         await queue.enqueue(mail(f"mail-{place}"), CONTENT, delay=one)
@@ -106,7 +106,7 @@ async def test_a_size_asks_for_no_delayed_mail() -> None:
     twin = twin_queue(buckets=3)
     async with await twin.process() as queue:
         await delay(queue, *[place * DUE_WINDOW / 7 for place in range(1, 200)])
-        await queue.parts.tallies.flush()
+        await queue.size()
         of_mails, of_sums = reading(twin, DUE_MAILS), []
         assert told(await queue.size()) == (199, SizeKind.EXACT, CountedBy.TALLIES)
         assert len(of_mails) == 1
@@ -120,7 +120,7 @@ async def test_slices_without_sums_are_counted_by_their_rows() -> None:
     twin = twin_queue(buckets=2)
     async with await twin.process() as queue:
         await delay(queue, HOUR, HOUR, DAY)
-        await queue.parts.tallies.flush()
+        await queue.size()
         for row in rows(twin, SLICE_TALLIES):
             twin.memory.write(Remove(SLICE_TALLIES, SLICE_TALLIES.key_of(row)))
         assert told(await queue.size()) == (3, SizeKind.EXACT, CountedBy.METADATA)
@@ -131,7 +131,7 @@ async def test_sums_live_as_long_as_a_mail_may_be_delayed() -> None:
     twin = twin_queue(own=OwnTables(row_ttl_seconds=1_000_000, mark_ttl_seconds=1_260_000))
     async with await twin.process() as queue:
         await delay(queue, 360 * DAY, 360 * DAY)
-        await queue.parts.tallies.flush()
+        await queue.size()
         twin.clock.advance((359 * DAY).total_seconds())
         assert told(await queue.size()) == (2, SizeKind.EXACT, CountedBy.TALLIES)
         twin.clock.advance((DAY + DUE_TALLIED).total_seconds())
@@ -148,18 +148,18 @@ async def test_what_was_moved_leaves_no_sums() -> None:
         assert told(await queue.size())[:2] == (1, SizeKind.EXACT)
         twin.clock.advance((DUE_WINDOW + CLOSE_AFTER).total_seconds())
         assert await queue.move_due() == 0
-        await queue.parts.tallies.flush()
+        await queue.size()
         assert told(await queue.size())[:2] == (1, SizeKind.EXACT)
         kept = {row["timerangestart"] for row in rows(twin, SLICE_TALLIES) if is_of_due(row["timerangestart"])}
         assert len(kept) == 1
 
 
 async def test_a_lease_that_ran_out_while_mails_were_moved_leaves_an_estimate(
-    twin: TwinQueue, queue: MailQueue
+    twin: TwinQueue, queue: RabbitMailQueue
 ) -> None:
     """Another mover may have taken the same mails off the sum."""
     await delay(queue, HOUR, DAY)
-    await queue.parts.tallies.flush()
+    await queue.size()
 
     def late(operation: Operation, carry_out: Callable[[], Any]) -> Any:
         if isinstance(operation, Remove) and operation.table is DUE_MAILS:
@@ -181,20 +181,20 @@ async def test_what_an_operator_removed_is_an_estimate_until_it_is_counted_again
         await queue.delete(MailFilter(name="mail-1"))
         assert told(await queue.size())[:2] == (3, SizeKind.ESTIMATE)
         twin.clock.advance(SILENT_SECONDS + 1)
-        assert (await queue.parts.view.recount(QUEUE)).left == 0
+        assert (await queue.view.recount(QUEUE)).left == 0
         assert told(await queue.size()) == (3, SizeKind.EXACT, CountedBy.TALLIES)
 
 
-async def test_counting_again_sets_wrong_sums_right(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_counting_again_sets_wrong_sums_right(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Of a process that was killed, once it was silent for long enough."""
     await delay(queue, HOUR, DAY)
     dying = await working(twin)
     dying.fortune.dies_before(4)
     assert await outlived(dying.queue.enqueue(mail("late"), CONTENT, delay=HOUR)) is None
-    await queue.parts.tallies.flush()
+    await queue.size()
     assert (await queue.size()).kind is SizeKind.ESTIMATE
     twin.clock.advance(SILENT_SECONDS + 1)
-    await queue.parts.view.recount(QUEUE)
+    await queue.view.recount(QUEUE)
     assert told(await queue.size())[:2] == (delayed_rows(twin), SizeKind.EXACT)
 
 
@@ -221,7 +221,7 @@ def test_settled_sums_are_the_rows(acts: Sequence[tuple[str, int]], buckets: int
             sure = True
             for place, (act, number) in enumerate(acts):
                 sure &= await ACTS[act](twin, (one, other)[place % 2], number)
-                await asyncio.gather(one.parts.tallies.flush(), other.parts.tallies.flush())
+                await asyncio.gather(one.size(), other.size())
                 size = await one.size()
                 assert size.delayed == delayed_rows(twin)
                 assert size.kind is SizeKind.EXACT or not sure
@@ -229,12 +229,12 @@ def test_settled_sums_are_the_rows(acts: Sequence[tuple[str, int]], buckets: int
     asyncio.run(story())
 
 
-async def _delay(_: TwinQueue, queue: MailQueue, minutes: int) -> bool:
+async def _delay(_: TwinQueue, queue: RabbitMailQueue, minutes: int) -> bool:
     await queue.enqueue(mail(f"mail-{minutes}"), CONTENT, delay=timedelta(minutes=minutes))
     return True
 
 
-async def _retry(_: TwinQueue, queue: MailQueue, minutes: int) -> bool:
+async def _retry(_: TwinQueue, queue: RabbitMailQueue, minutes: int) -> bool:
     await queue.enqueue(mail(f"tried-{minutes}"), CONTENT)
     async with queue.dequeue() as mails:
         one = await next_of(mails)
@@ -243,22 +243,22 @@ async def _retry(_: TwinQueue, queue: MailQueue, minutes: int) -> bool:
     return one is None or not one.redelivered
 
 
-async def _move(_: TwinQueue, queue: MailQueue, __: int) -> bool:
+async def _move(_: TwinQueue, queue: RabbitMailQueue, __: int) -> bool:
     await queue.move_due()
     return True
 
 
-async def _flush(_: TwinQueue, queue: MailQueue, __: int) -> bool:
+async def _flush(_: TwinQueue, queue: RabbitMailQueue, __: int) -> bool:
     await queue.flush()
     return True
 
 
-async def _wait(twin: TwinQueue, _: MailQueue, minutes: int) -> bool:
+async def _wait(twin: TwinQueue, _: RabbitMailQueue, minutes: int) -> bool:
     twin.clock.advance(60 * minutes)
     return True
 
 
-async def _size(_: TwinQueue, queue: MailQueue, __: int) -> bool:
+async def _size(_: TwinQueue, queue: RabbitMailQueue, __: int) -> bool:
     await queue.size()
     return True
 

@@ -8,7 +8,7 @@ import pytest
 from mailqueue.blobs.memory import BlobVerb
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq import remove as removing
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import CannotReach, StateUnwritable
 from model.operations import Put, Scan
@@ -59,7 +59,7 @@ async def test_what_is_meant_goes_and_nothing_else() -> None:
     ("whereabouts", "left"), [(Whereabouts.WAITING, ["later"]), (Whereabouts.DELAYED, ["now"]), (None, [])]
 )
 async def test_waiting_and_delayed_mails_can_be_told_apart(
-    whereabouts: Whereabouts | None, left: list[str], queue: MailQueue
+    whereabouts: Whereabouts | None, left: list[str], queue: RabbitMailQueue
 ) -> None:
     """Or are removed together."""
     await enqueued(queue, "now")
@@ -111,7 +111,7 @@ async def test_whoever_keeps_what_is_deleted_is_told_before(twin: TwinQueue) -> 
     async with await twin.process() as queue:
 
         async def on_removed(one: Listed) -> None:
-            assert not await queue.parts.view.marked(QUEUE, one.queued.enqueue_id)
+            assert not await queue.view.marks.there(QUEUE, one.queued.enqueue_id)
             kept[one.queued.mail.name] = await queue.content(one)
 
         await enqueued(queue, "a")
@@ -134,7 +134,7 @@ async def test_what_cannot_be_kept_is_not_deleted(twin: TwinQueue) -> None:
 
 
 @pytest.mark.parametrize("name", ["waiting", "delayed"])
-async def test_a_mail_whose_mark_fails_is_named(name: str, twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_mail_whose_mark_fails_is_named(name: str, twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Counted as failed, with the reason; the others are removed."""
     await enqueued(queue, "waiting")
     await queue.enqueue(mail("delayed"), CONTENT, delay=HOUR)
@@ -154,7 +154,7 @@ async def test_a_mail_whose_mark_fails_is_named(name: str, twin: TwinQueue, queu
     assert await names(queue) == (["waiting"] if name == "waiting" else [])
 
 
-async def test_a_delayed_mail_whose_row_cannot_be_removed_is_whole(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_delayed_mail_whose_row_cannot_be_removed_is_whole(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """It is neither marked nor without its bytes: a later purge takes it."""
     await queue.enqueue(mail("a"), CONTENT, delay=HOUR)
     refusing = Refusing(twin, tables=writes_of(DUE_MAILS))
@@ -166,7 +166,7 @@ async def test_a_delayed_mail_whose_row_cannot_be_removed_is_whole(twin: TwinQue
     assert (await queue.purge()).count == 1
 
 
-async def test_bytes_that_cannot_be_deleted_do_not_keep_a_mail(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_bytes_that_cannot_be_deleted_do_not_keep_a_mail(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """It is removed; its blobs are left to the sweep."""
     await enqueued(queue, "a", "b")
     refusing = Refusing(twin, blobs=verb(BlobVerb.DELETE))
@@ -176,7 +176,7 @@ async def test_bytes_that_cannot_be_deleted_do_not_keep_a_mail(twin: TwinQueue, 
     assert not twin.blobs.ids, "the deliveries took them along"
 
 
-async def test_a_listing_that_breaks_off_is_told(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_listing_that_breaks_off_is_told(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Nobody takes a part for the whole."""
     await enqueued(queue, "a")
     Refusing(twin, tables=reads_of(ENQUEUED_MAILS))

@@ -8,10 +8,10 @@ import pytest
 
 from mailqueue.blobs.memory import BlobCall, BlobVerb
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.codec import message_of, payload_of
+from mailqueue.rabbitmq.codec import message_of, payload_of, queued_of
 from mailqueue.rabbitmq.dequeue import HOLD
-from mailqueue.rabbitmq.look_up import Looking
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.look_up import DeliveryLookup
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.rabbitmq.verdicts import DeliveryVerdict, verdict_of
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS
 from model.errors import WrongUse
@@ -30,6 +30,7 @@ from tests.support.queues import (
     listed,
     names,
     next_of,
+    parts_of,
     twin_queue,
     until,
 )
@@ -68,7 +69,7 @@ async def test_a_mail_is_delivered_whole_and_once(twin: TwinQueue) -> None:
     assert twin.counted.of(QueueCount.DELIVERED) == twin.counted.of(QueueCount.ACKED) == 1
 
 
-async def test_what_was_not_settled_comes_again(queue: MailQueue) -> None:
+async def test_what_was_not_settled_comes_again(queue: RabbitMailQueue) -> None:
     """Leaving the context gives back what the consumer had, and what was in hand besides."""
     await enqueued(queue, "a", "b", "c")
     async with queue.dequeue() as mails:
@@ -80,7 +81,7 @@ async def test_what_was_not_settled_comes_again(queue: MailQueue) -> None:
     assert len(await all_delivered(queue)) == 2
 
 
-async def test_a_consumer_that_fails_hears_of_its_own_error(queue: MailQueue) -> None:
+async def test_a_consumer_that_fails_hears_of_its_own_error(queue: RabbitMailQueue) -> None:
     """Not wrapped, not replaced; and its mail comes again."""
     await enqueued(queue, "a")
 
@@ -93,7 +94,7 @@ async def test_a_consumer_that_fails_hears_of_its_own_error(queue: MailQueue) ->
     assert await all_delivered(queue) == ["a"]
 
 
-async def test_no_more_is_in_hand_than_the_prefetch(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_no_more_is_in_hand_than_the_prefetch(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The only pressure back: what waits stays with the broker."""
     await enqueued(queue, *"abcdefgh")
     async with queue.dequeue(prefetch=3) as mails:
@@ -114,7 +115,7 @@ async def test_a_wait_for_the_next_mail_can_be_cancelled_and_begun_again(twin: T
         await one.ack()
 
 
-async def test_a_slow_blob_holds_up_no_other_mail(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_slow_blob_holds_up_no_other_mail(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Mails are handed over as they are ready: the first one's bytes do not answer for a while."""
     await enqueued(queue, "slow", "b", "c")
     slow = (await listed(queue))[0].queued.blobs
@@ -133,7 +134,9 @@ async def test_a_slow_blob_holds_up_no_other_mail(twin: TwinQueue, queue: MailQu
 # What the consumer does not get
 
 
-async def test_a_marked_mail_is_dropped_before_its_bytes_are_looked_for(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_marked_mail_is_dropped_before_its_bytes_are_looked_for(
+    twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
     """Deleted with its bytes, it is filtered without an alarm, and no read of a blob."""
     await enqueued(queue, "deleted", "kept")
     await queue.delete(MailFilter(name="deleted"))
@@ -152,7 +155,9 @@ async def test_a_marked_mail_is_dropped_before_its_bytes_are_looked_for(twin: Tw
     assert twin.counted.of(QueueCount.BLOB_MISSING) == 0
 
 
-async def test_a_mail_deleted_while_it_waits_in_hand_is_not_handed_over(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_mail_deleted_while_it_waits_in_hand_is_not_handed_over(
+    twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
     """A consumer that takes its time is not given what was deleted meanwhile."""
     await enqueued(queue, "first", "deleted", "last")
     async with queue.dequeue(prefetch=3) as mails:
@@ -172,7 +177,7 @@ async def test_bytes_left_by_a_crash_after_the_mark_go_with_the_delivery(twin: T
     async with await twin.process() as queue:
         (enqueue_id,) = await enqueued(queue, "a")
         (shown,) = await listed(queue)
-        await queue.parts.view.mark(QUEUE, enqueue_id, shown.slice_start)
+        await queue.view.mark(QUEUE, enqueue_id, shown.slice_start)
         assert not await all_delivered(queue)
     assert not twin.blobs.ids
 
@@ -213,7 +218,9 @@ def test_a_mail_without_its_bytes_is_a_dead_letter(caplog: pytest.LogCaptureFixt
     assert "example.org" not in caplog.text
 
 
-async def test_a_mail_deleted_while_its_bytes_were_loaded_is_no_dead_letter(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_mail_deleted_while_its_bytes_were_loaded_is_no_dead_letter(
+    twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
     """The mark is looked up once more where the bytes are missing."""
     (enqueue_id,) = await enqueued(queue, "deleted")
 
@@ -232,7 +239,9 @@ async def test_a_mail_deleted_while_its_bytes_were_loaded_is_no_dead_letter(twin
 @pytest.mark.parametrize(
     "tables", [everything_of(DELETED_MAILS), everything_of(BROWSE_START, DELETED_MAILS)], ids=["marks", "both"]
 )
-async def test_while_tables_do_not_answer_a_delivery_is_held(tables: When, twin: TwinQueue, queue: MailQueue) -> None:
+async def test_while_tables_do_not_answer_a_delivery_is_held(
+    tables: When, twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
     """It is looked up again and again, and delivered when they answer: the broker never counts a return."""
     await enqueued(queue, "a")
     refusing = Refusing(twin, tables=tables)
@@ -248,7 +257,7 @@ async def test_while_tables_do_not_answer_a_delivery_is_held(tables: When, twin:
     assert twin.counted.of(QueueCount.RETURNED) == 0
 
 
-async def test_what_is_held_too_long_goes_back(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_what_is_held_too_long_goes_back(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Others may have their turn, here or elsewhere; nothing is lost or a dead letter."""
     await enqueued(queue, "a")
     refusing = Refusing(twin, tables=everything_of(DELETED_MAILS))
@@ -265,13 +274,13 @@ async def test_what_is_held_too_long_goes_back(twin: TwinQueue, queue: MailQueue
 # What was swept
 
 
-async def swept(twin: TwinQueue, queue: MailQueue, name: str = "swept") -> Listed:
+async def swept(twin: TwinQueue, queue: RabbitMailQueue, name: str = "swept") -> Listed:
     """A mail that was deleted, whose slice was swept, and whose mark has expired since; its message is still there."""
     await enqueued(queue, name)
     (shown,) = await listed(queue)
     await queue.purge()
     twin.clock.advance(4 * 3600)
-    await queue.parts.sweeper.sweep(QUEUE)
+    await queue.sweep()
     twin.memory.write(Remove(DELETED_MAILS, (QUEUE, shown.queued.enqueue_id)))
     return shown
 
@@ -295,30 +304,29 @@ def test_a_delivery_from_a_swept_slice_is_gone(caplog: pytest.LogCaptureFixture)
     assert f"mail {enqueue_id} has left the queue" in caplog.text
 
 
-async def test_a_dead_letter_that_is_driven_back_is_not_gone(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_dead_letter_that_is_driven_back_is_not_gone(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Its row went with its rejection, its slice was swept: delivered all the same, with its bytes."""
     await enqueued(queue, "rejected")
     async with queue.dequeue() as mails:
         await (await anext(mails)).reject()
     assert not await names(queue)
     twin.clock.advance(4 * 3600)
-    await queue.parts.sweeper.sweep(QUEUE)
+    await queue.sweep()
     async with twin.broker.dead_letters(QUEUE, 1) as dead:
-        driven_back, looking = await anext(dead), Looking(QUEUE, queue.parts)
+        driven_back, lookup = await anext(dead), DeliveryLookup(parts_of(queue))
         assert driven_back.dead_lettered
-        read = looking.read(driven_back)
-        assert read.queued is not None
-        assert verdict_of(await looking.sight(read.queued, driven_back)) is DeliveryVerdict.DELIVER
+        found = await lookup.look(queued_of(driven_back.message.body), driven_back)
+        assert verdict_of(found) is DeliveryVerdict.DELIVER
 
 
 async def test_a_mail_of_a_slice_that_is_over_is_delivered_while_it_has_its_row(
-    twin: TwinQueue, queue: MailQueue
+    twin: TwinQueue, queue: RabbitMailQueue
 ) -> None:
     """Only the browse start decides, and it waits for every mail."""
     await enqueued(queue, "old")
     twin.clock.advance(10 * 3600)
     await enqueued(queue, "new")
-    await queue.parts.sweeper.sweep(QUEUE)
+    await queue.sweep()
     assert sorted(await all_delivered(queue)) == ["new", "old"]
     assert twin.counted.of(QueueCount.GONE) == 0
 
@@ -340,7 +348,9 @@ async def test_another_programs_mail_is_never_gone_and_makes_sizes_be_counted(tw
 
 
 @pytest.mark.parametrize("value", ["soon", 2**70, -(2**70)])
-async def test_a_slice_that_cannot_be_read_is_no_slice(value: int | str, twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_slice_that_cannot_be_read_is_no_slice(
+    value: int | str, twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
     """Headers are anybody's: nonsense in ours is as if there was none."""
     await enqueued(queue, "a")
     (shown,) = await listed(queue)

@@ -13,7 +13,7 @@ from mailqueue.maintenance.due_leases import TTL_SECONDS, DueLeases
 from mailqueue.maintenance.move_due import CLOSE_AFTER, LATE, UNREADABLE_PAUSE
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.memory import Fate
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.rabbitmq.view.due_mails import DUE_WINDOW, DueMails, DuePartition, in_millis_after
 from model.catalog.mail_queue import DUE_MAILS
 from model.errors import BrokerUnreachable, DoubtfulWrite, LeaseHeld, MailmendError
@@ -41,7 +41,7 @@ HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 
 
-async def delayed(queue: MailQueue, delays: dict[str, timedelta]) -> None:
+async def delayed(queue: RabbitMailQueue, delays: dict[str, timedelta]) -> None:
     """Enqueue mails of these names and delays."""
     for name, delay in delays.items():
         await queue.enqueue(mail(name), CONTENT, delay=delay)
@@ -83,7 +83,7 @@ async def test_mails_come_in_their_time_and_not_before() -> None:
         assert twin.counted.of(QueueCount.DUE_MOVED) == 3
 
 
-async def test_what_is_moved_keeps_its_id_time_and_bytes(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_what_is_moved_keeps_its_id_time_and_bytes(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The queue shows it as it was enqueued; its slice is that of now."""
     enqueue_id = await queue.enqueue(mail("a"), CONTENT, delay=5 * HOUR)
     (before,) = await listed(queue)
@@ -162,7 +162,7 @@ async def test_buckets_that_grew_are_all_moved() -> None:
 # Reading no more than there is
 
 
-async def test_a_round_reads_behind_what_was_moved(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_round_reads_behind_what_was_moved(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The tombstones of moved mails are not met again and again, but for those of the last seconds."""
     await delayed(queue, {"first": timedelta(seconds=1), "later": timedelta(seconds=400)})
     for _ in range(5):
@@ -182,7 +182,7 @@ async def test_a_round_reads_behind_what_was_moved(twin: TwinQueue, queue: MailQ
     assert await queue.move_due() == 1
 
 
-async def test_nothing_delayed_costs_one_read(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_nothing_delayed_costs_one_read(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """However far the next mail is ahead; no conditional write."""
     await delayed(queue, {"far": 300 * 24 * HOUR})
     seen: list[object] = []
@@ -196,14 +196,14 @@ async def test_nothing_delayed_costs_one_read(twin: TwinQueue, queue: MailQueue)
     assert len(seen) == 1
 
 
-async def test_listing_costs_the_slices_that_hold_mails(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_listing_costs_the_slices_that_hold_mails(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Not the stretch of time that they lie in."""
     await delayed(queue, {"near": MINUTE, "far": 300 * 24 * HOUR})
     assert len(await partitions(twin)) == 2
     assert (await queue.size()).delayed == 2
 
 
-async def test_a_slice_that_is_over_is_struck_off(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_slice_that_is_over_is_struck_off(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Of what was moved no row is left, nor of its place in the list."""
     await delayed(queue, {"a": MINUTE, "b": 2 * MINUTE})
     twin.clock.advance(121)
@@ -232,7 +232,7 @@ def a_listed(twin: TwinQueue, due_at: datetime, name: str = "late") -> Listed:
     return Listed(queued_mail(twin.clock, name), twin.clock.now, Whereabouts.DELAYED, due_at=due_at)
 
 
-async def test_a_mail_for_a_closed_slice_is_due_at_once(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_mail_for_a_closed_slice_is_due_at_once(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Its author's clock is behind: the mail lies in an open slice, and comes with the next round."""
     start = await due_of(twin).close_before(QUEUE, twin.clock.now)
     slow = Skewed(twin.clock, -7200)
@@ -269,7 +269,7 @@ class Gated(InTurn):
 
 @pytest.mark.parametrize("operations", range(4))
 async def test_a_slice_that_is_closed_while_a_mail_is_put_loses_nothing(
-    operations: int, twin: TwinQueue, queue: MailQueue
+    operations: int, twin: TwinQueue, queue: RabbitMailQueue
 ) -> None:
     """The mover closes, empties and strikes off the slice between two steps of a put: the mail is moved all the same.
 
@@ -350,11 +350,11 @@ async def test_what_was_deleted_while_it_was_moved_does_not_come_back(twin: Twin
         assert not twin.blobs.ids
 
 
-async def test_a_marked_mail_goes_with_its_bytes_when_its_time_comes(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_marked_mail_goes_with_its_bytes_when_its_time_comes(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """An early copy of it was acked: nothing is left to deliver."""
     await delayed(queue, {"a": MINUTE})
     (shown,) = await listed(queue)
-    await queue.parts.view.mark(QUEUE, shown.queued.enqueue_id, None)
+    await queue.view.mark(QUEUE, shown.queued.enqueue_id, None)
     assert not await names(queue)
     twin.clock.advance(61)
     assert await queue.move_due() == 0
@@ -363,7 +363,9 @@ async def test_a_marked_mail_goes_with_its_bytes_when_its_time_comes(twin: TwinQ
 
 
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.UNREACHABLE, Fate.UNCONFIRMED_KEPT], ids=lambda fate: fate.name)
-async def test_a_mail_that_cannot_be_published_stays_delayed(fate: Fate, twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_mail_that_cannot_be_published_stays_delayed(
+    fate: Fate, twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
     """The others are moved, the caller is told, the next round takes it along; it is listed once."""
     await delayed(queue, {"a": MINUTE, "b": MINUTE, "c": MINUTE})
     twin.clock.advance(61)
@@ -377,7 +379,7 @@ async def test_a_mail_that_cannot_be_published_stays_delayed(fate: Fate, twin: T
     assert sorted(await all_delivered(queue)) == ["a", "b", "c"]
 
 
-async def test_a_broker_that_is_away_fails_the_round_and_no_mail(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_broker_that_is_away_fails_the_round_and_no_mail(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """However many are due: the round gives up soon, and the next one moves all."""
     await delayed(queue, {f"{number}": MINUTE for number in range(200)})
     twin.clock.advance(61)
@@ -388,7 +390,7 @@ async def test_a_broker_that_is_away_fails_the_round_and_no_mail(twin: TwinQueue
     assert await queue.move_due() == 200
 
 
-async def test_a_row_that_holds_no_mail_stays_until_somebody_looks(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_row_that_holds_no_mail_stays_until_somebody_looks(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The others of its slice are moved; the slice is asked for seldom, and never struck off."""
     await delayed(queue, {"a": MINUTE, "b": MINUTE})
     (broken, _) = await listed(queue)
@@ -437,7 +439,7 @@ async def test_two_flushes_at_once_deliver_each_mail_once(twin: TwinQueue) -> No
         assert len(twin.broker.published) == 100
 
 
-async def test_a_flush_waits_for_a_dead_movers_lease(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_flush_waits_for_a_dead_movers_lease(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """It ends by time; a mover that lives and never lets go is told of."""
     await delayed(queue, {"a": HOUR / 2})
     (partition,) = [one async for one in due_of(twin).partitions(QUEUE)]
@@ -455,7 +457,7 @@ async def test_a_flush_waits_for_a_dead_movers_lease(twin: TwinQueue, queue: Mai
             await queue.flush()
 
 
-async def test_a_flush_has_one_lease_for_all_that_no_round_looks_at(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_flush_has_one_lease_for_all_that_no_round_looks_at(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """However many slices: two conditional writes, and two more for each slice that begins within the hour."""
     await delayed(queue, {f"{number}": number * HOUR for number in range(2, 40)})
     await delayed(queue, {"soon": HOUR / 2})
@@ -472,7 +474,7 @@ async def test_a_flush_has_one_lease_for_all_that_no_round_looks_at(twin: TwinQu
     assert sorted(await all_delivered(queue)) == sorted(["soon", *map(str, range(2, 40))])
 
 
-async def test_a_flush_waits_for_another_that_died(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_flush_waits_for_another_that_died(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Its lease ends by time; one that lives and goes on is told of."""
     await delayed(queue, {"a": 9 * HOUR})
     begun = twin.clock.now
@@ -492,14 +494,14 @@ async def test_a_flush_waits_for_another_that_died(twin: TwinQueue, queue: MailQ
 # Leases
 
 
-async def a_partition(twin: TwinQueue, queue: MailQueue) -> tuple[DueLeases, DuePartition]:
+async def a_partition(twin: TwinQueue, queue: RabbitMailQueue) -> tuple[DueLeases, DuePartition]:
     """Leases, and something to lease."""
     await delayed(queue, {"a": HOUR})
     (partition,) = [one async for one in due_of(twin).partitions(QUEUE)]
     return DueLeases(InTurn(twin.memory), twin.clock, QUEUE), partition
 
 
-async def test_a_lease_has_one_holder_until_it_is_given_back(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_lease_has_one_holder_until_it_is_given_back(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The second is told at once that it is not its turn."""
     leases, partition = await a_partition(twin, queue)
     async with leases.turn(partition) as mine:
@@ -510,7 +512,7 @@ async def test_a_lease_has_one_holder_until_it_is_given_back(twin: TwinQueue, qu
         assert again
 
 
-async def test_a_lease_is_renewed_in_time_and_known_to_be_lost(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_lease_is_renewed_in_time_and_known_to_be_lost(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Half its life is kept as it is; what another holds by now cannot be kept."""
     leases, partition = await a_partition(twin, queue)
     async with leases.turn(partition) as lease:
@@ -528,7 +530,7 @@ async def test_a_lease_is_renewed_in_time_and_known_to_be_lost(twin: TwinQueue, 
 
 
 @pytest.mark.parametrize("applied", [False, True])
-async def test_a_doubtful_lease_is_settled_by_reading(applied: bool, twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_doubtful_lease_is_settled_by_reading(applied: bool, twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The answer to the conditional write was lost: the row tells whose turn it is."""
     leases, partition = await a_partition(twin, queue)
 

@@ -6,12 +6,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from mailqueue.blobs.contents import split
 from mailqueue.blobs.memory import BlobVerb
 from mailqueue.metrics import QueueCount
+from mailqueue.queue import due_time
 from mailqueue.rabbitmq.broker.memory import Fate
-from mailqueue.rabbitmq.codec import message_of, payload_of, priority_of, queued_of, split
-from mailqueue.rabbitmq.enqueue import due_time
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.codec import message_of, payload_of, priority_of, queued_of
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, QUEUE_STATE
 from model.catalog.queue_tables import OwnTables
 from model.errors import (
@@ -53,7 +54,7 @@ async def test_blobs_come_first_then_the_row_then_the_publish() -> None:
     await process.close()
 
 
-async def test_the_message_carries_the_mail_and_its_slice(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_the_message_carries_the_mail_and_its_slice(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """James reads the body, ours read the slice besides."""
     enqueue_id = await queue.enqueue(mail("told"), CONTENT)
     (shown,) = await listed(queue)
@@ -68,7 +69,7 @@ async def test_the_message_carries_the_mail_and_its_slice(twin: TwinQueue, queue
     assert await queue.content(shown) == CONTENT
 
 
-async def test_a_message_says_how_often_its_mail_was_tried(queue: MailQueue) -> None:
+async def test_a_message_says_how_often_its_mail_was_tried(queue: RabbitMailQueue) -> None:
     """Only where it was: James knows no such header."""
     await queue.enqueue(mail(), CONTENT)
     (shown,) = await listed(queue)
@@ -159,7 +160,7 @@ async def test_a_publish_that_is_not_confirmed_leaves_no_mail(
     assert await is_free_of_mails(twin)
 
 
-async def test_a_publish_that_is_kept_twice_is_worked_on_once(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_publish_that_is_kept_twice_is_worked_on_once(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The second copy finds the mark of the first."""
     twin.broker.will(Fate.TWICE)
     await queue.enqueue(mail("once"), CONTENT)
@@ -167,7 +168,7 @@ async def test_a_publish_that_is_kept_twice_is_worked_on_once(twin: TwinQueue, q
     assert twin.counted.of(QueueCount.FILTERED) == 1
 
 
-async def test_what_cannot_be_undone_is_named(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_what_cannot_be_undone_is_named(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Tables that are gone altogether cannot hide the mail: the error says which, what is left, and where to look."""
     await queue.enqueue(mail("before"), CONTENT)
     await drained(queue, 1)
@@ -190,7 +191,7 @@ async def test_what_cannot_be_undone_is_named(twin: TwinQueue, queue: MailQueue)
     assert await all_delivered(queue) == ["doubtful"]
 
 
-async def test_blobs_that_cannot_be_undone_are_named(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_blobs_that_cannot_be_undone_are_named(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The mail is hidden, its bytes are not gone: the error says so."""
     refusing = Refusing(twin, blobs=verb(BlobVerb.DELETE))
     twin.broker.will(Fate.REFUSED)
@@ -229,7 +230,7 @@ def test_cancelled_at_any_moment_nothing_stays_or_everything(delay: timedelta | 
 # When
 
 
-async def test_a_delay_is_kept_until_it_is_over(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_delay_is_kept_until_it_is_over(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Listed as delayed with its time, not published; then delivered under the same id."""
     enqueue_id = await queue.enqueue(mail("later"), CONTENT, delay=HOUR)
     (shown,) = await listed(queue)
@@ -301,7 +302,7 @@ def test_times_that_cannot_be_are_refused(delay: timedelta | None, at: datetime 
         due_time(NOW, delay, at)
 
 
-async def test_a_priority_travels_in_the_mail(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_priority_travels_in_the_mail(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """As James's attribute, so that whoever publishes it again knows it; one that is not 0 to 9 is refused."""
     await queue.enqueue(mail("urgent"), CONTENT, priority=9)
     (shown,) = await listed(queue)

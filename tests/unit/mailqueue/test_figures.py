@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mailqueue.rabbitmq.figures import TrafficSums, figures_of, pace_between, slack_of, sums_of
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.queue_tables import OwnTables
 from model.ports import Depth
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, drained, enqueued, mail, twin_queue
@@ -53,11 +53,11 @@ class TestPace:
             async with await twin.process() as queue:
                 await enqueued(queue, "one", "two")
                 await drained(queue, 2)
-                await queue.parts.tallies.flush()
-                first = await sums_of(queue.parts.view, QUEUE)
+                await queue.size()
+                first = await sums_of(queue.view, QUEUE)
                 twin.clock.advance(4 * 3600)
-                await queue.parts.sweeper.move(QUEUE)
-                return first, await sums_of(queue.parts.view, QUEUE, first)
+                await queue.move_browse_start()
+                return first, await sums_of(queue.view, QUEUE, first)
 
         first, second = asyncio.run(story())
         pace = pace_between(first, second)
@@ -74,7 +74,7 @@ class TestPace:
                 async with await twin.process() as queue:
                     if not twin.own.tallies:
                         await enqueued(queue, "one")
-                    return await sums_of(queue.parts.view, QUEUE)
+                    return await sums_of(queue.view, QUEUE)
 
             assert asyncio.run(story()) is None
 
@@ -104,7 +104,7 @@ def test_a_look_shows_all_sides() -> None:
             twin.clock.advance(60)
             await enqueued(queue, "young")
             await queue.enqueue(mail("later"), CONTENT, delay=timedelta(days=1))
-            found = await figures_of(queue.parts.view, QUEUE, twin.broker)
+            found = await figures_of(queue.view, QUEUE, twin.broker)
             return found.mails, found.delayed, found.exact, found.oldest_at, found.depth, found.broker_away
 
     assert asyncio.run(story()) == (2, 1, True, begun, Depth(2, 0, 0, 0), None)
@@ -114,10 +114,10 @@ def test_a_broker_that_is_away_is_a_figure() -> None:
     """The tables' figures are there all the same."""
     twin = twin_queue()
 
-    async def look(queue: MailQueue) -> tuple[int, Depth | None, bool]:
+    async def look(queue: RabbitMailQueue) -> tuple[int, Depth | None, bool]:
         await enqueued(queue, "one")
         twin.broker.go_away()
-        found = await figures_of(queue.parts.view, QUEUE, twin.broker)
+        found = await figures_of(queue.view, QUEUE, twin.broker)
         return found.mails, found.depth, found.broker_away is not None
 
     async def story() -> tuple[int, Depth | None, bool]:

@@ -11,11 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cql.statements import Operation
-from mailqueue.maintenance.clean_slices import SECOND_LOOK_SECONDS
-from mailqueue.maintenance.sweep import Moved, Swept
-from mailqueue.maintenance.sweep_dry_run import NAMED_MAX, Foreseeing, Foreseen
+from mailqueue.maintenance.browse_start import Moved
+from mailqueue.maintenance.clean_slices import NAMED_MAX, SECOND_LOOK_SECONDS
+from mailqueue.maintenance.sweep import Swept
+from mailqueue.queue import DELAYED, delays
 from mailqueue.rabbitmq.codec import row_of
-from mailqueue.rabbitmq.view.delays import delays
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, ENQUEUED_MAILS, LIVES, QUEUE_TABLES
 from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId
@@ -32,7 +32,7 @@ from tests.support.queue_scene import (
     passing,
     queued,
 )
-from tests.support.queues import CONTENT, QUEUE, mail, twin_queue
+from tests.support.queues import CONTENT, mail, twin_queue
 
 EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
 
@@ -69,7 +69,7 @@ class Case:
         await scene.cut(self.window, self.buckets)
         process = scene.process()
         for number in range(self.mails):
-            slice_start = await process.view.place(SPOOL, queued(number))
+            slice_start = await process.view.rows.place(SPOOL, queued(number))
             if number in self.marked:
                 await process.view.mark(SPOOL, queued(number).enqueue_id, slice_start)
             scene.clock.advance(HOUR.total_seconds())
@@ -109,11 +109,11 @@ def forbidding(operation: Operation, carry_out: Callable[[], Any]) -> Any:
     return carry_out()
 
 
-async def foreseen(scene: Scene) -> Foreseen:
+async def foreseen(scene: Scene) -> Swept:
     """What a process that has just started foretells; it may only read."""
     scene.memory.surround = forbidding
     before = everything(scene)
-    found = await Foreseeing(scene.tables, scene.process().view).sweep(SPOOL)
+    found = await scene.process().sweeper.sweep(SPOOL, dry_run=True)
     scene.memory.surround = passing
     assert everything(scene) == before
     return found
@@ -138,15 +138,15 @@ def test_what_is_foreseen_is_what_happens(case: Case) -> None:
         found = await foreseen(scene)
         published = len(scene.published)
 
-        assert await scene.process().sweeper.sweep(SPOOL) == found.swept
+        assert await scene.process().sweeper.sweep(SPOOL) == found
         if scene.browse_start is None:
-            assert found == Foreseen()
+            assert found == Swept()
             return
-        assert (found.browse_start, found.content_start) == starts
-        assert (found.swept.browse_start, found.swept.content_start) == (scene.browse_start, scene.content_start)
+        assert (found.browse_start_before, found.content_start_before) == starts
+        assert (found.browse_start, found.content_start) == (scene.browse_start, scene.content_start)
         rescued = {one for one, _ in scene.published[published:]}
-        assert len(found.rescued) == found.swept.rescued
-        assert rescued <= set(found.rescued) <= rescued | {queued(99).enqueue_id}
+        assert len(found.rescued_ids) == found.rescued
+        assert rescued <= set(found.rescued_ids) <= rescued | {queued(99).enqueue_id}
 
     asyncio.run(story())
 
@@ -159,7 +159,7 @@ def test_a_move_alone_is_foreseen_too(case: Case) -> None:
     async def story() -> None:
         scene = await case.built()
         scene.memory.surround = forbidding
-        found = await Foreseeing(scene.tables, scene.process().view).move(SPOOL)
+        found = await scene.process().sweeper.move(SPOOL, dry_run=True)
         scene.memory.surround = passing
 
         assert await scene.process().sweeper.move(SPOOL) == found
@@ -172,14 +172,23 @@ async def test_each_kind_of_work_is_foreseen() -> None:
     scene = await Case(marked=frozenset({1, 2, 3, 4}), browse_start=5).built()
     found = await foreseen(scene)
     start = NOON + 5 * HOUR
-    assert found.swept == Swept(slices=5, rows=5, blobs=8, rescued=1, browse_start=start, content_start=start)
-    assert (found.rescued, found.content_start) == ((queued(0).enqueue_id,), NOON)
+    assert found == Swept(
+        slices=5,
+        rows=5,
+        blobs=8,
+        rescued=1,
+        rescued_ids=(queued(0).enqueue_id,),
+        browse_start=start,
+        browse_start_before=start,
+        content_start=start,
+        content_start_before=NOON,
+    )
 
     old = timedelta(seconds=LIVES.ttl_seconds) - 30 * HOUR
-    assert (await foreseen(await Case(own=EXPIRING, passed=old).built())).swept.renewed == 8
+    assert (await foreseen(await Case(own=EXPIRING, passed=old).built())).renewed == 8
 
     back = await foreseen(await Case(marked=frozenset(range(8)), was_swept=True, browse_start=4).built())
-    assert back.swept.moved_back
+    assert back.moved_back
 
 
 @pytest.mark.parametrize("own", [FOREVER, OF_JAMES], ids=["ours", "of James"])
@@ -187,9 +196,9 @@ async def test_a_queue_that_never_was_stays_so(own: OwnTables) -> None:
     """Neither a beginning nor a configuration is written for it."""
     scene = Scene(own)
     scene.memory.surround = forbidding
-    looking = Foreseeing(scene.tables, scene.process().view)
-    assert await looking.sweep(SPOOL) == Foreseen()
-    assert await looking.move(SPOOL) == Moved(None, None)
+    sweeper = scene.process().sweeper
+    assert await sweeper.sweep(SPOOL, dry_run=True) == Swept()
+    assert await sweeper.move(SPOOL, dry_run=True) == Moved(None, None)
 
 
 async def test_what_is_finished_between_the_looks_is_not_foretold_as_put_back() -> None:
@@ -200,8 +209,8 @@ async def test_what_is_finished_between_the_looks_is_not_foretold_as_put_back() 
         await scene.clock.pause(SECOND_LOOK_SECONDS / 2)
         scene.memory.write(Remove(ENQUEUED_MAILS, (SPOOL, NOON, 0, queued(0).enqueue_id)))
 
-    found, _ = await asyncio.gather(Foreseeing(scene.tables, scene.process().view).sweep(SPOOL), remove_row())
-    assert (found.swept.rows, found.swept.rescued, found.rescued) == (8, 0, ())
+    found, _ = await asyncio.gather(scene.process().sweeper.sweep(SPOOL, dry_run=True), remove_row())
+    assert (found.rows, found.rescued, found.rescued_ids) == (8, 0, ())
 
 
 async def test_of_many_that_would_be_put_back_the_first_are_named() -> None:
@@ -210,12 +219,12 @@ async def test_of_many_that_would_be_put_back_the_first_are_named() -> None:
     await scene.cut(buckets=2)
     process, count = scene.process(), 3 * NAMED_MAX
     for number in range(count):
-        await process.view.place(SPOOL, queued(number))
+        await process.view.rows.place(SPOOL, queued(number))
     scene.clock.advance(timedelta(hours=9).total_seconds())
     scene.put_start(BROWSE_START, NOON + 2 * HOUR)
     found = await foreseen(scene)
-    assert (found.swept.rescued, len(found.rescued)) == (count, NAMED_MAX)
-    assert set(found.rescued) <= {EnqueueId(queued(number).enqueue_id) for number in range(count)}
+    assert (found.rescued, len(found.rescued_ids)) == (count, NAMED_MAX)
+    assert set(found.rescued_ids) <= {EnqueueId(queued(number).enqueue_id) for number in range(count)}
 
 
 @settings(max_examples=30, deadline=None)
@@ -236,7 +245,8 @@ def test_delayed_mails_that_would_move_are_those_that_then_do(
             left = sorted(minute for number, minute in enumerate(minutes) if number not in deleted)
             twin.clock.advance((passed * MINUTE).total_seconds())
 
-            every, due = await delays(queue.parts.view, QUEUE), await delays(queue.parts.view, QUEUE, twin.clock.now)
+            every = await delays(queue.browse(DELAYED))
+            due = await delays(queue.browse(DELAYED), twin.clock.now)
             assert (every.count, await queue.flush(dry_run=True)) == (len(left), len(left))
             if left:
                 assert (every.earliest_at, every.latest_at) == (start + left[0] * MINUTE, start + left[-1] * MINUTE)

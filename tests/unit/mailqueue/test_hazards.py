@@ -11,7 +11,7 @@ import pytest
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId
@@ -39,9 +39,9 @@ def browse_start(twin: TwinQueue) -> datetime:
     return start
 
 
-async def sweep(queue: MailQueue) -> Any:
+async def sweep(queue: RabbitMailQueue) -> Any:
     """One sweep."""
-    return await queue.parts.sweeper.sweep(QUEUE)
+    return await queue.sweep()
 
 
 def operations(twin: TwinQueue, meant: Callable[[Operation], bool]) -> list[Operation]:
@@ -99,7 +99,7 @@ async def test_a_purged_mail_does_not_come_back_after_our_own_sweep(mode: BlobsM
         assert not dead(twin)
 
 
-async def test_a_deleted_mail_without_its_bytes_is_no_dead_letter(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_deleted_mail_without_its_bytes_is_no_dead_letter(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """(b) Deleted by an operator, its bytes with it, while the broker still has its message: it is dropped."""
     await enqueued(queue, "a")
     await queue.purge()
@@ -111,7 +111,9 @@ async def test_a_deleted_mail_without_its_bytes_is_no_dead_letter(twin: TwinQueu
     assert not dead(twin)
 
 
-async def test_a_mark_that_comes_after_the_sweep_is_counted_and_expires(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_mark_that_comes_after_the_sweep_is_counted_and_expires(
+    twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
     """(c) A slow consumer marks a mail whose slice is gone: told of by the next sweep, and not there for ever."""
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:
@@ -150,7 +152,7 @@ async def test_a_mail_of_a_slow_clock_is_seen_by_everybody(twin: TwinQueue) -> N
         assert (await queue.purge()).count == 2
 
 
-async def test_what_the_broker_lost_is_published_again(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_what_the_broker_lost_is_published_again(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """(e) The broker lost every message: the rows are there, and become messages again."""
     await enqueued(queue, "a", "b")
     twin.broker.wipe()
@@ -176,7 +178,9 @@ async def test_what_the_tables_lost_is_delivered_all_the_same(twin: TwinQueue) -
         assert await all_delivered(queue) == ["a", "b"]
 
 
-async def test_a_mail_that_is_tried_for_a_week_does_not_pin_the_browse_start(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_mail_that_is_tried_for_a_week_does_not_pin_the_browse_start(
+    twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
     """(f) Each retry takes its row out of its slice: the browse start goes on, and listings read few slices."""
     await enqueued(queue, "stuck")
     for _ in range(7):

@@ -10,7 +10,7 @@ import pytest
 from cql.memory import MemoryTables
 from cql.statements import Operation
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.errors import BrokerUnreachable, CannotReach, TimedOut
 from model.operations import Put, Read
@@ -39,7 +39,7 @@ def moving_the_start(tables: MemoryTables, to: datetime) -> None:
 async def test_what_follows_the_row_goes_on_beside_the_second_look(scene: Scene) -> None:
     """Neither waits for the other: it ends only when the look was asked for."""
     process, looked = scene.process(), asyncio.Event()
-    await process.view.place(SPOOL, queued(0))
+    await process.view.rows.place(SPOOL, queued(0))
 
     def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
         if isinstance(operation, Read) and operation.table is BROWSE_START:
@@ -50,19 +50,19 @@ async def test_what_follows_the_row_goes_on_beside_the_second_look(scene: Scene)
         await asyncio.wait_for(looked.wait(), 10)
 
     scene.memory.surround = surround
-    assert await process.view.placement(SPOOL, queued(1)).settle(publish) == NOON
+    assert await process.view.rows.placement(SPOOL, queued(1)).settle(publish) == NOON
 
 
 async def test_it_is_done_again_for_a_later_slice(scene: Scene) -> None:
     """The browse start moved past the first one: the row lies in the second alone, and is counted there."""
     process, published = scene.process(), list[datetime]()
-    await process.view.place(SPOOL, queued(0))
+    await process.view.rows.place(SPOOL, queued(0))
 
     async def publish(slice_start: datetime) -> None:
         published.append(slice_start)
 
     moving_the_start(scene.memory, NOON + HOUR)
-    placement = process.view.placement(SPOOL, queued(1))
+    placement = process.view.rows.placement(SPOOL, queued(1))
     assert await placement.settle(publish) == NOON + HOUR
     assert published == [NOON, NOON + HOUR]
     assert placement.slice_start == NOON + HOUR
@@ -77,7 +77,7 @@ async def test_what_fails_beside_the_look_leaves_the_row_where_it_says(process: 
     async def publish(_: datetime) -> None:
         raise BrokerUnreachable("the broker is away")
 
-    placement = process.view.placement(SPOOL, queued(1))
+    placement = process.view.rows.placement(SPOOL, queued(1))
     assert placement.slice_start is None
     with pytest.raises(BrokerUnreachable):
         await placement.settle(publish)
@@ -87,7 +87,7 @@ async def test_what_fails_beside_the_look_leaves_the_row_where_it_says(process: 
     assert (size.mails, size.kind) == (0, SizeKind.EXACT)
 
 
-async def test_a_mail_that_was_published_twice_is_delivered_once(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_mail_that_was_published_twice_is_delivered_once(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Its first message names a slice that was passed meanwhile: gone; the second names where its row lies."""
     await enqueued(queue, "before")
     assert await all_delivered(queue) == ["before"]
@@ -105,7 +105,7 @@ async def test_a_mail_that_was_published_twice_is_delivered_once(twin: TwinQueue
     assert not await names(queue)
 
 
-async def test_a_look_without_an_answer_hides_what_was_published(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_look_without_an_answer_hides_what_was_published(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The caller is told of an error, and the message beside it is dropped by its mark."""
     await enqueued(queue, "before")
     put = False

@@ -6,21 +6,21 @@ from datetime import timedelta
 import pytest
 
 from mailqueue.rabbitmq.codec import priority_of
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, listed, mail, next_of
 
 HOUR = timedelta(hours=1)
 
 
-async def at_levels(queue: MailQueue, each: int, levels: range = PRIORITIES) -> None:
+async def at_levels(queue: RabbitMailQueue, each: int, levels: range = PRIORITIES) -> None:
     """Enqueue so many mails at each level, named after it."""
     for number in range(each):
         for level in levels:
             await queue.enqueue(mail(f"{level}-{number}"), CONTENT, priority=level)
 
 
-async def test_urgent_mail_is_handed_over_more_often_and_none_starves(queue: MailQueue) -> None:
+async def test_urgent_mail_is_handed_over_more_often_and_none_starves(queue: RabbitMailQueue) -> None:
     """While mail waits at all levels, each has turns by its weight: the highest ten for each one of the lowest."""
     await at_levels(queue, 12)
     async with queue.dequeue(prefetch=12) as mails:
@@ -32,13 +32,13 @@ async def test_urgent_mail_is_handed_over_more_often_and_none_starves(queue: Mai
     assert turns == {level: level + 1 for level in PRIORITIES}
 
 
-async def test_within_a_level_first_come_is_first_served(queue: MailQueue) -> None:
+async def test_within_a_level_first_come_is_first_served(queue: RabbitMailQueue) -> None:
     """As far as they are ready."""
     await at_levels(queue, 6, range(8, 9))
     assert await all_delivered(queue) == [f"8-{number}" for number in range(6)]
 
 
-async def test_a_consumer_may_ask_for_some_levels(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_consumer_may_ask_for_some_levels(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """What it did not ask for waits for others."""
     await at_levels(queue, 1)
     async with queue.dequeue(priorities=[0, 9]) as mails:
@@ -50,7 +50,7 @@ async def test_a_consumer_may_ask_for_some_levels(twin: TwinQueue, queue: MailQu
     assert len(twin.broker.ready(QUEUE)) == 8
 
 
-async def test_a_mail_without_a_priority_is_normal(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_mail_without_a_priority_is_normal(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """It goes where James looks for it."""
     await queue.enqueue(mail(), CONTENT)
     ((_, _, level),) = twin.broker.published
@@ -58,7 +58,7 @@ async def test_a_mail_without_a_priority_is_normal(twin: TwinQueue, queue: MailQ
 
 
 @pytest.mark.parametrize("priority", [0, 5, 9])
-async def test_a_delayed_mail_keeps_its_priority(priority: int, twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_delayed_mail_keeps_its_priority(priority: int, twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Through its wait, and through a retry."""
     await queue.enqueue(mail(), CONTENT, delay=HOUR, priority=priority)
     twin.clock.advance(3601)
@@ -71,7 +71,7 @@ async def test_a_delayed_mail_keeps_its_priority(priority: int, twin: TwinQueue,
     assert len(twin.broker.published) == 2
 
 
-async def test_republishing_keeps_the_priority(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_republishing_keeps_the_priority(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The row tells it."""
     await queue.enqueue(mail(), CONTENT, priority=7)
     twin.broker.wipe()

@@ -7,7 +7,7 @@ import pytest
 
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.memory import Fate
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.errors import BrokerUnreachable, PublishFailed
 from model.ports import SLICE_HEADER
 from model.queue.filters import MailFilter
@@ -37,7 +37,7 @@ async def test_a_broker_that_lost_everything_is_filled_again() -> None:
         assert twin.counted.of(QueueCount.REPUBLISHED) == 130
 
 
-async def test_only_what_waits_for_long_and_is_meant(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_only_what_waits_for_long_and_is_meant(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Older than asked, and fitting the condition."""
     await enqueued(queue, "old", "other")
     twin.clock.advance(120)
@@ -47,7 +47,7 @@ async def test_only_what_waits_for_long_and_is_meant(twin: TwinQueue, queue: Mai
     assert await queue.republish(5 * MINUTE) == 0
 
 
-async def test_what_the_broker_still_had_is_worked_on_once(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_what_the_broker_still_had_is_worked_on_once(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The second message of each mail finds the first one's mark, in whatever order they come."""
     await enqueued(queue, *"abcdef")
     twin.clock.advance(120)
@@ -57,7 +57,7 @@ async def test_what_the_broker_still_had_is_worked_on_once(twin: TwinQueue, queu
     assert twin.counted.of(QueueCount.FILTERED) == 6
 
 
-async def test_a_mail_in_a_consumers_hand_is_not_worked_on_beside_it(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_mail_in_a_consumers_hand_is_not_worked_on_beside_it(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Its copy waits in the same process until the first is settled."""
     await enqueued(queue, "slow")
     async with queue.dequeue() as mails:
@@ -74,7 +74,7 @@ async def test_a_mail_in_a_consumers_hand_is_not_worked_on_beside_it(twin: TwinQ
 
 
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.UNREACHABLE], ids=lambda fate: fate.name)
-async def test_a_broker_that_takes_no_more_is_told(fate: Fate, twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_broker_that_takes_no_more_is_told(fate: Fate, twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Nobody takes a part for the whole; what is published again afterwards is no harm."""
     await enqueued(queue, *"abc")
     twin.broker.wipe()

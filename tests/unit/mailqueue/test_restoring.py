@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailqueue.maintenance.comparison import LiveMail
-from mailqueue.maintenance.restore import RemovedMail, RestoreResult, Traces, restoring, return_of
+from mailqueue.maintenance.restore import Traces, return_of
+from mailqueue.queue import RemovedMail, RestoreResult
 from mailqueue.rabbitmq.broker.memory import Fate
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach, Delayed, MailmendError, PublishFailed, WrongUse
@@ -67,18 +68,18 @@ def twin() -> TwinQueue:
 
 
 @pytest.fixture
-async def queue(twin: TwinQueue) -> AsyncIterator[MailQueue]:
+async def queue(twin: TwinQueue) -> AsyncIterator[RabbitMailQueue]:
     """Its only process."""
     async with await twin.process() as queue:
         yield queue
 
 
-async def restored(queue: MailQueue, due_at: datetime | None = None) -> RestoreResult:
+async def restored(queue: RabbitMailQueue, due_at: datetime | None = None) -> RestoreResult:
     """Bring one mail back."""
-    return await (await restoring(queue, [WAS])).restore(RemovedMail(WAS, mail("one"), CONTENT, due_at))
+    return await (await queue.restoring([WAS])).restore(RemovedMail(WAS, mail("one"), CONTENT, due_at))
 
 
-async def test_it_comes_back_whole(queue: MailQueue) -> None:
+async def test_it_comes_back_whole(queue: RabbitMailQueue) -> None:
     """Under the id that follows from its old one, with its bytes, counted as any other."""
     assert await restored(queue) is RestoreResult.PUT
     (one,) = await listed(queue)
@@ -88,7 +89,7 @@ async def test_it_comes_back_whole(queue: MailQueue) -> None:
     assert await all_delivered(queue) == ["one"]
 
 
-async def test_a_delayed_one_waits_for_its_time(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_delayed_one_waits_for_its_time(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """And is not put twice."""
     due_at = twin.clock.now + HOUR
     assert await restored(queue, due_at) is RestoreResult.PUT
@@ -98,7 +99,7 @@ async def test_a_delayed_one_waits_for_its_time(twin: TwinQueue, queue: MailQueu
 
 
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.UNCONFIRMED_KEPT, Fate.UNCONFIRMED_LOST, Fate.UNCONFIRMED_LATE])
-async def test_a_publish_that_failed_is_gone_on_with(fate: Fate, twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_publish_that_failed_is_gone_on_with(fate: Fate, twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """No mark hides the mail from the next try; whatever the broker kept, it comes once."""
     twin.broker.will(fate)
     with pytest.raises(PublishFailed):
@@ -116,7 +117,7 @@ async def test_a_publish_that_failed_is_gone_on_with(fate: Fate, twin: TwinQueue
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize("due", [None, HOUR])
 async def test_a_row_in_doubt_is_gone_on_with(
-    twin: TwinQueue, queue: MailQueue, due: timedelta | None, *, done: bool
+    twin: TwinQueue, queue: RabbitMailQueue, due: timedelta | None, *, done: bool
 ) -> None:
     """Whether or not the tables took it."""
     due_at = twin.clock.now + due if due else None
@@ -134,7 +135,7 @@ async def test_a_row_in_doubt_is_gone_on_with(
 
 
 @pytest.mark.parametrize("table", [DELETED_MAILS, ENQUEUED_MAILS])
-async def test_without_a_look_nothing_is_put(table: object, twin: TwinQueue, queue: MailQueue) -> None:
+async def test_without_a_look_nothing_is_put(table: object, twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Tables that do not answer may hold it."""
     await enqueued(queue, "other")
     before = set(twin.blobs.ids)
@@ -144,10 +145,10 @@ async def test_without_a_look_nothing_is_put(table: object, twin: TwinQueue, que
     assert set(twin.blobs.ids) == before
 
 
-async def test_one_that_never_left_stays_as_it_is(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_one_that_never_left_stays_as_it_is(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Its removal was killed before its mark."""
     (was,) = await enqueued(queue, "one")
-    found = await restoring(queue, [was])
+    found = await queue.restoring([was])
     assert await found.restore(RemovedMail(was, mail("one"), CONTENT)) is RestoreResult.STAYS
     assert await all_delivered(queue) == ["one"]
     assert not twin.broker.published[1:]
@@ -162,12 +163,12 @@ async def test_what_cannot_come_back_leaves_nothing_behind(wrong: object, error:
     due_at = twin.clock.now + HOUR if error is Delayed else None
     async with await twin.process() as queue:
         with pytest.raises(error):
-            await (await restoring(queue, [WAS])).restore(RemovedMail(WAS, wrong, CONTENT, due_at))  # type: ignore[arg-type]
+            await (await queue.restoring([WAS])).restore(RemovedMail(WAS, wrong, CONTENT, due_at))  # type: ignore[arg-type]
         assert not twin.blobs.ids
         assert not list(twin.memory.scan(Scan(ENQUEUED_MAILS, ENQUEUED_MAILS.names)))
 
 
-async def test_nobody_to_bring_back_asks_nothing(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_nobody_to_bring_back_asks_nothing(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """No listing of a queue for no mail."""
     Refusing(twin, tables=lambda _: True)
-    assert (await restoring(queue, [])).listed == {}
+    await queue.restoring([])

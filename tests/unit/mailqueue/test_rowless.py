@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.statements import Operation
-from mailqueue.maintenance.redrive import redrive
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import payload_of, row_of
-from mailqueue.rabbitmq.mail_queue import MailQueue
-from mailqueue.rabbitmq.missing_row import SECOND_LOOK_SECONDS
+from mailqueue.rabbitmq.look_up import SECOND_LOOK_SECONDS
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.operations import Put, Read
@@ -47,11 +46,11 @@ def expiring_queue() -> TwinQueue:
     return twin_queue(own=EXPIRING, naming=BlobNaming(BlobsMode.DEDUPLICATED))
 
 
-async def swept_for(twin: TwinQueue, queue: MailQueue, time: timedelta) -> None:
+async def swept_for(twin: TwinQueue, queue: RabbitMailQueue, time: timedelta) -> None:
     """So much time goes by, with a sweep each half day."""
     for _ in range(time // (DAY / 2)):
         twin.clock.advance(DAY.total_seconds() / 2)
-        await queue.parts.sweeper.sweep(QUEUE)
+        await queue.sweep()
 
 
 def looks(twin: TwinQueue) -> list[Operation]:
@@ -81,7 +80,7 @@ async def test_a_purged_mail_outlives_its_mark_in_the_broker_and_does_not_come_b
         await queue.delete(MailFilter(name="purged"))
         # When the queue is swept for longer than marks live
         await swept_for(twin, queue, MARK_TTL + DAY)
-        assert [one.slice_start for one in await listed(queue)] == [await queue.parts.view.browse_start(QUEUE)]
+        assert [one.slice_start for one in await listed(queue)] == [await queue.view.known_queues.browse_start(QUEUE)]
         assert len(twin.broker.ready(QUEUE)) == 2
         # Then only the mail that waits is delivered
         assert await all_delivered(queue) == ["stays"]
@@ -99,13 +98,13 @@ async def test_a_purged_mail_of_james_does_not_come_back_either(last_updated: st
         await queue.purge()
         # When it is delivered after its mark has expired
         await swept_for(twin, queue, MARK_TTL + DAY)
-        assert not await queue.parts.view.marked(QUEUE, shown.queued.enqueue_id)
+        assert not await queue.view.marks.there(QUEUE, shown.queued.enqueue_id)
         # Then it is gone
         assert await all_delivered(queue) == []
         assert twin.counted.of(QueueCount.GONE) == 1
 
 
-async def published_by_james(twin: TwinQueue, queue: MailQueue, last_updated: datetime | None) -> Listed:
+async def published_by_james(twin: TwinQueue, queue: RabbitMailQueue, last_updated: datetime | None) -> Listed:
     """A mail in its row, and its message without any header of ours."""
     await queue.enqueue(mail("theirs", last_updated=last_updated), CONTENT)
     (shown,) = await listed(queue)
@@ -157,7 +156,7 @@ async def test_james_may_put_the_row_after_the_message() -> None:
     async with await twin.process() as queue:
         # Given a message whose row is still on its way
         shown = await published_by_james(twin, queue, None)
-        await queue.parts.view.take_back(QUEUE, shown.slice_start or twin.clock.now, shown.queued)
+        await queue.view.rows.take_back(QUEUE, shown.slice_start or twin.clock.now, shown.queued)
         late = row_of(QUEUE, slice_of(twin.clock.now, HOUR), 0, twin.clock.now, shown.queued)
         looked = list[Operation]()
 
@@ -199,13 +198,13 @@ async def test_a_mail_whose_row_expired_while_nobody_swept_is_a_dead_letter(capl
             twin.clock.advance((ROW_TTL + DAY).total_seconds())
             assert await names(queue) == []
             # When the sweeper comes back, and the mail is delivered
-            await queue.parts.sweeper.sweep(QUEUE)
+            await queue.sweep()
             assert await all_delivered(queue) == []
             # Then it is a dead letter
             assert (twin.counted.of(QueueCount.UNSURE), twin.counted.of(QueueCount.GONE)) == (1, 0)
             assert len(twin.broker.dead(QUEUE)) == 1
             # And driven back it is delivered
-            assert (await redrive(queue)).redriven == 1
+            assert (await queue.redrive()).redriven == 1
             assert await all_delivered(queue) == ["forgotten"]
     assert "nobody swept the queue spool" in caplog.text
     assert "nobody knows whether it waits" in caplog.text
@@ -217,14 +216,14 @@ async def test_after_a_lapse_what_is_younger_is_told_apart_again() -> None:
     async with await twin.process() as queue:
         await enqueued(queue, "forgotten")
         twin.clock.advance((ROW_TTL + DAY).total_seconds())
-        await queue.parts.sweeper.sweep(QUEUE)
-        lapsed = (await queue.parts.view.state(QUEUE)).lapsed_before
+        await queue.sweep()
+        lapsed = (await queue.view.starts.state(QUEUE)).lapsed_before
         await enqueued(queue, "purged", "waits")
         await queue.delete(MailFilter(name="purged"))
         await swept_for(twin, queue, MARK_TTL + DAY)
         assert await all_delivered(queue) == ["waits"]
         assert (twin.counted.of(QueueCount.UNSURE), twin.counted.of(QueueCount.GONE)) == (1, 1)
-        assert (await queue.parts.view.state(QUEUE)).lapsed_before == lapsed
+        assert (await queue.view.starts.state(QUEUE)).lapsed_before == lapsed
 
 
 def test_a_queue_that_is_swept_never_lapses() -> None:
@@ -234,11 +233,11 @@ def test_a_queue_that_is_swept_never_lapses() -> None:
         twin = twin_queue(own=own)
         async with await twin.process() as queue:
             await enqueued(queue, "stays")
-            await queue.parts.sweeper.sweep(QUEUE)
+            await queue.sweep()
             for _ in range(20):
                 twin.clock.advance(step.total_seconds())
-                await queue.parts.sweeper.sweep(QUEUE)
-            assert (await queue.parts.view.state(QUEUE)).lapsed_before is None
+                await queue.sweep()
+            assert (await queue.view.starts.state(QUEUE)).lapsed_before is None
             if own.row_ttl_seconds:
                 assert await names(queue) == ["stays"]
 
@@ -265,7 +264,7 @@ async def test_the_lapse_is_known_before_the_browse_start_passes_it() -> None:
             return carry_out()
 
         twin.memory.surround = surround
-        await queue.parts.sweeper.sweep(QUEUE)
+        await queue.sweep()
         assert written == ["lapse", "start"]
 
 

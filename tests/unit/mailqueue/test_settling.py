@@ -9,8 +9,8 @@ import pytest
 
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import payload_of
-from mailqueue.rabbitmq.mail_queue import Dequeued, MailQueue
-from mailqueue.rabbitmq.settle import REQUEUE_PAUSE
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
+from mailqueue.rabbitmq.unacked import REQUEUE_PAUSE, UnackedMail
 from model.backoff import RETRY
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
@@ -33,7 +33,7 @@ from tests.support.queues import (
 )
 from tests.support.striking import Refusing, writes_of
 
-Settle = Callable[[Dequeued], Awaitable[None]]
+Settle = Callable[[UnackedMail], Awaitable[None]]
 
 SETTLE: dict[str, Settle] = {
     "ack": lambda one: one.ack(),
@@ -42,7 +42,7 @@ SETTLE: dict[str, Settle] = {
 }
 
 
-async def settled(queue: MailQueue, settle: Settle) -> Dequeued:
+async def settled(queue: RabbitMailQueue, settle: Settle) -> UnackedMail:
     """Take one mail and settle it so."""
     async with queue.dequeue() as mails:
         one = await anext(mails)
@@ -78,7 +78,7 @@ async def test_a_rejected_mail_is_a_dead_letter_before_its_row_goes() -> None:
 
 @pytest.mark.parametrize("second", SETTLE.values(), ids=SETTLE.keys())
 @pytest.mark.parametrize("first", SETTLE.values(), ids=SETTLE.keys())
-async def test_a_mail_is_settled_once(first: Settle, second: Settle, queue: MailQueue) -> None:
+async def test_a_mail_is_settled_once(first: Settle, second: Settle, queue: RabbitMailQueue) -> None:
     """A second word about it is a flaw of the consumer, told as such, and does nothing."""
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:
@@ -91,7 +91,7 @@ async def test_a_mail_is_settled_once(first: Settle, second: Settle, queue: Mail
 # Ack
 
 
-async def test_without_a_mark_there_is_no_ack(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_without_a_mark_there_is_no_ack(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The consumer is told that the work does not count, and has the mail again."""
     await enqueued(queue, "a")
     refusing = Refusing(twin, tables=writes_of(DELETED_MAILS))
@@ -108,7 +108,7 @@ async def test_without_a_mark_there_is_no_ack(twin: TwinQueue, queue: MailQueue)
     assert twin.counted.of(QueueCount.ACKED) == 1
 
 
-async def test_an_ack_stands_though_the_broker_is_gone(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_an_ack_stands_though_the_broker_is_gone(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The mark says that the work was done; what the broker delivers again is filtered, the loss is counted."""
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:
@@ -121,7 +121,7 @@ async def test_an_ack_stands_though_the_broker_is_gone(twin: TwinQueue, queue: M
     assert twin.counted.of(QueueCount.CONSUMER_LOST) == 1
 
 
-async def test_an_ack_after_the_context_was_left_still_counts(queue: MailQueue) -> None:
+async def test_an_ack_after_the_context_was_left_still_counts(queue: RabbitMailQueue) -> None:
     """Late, but done: the broker's copy is filtered."""
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:
@@ -154,7 +154,7 @@ def test_settling_is_finished_though_its_caller_is_cancelled(settle: Settle) -> 
     assert done[-1]
 
 
-async def test_a_second_copy_waits_for_the_first(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_second_copy_waits_for_the_first(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """A lost connection brings the mail again while its consumer works: acked, the copy is filtered."""
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:
@@ -166,7 +166,9 @@ async def test_a_second_copy_waits_for_the_first(twin: TwinQueue, queue: MailQue
     assert not twin.broker.ready(QUEUE)
 
 
-async def test_a_second_copy_is_delivered_when_the_first_came_to_nothing(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_second_copy_is_delivered_when_the_first_came_to_nothing(
+    twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
     """Not marked by the first, the mail goes to the other consumer of the same process."""
     await enqueued(queue, "a")
     twin.broker.duplicate(QUEUE)
@@ -184,7 +186,7 @@ async def test_a_second_copy_is_delivered_when_the_first_came_to_nothing(twin: T
 # Retry
 
 
-async def test_a_retried_mail_comes_again_after_its_wait(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_retried_mail_comes_again_after_its_wait(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Delayed for a minute, then two: same id, its tries counted, its error kept, its time of enqueueing too."""
     (enqueue_id,) = await enqueued(queue, "a")
     (first,) = await listed(queue)
@@ -206,7 +208,7 @@ async def test_a_retried_mail_comes_again_after_its_wait(twin: TwinQueue, queue:
     assert twin.counted.of(QueueCount.RETRIED) == 3
 
 
-async def test_a_retry_keeps_the_error_of_before_unless_told_another(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_retry_keeps_the_error_of_before_unless_told_another(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """What went wrong last is what the next one reads."""
     await queue.enqueue(mail("a", error_message="old"), CONTENT)
     await settled(queue, lambda one: one.retry(timedelta(hours=2)))
@@ -215,7 +217,7 @@ async def test_a_retry_keeps_the_error_of_before_unless_told_another(twin: TwinQ
     assert shown.due_at == twin.clock.now + timedelta(hours=2)
 
 
-async def test_a_mail_that_cannot_be_delayed_goes_back(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_mail_that_cannot_be_delayed_goes_back(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The consumer is told; nothing of it is delayed, and it is delivered again."""
     await enqueued(queue, "a")
     refusing = Refusing(twin, tables=writes_of(DUE_MAILS))
@@ -227,7 +229,7 @@ async def test_a_mail_that_cannot_be_delayed_goes_back(twin: TwinQueue, queue: M
     assert await queue.flush() == 0
 
 
-async def test_a_row_that_stays_lists_the_mail_once(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_row_that_stays_lists_the_mail_once(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Its removal got no answer: it is delayed all the same, and shown in one place."""
     await enqueued(queue, "a")
     refusing = Refusing(twin, tables=writes_of(ENQUEUED_MAILS))
@@ -241,7 +243,7 @@ async def test_a_row_that_stays_lists_the_mail_once(twin: TwinQueue, queue: Mail
     assert not await names(queue)
 
 
-async def test_the_copy_of_a_retried_mail_is_not_worked_on_early(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_the_copy_of_a_retried_mail_is_not_worked_on_early(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The connection was lost before the retry: the copy that comes for it is dropped, the mail comes in its time."""
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:
@@ -289,7 +291,7 @@ async def test_without_a_table_for_delays_a_retry_goes_back_after_a_pause() -> N
             await again.ack()
 
 
-async def test_a_delay_that_is_too_long_leaves_the_mail_in_hand(queue: MailQueue) -> None:
+async def test_a_delay_that_is_too_long_leaves_the_mail_in_hand(queue: RabbitMailQueue) -> None:
     """Refused before anything is done."""
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:
@@ -302,7 +304,7 @@ async def test_a_delay_that_is_too_long_leaves_the_mail_in_hand(queue: MailQueue
 # Reject
 
 
-async def test_a_rejected_mail_is_a_dead_letter_and_out_of_sight(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_rejected_mail_is_a_dead_letter_and_out_of_sight(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """It pins no browse start; its bytes stay for whoever drives it back."""
     await enqueued(queue, "a")
     await settled(queue, SETTLE["reject"])
@@ -334,7 +336,7 @@ async def test_a_mail_of_james_leaves_the_listing_too(settle: Settle, hours: int
         assert await names(queue) in ([], ["theirs"])
 
 
-async def test_a_rejection_that_the_broker_did_not_hear_is_told(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_rejection_that_the_broker_did_not_hear_is_told(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The mail keeps its row and comes again."""
     await enqueued(queue, "a")
     async with queue.dequeue() as mails:

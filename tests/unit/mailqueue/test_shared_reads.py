@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from mailqueue.rabbitmq.view.shared_reads import SharedReads
+from mailqueue.rabbitmq.view.known_queues import SharedReads
 from model.errors import TimedOut
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from cql.statements import Operation
 from mailqueue.blobs.memory import BlobCall, BlobVerb
+from mailqueue.maintenance.browse_start import Moved
 from mailqueue.maintenance.clean_slices import SECOND_LOOK_SECONDS
-from mailqueue.maintenance.sweep import Moved, Swept
+from mailqueue.maintenance.sweep import Swept
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.codec import row_of
@@ -61,7 +62,7 @@ async def fill(scene: Scene, process: Process, numbers: range, step: timedelta =
     """Enqueue so many mails with their blobs, one each step."""
     placed = []
     for number in numbers:
-        placed.append(await process.view.place(SPOOL, queued(number)))
+        placed.append(await process.view.rows.place(SPOOL, queued(number)))
         for blob in (queued(number).blobs.header, queued(number).blobs.body):
             await scene.blobs.keep(blob, b"content")
         scene.clock.advance(step.total_seconds())
@@ -91,7 +92,7 @@ class TestMove:
         """So that an idle queue costs nothing, and slow clocks nothing either."""
         await scene.cut(window)
         process = scene.process()
-        await process.view.place(SPOOL, queued(0))
+        await process.view.rows.place(SPOOL, queued(0))
         await process.view.mark(SPOOL, queued(0).enqueue_id, NOON)
         scene.clock.turn_to(NOON + 20 * HOUR + 10 * MINUTE)
         moved = await process.sweeper.move(SPOOL)
@@ -104,7 +105,7 @@ class TestMove:
         assert await process.sweeper.move(SPOOL) == Moved(None, None)
         assert await process.sweeper.sweep(SPOOL) == Swept()
         assert scene.browse_start is None
-        assert await process.view.queues() == []
+        assert await process.view.starts.queues() == []
 
     async def test_a_clock_that_goes_back_moves_nothing_back(self, scene: Scene, process: Process) -> None:
         """Nor does a process with an old idea."""
@@ -167,7 +168,7 @@ class TestMove:
         await process.sweeper.sweep(SPOOL)
         scene.put_start(BROWSE_START, NOON + HOUR)
         assert (await scene.process().sweeper.sweep(SPOOL)).moved_back
-        assert (await process.view.state(SPOOL)).furthest_start == NOON + 5 * HOUR
+        assert (await process.view.starts.state(SPOOL)).furthest_start == NOON + 5 * HOUR
         assert scene.browse_start == NOON + 5 * HOUR
         assert not (await process.sweeper.sweep(SPOOL)).moved_back
 
@@ -198,7 +199,7 @@ class TestMove:
         await fill(scene, process, range(3))
         scene.clock.advance(5 * 3600)
         await process.sweeper.move(SPOOL)
-        await process.view.take_back(SPOOL, NOON, queued(0))
+        await process.view.rows.take_back(SPOOL, NOON, queued(0))
         assert (await process.sweeper.move(SPOOL)).after == NOON + HOUR
 
     async def test_slices_of_a_shorter_window_are_not_passed_unseen(self, scene: Scene) -> None:
@@ -209,7 +210,7 @@ class TestMove:
         await scene.cut(30 * MINUTE)
         scene.clock.turn_to(NOON + 2 * HOUR + 40 * MINUTE)
         new = scene.process()
-        assert await new.view.place(SPOOL, queued(7)) == NOON + 2 * HOUR + 30 * MINUTE
+        assert await new.view.rows.place(SPOOL, queued(7)) == NOON + 2 * HOUR + 30 * MINUTE
         await finish(old, range(2))
         scene.clock.turn_to(NOON + 20 * HOUR)
         assert (await old.sweeper.sweep(SPOOL)).browse_start == NOON + 2 * HOUR + 30 * MINUTE
@@ -247,13 +248,15 @@ class TestClean:
         await process.tallies.flush()
         swept = await process.sweeper.sweep(SPOOL)
         at = NOON + 5 * HOUR
-        assert swept == Swept(slices=5, rows=5, blobs=10, browse_start=at, content_start=at)
+        assert replace(swept, browse_start_before=None, content_start_before=None) == Swept(
+            slices=5, rows=5, blobs=10, browse_start=at, content_start=at
+        )
         assert (scene.browse_start, scene.content_start) == (at, at)
         assert [row["name"] for row in ordered(scene)] == ["mail-5", "mail-6", "mail-7"]
         assert scene.marked == {queued(number).enqueue_id for number in range(5)}
         assert len(scene.blobs.ids) == 6
         assert {row["timerangestart"] for row in scene.rows(SLICE_TALLIES)} == {at, at + HOUR, at + 2 * HOUR}
-        assert (await process.view.state(SPOOL)).swept_at == scene.clock.now
+        assert (await process.view.starts.state(SPOOL)).swept_at == scene.clock.now
 
     async def test_a_second_sweep_has_nothing_to_do(self, scene: Scene, process: Process) -> None:
         """It only looks."""
@@ -262,7 +265,7 @@ class TestClean:
         await process.sweeper.sweep(SPOOL)
         again = await process.sweeper.sweep(SPOOL)
         at = NOON + 5 * HOUR
-        assert again == Swept(browse_start=at, content_start=at)
+        assert again == Swept(browse_start=at, content_start=at, browse_start_before=at, content_start_before=at)
 
     async def test_a_mail_that_lies_before_the_browse_start_is_put_back(self, scene: Scene, process: Process) -> None:
         """Into the first slice in sight, once; and published with it, since its own message may be found gone."""
@@ -274,7 +277,7 @@ class TestClean:
         assert await names(process.view.browse(SPOOL)) == ["mail-0", "mail-5", "mail-6", "mail-7"]
         start = NOON + 5 * HOUR
         assert scene.published == [(queued(0).enqueue_id, micros_at(start) // 1000)]
-        assert await process.view.row(SPOOL, start, queued(0)) is not None
+        assert await process.view.rows.row(SPOOL, start, queued(0)) is not None
         assert queued(0).blobs.header in scene.blobs.ids
 
     async def test_what_james_sweeps_at_the_same_time_is_not_put_back(self, scene: Scene, process: Process) -> None:
@@ -297,7 +300,7 @@ class TestClean:
     async def test_a_rescued_mail_keeps_its_priority(self, scene: Scene, process: Process) -> None:
         """It travels with its attributes."""
         urgent = queued(0, attributes={"MAIL_PRIORITY": '{"serializer":"IntSerializer","value":8}'})
-        await process.view.place(SPOOL, urgent)
+        await process.view.rows.place(SPOOL, urgent)
         scene.put_start(BROWSE_START, NOON + HOUR)
         scene.clock.advance(9 * 3600)
         await process.sweeper.sweep(SPOOL)
@@ -323,7 +326,7 @@ class TestClean:
     async def test_a_blob_that_cannot_be_does_not_stop_it(self, scene: Scene, process: Process) -> None:
         """A row names what no store ever made."""
         scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(1)), "bodyblobid": "../../etc/passwd"})
-        await process.view.place(SPOOL, queued(2))
+        await process.view.rows.place(SPOOL, queued(2))
         for number in (1, 2):
             await process.view.mark(SPOOL, queued(number).enqueue_id, None)
         scene.clock.advance(9 * 3600)
@@ -345,18 +348,18 @@ class TestClean:
         await finish(process, range(5))
         swept = await process.sweeper.sweep(SPOOL)
         assert (swept.slices, swept.rows, swept.content_start) == (5, 5, NOON + 5 * HOUR)
-        assert (await process.view.state(SPOOL)).swept_at is None
+        assert (await process.view.starts.state(SPOOL)).swept_at is None
 
     async def test_queues_are_swept_by_themselves(self, scene: Scene) -> None:
         """The other's rows stay."""
         process, other = scene.process(), QueueName("outgoing")
-        await process.view.place(other, queued(1))
+        await process.view.rows.place(other, queued(1))
         await process.view.mark(other, queued(1).enqueue_id, NOON)
         await fill(scene, process, range(5))
         await process.sweeper.sweep(SPOOL)
-        assert await process.view.row(other, NOON, queued(1)) is not None
+        assert await process.view.rows.row(other, NOON, queued(1)) is not None
         await process.sweeper.sweep(other)
-        assert await process.view.row(other, NOON, queued(1)) is None
+        assert await process.view.rows.row(other, NOON, queued(1)) is None
 
     @pytest.mark.parametrize(
         "error",

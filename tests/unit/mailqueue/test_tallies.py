@@ -253,14 +253,14 @@ async def test_the_rows_of_many_slices_come_in_few_answers(scene: Scene) -> None
 async def test_a_crash_at_any_write_leaves_an_estimate_or_the_truth(number: int, after: bool, scene: Scene) -> None:
     """Two processes enqueue, mark and flush; one is killed: what is called exact is."""
     one, other = scene.process(), scene.process()
-    placed = [await one.view.place(SPOOL, queued(mail)) for mail in range(2)]
+    placed = [await one.view.rows.place(SPOOL, queued(mail)) for mail in range(2)]
     await one.tallies.flush()
     await other.view.mark(SPOOL, queued(0).enqueue_id, placed[0])
     await other.tallies.flush()
 
     async def work() -> None:
         for mail in range(2, 6):
-            start = await one.view.place(SPOOL, queued(mail))
+            start = await one.view.rows.place(SPOOL, queued(mail))
             await one.view.mark(SPOOL, queued(mail - 1).enqueue_id, start)
             await one.tallies.flush()
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.background import BackgroundTasks, finished
-from mailqueue.maintenance.loops import BackgroundJob, tend
+from mailqueue.background import BackgroundJob, BackgroundTasks, run_jobs
+from mailqueue.concurrency import finished
 from mailqueue.rabbitmq.broker.memory import Fate
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.errors import CannotReach
 from model.queue.size import SizeKind
 from tests.support.clock import VirtualClock
@@ -22,7 +22,7 @@ async def test_a_tended_queue_moves_what_is_due_and_tells_its_size(twin: TwinQue
     """Without anybody asking; other processes see the exact size."""
     stop = asyncio.Event()
     async with await twin.process() as queue, await twin.process() as other:
-        tending = asyncio.ensure_future(queue.tend(stop))
+        tending = asyncio.ensure_future(queue.maintain(stop))
         await enqueued(queue, "now")
         await queue.enqueue(mail("later"), CONTENT, delay=timedelta(minutes=1))
         begun = twin.clock.now
@@ -35,13 +35,13 @@ async def test_a_tended_queue_moves_what_is_due_and_tells_its_size(twin: TwinQue
         assert await names(other) == ["now", "later"]
 
 
-async def test_a_tended_queue_survives_a_broker_that_is_away(twin: TwinQueue, queue: MailQueue) -> None:
+async def test_a_tended_queue_survives_a_broker_that_is_away(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The delayed mail comes when the broker does."""
     stop = asyncio.Event()
     await queue.enqueue(mail("later"), CONTENT, delay=SECOND)
     twin.broker.will(*[Fate.UNREACHABLE] * 5)
     async with queue.dequeue() as mails, asyncio.TaskGroup() as tasks:
-        tasks.create_task(queue.tend(stop))
+        tasks.create_task(queue.maintain(stop))
         one = await anext(mails)
         await one.ack()
         stop.set()
@@ -73,7 +73,7 @@ def test_a_failing_chore_ends_no_other_and_is_tried_seldom(caplog: pytest.LogCap
             BackgroundJob("flawed", flawed, SECOND),
             BackgroundJob("fine", fine, SECOND),
         )
-        await tend(QUEUE, clock, stop, chores)
+        await run_jobs(QUEUE, clock, stop, chores)
         return at
 
     with caplog.at_level(logging.WARNING, "mailmend.queue"):
@@ -94,7 +94,7 @@ async def test_told_to_stop_it_stops_at_once() -> None:
         ended.append(clock.now)
 
     begun = clock.now
-    await tend(QUEUE, clock, stop, (BackgroundJob("slow", slow, timedelta(hours=1)),))
+    await run_jobs(QUEUE, clock, stop, (BackgroundJob("slow", slow, timedelta(hours=1)),))
     assert ended == [begun]
     assert clock.now - begun < timedelta(hours=1)
 
@@ -178,7 +178,7 @@ async def test_a_consumer_may_tend_and_dequeue_in_one_process(twin: TwinQueue) -
         await (await anext(mails)).retry()
         assert await next_of(mails) is None
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(queue.tend(stop))
+            tasks.create_task(queue.maintain(stop))
             one = await anext(mails)
             assert one.attempts == 1
             await one.ack()

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from mailqueue.background import BackgroundTasks
-from mailqueue.maintenance import blob_cleanup as tidying
-from mailqueue.maintenance.blob_cleanup import BlobCleanup
+from mailqueue import background as tidying
+from mailqueue.background import BackgroundTasks, BlobCleanup
 from model.errors import BlobsUnreachable
 from model.ids import BlobId
 from model.queue.mails import MailBlobs

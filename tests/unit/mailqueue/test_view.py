@@ -11,7 +11,7 @@ import pytest
 from cql.statements import Operation
 from mailqueue.rabbitmq.codec import row_of
 from mailqueue.rabbitmq.view.marks import LOOKED_UP_TOGETHER
-from mailqueue.rabbitmq.view.placement import PLACES_MAX
+from mailqueue.rabbitmq.view.rows import PLACES_MAX
 from model.catalog.mail_queue import (
     BROWSE_START,
     CONTENT_START,
@@ -58,16 +58,16 @@ class TestPlace:
 
     async def test_the_first_mail_begins_the_queue(self, scene: Scene, process: Process) -> None:
         """Both starts are there from then on, at the slice of now."""
-        assert await process.view.browse_start(SPOOL) is None
+        assert await process.view.known_queues.browse_start(SPOOL) is None
         scene.clock.turn_to(NOON + 20 * MINUTE)
-        assert await process.view.place(SPOOL, queued(1)) == NOON
+        assert await process.view.rows.place(SPOOL, queued(1)) == NOON
         assert (scene.browse_start, scene.content_start) == (NOON, NOON)
         assert await listed(process) == ["mail-1"]
 
     async def test_many_processes_may_begin_it_at_once(self, scene: Scene) -> None:
         """One of them is first, and the others see what it has put."""
         processes = [scene.process(VirtualClock(micros_at(NOON + n * HOUR))) for n in (2, 0, 1)]
-        await asyncio.gather(*(one.view.place(SPOOL, queued(n)) for n, one in enumerate(processes)))
+        await asyncio.gather(*(one.view.rows.place(SPOOL, queued(n)) for n, one in enumerate(processes)))
         assert scene.browse_start == min(slices(scene))
         assert len(await listed(processes[1])) == 3
 
@@ -87,31 +87,31 @@ class TestPlace:
             return carry_out()
 
         scene.memory.surround = surround
-        assert await process.view.place(SPOOL, queued(1)) == NOON
+        assert await process.view.rows.place(SPOOL, queued(1)) == NOON
         assert (scene.browse_start, scene.content_start) == (NOON, NOON)
 
     async def test_a_slow_clock_enqueues_at_the_browse_start(self, scene: Scene) -> None:
         """Its own slice is out of sight."""
-        await scene.process().view.place(SPOOL, queued(1))
+        await scene.process().view.rows.place(SPOOL, queued(1))
         slow = scene.process(VirtualClock(micros_at(NOON - 5 * HOUR)))
-        assert await slow.view.place(SPOOL, queued(2)) == NOON
+        assert await slow.view.rows.place(SPOOL, queued(2)) == NOON
         assert await listed(scene.process()) == ["mail-2", "mail-1"]
 
     async def test_a_fast_clock_is_listed_by_everybody(self, scene: Scene) -> None:
         """Within the grace."""
-        await scene.process().view.place(SPOOL, queued(1))
+        await scene.process().view.rows.place(SPOOL, queued(1))
         fast = scene.process(VirtualClock(micros_at(NOON + 74 * MINUTE)))
         scene.clock.turn_to(NOON + 59 * MINUTE)
-        assert await fast.view.place(SPOOL, queued(2)) == NOON + HOUR
+        assert await fast.view.rows.place(SPOOL, queued(2)) == NOON + HOUR
         assert await listed(scene.process()) == ["mail-1", "mail-2"]
 
     async def test_a_browse_start_that_moves_meanwhile_pulls_the_row_along(
         self, scene: Scene, process: Process
     ) -> None:
         """It is read again after the row was put; the row that is out of sight goes."""
-        await process.view.place(SPOOL, queued(1))
+        await process.view.rows.place(SPOOL, queued(1))
         scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.put_start(BROWSE_START, NOON + HOUR))
-        assert await process.view.place(SPOOL, queued(2)) == NOON + HOUR
+        assert await process.view.rows.place(SPOOL, queued(2)) == NOON + HOUR
         assert slices(scene) == [NOON, NOON + HOUR]
         await process.tallies.flush()
         size = await process.view.size(SPOOL)
@@ -119,12 +119,12 @@ class TestPlace:
 
     async def test_a_clock_that_jumps_is_asked_again(self, scene: Scene, process: Process) -> None:
         """A machine that slept, or was set right, between the reckoning and the row."""
-        await process.view.place(SPOOL, queued(1))
+        await process.view.rows.place(SPOOL, queued(1))
         scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.clock.advance(3 * 3600))
-        assert await process.view.place(SPOOL, queued(2)) == NOON + 3 * HOUR
+        assert await process.view.rows.place(SPOOL, queued(2)) == NOON + 3 * HOUR
         scene.clock.turn_to(NOON + 300 * HOUR)
         scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.clock.turn_to(NOON + 4 * HOUR))
-        assert await process.view.place(SPOOL, queued(3)) == NOON + 4 * HOUR
+        assert await process.view.rows.place(SPOOL, queued(3)) == NOON + 4 * HOUR
         scene.memory.surround = passing
         assert slices(scene) == [NOON, NOON + 3 * HOUR, NOON + 4 * HOUR]
 
@@ -140,14 +140,14 @@ class TestPlace:
 
         scene.memory.surround = surround
         with pytest.raises(Contended, match="no slice could be found"):
-            await process.view.place(SPOOL, queued(1))
+            await process.view.rows.place(SPOOL, queued(1))
         assert len(puts) == PLACES_MAX
 
     async def test_the_time_of_a_mail_that_comes_back_is_kept(self, scene: Scene) -> None:
         """A mail whose wait is over lies in the slice of now, with the time when it was first enqueued."""
         process, long_ago = scene.process(), NOON - 30 * HOUR
-        await process.view.place(SPOOL, queued(1))
-        assert await process.view.place(SPOOL, queued(2), long_ago) == NOON
+        await process.view.rows.place(SPOOL, queued(1))
+        assert await process.view.rows.place(SPOOL, queued(2), long_ago) == NOON
         mails = [one async for one in process.view.browse(SPOOL)]
         assert [(one.queued, one.enqueued_at) for one in mails] == [(queued(2), long_ago), (queued(1), NOON)]
 
@@ -156,7 +156,7 @@ class TestPlace:
         await scene.cut(buckets=7)
         process = scene.process()
         for number in range(20):
-            await process.view.place(SPOOL, queued(number))
+            await process.view.rows.place(SPOOL, queued(number))
         rows = scene.rows(ENQUEUED_MAILS)
         assert all(row["bucketid"] == bucket_of(row["name"], 7) for row in rows)
         assert len({row["bucketid"] for row in rows}) > 3
@@ -164,9 +164,9 @@ class TestPlace:
 
     async def test_a_queue_whose_start_was_lost_begins_again(self, scene: Scene, process: Process) -> None:
         """A row that nothing leads to would never be listed."""
-        await process.view.place(SPOOL, queued(1))
+        await process.view.rows.place(SPOOL, queued(1))
         scene.memory.write(Remove(BROWSE_START, (SPOOL,)))
-        await process.view.place(SPOOL, queued(2))
+        await process.view.rows.place(SPOOL, queued(2))
         assert sorted(await listed(process)) == ["mail-1", "mail-2"]
 
     async def test_what_may_pass_is_tried_again(self, scene: Scene) -> None:
@@ -181,14 +181,14 @@ class TestPlace:
             return carry_out()
 
         scene.memory.surround = surround
-        assert await process.view.place(SPOOL, queued(1)) == NOON
+        assert await process.view.rows.place(SPOOL, queued(1)) == NOON
         assert await listed(process) == ["mail-1"]
 
     async def test_what_does_not_pass_is_told(self, scene: Scene, process: Process) -> None:
         """Whoever enqueues undoes it."""
         scene.memory.surround = refusing(ENQUEUED_MAILS.name)
         with pytest.raises(TimedOut):
-            await process.view.place(SPOOL, queued(1))
+            await process.view.rows.place(SPOOL, queued(1))
 
     @pytest.mark.parametrize("seed", range(60))
     async def test_no_order_of_requests_loses_a_mail(self, seed: int, scene: Scene) -> None:
@@ -196,7 +196,7 @@ class TestPlace:
         were put back are published with a slice in sight.
         """  # noqa: D205 - one sentence
         chance = random.Random(seed)
-        await scene.process().view.place(SPOOL, queued(0))
+        await scene.process().view.rows.place(SPOOL, queued(0))
         await scene.process().view.mark(SPOOL, queued(0).enqueue_id, NOON)
         scene.clock.advance(9 * 3600)
 
@@ -207,7 +207,7 @@ class TestPlace:
         async def place(one: Process, number: int) -> datetime:
             for _ in range(chance.randrange(500)):
                 await asyncio.sleep(0)
-            return await one.view.place(SPOOL, queued(number))
+            return await one.view.rows.place(SPOOL, queued(number))
 
         slow, slower, sweeping = process(4), process(9), [process(0), process(1)]
         placing = [place(one, number) for number, one in enumerate([slow, slower, slow], 1)]
@@ -230,37 +230,37 @@ class TestTakeBack:
 
     async def test_the_row_goes_and_no_mark_comes(self, scene: Scene, process: Process) -> None:
         """What is taken back may be put again under the same id."""
-        start = await process.view.place(SPOOL, queued(1))
-        await process.view.take_back(SPOOL, start, queued(1))
+        start = await process.view.rows.place(SPOOL, queued(1))
+        await process.view.rows.take_back(SPOOL, start, queued(1))
         assert (await listed(process), scene.marked) == ([], set())
         await process.tallies.flush()
         assert (await process.view.size(SPOOL)).mails == 0
         scene.clock.advance(1)
-        await process.view.place(SPOOL, queued(1))
+        await process.view.rows.place(SPOOL, queued(1))
         assert await listed(process) == ["mail-1"]
 
     async def test_a_row_of_a_clock_ahead_goes_too(self, scene: Scene, process: Process) -> None:
         """The removal is stamped later than what it removes."""
-        start = await process.view.place(SPOOL, queued(1))
+        start = await process.view.rows.place(SPOOL, queued(1))
         ahead = scene.clock.micros() + 600_000_000
         scene.memory.write(Put(ENQUEUED_MAILS, row_of(SPOOL, start, 0, NOON, queued(1)), at=ahead))
-        await process.view.take_back(SPOOL, start, queued(1))
+        await process.view.rows.take_back(SPOOL, start, queued(1))
         assert await listed(process) == []
 
     async def test_what_comes_back_is_seen_whatever_clock_took_it_back(self, scene: Scene, process: Process) -> None:
         """The removal was stamped by a clock ten minutes ahead: the row is put above it, and can be taken back too."""
-        start = await process.view.place(SPOOL, queued(1))
+        start = await process.view.rows.place(SPOOL, queued(1))
         ahead = scene.process(VirtualClock(scene.clock.micros() + 600_000_000))
-        await ahead.view.take_back(SPOOL, start, queued(1))
-        assert await process.view.place(SPOOL, queued(1), NOON) == start
+        await ahead.view.rows.take_back(SPOOL, start, queued(1))
+        assert await process.view.rows.place(SPOOL, queued(1), NOON) == start
         assert await listed(process) == ["mail-1"]
-        await process.view.take_back(SPOOL, start, queued(1))
+        await process.view.rows.take_back(SPOOL, start, queued(1))
         assert await listed(process) == []
 
     async def test_none_there_is_fine(self, process: Process) -> None:
         """And counts for nothing."""
-        start = await process.view.place(SPOOL, queued(1))
-        await process.view.take_back(SPOOL, start, queued(2))
+        start = await process.view.rows.place(SPOOL, queued(1))
+        await process.view.rows.take_back(SPOOL, start, queued(2))
         await process.tallies.flush()
         assert (await process.view.size(SPOOL)).mails == 1
 
@@ -270,24 +270,24 @@ class TestRow:
 
     async def test_a_row_is_found_whether_or_not_it_is_marked(self, process: Process) -> None:
         """The mark is another question."""
-        start = await process.view.place(SPOOL, queued(1))
+        start = await process.view.rows.place(SPOOL, queued(1))
         await process.view.mark(SPOOL, queued(1).enqueue_id, start)
-        found = await process.view.row(SPOOL, start, queued(1))
+        found = await process.view.rows.row(SPOOL, start, queued(1))
         assert found is not None
         assert (found.queued, found.slice_start) == (queued(1), start)
-        assert await process.view.row(SPOOL, start + HOUR, queued(1)) is None
-        assert await process.view.row(SPOOL, start, queued(2)) is None
+        assert await process.view.rows.row(SPOOL, start + HOUR, queued(1)) is None
+        assert await process.view.rows.row(SPOOL, start, queued(2)) is None
 
     async def test_a_row_of_before_there_were_so_many_buckets_is_found(self, scene: Scene) -> None:
         """And taken back."""
-        start = await scene.process().view.place(SPOOL, queued(1))
+        start = await scene.process().view.rows.place(SPOOL, queued(1))
         await scene.cut(buckets=1)
         await scene.cut(buckets=8)
         process = scene.process()
         assert bucket_of("mail-1", 8) != 0
-        assert await process.view.row(SPOOL, start, queued(1)) is not None
-        await process.view.take_back(SPOOL, start, queued(1))
-        assert await process.view.row(SPOOL, start, queued(1)) is None
+        assert await process.view.rows.row(SPOOL, start, queued(1)) is not None
+        await process.view.rows.take_back(SPOOL, start, queued(1))
+        assert await process.view.rows.row(SPOOL, start, queued(1)) is None
 
 
 class TestMarks:
@@ -295,24 +295,24 @@ class TestMarks:
 
     async def test_a_marked_mail_is_listed_no_more(self, scene: Scene, process: Process) -> None:
         """Its row stays until the sweep."""
-        start = await process.view.place(SPOOL, queued(1))
-        assert not await process.view.marked(SPOOL, queued(1).enqueue_id)
+        start = await process.view.rows.place(SPOOL, queued(1))
+        assert not await process.view.marks.there(SPOOL, queued(1).enqueue_id)
         await process.view.mark(SPOOL, queued(1).enqueue_id, start)
-        assert await process.view.marked(SPOOL, queued(1).enqueue_id)
+        assert await process.view.marks.there(SPOOL, queued(1).enqueue_id)
         assert await listed(process) == []
         assert slices(scene) == [NOON]
 
     async def test_a_mark_of_one_queue_is_none_of_another(self, process: Process) -> None:
         """A mail may pass through both."""
         await process.view.mark(QueueName("outgoing"), queued(1).enqueue_id, None)
-        assert not await process.view.marked(SPOOL, queued(1).enqueue_id)
+        assert not await process.view.marks.there(SPOOL, queued(1).enqueue_id)
 
     async def test_many_marks_are_looked_up_at_once(self, process: Process) -> None:
         """More than one request of many asks for."""
         ids = [queued(number).enqueue_id for number in range(2500)]
         assert await process.view.mark_all(SPOOL, [(one, None) for one in ids[::2]]) == [None] * 1250
-        assert await process.view.marked_among(SPOOL, ids) == set(ids[::2])
-        assert await process.view.marked_among(SPOOL, []) == set()
+        assert await process.view.marks.among(SPOOL, ids) == set(ids[::2])
+        assert await process.view.marks.among(SPOOL, []) == set()
 
     async def test_a_look_up_that_fails_is_made_again(self, scene: Scene) -> None:
         """Only the requests that failed; in the end it is told."""
@@ -329,12 +329,12 @@ class TestMarks:
             return carry_out()
 
         scene.memory.surround = surround
-        assert await process.view.marked_among(SPOOL, ids) == {ids[-2]}
+        assert await process.view.marks.among(SPOOL, ids) == {ids[-2]}
         assert [asked.count(one) for one in (first, second, third)] == [1, 3, 3]
         asked.clear()
         scene.memory.surround = deaf
         with pytest.raises(TimedOut):
-            await process.view.marked_among(SPOOL, ids)
+            await process.view.marks.among(SPOOL, ids)
 
     async def test_each_mark_that_fails_is_told_of(self, scene: Scene, process: Process) -> None:
         """Those beside it stand."""
@@ -352,7 +352,7 @@ class TestMarks:
 
     async def test_marks_of_mails_out_of_sight_are_counted_as_orphans(self, scene: Scene, process: Process) -> None:
         """As far as this process knows; told once."""
-        await process.view.place(SPOOL, queued(1))
+        await process.view.rows.place(SPOOL, queued(1))
         await process.view.mark(SPOOL, queued(2).enqueue_id, NOON - HOUR)
         await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
         assert (process.view.orphan_marks(SPOOL), process.view.orphan_marks(SPOOL)) == (1, 0)
@@ -366,7 +366,7 @@ class TestSize:
     async def test_a_size_is_exact_once_all_is_told(self, scene: Scene, process: Process) -> None:
         """By tallies alone: no row of a mail is read."""
         for number in range(9):
-            await process.view.place(SPOOL, queued(number))
+            await process.view.rows.place(SPOOL, queued(number))
             scene.clock.advance(1800)
         await process.view.mark(SPOOL, queued(3).enqueue_id, NOON + HOUR)
         await process.tallies.flush()
@@ -391,8 +391,8 @@ class TestSize:
     async def test_a_process_that_was_killed_leaves_an_estimate(self, scene: Scene) -> None:
         """Until its slice is gone."""
         killed, other = scene.process(), scene.process()
-        start = await killed.view.place(SPOOL, queued(1))
-        await other.view.place(SPOOL, queued(2))
+        start = await killed.view.rows.place(SPOOL, queued(1))
+        await other.view.rows.place(SPOOL, queued(2))
         await other.tallies.flush()
         size = await scene.process().view.size(SPOOL)
         assert (size.mails, size.kind) == (1, SizeKind.ESTIMATE)
@@ -409,7 +409,7 @@ class TestSize:
         async def story(scene: Scene) -> None:
             process = scene.process()
             for number in range(3):
-                await process.view.place(SPOOL, queued(number))
+                await process.view.rows.place(SPOOL, queued(number))
             await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
             for row in scene.rows(SLICE_TALLIES):
                 scene.memory.write(Remove(SLICE_TALLIES, SLICE_TALLIES.key_of(row)))
@@ -421,7 +421,7 @@ class TestSize:
 
     async def test_where_a_foreign_mail_was_seen_rows_are_counted(self, scene: Scene, process: Process) -> None:
         """In every live slice: nobody knows into which others enqueue."""
-        await process.view.place(SPOOL, queued(1))
+        await process.view.rows.place(SPOOL, queued(1))
         scene.put_row(row_of(SPOOL, NOON, 0, NOON, queued(2)))
         await process.tallies.flush()
         assert (await process.view.size(SPOOL)).mails == 1
@@ -434,7 +434,7 @@ class TestSize:
         """By the same process, and by another that was told of the redelivery."""
         one, other = scene.process(), scene.process()
         for number in range(3):
-            await one.view.place(SPOOL, queued(number))
+            await one.view.rows.place(SPOOL, queued(number))
         for _ in range(2):
             await one.view.mark(SPOOL, queued(1).enqueue_id, NOON)
         await other.view.mark(SPOOL, queued(1).enqueue_id, NOON, redelivered=True)
@@ -446,7 +446,7 @@ class TestSize:
     async def test_after_a_deletion_a_size_is_an_estimate(self, process: Process) -> None:
         """A consumer may have finished with one of the mails at the same moment, and counted it too."""
         for number in range(3):
-            await process.view.place(SPOOL, queued(number))
+            await process.view.rows.place(SPOOL, queued(number))
         await process.view.mark_all(SPOOL, [(queued(1).enqueue_id, NOON), (queued(2).enqueue_id, NOON)])
         size = await process.view.size(SPOOL)
         assert (size.mails, size.kind) == (1, SizeKind.ESTIMATE)
@@ -455,7 +455,7 @@ class TestSize:
         """A process that was killed with uncounted mails; then the size is exact, and stays so."""
         killed, other = scene.process(), scene.process()
         for number in range(5):
-            await killed.view.place(SPOOL, queued(number))
+            await killed.view.rows.place(SPOOL, queued(number))
         await other.view.mark(SPOOL, queued(4).enqueue_id, NOON)
         recounted = await other.view.recount(SPOOL)
         assert (recounted.corrected, recounted.left) == (0, 1)
@@ -473,7 +473,7 @@ class TestSize:
     async def test_counting_again_leaves_a_slice_in_which_something_happens(self, scene: Scene) -> None:
         """It cannot know whether the rows that it has read were counted."""
         process, busy = scene.process(), scene.process()
-        await process.view.place(SPOOL, queued(1))
+        await process.view.rows.place(SPOOL, queued(1))
         await process.tallies.flush()
         scene.clock.advance(601)
 
@@ -499,9 +499,9 @@ class TestQueues:
         async def story(scene: Scene) -> None:
             process = scene.process()
             for name in ("spool", "outgoing"):
-                await process.view.place(QueueName(name), queued(1))
+                await process.view.rows.place(QueueName(name), queued(1))
             scene.memory.write(Put(CONTENT_START, {"queuename": "bounces", "contentstart": NOON}))
-            assert await process.view.queues() == ["bounces", "outgoing", "spool"]
+            assert await process.view.starts.queues() == ["bounces", "outgoing", "spool"]
 
         asyncio.run(story(Scene()))
         asyncio.run(story(Scene(OF_JAMES)))

@@ -44,7 +44,7 @@ async def test_what_is_pending_is_listed_and_counted(scene: Scene) -> None:
     assert broken == []
     size = await view.size(SPOOL)
     assert (size.mails, size.kind, size.counted_by) == (PENDING, SizeKind.EXACT, CountedBy.METADATA)
-    assert await view.queues() == [SPOOL]
+    assert await view.starts.queues() == [SPOOL]
 
 
 async def test_each_mail_is_found_by_its_row(scene: Scene) -> None:
@@ -52,8 +52,8 @@ async def test_each_mail_is_found_by_its_row(scene: Scene) -> None:
     view = scene.process().view
     async for one in view.browse(SPOOL):
         assert one.slice_start is not None
-        assert await view.row(SPOOL, one.slice_start, one.queued) == one
-        assert not await view.marked(SPOOL, one.queued.enqueue_id)
+        assert await view.rows.row(SPOOL, one.slice_start, one.queued) == one
+        assert not await view.marks.there(SPOOL, one.queued.enqueue_id)
 
 
 async def test_conditions_choose_among_them(scene: Scene) -> None:
@@ -87,7 +87,7 @@ async def test_a_sweep_keeps_what_is_pending_and_cleans_up_behind_the_last(
 async def test_mails_of_both_are_one_queue(process: Process) -> None:
     """Ours come after James's, in the same slices."""
     async for one in process.view.browse(SPOOL):
-        await process.view.place(QueueName("outgoing"), one.queued)
+        await process.view.rows.place(QueueName("outgoing"), one.queued)
     outgoing = [one.queued async for one in process.view.browse(QueueName("outgoing"))]
     spool = [one.queued async for one in process.view.browse(SPOOL)]
     assert sorted(outgoing, key=lambda one: one.enqueue_id) == sorted(spool, key=lambda one: one.enqueue_id)

@@ -16,6 +16,7 @@ from model.ports import Message
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_reconciled import found, row_of, settled, stray_blob
+from tests.support.queues import parts_of
 from tests.support.repairing import content_row, message
 
 OUTGOING = QueueName("outgoing")
@@ -213,7 +214,7 @@ class TestDrain:
     def test_a_message_that_tells_of_no_mail_is_counted(self, queue: QueueShell) -> None:
         """It stays where it is."""
         settled(queue, "one")
-        queue.on_queue(lambda opened: opened.parts.broker.publish(queue.name, Message(b"no mail")))
+        queue.on_queue(lambda opened: parts_of(opened).broker.publish(queue.name, Message(b"no mail")))
 
         answer = found(queue, "--drain", "--yes")
 
@@ -233,7 +234,7 @@ class TestDrain:
             queue.put_later(name, timedelta(hours=5))
         for listed in queue.listed():
             message = message_of(listed.queued, None)
-            queue.on_queue(lambda opened, one=message: opened.parts.broker.publish(queue.name, one))  # type: ignore[misc]
+            queue.on_queue(lambda opened, one=message: parts_of(opened).broker.publish(queue.name, one))  # type: ignore[misc]
 
         answer = found(queue, "--drain", "--yes", "--no-blobs", "--ids-max", str(ids_max), code=0)
 

@@ -8,7 +8,7 @@ import pytest
 from mailqueue.blobs.memory import BlobCall
 from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.codec import queued_of
-from mailqueue.rabbitmq.mail_queue import MailQueue
+from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BlobsUnreachable
 from model.operations import Change, Put, Scan
@@ -16,7 +16,7 @@ from model.ports import Message
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.mails import Listed, Whereabouts
 from tests.support.queue_commands import KEYSPACE, QueueShell
-from tests.support.queues import CONTENT
+from tests.support.queues import CONTENT, parts_of
 
 
 def reject(queue: QueueShell, *names: str) -> None:
@@ -30,7 +30,7 @@ def reject_one(queue: QueueShell, name: str) -> None:
     """A mail whose consumer rejects it, behind others that wait."""
     (one,) = queue.put(name)
 
-    async def story(opened: MailQueue) -> None:
+    async def story(opened: RabbitMailQueue) -> None:
         async with opened.dequeue() as mails:
             while (taken := await anext(mails)).enqueue_id != one:
                 continue
@@ -151,10 +151,9 @@ def test_one_that_is_delayed_needs_no_message(queue: QueueShell) -> None:
     reject(queue, "one")
     (letter,) = queue.broker.dead(queue.name)
 
-    async def delayed(opened: MailQueue) -> None:
-        assert opened.parts.due is not None
+    async def delayed(opened: RabbitMailQueue) -> None:
         listed = Listed(queued_of(letter.body), queue.now, Whereabouts.DELAYED, due_at=queue.now + timedelta(hours=1))
-        await opened.parts.due.put(opened.name, listed)
+        await parts_of(opened).due_mails.put(opened.name, listed)
 
     queue.on_queue(delayed)
 
@@ -169,7 +168,7 @@ def test_one_that_is_rejected_once_more_meanwhile_is_not_lost(queue: QueueShell)
     """Two dead letters of one mail: it is listed once, and both are delivered or dropped."""
     reject(queue, "one")
     (letter,) = queue.broker.dead(queue.name)
-    queue.on_queue(lambda opened: opened.parts.broker.publish(queue.name, letter))
+    queue.on_queue(lambda opened: parts_of(opened).broker.publish(queue.name, letter))
     assert queue("dequeue", "--exec", "false").code == 1
     assert len(queue.broker.dead(queue.name)) == 2
 
@@ -209,7 +208,7 @@ def test_memory_has_a_bound(queue: QueueShell) -> None:
 
 def test_what_cannot_be_read_stays(queue: QueueShell) -> None:
     """Exit 1."""
-    queue.on_queue(lambda opened: opened.parts.broker.publish(queue.name, Message(b"no mail")))
+    queue.on_queue(lambda opened: parts_of(opened).broker.publish(queue.name, Message(b"no mail")))
     queue("dequeue", "--exec", "false")
 
     ended = queue("redrive")

@@ -13,7 +13,7 @@ from model.operations import Put
 from model.ports import Message
 from model.queue.slices import slice_of
 from tests.support.queue_commands import KEYSPACE, SPOOL, QueueShell
-from tests.support.queues import CONTENT, mail
+from tests.support.queues import CONTENT, mail, parts_of
 
 OUTGOING = QueueName("outgoing")
 
@@ -211,7 +211,7 @@ class TestMetrics:
     def test_dead_letters_that_nobody_can_read_count_too(self, queue: QueueShell) -> None:
         """They are in the broker alone."""
         queue.put("one")
-        queue.on_queue(lambda opened: opened.parts.broker.publish(queue.name, Message(b"no mail")))
+        queue.on_queue(lambda opened: parts_of(opened).broker.publish(queue.name, Message(b"no mail")))
         queue.delivered(1)
 
         assert 'mailmend_queue_broker_dead_letters{queue="spool"} 1.0' in queue("metrics", "--over", "0").out

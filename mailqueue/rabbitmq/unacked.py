@@ -1,0 +1,179 @@
+"""A mail in a consumer's hands, until it is acked, retried or rejected: exactly one of them, once.
+
+The order of writes is what makes each safe. Acked: the mark before the broker's ack, so that a crash between the two
+leaves a delivery that is filtered. Retried: the row of the delayed mail before its row in the view goes and the broker
+is acked, so that it is always in one of them. Rejected: the dead letter before the row goes.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, Final
+
+from mailqueue.concurrency import finished
+from mailqueue.metrics import QueueCount
+from mailqueue.queue import due_time
+from mailqueue.rabbitmq.codec import attempts_of, slice_of_message
+from mailqueue.rabbitmq.parts import Parts, no_due_mails
+from mailqueue.rabbitmq.view.due_mails import DueMails
+from model.backoff import RETRY
+from model.errors import BrokerUnreachable, MailmendError, WrongUse
+from model.ids import EnqueueId
+from model.ports import Delivery
+from model.queue.mails import Listed, Mail, QueuedMail, Whereabouts
+
+REQUEUE_PAUSE: Final = timedelta(seconds=10)
+"""How long a mail to be retried is held where it cannot be delayed."""
+
+_LOG: Final = logging.getLogger("mailmend.queue")
+
+
+class Settlement(Enum):
+    """What became of an unacked mail."""
+
+    ACKED = "acked"  # marked
+    RETRIED = "retried"  # it is delayed
+    REJECTED = "rejected"  # it is a dead letter
+    RETURNED = "returned"  # the broker has it again
+
+
+class UnackedMail:
+    """A mail from its delivery until it is settled. Implements `mailqueue.queue.Dequeued`.
+
+    Attributes:
+        looked_at: when it was looked up last, in microseconds.
+        settlement: what became of it, as soon as that is known.
+        slice_start: of its row; None where James has published it.
+    """
+
+    def __init__(
+        self, parts: Parts, delivery: Delivery, queued: QueuedMail, on_settled: Callable[[Settlement], None]
+    ) -> None:
+        self._parts, self._on_settled, self._used = parts, on_settled, False
+        self.delivery, self.queued = delivery, queued
+        self.content, self.looked_at = b"", 0
+        self.settlement: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()
+        self.attempts = attempts_of(delivery.message)
+        self.redelivered = delivery.redelivered
+        self.slice_start = slice_of_message(delivery.message)
+
+    @property
+    def mail(self) -> Mail:
+        """The mail."""
+        return self.queued.mail
+
+    @property
+    def enqueue_id(self) -> EnqueueId:
+        """This passage's name."""
+        return self.queued.enqueue_id
+
+    async def ack(self) -> None:
+        """Mark it, then tell the broker."""
+        await self._once(self._acked)
+
+    async def retry(self, delay: timedelta | None = None, error_message: str | None = None) -> None:
+        """Delay it; where mails cannot be delayed the broker has it back after a pause."""
+        due = self._parts.due
+        if delay is not None:
+            if due is None:
+                raise no_due_mails()
+            due_time(self._parts.now, delay, None)
+        await self._once(lambda: self._requeued() if due is None else self._retried(due, delay, error_message))
+
+    async def reject(self) -> None:
+        """Send it to the dead letter queue, then take its row."""
+        await self._once(self._rejected)
+
+    async def _once(self, settle: Callable[[], Coroutine[Any, Any, Settlement]]) -> None:
+        if self._used:
+            raise WrongUse(
+                f"the mail {self.enqueue_id} was settled before", mend="Ack, retry or reject a mail once, never twice."
+            )
+        self._used = True
+        await finished(self._settled(settle))
+
+    async def _settled(self, settle: Callable[[], Coroutine[Any, Any, Settlement]]) -> None:
+        settlement = Settlement.RETURNED
+        try:
+            settlement = await settle()
+        except MailmendError:
+            await self._told(self.delivery.requeue)
+            raise
+        finally:
+            self._on_settled(settlement)
+
+    async def _acked(self) -> Settlement:
+        parts = self._parts
+        await parts.view.mark(parts.queue, self.enqueue_id, self.slice_start, redelivered=self.redelivered)
+        await self._told(self.delivery.ack)
+        parts.counts.add(QueueCount.ACKED, parts.queue)
+        await parts.blob_cleanup.add(self.queued.blobs, dequeued=True)
+        return Settlement.ACKED
+
+    async def _retried(self, due: DueMails, delay: timedelta | None, error_message: str | None) -> Settlement:
+        parts = self._parts
+        wait = RETRY.wait(self.attempts + 1) if delay is None else delay
+        mail = replace(self.mail, last_updated=parts.now, error_message=error_message or self.mail.error_message)
+        enqueued_at = await self._enqueued_at()
+        listed = Listed(
+            replace(self.queued, mail=mail),
+            enqueued_at,
+            Whereabouts.DELAYED,
+            due_at=parts.now + wait,
+            attempts=self.attempts + 1,
+        )
+        async with due.kept(parts.queue, listed) as kept:
+            await row_taken_back(parts, self.queued, self.slice_start)
+            told = await self._told(self.delivery.ack)
+            kept.changes.sure = told and not self.redelivered
+        parts.counts.add(QueueCount.RETRIED, parts.queue)
+        return Settlement.RETRIED
+
+    async def _requeued(self) -> Settlement:
+        parts = self._parts
+
+        async def after_a_pause() -> None:
+            await parts.clock.pause(REQUEUE_PAUSE.total_seconds())
+            await self._told(self.delivery.requeue)
+
+        parts.counts.add(QueueCount.RETRIED, parts.queue)
+        await parts.background.add(after_a_pause)
+        return Settlement.RETURNED
+
+    async def _rejected(self) -> Settlement:
+        await self.delivery.dead_letter()
+        self._parts.counts.add(QueueCount.REJECTED, self._parts.queue)
+        await row_taken_back(self._parts, self.queued, self.slice_start)
+        return Settlement.REJECTED
+
+    async def _enqueued_at(self) -> datetime:
+        """As its row has it; the message does not say."""
+        rows = self._parts.view.rows
+        row = self.slice_start and await rows.row(self._parts.queue, self.slice_start, self.queued)
+        return row.enqueued_at if row else self._parts.now
+
+    async def _told(self, tell: Callable[[], Awaitable[None]]) -> bool:
+        """Tell a broker that may be gone: it delivers again then (False), and that is dealt with on delivery."""
+        try:
+            await tell()
+        except BrokerUnreachable:
+            _LOG.info("queue %s: mail %s will be delivered again", self._parts.queue, self.enqueue_id)
+            return False
+        return True
+
+
+async def row_taken_back(parts: Parts, queued: QueuedMail, slice_start: datetime | None) -> None:
+    """The mail leaves the listings; where its message names no slice its row is looked for.
+
+    A row that stays merely lists the mail once more, until it is marked.
+    """
+    rows = parts.view.rows
+    try:
+        slice_start = slice_start or await rows.slice_with(parts.queue, queued)
+        if slice_start is not None:
+            await rows.take_back(parts.queue, slice_start, queued)
+    except MailmendError as error:
+        _LOG.warning("queue %s: the row of mail %s stays: %s", parts.queue, queued.enqueue_id, error.what)
