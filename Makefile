@@ -10,7 +10,8 @@ DRIVER ?= cassandra
 VENV   ?= .venv
 UV     := .uv/bin/uv
 RUN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed-$(DRIVER)
+# Which driver and which Python the environment holds; installing another one takes the place of the one before.
+STAMP  := $(VENV)/.installed-$(DRIVER)-$(shell $(PYTHON) -c 'import platform; print(platform.python_version())')
 
 .PHONY: help demo test check verify mutate bench format zip clean
 
@@ -23,7 +24,7 @@ $(UV):
 
 $(STAMP): pyproject.toml uv.lock | $(UV)
 	UV_PROJECT_ENVIRONMENT=$(VENV) $(UV) sync --quiet --locked --python $(PYTHON) --extra $(DRIVER) --extra spark --extra queue
-	@touch $@
+	@rm -f $(VENV)/.installed-* && touch $@
 
 demo: $(STAMP) ## Write mail, break it, find it, mend it, prove it, undo and redo it
 	$(RUN)/mailmend demo

@@ -40,7 +40,7 @@ from tests.support.servers import PREFIX, docker_answers, unavailable
 T = TypeVar("T")
 
 GIVEN = "MAILMEND_TEST_RABBITMQ"
-_IMAGE = "rabbitmq:4-management"
+_IMAGE = "rabbitmq:4.0.5-management"
 _AMQP_PORT, _MANAGEMENT_PORT = 5672, 15672
 _READY_SECONDS_MAX = 120
 _POLL_SECONDS = 0.2

@@ -28,7 +28,7 @@ from model.errors import JavaMissing, LocalServerError, SchemaDisagreement
 
 GIVEN = "MAILMEND_TEST_CASSANDRA"
 PREFIX = "mailmend-test-"
-_IMAGE = "cassandra:5.0"
+_IMAGE = "cassandra:5.0.9"
 _CQL_PORT = 9042
 # System tables are not forced to disk: tables are created three times faster, and only a crash would tell.
 _FAST_DDL = {"cassandra.unsafesystem": "true"}
