@@ -1,14 +1,11 @@
 """Options of the commands that advise: what a person knows of the traffic better than the tables tell."""
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
 from admin.cli.kinds import Duration
-
-C = TypeVar("C", bound=Callable[..., Any])
 
 STAY_MAX: Final = timedelta(days=365)
 _RATE: Final = click.FloatRange(min=0, min_open=True, max=1_000_000)
@@ -22,10 +19,3 @@ TRAFFIC: Final = (
         help="From enqueueing to the last try. [default: 5d, or more where the queue shows it]",
     ),
 )
-
-
-def traffic_options(command: C) -> C:
-    """Give a command that is made by decorators these options."""
-    own = [*getattr(command, "__click_params__", []), *reversed(TRAFFIC)]
-    setattr(command, "__click_params__", own)  # noqa: B010 - click reads it, no type knows it
-    return command

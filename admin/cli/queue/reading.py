@@ -5,11 +5,12 @@ from typing import Any, Final
 
 import click
 
-from admin.cli.command import Command, Late
+from admin.cli.command import Command
 from admin.cli.kinds import Duration, Named
 from admin.cli.options import CONNECTION, JSON, flag
 from admin.cli.queue.filters import FILTERS
 from admin.cli.queue_options import ALL, FILE, NO_BROKER, QUEUE_ARGUMENT, queue_settings, unless, where
+from admin.cli.traffic_options import TRAFFIC
 from admin.services.queue.request import PAGE_MAILS
 from model.queue.positions import ListingPosition
 
@@ -180,4 +181,22 @@ CONFIGURE: Final = Command(
     "cannot be reached.",
 )
 
-ADVISE: Final = Late("advise", "Slice window, buckets and pace that fit the traffic.", "admin.cli.queue.advise:advise")
+ADVISE: Final = Command(
+    name="advise",
+    summary="Slice window, buckets and pace that fit the traffic.",
+    about="""Say which slice window, number of buckets and pace fit the traffic. Writes nothing.
+
+    One configuration serves every queue of a keyspace; the busiest is measured. About 10,000 mails a slice are aimed
+    at. A slice window may only become one that divides the present, and buckets only grow: what is advised may be
+    set.""",
+    service="admin.services.queue.configure:advise",
+    present="admin.present.queue.configure:advise_document",
+    options=TRAFFIC,
+    shared=(CONNECTION,),
+    output=(JSON,),
+    examples="""
+        mailmend queue advise                               from what is measured; seconds
+        mailmend queue advise --mails-per-second 40 --peak-mails-per-second 300
+        mailmend queue advise --json | jq -r .command       what to type, for a script""",
+    exits="0 the advice was given, 2 wrong use, 4 the cluster cannot be reached.",
+)

@@ -1,13 +1,16 @@
-"""The configuration of a keyspace's queues, as a document."""
+"""The configuration of a keyspace's queues, and advice on it, as documents."""
 
 from typing import Final
 
+from admin.present.advice import figures_json, figures_table, reasons_table
 from admin.present.document import Document, Part, Table
-from admin.services.queue.configure import ConfigureResult
+from admin.services.queue.configure import ConfigureResult, QueueAdvised
 from model.queue.configuration import DEFAULT, QueueConfiguration, window_text
 from model.queue.slices import SECOND
 
 _COLUMNS: Final = ("event", "slice window", "buckets", "pace")
+_ADVICE_FIGURES: Final = ("mails_per_second", "peak_per_second", "longest_stay_seconds", "row_bytes", "nodes")
+"""The figures that the configuration follows from."""
 
 
 def configure_document(result: ConfigureResult) -> Document:
@@ -75,3 +78,51 @@ def _in_words(configuration: QueueConfiguration) -> str:
 def _cells(configuration: QueueConfiguration) -> tuple[str, str, str]:
     slicing = configuration.slicing
     return (window_text(slicing.window), f"{slicing.buckets:,}", f"{configuration.pace:,}")
+
+
+def advise_document(advised: QueueAdvised) -> Document:
+    """The answer first, the reasons and figures after it, what to type last."""
+    advice = advised.advice
+    command = _configure_command(advised) if advice.changes else None
+    json = {
+        "keyspace": advised.keyspace,
+        "present": _advised_figures(advice.present) if advice.present else None,
+        "advised": _advised_figures(advice.advised),
+        "best": _advised_figures(advice.best),
+        "changes": advice.changes,
+        "command": command,
+        "reasons": [{"setting": one.setting, "value": one.value, "why": one.why} for one in advice.reasons],
+        "allowed": list(advice.allowed),
+        "hindered": list(advice.hindered),
+        "traffic": figures_json(advised.traffic, _ADVICE_FIGURES),
+        "notes": list(advised.notes),
+        "exit": 0,
+    }
+    body: list[Part] = [
+        f"{'Set' if advice.changes else 'Keep'} {_advised_words(advice.advised)}.",
+        f"Stored: {_advised_words(advice.present)}." if advice.present else "Stored: nothing.",
+        *(f"  {sentence}" for sentence in (*advice.allowed, *advice.hindered)),
+        "",
+        reasons_table("Configuration", advice.reasons),
+        figures_table(advised.traffic, _ADVICE_FIGURES),
+        *(f"Note: {note}" for note in advised.notes),
+        *((f"Next:\n  {command}",) if command else ()),
+    ]
+    return Document(json, body)
+
+
+def _configure_command(advised: QueueAdvised) -> str:
+    wanted = advised.advice.advised
+    options = f"--slice-window {window_text(wanted.slicing.window)} --buckets {wanted.slicing.buckets}"
+    return f"mailmend queue configure {options} --pace {wanted.pace} --keyspace {advised.keyspace}"
+
+
+def _advised_words(configuration: QueueConfiguration) -> str:
+    slicing = configuration.slicing
+    buckets = f"{slicing.buckets} bucket{'' if slicing.buckets == 1 else 's'}"
+    return f"slices of {window_text(slicing.window)}, {buckets}, pace {configuration.pace:,}"
+
+
+def _advised_figures(configuration: QueueConfiguration) -> dict[str, int]:
+    slicing = configuration.slicing
+    return {"slice_seconds": slicing.window // SECOND, "buckets": slicing.buckets, "pace": configuration.pace}

@@ -1,13 +1,21 @@
-"""How the queues of a keyspace are cut into slices and buckets, and how to change it."""
+"""How the queues of a keyspace are cut into slices and buckets: shown, changed, advised."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from admin.advice.measuring import measure
+from admin.advice.traffic_figures import GivenTraffic
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings
+from admin.wiring import Place, open_place
 from admin.wiring_queue import with_tables
+from cql.introspect import live_schema
+from cql.traffic import ENQUEUED
 from mailqueue.rabbitmq.view.configuration import Configurations
+from model.advice.queue_settings import Traffic
+from model.advice.queue_slices import ConfigurationAdvice, advise_configuration
+from model.ports import Progress
 from model.queue.configuration import DEFAULT, ConfigurationEvent, QueueConfiguration, change
 from model.queue.slices import Slicing
 
@@ -70,3 +78,50 @@ async def _configured(configurations: Configurations, request: ConfigureRequest)
             after = await configurations.alter(request.on)
             history = await configurations.history()
     return ConfigureResult(request, before, after, history)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviseQueueRequest:
+    """What is known of the traffic better than the tables tell."""
+
+    connection: ConnectionSettings
+    mails_per_second: float | None = None
+    peak_mails_per_second: float | None = None
+    longest_stay: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAdvised:
+    """The configuration that fits the traffic, and what that rests on."""
+
+    keyspace: str
+    traffic: Traffic
+    advice: ConfigurationAdvice
+    notes: tuple[str, ...]
+
+
+def advise(request: AdviseQueueRequest, caller: Caller) -> QueueAdvised:
+    """Say which configuration fits the traffic; nothing is written."""
+    stay = request.longest_stay
+    given = GivenTraffic(
+        request.mails_per_second, request.peak_mails_per_second, stay.total_seconds() if stay else None
+    )
+    with open_place(request.connection) as place:
+        return advise_on_queue(place, given, caller.progress)
+
+
+def advise_on_queue(place: Place, given: GivenTraffic, progress: Progress) -> QueueAdvised:
+    """The same for an open cluster.
+
+    Raises:
+        UnknownKeyspace: there is no such keyspace.
+        SchemaMismatch: it holds neither messages nor a queue.
+        CannotReach: the cluster does not answer.
+    """
+    keyspace = place.mail.name
+    live = live_schema(place.cluster, keyspace)
+    measured, notes = measure(place, live, given, progress), list[str]()
+    if not live.table(ENQUEUED):
+        notes.append(f"{keyspace} has no queue yet; mailmend schema apply --keyspace {keyspace} makes its tables.")
+    advice = advise_configuration(measured.traffic, measured.settings)
+    return QueueAdvised(keyspace, measured.traffic, advice, (*measured.notes, *notes))

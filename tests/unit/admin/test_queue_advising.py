@@ -7,15 +7,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from admin.advice.queue_advising import (
-    QueueAdvised,
-    advise_on_queue,
-    answer_lines,
-    queue_advised_json,
-    show_queue_advised,
-)
 from admin.advice.traffic_figures import GivenTraffic
+from admin.present.presenter import show
+from admin.present.queue.configure import advise_document
 from admin.services.caller import Silent
+from admin.services.queue.configure import QueueAdvised, advise_on_queue
 from model.catalog.james_tables import EVENT_STORE
 from model.errors import SchemaMismatch
 from model.queue.configuration import configuration_of, event_json
@@ -35,25 +31,24 @@ def advised(given: GivenTraffic = BUSY, event: str | None = None, live: Schema =
     return advise_on_queue(cluster.place(), given, Silent())
 
 
-def printed(found: QueueAdvised) -> str:
-    """What a person sees."""
-    out = io.StringIO()
-    show_queue_advised(found, Console(file=out, width=200))
-    return out.getvalue()
+def lines(found: QueueAdvised) -> list[str]:
+    """The sentences that a person sees."""
+    return [part for part in advise_document(found).body if isinstance(part, str)]
 
 
 def test_the_answer_comes_first_then_what_is_stored_and_what_may_be_set() -> None:
     """And last what to type."""
     found = advised()
 
-    assert list(answer_lines(found)) == [
+    assert lines(found)[:5] == [
         "Set slices of 5m, 13 buckets, pace 1,000.",
         "Stored: slices of 1h, 1 bucket, pace 1,000.",
         "  A slice window may become any that divides the present 1h, and no other.",
         "  Buckets may stay 1, or grow.",
         "  The pace is free.",
     ]
-    text = printed(found)
+    show(advise_document(found), Console(file=(out := io.StringIO()), width=200))
+    text = out.getvalue()
     assert text.startswith("Set slices of 5m")
     assert text.rstrip().endswith("mailmend queue configure --slice-window 5m --buckets 13 --pace 1000 --keyspace mail")
     assert "never shrinks" in text
@@ -68,14 +63,15 @@ def test_what_is_typed_then_is_what_was_advised() -> None:
 
     again = advised(event=event)
 
-    assert (again.command, again.advice.changes) == ("", False)
-    assert printed(again).startswith("Keep slices of 5m, 13 buckets")
-    assert "Next:" not in printed(again)
+    assert again.advice.changes is False
+    assert lines(again)[0].startswith("Keep slices of 5m, 13 buckets")
+    assert not any("Next:" in line for line in lines(again))
+    assert (advise_document(again).json or {})["command"] is None
 
 
 def test_scripts_get_the_same_under_names() -> None:
     """Plain numbers, the command as one text, every figure with its source."""
-    told = json.loads(json.dumps(queue_advised_json(advised())))
+    told = json.loads(json.dumps(advise_document(advised()).json))
 
     assert set(told) == {
         "keyspace",
@@ -114,7 +110,7 @@ def test_an_event_that_tells_nothing_binds_nothing(event: str) -> None:
     found = advised(event=event)
 
     assert found.advice.present is None
-    assert "Stored: nothing." in list(answer_lines(found))
+    assert "Stored: nothing." in lines(found)
 
 
 def test_a_keyspace_whose_queue_is_to_come_is_advised_by_its_messages() -> None:
