@@ -13,9 +13,11 @@ from model.queue.starts import (
     gone_before,
     grace_of,
     live_slices,
+    mark_may_have_expired,
     moved_back,
     next_browse_start,
     right_slice,
+    rows_lapsed_before,
     slack_of,
     slice_for,
     slices_to_clean,
@@ -28,6 +30,12 @@ WINDOWS = st.sampled_from([timedelta(minutes=minutes) for minutes in (1, 5, 15, 
 INSTANTS = st.datetimes(datetime(2026, 1, 1), datetime(2026, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001 - the zone is given apart
 SKEWS = st.timedeltas(-GRACE_MIN, GRACE_MIN)
 SPANS = st.timedeltas(timedelta(0), timedelta(days=3))
+
+
+def test_the_grace_is_a_window_and_at_least_a_quarter_of_an_hour() -> None:
+    """What clocks may differ by, and what an enqueue may take."""
+    minute = timedelta(minutes=1)
+    assert [grace_of(window) for window in (minute, 15 * minute, HOUR)] == [15 * minute, 15 * minute, HOUR]
 
 
 @given(current=INSTANTS, live=st.none() | INSTANTS, now=INSTANTS, window=WINDOWS)
@@ -90,6 +98,14 @@ def test_a_mover_far_ahead_of_its_time_hides_nothing(now: datetime, lead: timede
     assert slice_for(now + lead, start, window) in live
 
 
+def test_mails_are_looked_for_up_to_a_quarter_of_an_hour_ahead() -> None:
+    """Of our clock, or of the one that moved the browse start, whichever is further; to the end of that slice."""
+    late = NOON + timedelta(minutes=46)
+    assert list(live_slices(NOON - HOUR, NOON, HOUR)) == [NOON - HOUR, NOON]
+    assert list(live_slices(NOON - HOUR / 2, late, HOUR)) == [NOON - HOUR, NOON, NOON + HOUR]
+    assert list(live_slices(NOON + 5 * HOUR, NOON, HOUR)) == [NOON + 5 * HOUR, NOON + 6 * HOUR]
+
+
 @given(now=INSTANTS, start=st.none() | INSTANTS, window=WINDOWS)
 def test_a_mail_never_goes_before_the_browse_start(now: datetime, start: datetime | None, window: timedelta) -> None:
     """Nor before its own time."""
@@ -114,6 +130,13 @@ def test_a_clock_that_was_ahead_for_a_moment_takes_its_row_back() -> None:
     ahead = NOON + timedelta(days=30)
     has = slice_for(ahead, NOON, HOUR)
     assert right_slice(has, NOON, ahead, NOON, HOUR) == NOON
+
+
+def test_a_clock_that_jumps_by_less_than_the_grace_moves_no_row() -> None:
+    """Putting a row may take as long."""
+    moment = timedelta(microseconds=1)
+    assert right_slice(NOON, NOON - HOUR, NOON, NOON + HOUR, HOUR) == NOON
+    assert right_slice(NOON, NOON - HOUR, NOON, NOON + HOUR + moment, HOUR) == NOON + HOUR
 
 
 @given(content=INSTANTS, before=INSTANTS, ahead=SPANS, window=WINDOWS)
@@ -176,3 +199,24 @@ def test_the_slack_is_what_marks_outlive_rows_by() -> None:
     """As the tables are made."""
     assert slack_of(timedelta(days=10), timedelta(days=13)) == timedelta(days=3)
     assert slack_of(timedelta(days=9), timedelta(0)) == timedelta(days=3)
+    assert slack_of(timedelta(days=9), timedelta(days=9)) == timedelta(days=3)
+    assert slack_of(timedelta(days=9), timedelta(days=27)) == timedelta(days=9), "no longer than a row lives"
+
+
+def test_a_mark_may_have_expired_a_grace_before_its_time() -> None:
+    """The clock that put it may have been behind; a mark that lives for ever never expires."""
+    day, grace = timedelta(days=1), timedelta(minutes=15)
+    assert mark_may_have_expired(NOON - day + grace, NOON, day)
+    assert not mark_may_have_expired(NOON - day + grace + timedelta(microseconds=1), NOON, day)
+    assert not mark_may_have_expired(NOON - 1000 * day, NOON, timedelta(0))
+
+
+def test_rows_may_lapse_only_where_no_sweep_renewed_them_for_most_of_half_of_the_slack() -> None:
+    """Of 3 days of slack a sweep leaves half; 16 looks in the slack make it 31 hours and a half."""
+    row, mark, patience = timedelta(days=9), timedelta(days=12), timedelta(hours=31.5)
+    assert rows_lapsed_before(NOON - patience, NOON, row, mark, HOUR) is None
+    late = NOON - patience - timedelta(seconds=1)
+    assert rows_lapsed_before(late, NOON, row, mark, HOUR) == NOON - row + HOUR
+    assert rows_lapsed_before(None, NOON, row, mark, HOUR) == NOON - row + HOUR
+    assert rows_lapsed_before(None, NOON - timedelta(minutes=15), row, mark, HOUR) == NOON - row + HOUR
+    assert rows_lapsed_before(None, NOON, timedelta(0), mark, HOUR) is None, "rows that live for ever"

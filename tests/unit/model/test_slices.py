@@ -24,6 +24,7 @@ HASHES = [
     ("\uffff\uffff\uffff", 65_076_255),
     ("Mail1473344752-📧", -2_114_626_176),
     ("\x00", 0),
+    ("\ud83d", 0xD83D),
 ]
 """As Java 17 answers for String.hashCode()."""
 
@@ -87,6 +88,7 @@ def test_known_slices() -> None:
     assert slice_of(at, HOUR) == datetime(2026, 11, 20, 18, tzinfo=UTC)
     assert slice_of(at, timedelta(minutes=30)) == datetime(2026, 11, 20, 18, 30, tzinfo=UTC)
     assert slice_of(at, timedelta(days=1)) == datetime(2026, 11, 20, tzinfo=UTC)
+    assert slice_of(at, timedelta(days=7)) == datetime(2026, 11, 19, tzinfo=UTC), "weeks begin on Thursday, as in 1970"
     assert slice_of(EPOCH - SECOND, HOUR) == EPOCH - HOUR
 
 
