@@ -41,8 +41,6 @@ from repair.mending.settings import RepairSettings
 from repair.mending.undo import UndoTools
 from repair.scanners.local import LocalEngine
 from repair.scanners.lookup import Mailboxes, Messages, Target, Targeted, mailboxes_of
-from repair.writing.blob_files import FileBlobs
-from repair.writing.message_store import MessageStore
 
 if TYPE_CHECKING:
     from cql.driver.session import CassandraCluster, Keyspace
@@ -248,14 +246,9 @@ def contact_of(connection: ConnectionSettings) -> Contact:
 
 @dataclass(frozen=True, slots=True)
 class StateFolders:
-    """What mailmend keeps of this user on this machine: contents, loads under way, refused lags, deleted mails."""
+    """What mailmend keeps of this user on this machine: loads under way, refused lags, deleted mails."""
 
     root: Path
-
-    @property
-    def blobs(self) -> Path:
-        """Contents of messages, where no object store is set up."""
-        return self.root / "blobs"
 
     @property
     def loads(self) -> Path:
@@ -276,20 +269,6 @@ class StateFolders:
 def state_folders() -> StateFolders:
     """Under the user's data folder, as the XDG base directory specification says."""
     return StateFolders(data_home(os.environ, Path.home()))
-
-
-@contextmanager
-def open_store(place: Place, blobs: Path | None = None) -> Iterator[MessageStore]:
-    """The store that services write through, on this keyspace.
-
-    Raises:
-        UnknownKeyspace: there is no such keyspace.
-        SchemaMismatch: it is not one that mail can be written to.
-    """
-    (family,) = place.families((MESSAGES,))
-    contents = FileBlobs(blobs or state_folders().blobs)
-    with MessageStore(place.mail, contents, lag_journal(place), place.clock, family=family) as store:
-        yield store
 
 
 def lag_journal(place: Place) -> LagJournal:

@@ -33,7 +33,7 @@ COMMANDS: Final = Group(
         REPAIR,
         UNDO,
         RUNS,
-        Late("load", "Read mbox, Maildir or .eml files into a mailbox.", "admin.cli.load:load"),
+        Late("load", "Read mbox, Maildir or .eml files into a mailbox.", "admin.cli.load:LOAD"),
         Late("schema", "Own the tables: plan, apply, verify, adopt, lint, advise.", "admin.cli.schema:SCHEMA"),
         Late("queue", "The distributed mail queue: look, take, put, mend, tend.", "admin.cli.queue:QUEUE"),
         Late("runbook", "Pages for the operator's questions.", "admin.cli.runbook:runbook"),

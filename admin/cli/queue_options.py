@@ -164,6 +164,16 @@ def queue_settings(
     return Shared("settings", {**groups, **CONNECTION.groups}, build)
 
 
+def _message_blobs(own: Values, _: Values, context: click.Context) -> BlobsSettings:
+    if own["blobs"] is None:
+        return BlobsSettings(BlobsAddress(Store.CASSANDRA))
+    return blobs_of(own, context, lambda _name: None)
+
+
+MESSAGE_BLOBS: Final = Shared("blobs", {"Blobs": _BLOBS}, _message_blobs)
+"""Where the contents of messages are: in the tables of the mail keyspace, unless another store is named."""
+
+
 def _queue_named(own: Values, others: Values, context: click.Context) -> QueueName:
     """The queue that argument or option name.
 

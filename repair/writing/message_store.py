@@ -12,19 +12,19 @@ from datetime import UTC, datetime
 from typing import Self, TypeVar
 
 from model.catalog.mail import MESSAGE_COUNTER, MESSAGES, MODSEQ
-from model.errors import CannotReach, Contended, MailmendError, Unjournalled, UnknownMessage
+from model.errors import BlobMissing, CannotReach, Contended, MailmendError, Unjournalled, UnknownMessage
 from model.ids import MailboxId, MessageId, ModSeq, Uid
 from model.instants import MICROS
 from model.messages.flags import FlagsChange
 from model.messages.message import Mail, Place, Stored
 from model.operations import Level, Put, Read, Seen
-from model.ports import Clock, Lags, Tables
+from model.ports import Blobs, Clock, Lags, Tables
 from model.projections.content import Content
 from model.projections.family import Family
 from model.schema.table import Row
 from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
 from repair.retries import JAMES, Retries, RetryPolicy
-from repair.writing.blob_files import MessageBlobs
+from repair.writing.blob_bridge import BlobBridge
 from repair.writing.projector import Projector, Trail
 from repair.writing.sequences import Sequence as Numbers
 from repair.writing.truth_rows import (
@@ -93,14 +93,14 @@ class MessageStore:
     def __init__(
         self,
         tables: Tables,
-        blobs: MessageBlobs,
+        blobs: Blobs,
         lags: Lags,
         clock: Clock,
         *,
         family: Family = MESSAGES,
         settings: WriterSettings = DEFAULTS,
     ) -> None:
-        self._tables, self._blobs, self._clock = tables, blobs, clock
+        self._tables, self._blobs, self._clock = tables, BlobBridge(blobs), clock
         self._family, self._settings = family, settings
         self._content = content_of(family)
         self._retries = Retries(clock, settings.retries)
@@ -280,10 +280,13 @@ class MessageStore:
             UnknownMessage: its content is gone.
         """
         rows = self._tables.read(Read(self._content.table, (message_id,)))
+        header, body = (rows[0].row.get(name) for name in ("headercontent", "bodycontent")) if rows else (None, None)
         try:
-            return self._blobs.get(rows[0].row["headercontent"]) + self._blobs.get(rows[0].row["bodycontent"])
-        except (IndexError, KeyError, TypeError):
-            raise UnknownMessage(f"message {message_id} has no content") from None
+            if header and body:
+                return self._blobs.get(header, body)
+        except BlobMissing:
+            pass  # said below
+        raise UnknownMessage(f"message {message_id} has no content")
 
     def _truth_by(self, settings: WriterSettings) -> Truth:
         tables, truth, clock = self._tables, self._family.truth, self._clock
@@ -293,7 +296,7 @@ class MessageStore:
         return PlainTruth(tables, truth, clock, self._retries, settings.send_micros)
 
     def _keep_content(self, message_id: MessageId, mail: Mail) -> BlobIds:
-        blobs = BlobIds(self._blobs.put(mail.header), self._blobs.put(mail.body))
+        blobs = self._retries.call(lambda: self._blobs.put(mail.header, mail.body))
         row = content_row(self._content.table, message_id, mail, blobs)
         self._retries.call(lambda: self._tables.write(Put(self._content.table, row)))
         return blobs

@@ -25,6 +25,7 @@ from cassandra.query import UNSET_VALUE
 
 from cql.driver.session import CassandraCluster, Contact, Keyspace, connect
 from cql.statements import Operation, values_of
+from mailqueue.blobs.memory import MemoryBlobs
 from model.errors import MailmendError
 from model.ids import MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
@@ -34,7 +35,6 @@ from model.ports import Tables
 from model.projections.findings import Suspect
 from model.schema.table import Row
 from repair.clock import SystemClock
-from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import MessageStore, WriterSettings
 from repair.writing.truth_writes import StampSource
 from tests.support.keyspaces import MAIL, created, dropped
@@ -150,7 +150,7 @@ class StoreLane:
 
     def __init__(self, tables: Tables, stamp: StampSource, size: tuple[int, int], *, looks: bool = False) -> None:
         clock, (threads, self._per_slice) = SystemClock(), size
-        self.store = MessageStore(tables, MemoryBlobs(), NoLags(), clock, settings=WriterSettings(stamp=stamp))
+        self.store = MessageStore(tables, MemoryBlobs(clock), NoLags(), clock, settings=WriterSettings(stamp=stamp))
         self.looks = looks
         self._boxes = [MailboxId(clock.new_uuid()) for _ in range(threads)]
         self._stored: dict[tuple[int, int], list[tuple[Place, Seen | None]]] = {}

@@ -20,6 +20,7 @@ import pytest
 
 from admin.breaking import break_one_by_one
 from cql.driver.session import CassandraCluster, Keyspace, connect
+from mailqueue.blobs.memory import MemoryBlobs
 from model.catalog.mail import IMAP_UID, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3, MESSAGES, MODSEQ
 from model.errors import MailmendError
 from model.ids import MailboxId, MessageId
@@ -40,7 +41,6 @@ from repair.mending.runner import RepairTools, repair
 from repair.mending.settings import RepairSettings
 from repair.retries import RetryPolicy
 from repair.scanners.local import LocalEngine
-from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import MessageStore, WriterSettings
 from tests.support.commands import contact_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
@@ -268,7 +268,7 @@ class Town:
 
     def traffic(self, seed: int, *, lucky: bool) -> list[Traffic]:
         """The writers."""
-        blobs = MemoryBlobs()
+        blobs = MemoryBlobs(SystemClock())
         places = (self.mail, self.ledger, self.mail.name, blobs, self.mailboxes, self.record, lucky)
         return [Traffic(number, seed, *places) for number in range(len(SKEWS_SECONDS))]
 

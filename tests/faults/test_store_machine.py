@@ -29,6 +29,7 @@ from hypothesis.stateful import (
 from admin.breaking import KINDS, Breaker
 from cql.driver.session import CassandraCluster, connect
 from cql.memory import MemoryTables
+from mailqueue.blobs.memory import MemoryBlobs
 from model.catalog.mail import IMAP_UID, MESSAGES
 from model.errors import MailmendError, UnknownMessage
 from model.ids import MailboxId
@@ -46,7 +47,6 @@ from repair.mending.result import RepairResult
 from repair.mending.runner import RepairTools, repair
 from repair.mending.settings import RepairSettings
 from repair.retries import RetryPolicy
-from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import MessageStore, WriterSettings
 from repair.writing.truth_rows import place_of
 from repair.writing.truth_writes import StampSource
@@ -118,7 +118,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.folder = TemporaryDirectory()
         self.network = Network(self.at.clock, tick=lambda: self.at.pass_time(0.001))
         self.numbers = count(1)
-        self.blobs = MemoryBlobs()
+        self.blobs = MemoryBlobs(self.at.clock)
         self.writers = [self.new_writer(number) for number in range(len(self.at.skews))]
         self.mailboxes = [MailboxId(uuid_at(self.at.clock.micros(), next(self.numbers))) for _ in range(2)]
         self.record: Mailboxes = {}

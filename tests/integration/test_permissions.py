@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cql.driver.session import CassandraCluster, connect
+from mailqueue.blobs.memory import MemoryBlobs
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.mail import FIRST_UNSEEN
@@ -20,7 +21,6 @@ from model.schema.grants import ROLES
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table
 from repair.clock import SystemClock
-from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import MessageStore, WriterSettings
 from repair.writing.truth_writes import StampSource
 from spark_repair.connector import Source
@@ -216,7 +216,7 @@ def test_a_service_writes_messages_as_a_loader(
     lags, clock = LagList(), SystemClock()
     inbox, archive = MailboxId(clock.new_uuid()), MailboxId(clock.new_uuid())
     tables = sessions["loader"].keyspace(KEYSPACE)
-    with MessageStore(tables, MemoryBlobs(), lags, clock, settings=WriterSettings(stamp=stamp)) as store:
+    with MessageStore(tables, MemoryBlobs(clock), lags, clock, settings=WriterSettings(stamp=stamp)) as store:
         stored = store.add(inbox, a_mail("one", r"\Recent", "work"))
         store.set_flags(stored.place, FlagsChange(FlagsMode.ADD, parse_flags([r"\Seen", "later"])))
         copied = store.copy(stored.place, archive)

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from cql.driver.asynchronous import InTurn
+from mailqueue.blobs.cassandra import open_cassandra
 from model.catalog.mail import MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from model.operations import Read
-from repair.writing.blob_files import FileBlobs
+from repair.clock import SystemClock
+from repair.writing.blob_bridge import BlobBridge
 from tests.support.awkward import AWKWARD, mbox_of, quoted
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace, keyspace_of_its_own, shell_on
@@ -82,7 +85,7 @@ def test_every_mail_is_stored_as_it_is(
     ended = mailmend("load", str(path), "--user", "ann", "--mailbox", name, "--json")
 
     assert (ended.code, ended.json["stored"], ended.json["lagged"]) == (0, len(contents), 0), ended.err
-    assert sorted(stored(keyspace, name, tmp_path / "data" / "mailmend" / "blobs")) == sorted(contents)
+    assert sorted(stored(keyspace, name)) == sorted(contents)
     assert mailmend("check", "--engine", "local", "--delay", "0", "--json").json["findings"] == {}
 
 
@@ -96,7 +99,7 @@ def test_what_cannot_be_stored_is_named(mailmend: CommandLine, keyspace: MailKey
 
     assert (ended.code, ended.json["stored"], ended.json["refused"]) == (3, len(contents), 1)
     assert [name in ended.err for name in ("gone.eml", "README.md")] == [True, True]
-    assert len(stored(keyspace, "partly", tmp_path / "data" / "mailmend" / "blobs")) == len(contents)
+    assert len(stored(keyspace, "partly")) == len(contents)
 
 
 def test_the_real_ones_are_there() -> None:
@@ -104,11 +107,12 @@ def test_the_real_ones_are_there() -> None:
     assert len(REAL) == 48
 
 
-def stored(keyspace: MailKeyspace, mailbox: str, blobs: Path) -> list[bytes]:
+def stored(keyspace: MailKeyspace, mailbox: str) -> list[bytes]:
     """The bytes of every message of a mailbox of ann's, by way of the mirror, the content rows and the blobs."""
-    tables, store = keyspace.tables, FileBlobs(blobs)
+    tables, clock = keyspace.tables, SystemClock()
+    blobs = BlobBridge(open_cassandra(InTurn(tables), clock))
     (path,) = tables.read(Read(MAILBOX_PATH, ("#private", "ann", mailbox)))
     ids = [seen.row["messageid"] for seen in tables.read(Read(MESSAGE_ID, (path.row["mailboxid"],)))]
     answers = tables.read_all([Read(MESSAGE_V3, (message_id,)) for message_id in ids])
     rows = [seen.row for answer in answers if isinstance(answer, list) for seen in answer]
-    return [store.get(row["headercontent"]) + store.get(row["bodycontent"]) for row in rows]
+    return [blobs.get(row["headercontent"], row["bodycontent"]) for row in rows]

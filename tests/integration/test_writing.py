@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 
 from cql.driver.session import Contact, Keyspace, connect
+from mailqueue.blobs.object_storage import open_files
 from model.catalog.mail import IMAP_UID, MAILBOX, MESSAGE_COUNTER, MESSAGE_ID, MESSAGE_V3
 from model.errors import TimedOut
 from model.ids import MailboxId, MessageId
 from model.messages.flags import FlagsChange, FlagsMode, flags_of, parse_flags
 from model.messages.message import Attachment
 from model.operations import Change, Read, Remove, Scan
+from model.ports import Blobs
 from model.projections.findings import Finding
 from model.projections.verdicts import Verdict
 from repair.clock import SystemClock, Timing
 from repair.ledger.lags import LagJournal, Spool
 from repair.mending.lag_repair import repair_lags
-from repair.writing.blob_files import FileBlobs
 from repair.writing.load_journal import Folder
 from repair.writing.loading import Loader
 from repair.writing.mail_files import kind_of
@@ -46,7 +47,7 @@ class Office:
     ledger: Keyspace
     clock: SystemClock
     place: Workplace
-    blobs: FileBlobs
+    blobs: Blobs
     lags: LagList
 
     def store(self, settings: WriterSettings = SETTINGS[0], tables: Any = None) -> MessageStore:
@@ -70,7 +71,7 @@ def office(cassandra: CassandraServer, tmp_path_factory: pytest.TempPathFactory)
         tables, ledger = created(cluster, names[0], MAIL), created(cluster, names[1], LEDGER)
         clock = SystemClock()
         place = Workplace(tables, ledger, clock, cluster)
-        yield Office(tables, ledger, clock, place, FileBlobs(tmp_path_factory.mktemp("blobs")), LagList())
+        yield Office(tables, ledger, clock, place, open_files(tmp_path_factory.mktemp("blobs")), LagList())
         dropped(cluster, names)
 
 

@@ -7,9 +7,10 @@ from typing import Self
 
 import pytest
 
-from admin import wiring
+from admin import wiring, wiring_queue
 from cql.driver import nodes as driver_nodes
 from cql.driver import session
+from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from model.catalog.generations import AUGUST_2026
 from model.errors import UnknownKeyspace
@@ -60,4 +61,5 @@ def cluster_in_memory(monkeypatch: pytest.MonkeyPatch, keyspace: str = "mail") -
     monkeypatch.setattr(session, "connect", lambda _contact: twin)
     monkeypatch.setattr(driver_nodes, "CassandraNodes", lambda _cluster: twin)
     monkeypatch.setattr(wiring, "SystemClock", lambda: clock)
+    monkeypatch.setattr(wiring_queue, "tables_of", InTurn)
     return twin

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cql.driver.session import Contact, connect
+from mailqueue.blobs.memory import MemoryBlobs
 from model.errors import MailmendError
 from model.ids import MailboxId
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
@@ -26,7 +27,6 @@ from model.ports import Tables
 from model.schema.table import Row
 from repair.clock import SystemClock
 from repair.ledger.lags import LagJournal
-from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import MessageStore, WriterSettings
 
 FAR = 10_000
@@ -151,7 +151,7 @@ def act(arguments: Sequence[str], operation: str, writes: int, *, strong: bool) 
         clock, tables = SystemClock(), Killing(cluster.keyspace(keyspace))
         journal = LagJournal(cluster.keyspace(ledger), keyspace, clock)
         settings = WriterSettings(strong=strong, threads=1)
-        with MessageStore(tables, MemoryBlobs(), journal, clock, settings=settings) as store:
+        with MessageStore(tables, MemoryBlobs(clock), journal, clock, settings=settings) as store:
             scene = prepared(store, clock)
             tables.arm(writes)
             OPERATIONS[operation](scene)

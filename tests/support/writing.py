@@ -7,6 +7,7 @@ from typing import Any
 
 from cql.memory import MemoryTables
 from cql.statements import Operation
+from mailqueue.blobs.memory import MemoryBlobs
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.errors import MailmendError, Unjournalled
 from model.ids import MailboxId
@@ -15,7 +16,6 @@ from model.messages.message import Mail, Place
 from model.operations import Read, Scan
 from model.projections.findings import Suspect
 from model.schema.table import Row, Table
-from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import DEFAULTS, MessageStore, WriterSettings
 from tests.support.clock import VirtualClock
 from tests.support.mending import Workplace
@@ -92,14 +92,24 @@ class Desk:
     faults: Faults = field(default_factory=Faults)
     lags: LagList = field(default_factory=LagList)
     tables: MemoryTables = field(init=False)
+    blobs: MemoryBlobs = field(init=False)
     store: MessageStore = field(init=False)
     inbox: MailboxId = field(init=False)
     archive: MailboxId = field(init=False)
 
     def __post_init__(self) -> None:
         self.tables = MemoryTables(self.clock.micros, self.faults)
-        self.store = MessageStore(self.tables, MemoryBlobs(), self.lags, self.clock, settings=self.settings)
+        self.blobs = MemoryBlobs(self.clock)
+        self.store = self._opened()
         self.inbox, self.archive = MailboxId(self.clock.new_uuid()), MailboxId(self.clock.new_uuid())
+
+    def _opened(self) -> MessageStore:
+        return MessageStore(self.tables, self.blobs, self.lags, self.clock, settings=self.settings)
+
+    def restart(self) -> None:
+        """Another process: whatever threads of the first one still had in hand has come to its end."""
+        self.store.close()
+        self.store = self._opened()
 
     def rows(self, table: Table) -> list[Row]:
         """Every row of a table."""

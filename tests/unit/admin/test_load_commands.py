@@ -7,8 +7,9 @@ import pytest
 
 from admin import runbook
 from admin.runbook import pages
+from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.ledger import REPAIR_LAG
-from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_ID
+from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3
 from model.errors import AccessDenied, CannotReach
 from model.operations import Put, PutIfAbsent, Scan
 from model.projections.verdicts import Verdict
@@ -18,6 +19,7 @@ from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine
 from tests.support.mail_states import MailKeyspace
 from tests.support.repairing import mirror_suspect
+from tests.support.schemas import without_tables
 from tests.support.writing import Faults, on
 
 LETTER = "From ann Thu Jan  1 00:00:00 2026\nSubject: one\n\nhello\n\n"
@@ -51,6 +53,36 @@ class TestLoad:
         assert [(one.code, one.json["stored"]) for one in (first, second)] == [(0, 2), (0, 1)], first.err
         assert (count_of(mail, MAILBOX), count_of(mail, MAILBOX_PATH), count_of(mail, IMAP_UID)) == (1, 1, 4 + 3)
         assert mailmend("check", *QUICK, "--json").json["findings"] == {}
+
+    def test_contents_are_kept_where_james_reads_them(
+        self, mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path
+    ) -> None:
+        """In the tables of the mail keyspace, named by their bytes: two copies share one."""
+        mailmend("load", str(mbox(tmp_path, 2)), *TO_INBOX)
+
+        content = next(row for row in mail.tables.scan(Scan(MESSAGE_V3, MESSAGE_V3.names)) if row["bodycontent"])
+        parts = {row["id"]: row["data"] for row in mail.tables.scan(Scan(BLOB_PARTS, BLOB_PARTS.names))}
+        assert parts[content["headercontent"]] + parts[content["bodycontent"]] == b"Subject: one\n\nhello\n"
+        assert (count_of(mail, BLOBS), not (tmp_path / "data" / "mailmend" / "blobs").exists()) == (2, True)
+
+    def test_a_folder_keeps_contents_only_when_it_is_named(
+        self, mailmend: CommandLine, mail: MailKeyspace, tmp_path: Path
+    ) -> None:
+        """`--blobs file:///...`: nothing of them is in the keyspace."""
+        ended = mailmend("load", str(mbox(tmp_path, 1)), *TO_INBOX, "--blobs", (tmp_path / "kept").as_uri())
+
+        assert (ended.code, count_of(mail, BLOBS)) == (0, 0), ended.err
+        assert len([one for one in (tmp_path / "kept").rglob("*") if one.is_file()]) == 2
+
+    def test_a_keyspace_that_keeps_no_blobs_is_refused_with_what_it_lacks(
+        self, mailmend: CommandLine, cluster: ClusterTwin, tmp_path: Path
+    ) -> None:
+        """Another store has to be named."""
+        cluster.keyspaces["mail"] = without_tables(cluster.keyspaces["mail"], "blobs")
+
+        ended = mailmend("load", str(mbox(tmp_path, 1)), *TO_INBOX)
+
+        assert (ended.code, "blobs" in ended.err) == (2, True), ended.err
 
     def test_what_was_loaded_is_not_loaded_again_by_accident(self, mailmend: CommandLine, tmp_path: Path) -> None:
         """Refused with the way to have a second copy; what was appended since is loaded alone."""

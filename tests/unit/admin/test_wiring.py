@@ -178,6 +178,4 @@ def test_state_lies_under_the_users_data_folder(monkeypatch: pytest.MonkeyPatch,
 
     folders = state_folders()
 
-    assert {folders.blobs, folders.loads, folders.spool} == {
-        tmp_path / "mailmend" / name for name in ("blobs", "loads", "spool")
-    }
+    assert {folders.loads, folders.spool} == {tmp_path / "mailmend" / name for name in ("loads", "spool")}

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.memory import MemoryTables
+from mailqueue.blobs.memory import MemoryBlobs
 from model.catalog.ledger import REPAIR_LAG
 from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.errors import CannotReach, DoubtfulWrite, TimedOut, Unjournalled
@@ -23,7 +24,6 @@ from repair.ledger.before_images import suspect_from
 from repair.ledger.lags import LagJournal, Spool
 from repair.ledger.runs import Ledger as RunLedger
 from repair.mending.lag_repair import LAGS_MAX, JournalledLags, repair_lags
-from repair.writing.blob_files import MemoryBlobs
 from repair.writing.message_store import MessageStore
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.disk import full_after
@@ -217,7 +217,7 @@ class Shop(Desk):
         super().__post_init__()
         self.ledger = MemoryTables(self.clock.micros)
         self.journal = LagJournal(self.ledger, "mail", self.clock)
-        self.store = MessageStore(self.tables, MemoryBlobs(), self.journal, self.clock)
+        self.store = MessageStore(self.tables, MemoryBlobs(self.clock), self.journal, self.clock)
         self.place = Workplace(self.tables, self.ledger, self.clock, self.tables)
 
     def mend(self, timing: Timing | None = None) -> tuple[list[Finding], int]:
