@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
-from cql.introspect import SchemaServer, keyspace_exists, live_schema
+from cql.introspect import keyspace_exists, live_schema
 from cql.render import ServerVersion, keyspace_cql, parse_version, table_cql, type_cql
 from cql.replication import Replication, replication_from
 from model.catalog.ledger import LEDGER_TABLES
 from model.errors import SchemaMismatch
+from model.ports import SchemaServer
 from model.schema.difference import Aspect, Difference, differences
 from model.schema.keyspace import Schema
 from model.schema.table import Table, identifier

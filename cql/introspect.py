@@ -5,33 +5,15 @@ Types and options are brought into the model's spelling, so that what was render
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from model.ports import SchemaServer
 from model.schema.cql_types import normal_type
 from model.schema.difference import option_text
 from model.schema.keyspace import Index, Schema, View, in_order_of_use
 from model.schema.literals import map_literal, short_class, text_literal
 from model.schema.names import name_of, spelled
 from model.schema.table import Column, Compaction, Kind, Row, Table, UserType, identifier
-
-
-class SchemaServer(Protocol):
-    """What reading and changing a schema needs of a cluster. Adapter: `cql.driver.session.CassandraCluster`."""
-
-    release_version: str
-
-    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """The rows that a statement answers."""
-        ...
-
-    def execute_ddl(self, text: str, seconds: float = ..., agreed: float = ...) -> None:
-        """Change the schema, and wait until the nodes agree on it; not at all with `agreed` 0."""
-        ...
-
-    def replication_of(self, keyspace: str) -> Mapping[str, str]:
-        """The keyspace's replication options; raises `UnknownKeyspace`."""
-        ...
-
 
 _KINDS = {
     "partition_key": Kind.PARTITION,

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from cql.introspect import SchemaServer, live_schema
+from cql.introspect import live_schema
 from cql.language.parser import parse
 from model.errors import CqlSyntaxError, MailmendError
+from model.ports import SchemaServer
 from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge, known_of
 from model.schema.lint.servers import ServerRelease, parse_release
 from model.schema.lint.subject import Placed, Subject

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from cql.introspect import SchemaServer
 from model.advice.queue_settings import SliceSettings
 from model.advice.traffic import (
     Rates,
@@ -24,6 +23,7 @@ from model.advice.traffic import (
 )
 from model.errors import AccessDenied
 from model.instants import MICROS
+from model.ports import SchemaServer
 from model.queue.configuration import AGGREGATE
 from model.schema.keyspace import Schema
 from model.schema.table import Row, identifier

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from model.errors import MailmendError
@@ -164,6 +164,24 @@ class LeaseSource(Protocol):
         Raises:
             LeaseHeld: another holds it.
         """
+        ...
+
+
+class SchemaServer(Protocol):
+    """What reading and changing a schema needs of a cluster. Adapter: `cql.driver.session.CassandraCluster`."""
+
+    release_version: str
+
+    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        """The rows that a statement answers."""
+        ...
+
+    def execute_ddl(self, text: str, seconds: float = ..., agreed: float = ...) -> None:
+        """Change the schema, and wait until the nodes agree on it; not at all with `agreed` 0."""
+        ...
+
+    def replication_of(self, keyspace: str) -> Mapping[str, str]:
+        """The keyspace's replication options; raises `UnknownKeyspace`."""
         ...
 
 

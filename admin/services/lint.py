@@ -9,10 +9,10 @@ from pathlib import Path
 from admin.services.caller import Caller
 from admin.settings import ConnectionSettings, reason_of
 from admin.wiring import open_place
-from cql.introspect import SchemaServer
 from cql.lint_sources import live_subject, statements_of
 from model.catalog.lint_ignores import ignores_for
 from model.errors import ExitCode, WrongUse
+from model.ports import SchemaServer
 from model.schema.lint.ignores import Ignore, notes_among, unused_among, with_reasons
 from model.schema.lint.knowledge import HINT_WINDOW_DEFAULT, Knowledge
 from model.schema.lint.rule import LintFinding, LintRule, Severity

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from cql.introspect import SchemaServer, live_schema
+from cql.introspect import live_schema
 from cql.migrate.history import History, record_of
 from cql.migrate.rollout import lease_name
 from model.catalog.generations import Generation
@@ -20,7 +20,7 @@ from model.migrations.adoption import Adoption, Standing, VersionStep, decide_ad
 from model.migrations.history import Baseline, MigrationState, digests
 from model.migrations.migration import Migration
 from model.operations import Level, Put, RemoveIf, Scan
-from model.ports import Clock, LeaseSource, Tables
+from model.ports import Clock, LeaseSource, SchemaServer, Tables
 from model.schema.keyspace import Schema
 
 _ADOPTED = "adopted as "

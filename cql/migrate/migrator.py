@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from cql.applying import Step
-from cql.introspect import SchemaServer, live_schema
+from cql.introspect import live_schema
 from cql.language.text import ddl_cql
 from cql.migrate.agreement import Agreement, NodeVersions
 from cql.migrate.history import History, record_of
@@ -24,7 +24,7 @@ from model.migrations.history import Entry, LedgerRecord, StatementEntry
 from model.migrations.migration import Migration
 from model.migrations.plan import MigrationPlan, PlannedStatement, Way
 from model.migrations.upgrade_notes import OptionalMigration
-from model.ports import Clock, HeldLease, LeaseSource, Progress
+from model.ports import Clock, HeldLease, LeaseSource, Progress, SchemaServer
 
 STATEMENT_SECONDS = 30.0
 """How long one statement may take."""

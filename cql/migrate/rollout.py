@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from cql.applying import Step, creations, keyspace_step
-from cql.introspect import SchemaServer, keyspace_exists, live_schema
+from cql.introspect import keyspace_exists, live_schema
 from cql.migrate.spelling import Spelling
 from cql.render import parse_version
 from cql.replication import Replication, in_every_data_centre
@@ -19,6 +19,7 @@ from model.errors import BadMigration, ReplicationNeeded, WrongUse
 from model.migrations.history import LedgerRecord
 from model.migrations.migration import Migration, Phase
 from model.migrations.plan import MigrationPlan, MigrationTarget, PlannedStatement, Way, decide, declared_by
+from model.ports import SchemaServer
 from model.schema.keyspace import Schema
 from model.schema.lint.options import refused_options
 from model.schema.lint.servers import ServerRelease, exact_release

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cql.driver.session import CassandraCluster
-from cql.introspect import SchemaServer, live_schema
+from cql.introspect import live_schema
 from cql.migrate.files import read_folder
 from cql.migrate.rollout import RolloutRequest, plan_rollout
 from cql.render import keyspace_cql
@@ -20,6 +20,7 @@ from model.migrations.history import LedgerRecord, MigrationState
 from model.migrations.migration import Migration
 from model.migrations.plan import declared_by
 from model.migrations.verification import verify_migrations
+from model.ports import SchemaServer
 from model.schema.difference import differences
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from cql.introspect import SchemaServer
 from cql.render import keyspace_cql, parse_version, schema_cql
 from cql.replication import Replication
 from cql.rows import decode
@@ -22,7 +21,7 @@ from model.catalog.generations import JAMES_3_8
 from model.catalog.james_tables import SCHEMA_VERSION
 from model.catalog.mail import MAIL_TABLES
 from model.operations import Count, Put, Write
-from model.ports import Tables
+from model.ports import SchemaServer, Tables
 from model.projections.binding import bind
 from model.projections.family import Family
 from model.schema.keyspace import Schema
