@@ -80,7 +80,7 @@ class MigrationPlan:
         due: migrations that are brought to their end; of one that was interrupted there may be no statement left.
         statements: of these, in their order.
         reached: the migrations that are applied when the plan was carried out, those before it included.
-        left: pending migrations that the wish leaves out.
+        left: pending migrations that the target leaves out.
         stopped: why they are left; "" where none is.
         expected: the schema as it is then.
     """
@@ -108,7 +108,7 @@ def decide(
     migrations: Sequence[Migration],
     record: LedgerRecord,
     live: Schema,
-    wish: MigrationTarget,
+    target: MigrationTarget,
 ) -> MigrationPlan:
     """What is to be run on a keyspace that is as `live` says.
 
@@ -118,15 +118,15 @@ def decide(
         WrongUse: there is no migration of the number that is wished for.
     """
     refuse_tampering(keyspace, migrations, record)
-    if wish.to is not None and not 1 <= wish.to <= len(migrations):
+    if target.to is not None and not 1 <= target.to <= len(migrations):
         raise WrongUse(
-            f"there is no migration {wish.to:04}", mend=f"The last of the folder is {migrations[-1].number:04}."
+            f"there is no migration {target.to:04}", mend=f"The last of the folder is {migrations[-1].number:04}."
         )
-    fresh = wish.takes_over and not record.entries
+    fresh = target.takes_over and not record.entries
     baseline = _standing(migrations, live) if fresh else ()
     ended = {entry.number for entry in record.entries if entry.ended} | {one.number for one in baseline}
     pending = [one for one in migrations if one.number not in ended]
-    due, stopped = _due(pending, wish)
+    due, stopped = _due(pending, target)
     rehearsal = _Rehearsal(keyspace, record, live, live, _dropped_once(live), fresh)
     statements = tuple(one for migration in due for one in rehearsal.planned(migration))
     done_then = ended | {one.number for one in due}
@@ -182,13 +182,13 @@ def _holds(live: Schema, made: Schema) -> bool:
     return all(one.aspect in _BESIDE for one in differences(made, live))
 
 
-def _due(pending: Sequence[Migration], wish: MigrationTarget) -> tuple[list[Migration], str]:
+def _due(pending: Sequence[Migration], target: MigrationTarget) -> tuple[list[Migration], str]:
     """The pending migrations as far as they are wished for, and why the others are left."""
     due: list[Migration] = []
     for one in pending:
-        if wish.to is not None and one.number > wish.to:
-            return due, f"{one.file} and what follows come after --to {wish.to:04}"
-        if wish.phase is not None and one.file.phase is not wish.phase:
+        if target.to is not None and one.number > target.to:
+            return due, f"{one.file} and what follows come after --to {target.to:04}"
+        if target.phase is not None and one.file.phase is not target.phase:
             return due, (
                 f"{one.file} comes first: it is of the phase {one.file.phase.value!r}, "
                 f"and migrations are applied in the order of their numbers"

@@ -15,11 +15,8 @@ from cql.driver.contact import Contact
 from cql.driver.session import CassandraCluster, connect
 from cql.introspect import live_schema
 from cql.language.text import ddl_cql
-from cql.render import keyspace_cql, table_cql
-from cql.replication import in_every_data_centre
 from model.catalog.generations import GENERATIONS, JAMES_3_8, Generation
 from model.catalog.james_tables import SCHEMA_VERSION
-from model.catalog.mail import MODSEQ
 from model.catalog.mail_queue import OWN_QUEUE_TABLES
 from model.catalog.queue_tables import queue_tables_of
 from model.catalog.schema_history import SCHEMA_BASELINE, SCHEMA_MIGRATION
@@ -234,40 +231,3 @@ def test_james_own_schema_version_is_written_only_when_asked_for(
     assert wrote.json["schema_version"]["undo"].startswith(f"DELETE FROM {james}.schemaversion")
     cluster.session.execute(wrote.json["schema_version"]["undo"])
     assert standing() == before
-
-
-def test_what_is_no_whole_keyspace_of_james_is_refused_with_what_differs(
-    cluster: CassandraCluster, names: list[str], mailmend: CommandLine
-) -> None:
-    """Half made, of another shape, empty, not there: each with exit code 2 and the next step."""
-    half = named(names, "half")
-    cluster.execute_ddl(keyspace_cql(half, in_every_data_centre(1)))
-    empty = mailmend("schema", "adopt", "--keyspace", half)
-    assert (empty.code, "mailmend schema apply" in empty.out) == (2, True)
-
-    own = [text for text in SCHEMA_FILE.read_text(encoding="utf-8").split(";") if "applicableflag" in text]
-    own += [text for text in SCHEMA_FILE.read_text(encoding="utf-8").split(";") if "mailboxrecents" in text]
-    for statement in own:
-        cluster.execute_ddl(statement.replace("apache_james", half))
-    refused = mailmend("schema", "adopt", "--keyspace", half, "--json")
-    assert (refused.code, refused.json["standing"], refused.json["adopted"]) == (2, "half made", False)
-    assert "imapUidTable" in {one["table"] for one in refused.json["against"]}
-
-    cluster.execute_ddl(f"CREATE TABLE {half}.modseq (mailboxid text PRIMARY KEY, nextmodseq bigint)")
-    other = mailmend("schema", "adopt", "--keyspace", half, "--json")
-    assert (other.code, other.json["standing"]) == (2, "unknown shape")
-    assert ("different column", "modseq") in {(one["aspect"], one["table"]) for one in other.json["against"]}
-
-    gone = mailmend("schema", "adopt", "--keyspace", "adopt_nowhere")
-    assert (gone.code, "mailmend schema apply" in gone.err) == (2, True)
-
-
-def test_what_mailmend_made_needs_no_adoption(
-    cluster: CassandraCluster, names: list[str], mailmend: CommandLine
-) -> None:
-    """Told by the comment of its first table, with exit code 0, and nothing is written down."""
-    ours = named(names, "ours")
-    cluster.execute_ddl(keyspace_cql(ours, in_every_data_centre(1)))
-    cluster.execute_ddl(table_cql(ours, MODSEQ))
-    told = mailmend("schema", "adopt", "--keyspace", ours, "--json")
-    assert (told.code, told.json["standing"], told.json["baseline"]) == (0, "made by mailmend", None)

@@ -237,22 +237,6 @@ def test_what_the_server_refuses_is_told_in_its_own_words_and_can_be_mended(
     assert mailmend("schema", "apply", *shop, "--json").json["applied"] == NAMES[2:]
 
 
-def test_what_was_tampered_with_is_named_and_nothing_runs(mailmend: CommandLine, tmp_path: Path) -> None:
-    """An edited file, a file put in between, a file that is gone: by plan and by apply alike."""
-    path = written(tmp_path / "shop", {name: SHOP[name] for name in NAMES[:2]})
-    shop = ("--migrations", str(path))
-    assert mailmend("schema", "apply", *shop).code == 0
-    written(path, {NAMES[1]: SHOP[NAMES[1]] + "-- a remark\n", NAMES[2]: SHOP[NAMES[2]]})
-    for command in ("plan", "apply"):
-        refused = mailmend("schema", command, *shop)
-        assert (refused.code, refused.out) == (2, "")
-        assert "edited migration: 0002_pre_labels.cql" in refused.err
-        assert "version control" in refused.err
-    for name in NAMES[1:3]:
-        path.joinpath(name).unlink()
-    assert "missing migration: 0002_pre_labels.cql" in mailmend("schema", "plan", *shop).err
-
-
 def test_a_keyspace_made_before_there_was_a_history_is_taken_over(
     mailmend: CommandLine, cluster: CassandraCluster, keyspace: str
 ) -> None:
@@ -270,66 +254,6 @@ def test_a_keyspace_made_before_there_was_a_history_is_taken_over(
     assert [one["state"] for one in told] == ["baseline"] * 2 + ["applied"] * (len(shipped()) - 2)
     assert mailmend("schema", "plan").code == 0
     assert differences(SCHEMA, live_schema(cluster, keyspace)) == ()
-
-
-def test_the_choice_of_compaction_goes_into_our_own_migrations(
-    mailmend: CommandLine, cluster: CassandraCluster, keyspace: str
-) -> None:
-    """In those three tables, and only to the number that is asked for."""
-    applied = mailmend("schema", "apply", "--compaction", "leveled", "--to", "0001", "--json")
-    assert (applied.code, applied.json["left"][0]) == (0, "0002_pre_counters.cql")
-    live = live_schema(cluster, keyspace)
-    assert [table.compaction and table.compaction.strategy for table in live.tables] == [
-        "LeveledCompactionStrategy"
-    ] * 3
-    assert mailmend("schema", "apply", "--compaction", "leveled", "--to", "0001").code == 0
-
-
-def test_a_foreign_keyspace_is_left_alone(alone: CommandLine, cluster: CassandraCluster, keyspace: str) -> None:
-    """It lacks tables; nothing is created, not even a ledger; the way to take it over is named."""
-    cluster.execute_ddl(EMPTY.format(keyspace))
-    cluster.execute_ddl(f"CREATE TABLE {keyspace}.modseq (mailboxid timeuuid PRIMARY KEY, nextmodseq bigint)")
-    left = alone("schema", "apply", "--json")
-    assert (left.json["created"], left.json["statements"], left.json["applied"]) == ([], [], [])
-    assert "table imapUidTable" in left.json["withheld"]
-    planned = alone("schema", "plan")
-    assert (planned.code, f"mailmend schema adopt --keyspace {keyspace}" in planned.out) == (1, True)
-    assert not keyspace_exists(cluster, f"{keyspace}_ledger")
-
-
-def test_the_lease_of_somebody_else_is_named_and_can_be_ended(
-    mailmend: CommandLine, cluster: CassandraCluster, keyspace: str, ledger: str, tmp_path: Path
-) -> None:
-    """Only with a reason, and only when told so; who ended whose lease, and why, stays in the history."""
-    shop = ("--migrations", str(written(tmp_path / "shop")))
-    assert "Nobody holds the lease" in mailmend("schema", "force-unlock", "--reason", "a test").out
-    assert mailmend("schema", "apply", *shop, "--to", "1").code == 0
-    lease = Leases(cluster.keyspace(ledger), SystemClock(), "carol@ops pid 7").acquire(
-        f"schema {keyspace}", "schema apply"
-    )
-    held = mailmend("schema", "apply", *shop)
-    assert (held.code, "held by carol@ops pid 7" in held.err) == (3, True)
-    assert f"mailmend schema force-unlock --keyspace {keyspace} --reason" in held.err
-    assert "At work: carol@ops pid 7" in mailmend("schema", "history").out
-
-    unasked = mailmend("schema", "force-unlock", "--reason", "its pod was evicted")
-    assert (unasked.code, "Give --yes" in unasked.err) == (2, True)
-    assert mailmend("schema", "force-unlock", "--reason", " ", "--yes").code == 2
-    ended = mailmend("schema", "force-unlock", "--reason", "its pod was evicted", "--yes", "--json")
-    assert ended.json["ended"].startswith("carol@ops pid 7, since ")
-    (unlock,) = mailmend("schema", "history", "--json").json["unlocks"]
-    assert (unlock["holder"], unlock["reason"]) == (ended.json["ended"], "its pod was evicted")
-    assert lease.owner in mailmend("schema", "history").out
-    assert mailmend("schema", "apply", *shop).code == 0
-
-
-def test_a_file_that_cannot_be_run_is_refused_before_anybody_is_connected_to(tmp_path: Path) -> None:
-    """Syntax with line, column and caret; exit 2."""
-    path = written(tmp_path / "shop", {"0001_pre_a.cql": "CREATE TABLE t (a int PRIMARY KY);\n"})
-    refused = command_line(tmp_path, MAILMEND_HOST="192.0.2.1")("schema", "plan", "--migrations", str(path))
-    assert refused.code == 2
-    assert "0001_pre_a.cql, line 5, column" in refused.err
-    assert "^" in refused.err
 
 
 def test_a_ledger_that_is_made_again_is_empty(cluster: CassandraCluster, keyspace: str) -> None:

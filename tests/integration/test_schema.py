@@ -12,11 +12,11 @@ from cql.driver.session import CassandraCluster, connect
 from cql.introspect import keyspace_exists, live_schema
 from cql.migrate.files import shipped
 from cql.migrate.rollout import RolloutPlan, RolloutRequest, plan_rollout
-from cql.replication import in_every_data_centre, parse_replication
+from cql.replication import parse_replication
 from model.catalog.generations import AUGUST_2026, JAMES_3_8, JAMES_3_9, NEWEST
 from model.catalog.ledger import LEDGER_TABLES
 from model.catalog.mail import FAMILIES, MAIL_TABLES, SCHEMA, CompactionChoice
-from model.errors import SchemaMismatch, UnknownKeyspace, WrongUse
+from model.errors import WrongUse
 from model.migrations.history import LedgerRecord
 from model.operations import Level, Read, Scan
 from model.projections.binding import bind
@@ -99,23 +99,6 @@ def test_the_choice_of_compaction_is_kept(cluster: CassandraCluster, keyspace: s
     assert verify_schema(cluster, keyspace).notes == ()
 
 
-def test_an_interrupted_apply_goes_on_where_it_stopped(cluster: CassandraCluster, keyspace: str) -> None:
-    """Half of the statements ran; the next apply creates the other half, and leaves the replication as it is."""
-    steps = missing_steps(cluster, keyspace, parse_replication("SimpleStrategy=2"))
-    half = len(steps) // 2
-    create(cluster, steps[:half])
-    applied = apply_schema(cluster, keyspace, in_every_data_centre(1))
-    assert applied == tuple(step.creates for step in steps[half:])
-    assert verify_schema(cluster, keyspace).agrees
-    assert cluster.replication_of(keyspace)["replication_factor"] == "2"
-
-
-def test_a_plan_carries_nothing_out(cluster: CassandraCluster, keyspace: str) -> None:
-    """It only reads."""
-    assert rollout(cluster, keyspace).creation is not None
-    assert not keyspace_exists(cluster, keyspace)
-
-
 def test_drift_is_found(cluster: CassandraCluster, keyspace: str) -> None:
     """A dropped column, an added one, another type, another order, a dropped table, a changed option."""
     apply_schema(cluster, keyspace)
@@ -158,12 +141,6 @@ def test_an_older_server_takes_the_same_schema(cassandra41: CassandraServer) -> 
         assert ensure_ledger(older, f"{name}_ledger", name) == ()
 
 
-def test_verify_of_no_keyspace_says_so(cluster: CassandraCluster) -> None:
-    """With the command that makes one."""
-    with pytest.raises(UnknownKeyspace, match="mailmend schema apply"):
-        verify_schema(cluster, "it_schema_nowhere")
-
-
 def test_each_generation_is_recognised_on_a_server(cluster: CassandraCluster, keyspace: str) -> None:
     """Step by step from the newest to the oldest, by the columns that James dropped since."""
     create(cluster, missing_steps(cluster, keyspace)[:BIG_TABLES])
@@ -202,12 +179,6 @@ def test_the_keyspace_of_james_binds_as_its_generation(cluster: CassandraCluster
         assert {column.name for column in bound.mirror.compared} == {one.name for one in expected.mirror.compared}
         assert [set(table.names) for table in bound.tables] == [set(table.names) for table in expected.tables]
     assert "flaguser" in {column.name for column in bind(james, live_schema(cluster, james))[0].mirror.compared}
-
-
-def test_nothing_is_created_in_a_keyspace_of_james(cluster: CassandraCluster, james: str) -> None:
-    """It lacks nothing that mailmend needs, so there is nothing to withhold either."""
-    plan = rollout(cluster, james)
-    assert (plan.foreign, plan.empty, plan.withheld) == (True, True, ())
 
 
 def test_what_a_keyspace_of_james_lacks_is_created_only_on_request(cluster: CassandraCluster, keyspace: str) -> None:
@@ -261,21 +232,6 @@ def test_the_ledger_is_created_like_the_mail_keyspace(cluster: CassandraCluster,
         assert findings.compaction.strategy == "TimeWindowCompactionStrategy"
     finally:
         cluster.execute_ddl(f"DROP KEYSPACE IF EXISTS {ledger}")
-
-
-def test_a_ledger_that_does_not_fit_is_refused(cluster: CassandraCluster, keyspace: str) -> None:
-    """Somebody else's table of that name is not written to; the error names what is otherwise."""
-    create(cluster, missing_steps(cluster, keyspace)[:1])
-    cluster.execute_ddl(f"CREATE TABLE {keyspace}.repair_run (day text PRIMARY KEY, run uuid)")
-    with pytest.raises(SchemaMismatch, match="repair_run"):
-        ensure_ledger(cluster, keyspace, keyspace)
-
-
-def test_a_ledger_beside_no_keyspace_is_refused(cluster: CassandraCluster) -> None:
-    """There is nothing to copy the replication from, and nothing to keep a ledger of."""
-    with pytest.raises(UnknownKeyspace):
-        ensure_ledger(cluster, "it_schema_no_ledger", "it_schema_nowhere")
-    assert not keyspace_exists(cluster, "it_schema_no_ledger")
 
 
 def test_the_command_applies_verifies_and_names_the_mend(

@@ -13,7 +13,6 @@ from model.errors import (
     LeaseLost,
     MigrationFailed,
     SchemaDisagreement,
-    WrongUse,
 )
 from model.migrations.history import MigrationState, StatementState
 from model.migrations.migration import Phase
@@ -220,14 +219,6 @@ def test_what_the_server_would_refuse_is_told_before_anything_is_run() -> None:
     assert stage.history().entries() == ()
 
 
-def test_an_edited_file_stops_everything() -> None:
-    """Also when what is pending is quite another file."""
-    stage = Stage()
-    stage.apply(FOLDER, to=1)
-    with pytest.raises(HistoryMismatch, match=r"edited migration: 0001_pre_orders\.cql"):
-        stage.apply(folder({**SHOP, NAMES[0]: SHOP[NAMES[0]] + "\n-- harmless"}))
-
-
 def test_a_phase_stops_where_the_other_comes_first() -> None:
     """Order is by number; what is left is named, and why."""
     stage = Stage()
@@ -238,23 +229,6 @@ def test_a_phase_stops_where_the_other_comes_first() -> None:
     assert stage.apply(FOLDER, phase=Phase.PRE).plan.empty
     assert stage.apply(FOLDER, phase=Phase.POST).applied == NAMES[2:3]
     assert stage.apply(FOLDER).applied == NAMES[3:]
-
-
-@pytest.mark.parametrize("number", [5, 99])
-def test_a_number_that_is_not_there_is_refused(number: int) -> None:
-    """With the last one that is."""
-    with pytest.raises(WrongUse, match=f"there is no migration {number:04}"):
-        Stage().apply(FOLDER, to=number)
-
-
-def test_a_migration_that_names_another_keyspace_is_refused() -> None:
-    """Its own may be named."""
-    named = "CREATE TABLE {}.t (a int PRIMARY KEY);"
-    with pytest.raises(BadMigration, match="it names the keyspace elsewhere, the migrations are applied to shop"):
-        Stage().apply(folder({"0001_pre_a.cql": named.format("elsewhere")}))
-    stage = Stage()
-    stage.apply(folder({"0001_pre_a.cql": named.format("shop")}))
-    assert stage.server.keyspaces[KEYSPACE].table("t")
 
 
 def test_nodes_that_disagree_are_named_with_their_versions() -> None:

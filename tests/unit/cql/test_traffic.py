@@ -137,10 +137,14 @@ class TestQueue:
             (['{"bucketCount":2,"sliceWindow":1800.0,"updateBrowseStartPace":500}'], SliceSettings(1_800, 2, 500)),
             ([CONFIGURATION, '{"bucketCount":3,"sliceWindow":60}'], SliceSettings(60, 3)),
             ([CONFIGURATION, "[]", "soon", '{"bucketCount":3}'], SliceSettings(1_800, 2)),
+            ([CONFIGURATION, "", None, "{}", '{"sliceWindow": "soon", "bucketCount": 1}'], SliceSettings(1_800, 2)),
+            (["{}"], None),
             ([], None),
         ],
     )
-    def test_the_last_event_that_can_be_read_counts(self, events: list[str], found: SliceSettings | None) -> None:
+    def test_the_last_event_that_can_be_read_counts(
+        self, events: list[str | None], found: SliceSettings | None
+    ) -> None:
         """With its pace where it tells one; a queue without any mail has settings too."""
         server = MailServer({}, {"eventstore": [{"event": event} for event in events]})
 
@@ -220,6 +224,19 @@ class TestQueue:
             queue_traffic(reading, "mail; DROP", ALONE, NOW)
         with pytest.raises(BadIdentifier):
             message_traffic(reading, "mail; DROP", MESSAGES, NOW, None)
+
+
+def test_tables_that_may_not_be_read_are_noted_and_measure_nothing() -> None:
+    """Each once, with what to grant."""
+    names = ["enqueuedmailsv4", "imapuidtable", "messagecounter", "modseq"]
+    reading = Reading(MailServer(refused=dict.fromkeys(names, AccessDenied("no"))))
+
+    assert queue_traffic(reading, "mail", ALONE, NOW) is None
+    found = message_traffic(reading, "mail", MESSAGES, NOW, None)
+
+    assert (found.rates, found.changes) == (None, None)
+    assert [note.split()[0] for note in reading.notes] == [f"mail.{name}" for name in names]
+    assert "GRANT SELECT ON TABLE mail.modseq" in reading.notes[-1]
 
 
 def born(*days_ago: float) -> list[Row]:

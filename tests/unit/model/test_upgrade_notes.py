@@ -67,8 +67,6 @@ def test_a_column_that_was_never_added_is_due_and_only_that(table: str) -> None:
     assert isinstance(left, AddColumns)
     assert left.name.spelling.lower() == table
     assert [column.name for column in left.columns] == ["save_date"]
-    assert note_adding(table, "save_date") == "save-date"
-    assert note_adding(table, "modseq") is None
 
 
 def test_a_whole_keyspace_of_each_generation_lacks_no_column() -> None:
@@ -93,17 +91,6 @@ def test_an_option_that_is_as_the_note_wants_is_not_due() -> None:
     assert note.due(Schema((), (table,))) == ()
     (due,) = note.due(Schema((), (leveled,)))
     assert due.assess(Schema((), (leveled,))).worst is Risk.REWRITE
-
-
-def test_an_old_table_is_dropped_only_beside_its_successor() -> None:
-    """Before the upgrade James still reads it."""
-    old = served(JAMES_3_8.schema)
-    assert optional_migration("drop-old-threads").due(old) == ()
-    both = replace(old, tables=(*old.tables, *(one for one in served(NEWEST.schema).tables if "thread_" in one.name)))
-    assert optional_migration("drop-old-threads").due(both) == (
-        DropTable(Name("threadTable"), if_exists=True),
-        DropTable(Name("threadLookupTable"), if_exists=True),
-    )
 
 
 @pytest.mark.parametrize("note", OPTIONAL, ids=lambda one: one.name)
