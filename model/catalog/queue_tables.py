@@ -33,6 +33,7 @@ class OwnTables:
         state: whether it is remembered how far a queue was swept (`queueState`).
         row_ttl_seconds: how long a row of enqueuedMailsV4 lives; 0: for ever, as James has it.
         mark_ttl_seconds: how long a mark of deletedMailsV2 lives; 0: for ever.
+        shared: whether another program may enqueue here that counts nothing: James, where its own tables were adopted.
     """
 
     due: bool = True
@@ -40,6 +41,7 @@ class OwnTables:
     state: bool = True
     row_ttl_seconds: int = 0
     mark_ttl_seconds: int = 0
+    shared: bool = False
 
     @property
     def marks_outlive_rows(self) -> bool:
@@ -56,12 +58,14 @@ def queue_tables_of(live: Schema, keyspace: str) -> OwnTables:
     lacking = (*_missing(JAMES_QUEUE_TABLES, live), *_otherwise((*JAMES_QUEUE_TABLES, *OWN_QUEUE_TABLES), live))
     if lacking:
         raise SchemaMismatch(keyspace, lacking, mend=_mend(keyspace, live))
+    row_ttl_seconds = time_to_live(live.table(ENQUEUED_MAILS.name))
     return OwnTables(
         due=live.table(DUE_MAILS.name) is not None,
         tallies=live.table(SLICE_TALLIES.name) is not None,
         state=live.table(QUEUE_STATE.name) is not None,
-        row_ttl_seconds=time_to_live(live.table(ENQUEUED_MAILS.name)),
+        row_ttl_seconds=row_ttl_seconds,
         mark_ttl_seconds=time_to_live(live.table(DELETED_MAILS.name)),
+        shared=not row_ttl_seconds,
     )
 
 

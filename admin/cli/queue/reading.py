@@ -38,8 +38,8 @@ SIZE: Final = Command(
     about="""Say how many mails wait in a queue, and how many are delayed.
 
     The time that it takes depends on the number of slices, not of mails. `exact` is a count; `estimate` may be off by
-    what is under way, or by what a process that was killed had not reported. Writes nothing, unless asked to
-    --recount.""",
+    what is under way, by what a process that was killed had not reported, or, in a keyspace that James has created, by
+    what James did just now. Writes nothing, unless asked to --recount.""",
     service="admin.services.queue.listing:queue_size",
     present="admin.present.queue.listing:size_document",
     options=(

@@ -41,10 +41,14 @@ class Recounted:
 
 
 class Counting:
-    """Counts the slices of every queue of a keyspace."""
+    """Counts the slices of every queue of a keyspace.
 
-    def __init__(self, slices: Slices, tallies: SliceTallies, clock: Clock) -> None:
-        self._slices, self._tallies, self._clock = slices, tallies, clock
+    Args:
+        shared: whether others may enqueue who count nothing: then sums of tallies are estimates.
+    """
+
+    def __init__(self, slices: Slices, tallies: SliceTallies, clock: Clock, *, shared: bool) -> None:
+        self._slices, self._tallies, self._clock, self._shared = slices, tallies, clock, shared
 
     async def count(self, queue: QueueName, starts: Sequence[datetime], buckets: int) -> list[SliceCount]:
         """How many mails of each slice wait."""
@@ -79,7 +83,7 @@ class Counting:
     ) -> SliceCount:
         summed = tallied(told)
         if summed is not None:
-            return summed
+            return replace(summed, exact=summed.exact and not self._shared)
         if not told and await self._slices.is_empty(queue, slice_start, buckets):
             return SliceCount(0, exact=True, counted_by=CountedBy.TALLIES)
         unmarked = await self._slices.count_unmarked(queue, slice_start, buckets)

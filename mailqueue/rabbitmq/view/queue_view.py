@@ -60,7 +60,7 @@ class QueueView:
         self.slices = Slices(tables, self.marks, self.known_queues.retries)
         self.rows = MailRows(self.known_queues)
         self.starts = self.known_queues.starts
-        self._counting = Counting(self.slices, tallies, clock)
+        self._counting = Counting(self.slices, tallies, clock, shared=own.shared)
         due = DueMails(tables, clock, buckets=1)
         self._delayed = DelayedListing(due, self.marks, self._counting, self.known_queues) if own.due else None
         self._listing = Listing(self.known_queues, self.slices, self._delayed)

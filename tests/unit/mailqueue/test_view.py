@@ -20,6 +20,7 @@ from model.catalog.mail_queue import (
     QUEUE_TABLES,
     SLICE_TALLIES,
 )
+from model.catalog.queue_tables import OwnTables
 from model.errors import Contended, DoubtfulWrite, NotEnoughReplicas, TimedOut
 from model.ids import QueueName
 from model.operations import Conditional, Put, Read, Remove
@@ -382,6 +383,18 @@ class TestSize:
         assert (size.mails, size.delayed, size.kind, size.counted_by) == (8, 0, SizeKind.EXACT, CountedBy.TALLIES)
         assert size.slices_read == 5
         assert not read & {ENQUEUED_MAILS.name, DELETED_MAILS.name}
+
+    async def test_beside_james_a_sum_is_an_estimate(self) -> None:
+        """What James has enqueued since the last look is in nobody's tallies; rows that were counted are sure."""
+        scene = Scene(OwnTables(shared=True))
+        process = scene.process()
+        await process.view.rows.place(SPOOL, queued(1))
+        await process.tallies.flush()
+        size = await scene.process().view.size(SPOOL)
+        assert (size.mails, size.kind, size.counted_by) == (1, SizeKind.ESTIMATE, CountedBy.TALLIES)
+        await process.view.foreign(SPOOL)
+        size = await scene.process().view.size(SPOOL)
+        assert (size.mails, size.kind, size.counted_by) == (1, SizeKind.EXACT, CountedBy.METADATA)
 
     async def test_a_queue_that_never_was_is_empty(self, scene: Scene) -> None:
         """Surely."""

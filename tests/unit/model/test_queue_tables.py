@@ -39,6 +39,13 @@ def test_all_seven_are_found_with_their_times_to_live() -> None:
     assert found.row_ttl_seconds == time_to_live(ENQUEUED_MAILS)
     assert found.mark_ttl_seconds == time_to_live(DELETED_MAILS)
     assert found.marks_outlive_rows
+    assert not found.shared
+
+
+def test_where_rows_live_for_ever_james_enqueues_too() -> None:
+    """James creates its tables without a time to live, and counts nothing."""
+    for_ever = [replace(table, options={}) for table in JAMES_QUEUE_TABLES]
+    assert queue_tables_of(live(*for_ever, *OWN_QUEUE_TABLES), "mail").shared
 
 
 @given(due=st.booleans(), tallies=st.booleans(), state=st.booleans())
@@ -94,7 +101,9 @@ def test_marks_must_outlive_the_rows_that_they_hide(rows: int, marks: int, *, sa
     """James's tables never expire; a time to live that somebody set on the marks alone brings mails back."""
     tables = expiring(ENQUEUED_MAILS, rows), expiring(DELETED_MAILS, marks), *JAMES_QUEUE_TABLES[2:]
     found = queue_tables_of(live(*tables), "mail")
-    assert found == OwnTables(due=False, tallies=False, state=False, row_ttl_seconds=rows, mark_ttl_seconds=marks)
+    assert found == OwnTables(
+        due=False, tallies=False, state=False, row_ttl_seconds=rows, mark_ttl_seconds=marks, shared=not rows
+    )
     assert found.marks_outlive_rows is safe
 
 
@@ -103,5 +112,5 @@ def test_the_queue_that_james_made_is_whole_and_lets_nothing_expire() -> None:
     text = JAMES_QUEUE.read_text(encoding="utf-8")
     tables = [one.statement.table for one in parse(text) if isinstance(one.statement, CreateTable)]
     found = queue_tables_of(Schema((), tuple(tables)), "apache_james")
-    assert found == OwnTables(due=False, tallies=False, state=False)
+    assert found == OwnTables(due=False, tallies=False, state=False, shared=True)
     assert found.marks_outlive_rows
