@@ -43,6 +43,12 @@ def flag(name: str, text: str, field: str | None = None) -> click.Option:
     return click.Option([name, *([field] if field else [])], is_flag=True, help=text)
 
 
+def option(name: str, text: str, field: str | None = None, **settings: Any) -> click.Option:
+    """An option with a value; its help names the default, where it has one."""
+    shown = {"show_default": True} if "default" in settings else {}
+    return click.Option([name, *([field] if field else [])], help=text, **shown, **settings)
+
+
 class SharedOption(click.Option):
     """An option that a table of the settings file may hold once, for all commands below it; "" is the top level."""
 

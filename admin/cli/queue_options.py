@@ -7,6 +7,7 @@ of a running `mailmend local up --with rabbitmq,s3` are used.
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +16,8 @@ import click
 from click.core import ParameterSource
 
 from admin.cli.command import Shared, Values
-from admin.cli.kinds import Named
-from admin.cli.options import CONNECTION, flag, settings_table, shared_option
+from admin.cli.kinds import Duration, Named
+from admin.cli.options import CONNECTION, flag, option, settings_table, shared_option
 from admin.queue_settings import (
     GUEST,
     QUEUE_DEFAULT,
@@ -30,13 +31,14 @@ from admin.queue_settings import (
     parse_broker,
     parse_management,
 )
+from admin.services.queue.request import MailSelection
 from admin.settings import ConnectionSettings, first_line
 from mailqueue.blobs.s3_settings import S3Settings
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, BrokerTls, ManagementSettings
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BadSettings, WrongUse
 from model.ids import QueueName
-from model.queue.mails import queue_name
+from model.queue.mails import Whereabouts, queue_name
 
 LOCAL_BUCKET: Final = "mailmend"
 TABLE: Final = "queue"
@@ -51,6 +53,31 @@ YES: Final = flag("--yes", "Do what would be asked about.")
 QUEUE_NAME: Final = Named("queue", lambda value: queue_name(str(value)))
 QUEUE_ARGUMENT: Final = click.Argument(["queue_named"], type=QUEUE_NAME, required=False, metavar="[QUEUE]")
 """The queue's name, in place of --queue."""
+
+AGE_MAX: Final = timedelta(days=3650)
+_AGE: Final = Duration(AGE_MAX, zero=False)
+
+FILTERS: Final = Shared(
+    "selection",
+    {
+        "": (
+            option("--sender", "In any case; * stands for anything, <> is the null sender.", metavar="ADDRESS"),
+            option("--recipient", "One of the recipients, likewise.", metavar="ADDRESS"),
+            option("--name", "The mail's name; * stands for anything.", metavar="NAME"),
+            option("--state", "The processor that it waits for, like root; likewise.", metavar="STATE"),
+            option("--older-than", "Enqueued longer ago than this.", type=_AGE),
+            option("--newer-than", "Enqueued no longer ago than this.", type=_AGE),
+            option("--id", "Exactly this; may be repeated.", "ids", type=click.UUID, multiple=True, metavar="ID"),
+            option(
+                "--where",
+                "Only mails that wait, or only delayed ones.",
+                type=click.Choice([one.value for one in Whereabouts]),
+            ),
+        )
+    },
+    lambda own, _others, _context: MailSelection(**own),
+)
+"""Which mails, as `selection: MailSelection` of the request."""
 
 _option = partial(shared_option, table=TABLE)
 _QUEUE: Final = _option(
@@ -117,13 +144,8 @@ Needs = Callable[[Mapping[str, Any]], bool]
 """Whether a command needs the broker, or the blobs, by its other options."""
 
 
-def always(_: Mapping[str, Any]) -> bool:
-    """It does, whatever its options are."""
-    return True
-
-
 def unless(*options: str) -> Needs:
-    """It does, unless one of those flags is given."""
+    """It does, unless one of those flags is given; always, where none is named."""
     return lambda given: not any(given[option] for option in options)
 
 

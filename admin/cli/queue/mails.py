@@ -9,9 +9,8 @@ from click.core import ParameterSource
 
 from admin.cli.command import Command
 from admin.cli.kinds import Duration, Named
-from admin.cli.options import JSON, flag
-from admin.cli.queue.filters import FILTERS
-from admin.cli.queue_options import DRY_RUN, QUEUE_ARGUMENT, YES, always, queue_settings, unless
+from admin.cli.options import JSON, flag, option
+from admin.cli.queue_options import DRY_RUN, FILTERS, QUEUE_ARGUMENT, YES, queue_settings, unless
 from admin.services.queue.request import PREFETCH_DEFAULT
 from model.errors import WrongUse
 from model.queue.mails import DELAY_MAX, PRIORITIES
@@ -49,40 +48,31 @@ ENQUEUE: Final = Command(
         click.Argument(
             ["files"], nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="FILE..."
         ),
-        click.Option(["--sender"], metavar="ADDRESS", help="Of the envelope. [default: the null sender]"),
-        click.Option(
-            ["--recipient", "recipients"],
-            multiple=True,
-            required=True,
-            metavar="ADDRESS",
-            help="Of the envelope; repeatable.",
+        option("--sender", "Of the envelope. [default: the null sender]", metavar="ADDRESS"),
+        option(
+            "--recipient", "Of the envelope; repeatable.", "recipients", multiple=True, required=True, metavar="ADDRESS"
         ),
-        click.Option(
-            ["--name"], metavar="NAME", help="What the mail is called in listings. [default: a name of its own]"
-        ),
-        click.Option(
-            ["--state"], default="root", show_default=True, metavar="STATE", help="The processor that gets it."
-        ),
-        click.Option(
-            ["--attribute", "attributes"],
+        option("--name", "What the mail is called in listings. [default: a name of its own]", metavar="NAME"),
+        option("--state", "The processor that gets it.", default="root", metavar="STATE"),
+        option(
+            "--attribute",
+            "A text for James's mailets; repeatable.",
+            "attributes",
             type=Named("attribute", _attribute),
             multiple=True,
             metavar="NAME=VALUE",
-            help="A text for James's mailets; repeatable.",
         ),
-        click.Option(
-            ["--priority"],
+        option(
+            "--priority",
+            "From 0, the last, to 9, the first. [default: 5]",
             type=click.IntRange(PRIORITIES.start, PRIORITIES.stop - 1),
             metavar="N",
-            help="From 0, the last, to 9, the first. [default: 5]",
         ),
-        click.Option(["--delay"], type=Duration(DELAY_MAX, zero=False), help="Not before so long has passed."),
-        click.Option(
-            ["--at"], type=Named("time", _instant), metavar="TIME", help="Not before then, like 2026-05-01T08:00:00Z."
-        ),
+        option("--delay", "Not before so long has passed.", type=Duration(DELAY_MAX, zero=False)),
+        option("--at", "Not before then, like 2026-05-01T08:00:00Z.", type=Named("time", _instant), metavar="TIME"),
         DRY_RUN,
     ),
-    shared=(queue_settings(broker=always, blobs=always),),
+    shared=(queue_settings(broker=unless(), blobs=unless()),),
     output=(JSON,),
     examples="""
         mailmend queue enqueue letter.eml --sender ann@example.org --recipient bob@example.org
@@ -121,28 +111,16 @@ DEQUEUE: Final = Command(
     present="admin.present.queue.mails:dequeue_document",
     options=(
         QUEUE_ARGUMENT,
-        click.Option(
-            ["--to", "folder"],
-            type=click.Path(path_type=Path, file_okay=False),
-            metavar="DIR",
-            help="Write them there.",
-        ),
-        click.Option(["--exec", "command"], metavar="COMMAND", help="Give each to this command."),
-        click.Option(["--limit"], type=click.IntRange(min=1), metavar="N", help="Take at most so many."),
-        click.Option(
-            ["--wait"],
-            type=Duration(WAIT_MAX),
-            default="5s",
-            show_default=True,
-            help="End when no mail came for so long.",
-        ),
+        option("--to", "Write them there.", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR"),
+        option("--exec", "Give each to this command.", "command", metavar="COMMAND"),
+        option("--limit", "Take at most so many.", type=click.IntRange(min=1), metavar="N"),
+        option("--wait", "End when no mail came for so long.", type=Duration(WAIT_MAX), default="5s"),
         flag("--forever", "Never end for want of mails."),
-        click.Option(
-            ["--prefetch"],
+        option(
+            "--prefetch",
+            "How many mails of each level are unacked, and worked on, at once.",
             type=click.IntRange(1, 1000),
             default=PREFETCH_DEFAULT,
-            show_default=True,
-            help="How many mails of each level are unacked, and worked on, at once.",
         ),
         DRY_RUN,
     ),

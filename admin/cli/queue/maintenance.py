@@ -6,9 +6,18 @@ import click
 
 from admin.cli.command import Command
 from admin.cli.kinds import Duration
-from admin.cli.options import JSON, flag
-from admin.cli.queue.filters import AGE_MAX, FILTERS
-from admin.cli.queue_options import ALL, DRY_RUN, FILE, QUEUE_ARGUMENT, YES, always, queue_settings, unless
+from admin.cli.options import JSON, flag, option
+from admin.cli.queue_options import (
+    AGE_MAX,
+    ALL,
+    DRY_RUN,
+    FILE,
+    FILTERS,
+    QUEUE_ARGUMENT,
+    YES,
+    queue_settings,
+    unless,
+)
 from mailqueue.maintenance.comparison import IDS_MAX
 from model.errors import WrongUse
 
@@ -16,7 +25,7 @@ _UNLESS_DRY_RUN: Final = queue_settings(broker=unless("dry_run"), blobs=unless("
 
 
 def _ids_max(text: str) -> click.Option:
-    return click.Option(["--ids-max"], type=click.IntRange(min=1), default=IDS_MAX, show_default=True, help=text)
+    return option("--ids-max", text, type=click.IntRange(min=1), default=IDS_MAX)
 
 
 FLUSH: Final = Command(
@@ -80,7 +89,7 @@ TEND: Final = Command(
     options=(
         QUEUE_ARGUMENT,
         flag("--once", "One round, then end."),
-        click.Option(["--metrics"], type=FILE, metavar="FILE", help="Keep a file for Prometheus up to date."),
+        option("--metrics", "Keep a file for Prometheus up to date.", type=FILE, metavar="FILE"),
         ALL,
         DRY_RUN,
     ),
@@ -117,31 +126,15 @@ RECONCILE: Final = Command(
         flag("--drain", "Take every message unacked, name it, give it back; asks. Pause consumers."),
         flag("--force", "Drain in spite of consumers, or of a delivery limit."),
         flag("--republish", "Publish again what lacks its message."),
-        click.Option(
-            ["--older-than"],
-            type=Duration(AGE_MAX),
-            default="1h",
-            show_default=True,
-            help="Republish only mails enqueued longer ago.",
-        ),
-        click.Option(
-            ["--mark"],
-            type=click.UUID,
-            multiple=True,
-            metavar="ID",
-            help="Take this mail out of the queue; may be repeated.",
+        option("--older-than", "Republish only mails enqueued longer ago.", type=Duration(AGE_MAX), default="1h"),
+        option(
+            "--mark", "Take this mail out of the queue; may be repeated.", type=click.UUID, multiple=True, metavar="ID"
         ),
         flag(
             "--remove-orphan-blobs",
             "Remove blobs that nothing refers to; asks. Where messages wait, it needs --drain: of every queue.",
         ),
-        click.Option(
-            ["--min-age"],
-            type=Duration(AGE_MAX),
-            default="1h",
-            show_default=True,
-            help="A younger blob is no orphan yet.",
-        ),
+        option("--min-age", "A younger blob is no orphan yet.", type=Duration(AGE_MAX), default="1h"),
         flag("--no-blobs", "Leave the blobs out: two requests for each live mail."),
         _ids_max(
             "How many live mails, or blobs, are held in memory, about half a KiB each; more is refused. Delayed mails "
@@ -150,7 +143,7 @@ RECONCILE: Final = Command(
         DRY_RUN,
         YES,
     ),
-    shared=(queue_settings(broker=always, blobs=unless("no_blobs")),),
+    shared=(queue_settings(broker=unless(), blobs=unless("no_blobs")),),
     output=(JSON,),
     examples="""
         mailmend queue reconcile                                    look only; traffic goes on
@@ -196,11 +189,11 @@ REDRIVE: Final = Command(
     present="admin.present.queue.maintenance:redrive_document",
     options=(
         QUEUE_ARGUMENT,
-        click.Option(["--limit"], type=click.IntRange(min=1), metavar="N", help="At most so many."),
+        option("--limit", "At most so many.", type=click.IntRange(min=1), metavar="N"),
         _ids_max("How many mails of the queue are held in memory, about half a KiB each; more is refused."),
         DRY_RUN,
     ),
-    shared=(queue_settings(broker=always, blobs=always),),
+    shared=(queue_settings(broker=unless(), blobs=unless()),),
     output=(JSON,),
     examples="""
         mailmend queue redrive --dry-run              how many there are, and how many of them were deleted meanwhile

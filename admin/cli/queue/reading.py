@@ -7,9 +7,8 @@ import click
 
 from admin.cli.command import Command
 from admin.cli.kinds import Duration, Named
-from admin.cli.options import CONNECTION, JSON, flag
-from admin.cli.queue.filters import FILTERS
-from admin.cli.queue_options import ALL, FILE, NO_BROKER, QUEUE_ARGUMENT, queue_settings, unless, where
+from admin.cli.options import CONNECTION, JSON, flag, option
+from admin.cli.queue_options import ALL, FILE, FILTERS, NO_BROKER, QUEUE_ARGUMENT, queue_settings, unless, where
 from admin.cli.traffic_options import TRAFFIC
 from admin.services.queue.request import PAGE_MAILS
 from model.queue.positions import ListingPosition
@@ -23,7 +22,7 @@ LIST: Final = Command(
 
     Reads the tables only; writes nothing.""",
     service="admin.services.queue.listing:list_queues",
-    present="admin.present.queue.listing:list_document",
+    present="admin.present.queue.reading:list_document",
     shared=(queue_settings(named=False),),
     output=(JSON,),
     examples="""
@@ -41,7 +40,7 @@ SIZE: Final = Command(
     what is under way, by what a process that was killed had not reported, or, in a keyspace that James has created, by
     what James did just now. Writes nothing, unless asked to --recount.""",
     service="admin.services.queue.listing:queue_size",
-    present="admin.present.queue.listing:size_document",
+    present="admin.present.queue.reading:size_document",
     options=(
         QUEUE_ARGUMENT,
         flag("--recount", "Read every row first, and correct the tallies of all processes; writes tallies."),
@@ -69,20 +68,20 @@ BROWSE: Final = Command(
     Only metadata is read, and no broker is asked. An unacked mail, which a consumer has, is still listed: it leaves
     the queue when it is acked. Writes nothing.""",
     service="admin.services.queue.listing:browse",
-    present="admin.present.queue.listing:browse_document",
-    item="admin.present.queue.listing:browsed_json",
+    present="admin.present.queue.reading:browse_document",
+    item="admin.present.queue.reading:browsed_json",
     options=(
         QUEUE_ARGUMENT,
-        click.Option(
-            ["--limit"],
+        option(
+            "--limit",
+            f"At most so many mails. [default: {PAGE_MAILS}; all of them with --lines]",
             type=click.IntRange(min=1),
-            help=f"At most so many mails. [default: {PAGE_MAILS}; all of them with --lines]",
         ),
-        click.Option(
-            ["--after"],
+        option(
+            "--after",
+            "Go on behind the page before, whose end names this.",
             type=Named("position", _position),
             metavar="TOKEN",
-            help="Go on behind the page before, whose end names this.",
         ),
         flag("--with-content", "Read the bytes too; what is missing is named, and the rest shown."),
         flag("--lines", "Each mail as a line of JSON on stdout, nothing else."),
@@ -106,7 +105,7 @@ HEALTH: Final = Command(
     tables live longer than mails stay; a mail stays longer than the tables are made for; dead letters; mails wait and
     nobody takes any; the broker does not answer.""",
     service="admin.services.queue.health:queue_health",
-    present="admin.present.queue.health:health_document",
+    present="admin.present.queue.reading:health_document",
     options=(QUEUE_ARGUMENT, ALL, NO_BROKER),
     shared=(queue_settings(broker=unless("no_broker")),),
     output=(JSON,),
@@ -127,16 +126,15 @@ METRICS: Final = Command(
     _broker_ready, _broker_unacked, _broker_consumers, _broker_dead_letters, _trouble (1 where health names it). What a
     process of the queue counts itself (delivered, retried, ...) is in the file of `mailmend queue tend --metrics`.""",
     service="admin.services.queue.health:queue_metrics",
-    present="admin.present.queue.health:metrics_document",
+    present="admin.present.queue.reading:metrics_document",
     options=(
         QUEUE_ARGUMENT,
-        click.Option(["--output"], type=FILE, metavar="FILE", help="Write them there, whole or not at all."),
-        click.Option(
-            ["--over"],
+        option("--output", "Write them there, whole or not at all.", type=FILE, metavar="FILE"),
+        option(
+            "--over",
+            "Measure rates between two looks that far apart; 0 leaves them out.",
             type=Duration(OVER_MAX),
             default="5s",
-            show_default=True,
-            help="Measure rates between two looks that far apart; 0 leaves them out.",
         ),
         ALL,
         NO_BROKER,
@@ -161,14 +159,14 @@ CONFIGURE: Final = Command(
     service="admin.services.queue.configure:configure",
     present="admin.present.queue.configure:configure_document",
     options=(
-        click.Option(
-            ["--slice-window"],
+        option(
+            "--slice-window",
+            "The length of a slice: 1h, 30m, 90s.",
             type=Duration(timedelta(days=3_650)),
             metavar="DURATION",
-            help="The length of a slice: 1h, 30m, 90s.",
         ),
-        click.Option(["--buckets"], type=int, metavar="N", help="How many partitions each slice has."),
-        click.Option(["--pace"], type=int, metavar="N", help="One of N dequeues and deletes moves the browse start."),
+        option("--buckets", "How many partitions each slice has.", type=int, metavar="N"),
+        option("--pace", "One of N dequeues and deletes moves the browse start.", type=int, metavar="N"),
         flag("--dry-run", "Say whether the change may be; change nothing."),
     ),
     shared=(CONNECTION,),

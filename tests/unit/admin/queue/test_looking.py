@@ -108,6 +108,15 @@ class TestSize:
         """Queues come into being with their first mail."""
         assert queue("size", "--queue", "other", "--json").json["mails"] == 0
 
+    @pytest.mark.parametrize("named", [("outgoing",), ("--queue", "outgoing"), ("outgoing", "--queue", "outgoing")])
+    def test_the_queue_is_named_by_an_argument_or_an_option(self, queue: QueueShell, named: tuple[str, ...]) -> None:
+        """Either outweighs the environment; two different names are wrong use."""
+        queue.put("one", queue=OUTGOING)
+
+        assert queue("size", *named, "--json", MAILMEND_QUEUE="other").json["mails"] == 1
+        refused = queue("size", *named, "--queue", "spool") if named[0] == "outgoing" else queue("size", "a", *named)
+        assert (refused.code, "two queues are named" in refused.err) == (2, True)
+
 
 class TestBrowsing:
     """The mails of a queue."""
