@@ -5,20 +5,11 @@ No password is ever rendered: a role is created without a login, and whoever run
 
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
 
 from model.errors import AccessDenied, WrongUse
+from model.ports import SchemaServer
 from model.schema.grants import Grant, HeldGrant, Holding, Resource
 from model.schema.table import Row, identifier
-
-
-class Asked(Protocol):
-    """What reading grants needs of a cluster. Adapter: `cql.driver.session.CassandraCluster`."""
-
-    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """The rows that a statement answers."""
-        ...
-
 
 _TABLE = re.compile(r"<table ([^.>]+)\.([^>]+)>")
 _KEYSPACE = re.compile(r"<keyspace ([^>]+)>")
@@ -54,7 +45,7 @@ def revoke_cql(grant: Grant, role: str) -> str:
     return f"REVOKE {_permission(grant)} ON {grant.on} FROM {_name(role)};"
 
 
-def holding_of(server: Asked, role: str) -> Holding:
+def holding_of(server: SchemaServer, role: str) -> Holding:
     """What a role is and has, its own and what it inherits.
 
     Raises:
@@ -74,7 +65,7 @@ def holding_of(server: Asked, role: str) -> Holding:
     return Holding(name, superuser=superuser, held=tuple(sorted(held, key=lambda one: (one.grant, one.through))))
 
 
-def _asked(server: Asked, text: str) -> Sequence[Row]:
+def _asked(server: SchemaServer, text: str) -> Sequence[Row]:
     try:
         return server.query(text)
     except AccessDenied as error:

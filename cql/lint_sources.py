@@ -33,9 +33,13 @@ def _parsed(file: str, text: str) -> list[Placed]:
 
 
 def live_subject(
-    server: SchemaServer, keyspace: str, told: Knowledge, release: ServerRelease | None, hint_window: timedelta | None
+    server: SchemaServer,
+    keyspace: str,
+    settings: Knowledge,
+    release: ServerRelease | None,
+    hint_window: timedelta | None,
 ) -> Subject:
-    """A live keyspace, with what its server tells of itself wherever nobody told otherwise.
+    """A live keyspace, with what its server says of itself where the settings say nothing.
 
     Raises:
         UnknownKeyspace: there is none of that name.
@@ -44,7 +48,7 @@ def live_subject(
     replication = server.replication_of(keyspace)
     schema = live_schema(server, keyspace)
     window = hint_window or _hint_window(server) or HINT_WINDOW_DEFAULT
-    knowledge = replace(told, hint_window=window, paxos_variant=_setting(server, "paxos_variant"))
+    knowledge = replace(settings, hint_window=window, paxos_variant=_setting(server, "paxos_variant"))
     return Subject(
         schema,
         keyspace,

@@ -1,6 +1,6 @@
 """What a cluster tells of its tables over CQL alone: virtual tables where they may be read, and size estimates.
 
-Every figure is None where no node told it. A table that this server does not have, or that these credentials may not
+Every figure is None where no node gave it. A table that this server does not have, or that these credentials may not
 read, is a note, not a failure: the advice then rests on fewer figures, and says so.
 """
 
@@ -108,7 +108,7 @@ def _estimate(ask: Ask, keyspace: str, table: str, notes: Counter[str]) -> Table
         "SELECT mean_partition_size, partitions_count FROM system.size_estimates "
         "WHERE keyspace_name = ? AND table_name = ?"
     )
-    rows = _told_rows(ask(text, (keyspace, table)), "system.size_estimates", notes)
+    rows = _rows_of(ask(text, (keyspace, table)), "system.size_estimates", notes)
     if rows is None:
         return TableFigures()
     partitions = sum(row["partitions_count"] for row in rows)
@@ -119,7 +119,7 @@ def _estimate(ask: Ask, keyspace: str, table: str, notes: Counter[str]) -> Table
 def _view(ask: Ask, keyspace: str, view: NodeFigure, notes: Counter[str]) -> dict[str, float]:
     place = f"system_views.{view.table}"
     text = f"SELECT keyspace_name, table_name, {view.column} FROM {place}"  # noqa: S608 - names of ours, declared above
-    rows = _told_rows(ask(text, ()), place, notes) or ()
+    rows = _rows_of(ask(text, ()), place, notes) or ()
     figures: dict[str, list[float]] = {}
     for row in rows:
         if row["keyspace_name"] == keyspace and row[view.column] is not None:
@@ -130,18 +130,18 @@ def _view(ask: Ask, keyspace: str, view: NodeFigure, notes: Counter[str]) -> dic
 def _hint_window(ask: Ask, notes: Counter[str]) -> float | None:
     """The longest window of any node; `max_hint_window_in_ms` is the name that every version knows."""
     text = "SELECT name, value FROM system_views.settings WHERE name = ?"
-    rows = _told_rows(ask(text, ("max_hint_window_in_ms",)), "system_views.settings", notes) or ()
+    rows = _rows_of(ask(text, ("max_hint_window_in_ms",)), "system_views.settings", notes) or ()
     windows = [int(row["value"]) / 1000 for row in rows if str(row["value"]).isdigit()]
     return max(windows, default=None)
 
 
-def _told_rows(answers: Sequence[NodeAnswer], place: str, notes: Counter[str]) -> list[Row] | None:
+def _rows_of(answers: Sequence[NodeAnswer], place: str, notes: Counter[str]) -> list[Row] | None:
     """The rows of every node that answered; None when none did."""
     for answer in answers:
         if answer.error is not None:
             notes[_note_of(answer, place)] += 1
-    told = [answer.rows for answer in answers if answer.error is None]
-    return [row for rows in told for row in rows] if told else None
+    answered = [answer.rows for answer in answers if answer.error is None]
+    return [row for rows in answered for row in rows] if answered else None
 
 
 def _note_of(answer: NodeAnswer, place: str) -> str:

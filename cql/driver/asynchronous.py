@@ -1,6 +1,6 @@
 """The tables for asyncio: every request is awaited, none blocks the loop, a bounded number is under way at once.
 
-Single requests are told of by the driver's own callback, without a thread of their own; many at once go through the
+Single requests end by the driver's own callback, without a thread of their own; many at once go through the
 session's own window in one thread. `InTurn` gives the same form to any tables that answer at once: the memory twin.
 """
 

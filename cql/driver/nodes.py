@@ -1,7 +1,7 @@
 """Questions that one node must answer for itself: its virtual tables, and how it went about a read.
 
 A virtual table shows the node that is asked and no other, so a figure of the cluster is the sum of what every node
-says; a node that does not answer, or refuses, is told by name instead of being left out in silence.
+says; a node that does not answer, or refuses, is named in the answer instead of being left out.
 """
 
 import re

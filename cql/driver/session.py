@@ -98,7 +98,7 @@ def _profile(contact: Contact, balancing: Any) -> Any:
 
 
 class _AskAgain(RetryPolicy):  # type: ignore[misc] # the driver has no types
-    """What is idempotent is sent to the next node when one fails; too few replicas are told at once, as they are."""
+    """What is idempotent is sent to the next node when one fails; too few replicas are reported at once."""
 
     def on_unavailable(self, *_: Any, **__: Any) -> tuple[Any, None]:
         """The driver would ask the nodes that are down, and tell that nobody answered."""
@@ -198,7 +198,7 @@ class CassandraCluster:
         """Every node that is up, in every data centre; those of others are left alone until they are asked for."""
         if EVERY_NODE not in self._cluster.profile_manager.profiles:
             profile = _profile(self.contact, RoundRobinPolicy())
-            with suppress(OperationTimedOut):  # a node that hangs is told of when it is asked
+            with suppress(OperationTimedOut):  # a node that hangs is reported when it is asked
                 self._cluster.add_execution_profile(EVERY_NODE, profile, pool_wait_timeout=self.contact.request_seconds)
         return [host for host in self._cluster.metadata.all_hosts() if host.is_up]
 

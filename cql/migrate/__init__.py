@@ -1,1 +1,1 @@
-"""A keyspace taken from one state of its schema to the next: under a lease, journalled, and told by a history."""
+"""Migrations of a keyspace: planned by reading, carried out under a lease, recorded in the ledger."""

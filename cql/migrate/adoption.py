@@ -1,7 +1,7 @@
-"""Taking over a keyspace that mailmend did not make, and giving it back: rows of the ledger, nothing else.
+"""Adopts a keyspace that mailmend did not make, and forgets it again; writes James's schema version when asked to.
 
-Nothing is written to the mail keyspace. Whoever is killed on the way leaves a ledger in which the same command goes on:
-the baseline is written last and taken away first, so a keyspace counts as adopted only when all of it is written.
+Adopting writes rows of the ledger and nothing to the mail keyspace. After a kill the same command continues: the
+baseline is written last and removed first, so a keyspace counts as adopted only when all rows are there.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from model.ports import Clock, LeaseSource, SchemaServer, Tables
 from model.schema.keyspace import Schema
 
 _ADOPTED = "adopted as "
-"""How the note begins by which the entries of an adoption are told from those of a keyspace that we made ourselves."""
+"""How the note of an adoption's entries begins; those of a keyspace that we made ourselves have another note."""
 
 
 def look_at(server: SchemaServer, keyspace: str, history: History | None) -> tuple[Adoption, Baseline | None]:

@@ -39,8 +39,8 @@ class NodeVersions:
         return tuple(node for node, version in self.up.items() if not most or version != most[0][0])
 
     def __str__(self) -> str:
-        told = [f"{node} has {version or 'given no answer'}" for node, version in self.up.items()]
-        return ", ".join([*told, *(f"{node} is down" for node in self.down)])
+        answers = [f"{node} has {version or 'given no answer'}" for node, version in self.up.items()]
+        return ", ".join([*answers, *(f"{node} is down" for node in self.down)])
 
 
 @dataclass(frozen=True, slots=True)

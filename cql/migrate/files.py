@@ -1,7 +1,7 @@
 """Migrations read from a folder: ours, which come with the package, or anybody's own.
 
-Whatever is wrong with a file is told before anything is run: its name, its number, its head, its CQL with line, column
-and caret, a statement that no migration may hold.
+Whatever is wrong with a file is reported before anything runs: its name, its number, its head, its CQL with line,
+column and caret, a statement that no migration may hold.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Migrations carried out: under a lease, with every node agreeing, each statement in the history before and after.
+"""Carries migrations out: one applier at a time (a lease), the nodes agreeing, each statement recorded in the ledger.
 
-Whoever dies at any point of this leaves a history from which the next one goes on. The order of each statement: is the
-lease ours for long enough; do the nodes agree; are we still the applier (a conditional write); what is about to be sent
-is written down; it is sent; the nodes agree again; it is written down as done.
+An applier that is killed leaves a history from which the next one continues. For each statement, in this order: check
+that the lease lasts long enough; wait until the nodes agree; check that we are still the applier (a conditional write);
+record what will be sent; send it; wait until the nodes agree again; record it as done.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -188,7 +188,7 @@ class _Applier:
 
     def _send(self, cql: str, place: str) -> None:
         try:
-            self.by.server.execute_ddl(cql, self.by.statement_seconds, agreed=0)  # each node is asked afterwards
+            self.by.server.execute_ddl(cql, self.by.statement_seconds, agreed=0)  # each node is asked below
         except CannotReach as error:
             raise CannotReach(
                 f"{place}: {error.what}",

@@ -100,7 +100,7 @@ def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutReq
     plan = decide(request.keyspace, request.migrations, record, live, target)
     spelling, release = request.spelling_for(server), exact_release(server.release_version)
     for one in plan.statements:
-        spelling.shown(one.migration, one.position)  # what this server lacks is told before anything is run
+        spelling.shown(one.migration, one.position)  # raises for what this server lacks, before anything runs
         _refuse_unknown(one, release)
     besides = _besides(server, request, plan, live) if request.ours else ()
     if keyspace_exists(server, request.keyspace):

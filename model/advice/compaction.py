@@ -123,10 +123,10 @@ def choose(
     """
     left = [one for one in results if one.choice in served]
     why = [f"{one.choice.value} is out: this server does not know it." for one in results if one.choice not in served]
-    told = all(cost.traced for one in left for cost in (one.mailbox, one.message))
-    if not told:
+    traced = all(cost.traced for one in left for cost in (one.mailbox, one.message))
+    if not traced:
         why.append("SSTables per read do not count here: of some reads the node kept no trace at all.")
-    for measure in MEASURES if told else MEASURES[1:]:
+    for measure in MEASURES if traced else MEASURES[1:]:
         if len(left) > 1:
             left, sentence = _narrowed(left, measure)
             why.append(sentence)

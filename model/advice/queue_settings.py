@@ -93,7 +93,7 @@ class SliceSettings:
     """What a queue is set to now: a slice window may only become one of its divisors, buckets only grow.
 
     Attributes:
-        pace: one of so many dequeues and deletes moves the browse start; None where that is not told.
+        pace: one of so many dequeues and deletes moves the browse start; None where that is not known.
     """
 
     slice_seconds: int

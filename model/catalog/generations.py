@@ -1,6 +1,6 @@
 """The generations of James's schema, and which of them a live keyspace is.
 
-Each generation is told as what it has besides the newest or instead of it. Nothing is altered to fit: what a
+Each generation is declared by what it has besides the newest or instead of it. Nothing is altered to fit: what a
 generation lacks is neither read nor written (`model.projections.binding`), what it has besides is left alone and kept
 in
 before-images. Source: facts about James 3.8.1 (its own DDL), 3.9, August and September 2026 (JAMES-4198, JAMES-4225).
@@ -165,7 +165,7 @@ def holds_mail(live: Schema) -> bool:
 def was_made_here(live: Schema) -> bool:
     """Whether every table of the catalog that is there carries the catalog's own comment; James's are worded otherwise.
 
-    An apply that was interrupted is thereby told apart from a keyspace of James that lacks some tables. The queue's
+    This distinguishes an interrupted apply from a keyspace of James that lacks some tables. The queue's
     tables tell nothing: James makes its own in a keyspace of ours, and a keyspace of James may have been given ours.
     """
     tables = [table for table in SCHEMA.tables if table.name not in _OF_THE_QUEUE]

@@ -2,7 +2,7 @@
 
 Names keep James's spelling here and nowhere else. Source: James's own schema, newest generation (JAMES-4225,
 September 2026); what older generations have besides or instead stands in `model.catalog.generations`. The mail queue's
-tables stand in `model.catalog.mail_queue`, those that mailmend creates but never touches afterwards in
+tables stand in `model.catalog.mail_queue`, those that mailmend creates and then never touches in
 `model.catalog.james_tables`.
 """
 
@@ -34,7 +34,7 @@ class CompactionChoice(Enum):
 
     TWCS = "twcs"  # the default, as the design card asks: wide windows, since old rows still change their flags
     UNIFIED = "unified"  # Cassandra 5.0 and later: few SSTables per read, also under late updates
-    LEVELED = "leveled"  # the same aim on older servers
+    LEVELED = "leveled"  # the same for older servers
 
 
 MESSAGE_COMPACTIONS: Mapping[CompactionChoice, Compaction] = {

@@ -1,7 +1,7 @@
 """What is to be run on a keyspace: decided from the folder, the history and the live schema, before anything is done.
 
-Every pending statement is rehearsed on the live schema as a value; what the server would refuse is so told with file
-and line while nothing is changed yet. A statement that was begun and whose end nobody saw is judged by what it left.
+Every pending statement is applied to the live schema as a value first, so that what the server would refuse is reported
+with file and line before anything changes. A statement that was begun and not recorded as done is judged by its effect.
 """
 
 from collections.abc import Iterator, Sequence
@@ -115,7 +115,7 @@ def decide(
     Raises:
         HistoryMismatch: the folder holds other migrations than those that were applied.
         BadMigration: a pending statement would be refused, or names another keyspace.
-        WrongUse: there is no migration of the number that is wished for.
+        WrongUse: there is no migration of the number that is asked for.
     """
     refuse_tampering(keyspace, migrations, record)
     if target.to is not None and not 1 <= target.to <= len(migrations):
@@ -136,7 +136,7 @@ def decide(
 
 
 def refuse_tampering(keyspace: str, migrations: Sequence[Migration], record: LedgerRecord) -> None:
-    """Refuse a folder that is not what was applied: nothing can be told from it.
+    """Refuse a folder that is not what was applied: no plan can rest on it.
 
     Raises:
         HistoryMismatch: each file that is otherwise, and what to do with it.
@@ -183,7 +183,7 @@ def _holds(live: Schema, made: Schema) -> bool:
 
 
 def _due(pending: Sequence[Migration], target: MigrationTarget) -> tuple[list[Migration], str]:
-    """The pending migrations as far as they are wished for, and why the others are left."""
+    """The pending migrations as far as they are asked for, and why the others are left."""
     due: list[Migration] = []
     for one in pending:
         if target.to is not None and one.number > target.to:

@@ -1,4 +1,4 @@
-"""Which role may do what: the least that each of mailmend's works needs, told from the tables that it reads and writes.
+"""Which role may do what: the least that each kind of work needs, derived from the tables that it reads and writes.
 
 Derived from the catalog and the ledger, so that a projection declared tomorrow is covered tomorrow. Cassandra counts
 TRUNCATE as MODIFY, and whoever creates a table holds everything on it: what no grant can tell apart, `REMARKS` tells.
@@ -140,7 +140,7 @@ QUEUED = _names((*QUEUE_TABLES, EVENT_STORE))
 """The tables of the distributed mail queue, and the one that its configuration is kept in."""
 
 MEASURED = _names((IMAP_UID, MESSAGE_ID, MESSAGE_COUNTER, MODSEQ, EVENT_STORE, ENQUEUED_MAILS, BROWSE_START))
-"""The tables that traffic is told from."""
+"""The tables that traffic is measured by."""
 
 FIGURES = (
     "coordinator_read_latency",

@@ -24,10 +24,10 @@ _MARKERS: Final = ("?", ":")
 )
 def _deletes(subject: Subject) -> Iterator[Hit]:
     """Each DELETE; where none stands there, what is known of the table."""
-    told, others = _told(
+    stated, others = _stated(
         subject, lambda write: write.change is Change.DELETE, "this deletes from {}, which has time windows"
     )
-    yield from told
+    yield from stated
     for table in others:
         if table.name in subject.knowledge.deleted:
             yield Hit(f"rows of {table.spelling} are deleted one by one", points=COMPACTION, table=table.spelling)
@@ -46,10 +46,10 @@ def _deletes(subject: Subject) -> Iterator[Hit]:
 )
 def _updates(subject: Subject) -> Iterator[Hit]:
     """Each UPDATE; where none stands there, what is known of the table, or what its columns look like."""
-    told, others = _told(
+    stated, others = _stated(
         subject, lambda write: write.change is Change.UPDATE, "this updates {}, which has time windows"
     )
-    yield from told
+    yield from stated
     for table in others:
         yield from _changed_later(table, known=table.name in subject.knowledge.updated)
 
@@ -79,15 +79,15 @@ def _changed_later(table: Table, *, known: bool) -> Iterator[Hit]:
 def _timestamps(subject: Subject) -> Iterator[Hit]:
     """Each USING TIMESTAMP; where none stands there, what is known of the table."""
     text = "this writes to {} with a timestamp of its own"
-    told, others = _told(subject, lambda write: write.timestamp is not None, text, ("option", "timestamp"))
-    yield from told
+    stated, others = _stated(subject, lambda write: write.timestamp is not None, text, ("option", "timestamp"))
+    yield from stated
     for table in others:
         if table.name in subject.knowledge.stamped:
             text = f"rows of {table.spelling} are written with timestamps of the writer's choice"
             yield Hit(text, points=COMPACTION, table=table.spelling)
 
 
-def _told(
+def _stated(
     subject: Subject, concerns: Callable[[Write], bool], text: str, *first: PlaceKey
 ) -> tuple[list[Hit], list[Table]]:
     """A hit for each write to time windows that the rule is about; and the tables of which no statement tells.
@@ -100,8 +100,8 @@ def _told(
         Hit(text.format(table.spelling), points=(*first, *one.points), statement=one.number, table=table.spelling)
         for one, table in met
     ]
-    told = {table.name for _, table in met}
-    return hits, [table for table in subject.time_windowed() if table.name not in told]
+    names = {table.name for _, table in met}
+    return hits, [table for table in subject.time_windowed() if table.name not in names]
 
 
 @rule(
@@ -186,10 +186,10 @@ def _key(table: Table, write: Write) -> tuple[str, ...] | None:
 def _mixed_writes(subject: Subject) -> Iterator[Hit]:
     """The first plain write to a table that is also written with IF."""
     conditional = {name_of(one.write.name.spelling) for one in subject.writes() if one.write.conditional}
-    told = set()
+    found = set()
     for number, write, points in subject.writes():
         name = name_of(write.name.spelling)
-        if name in conditional and not write.conditional and name not in told:
-            told.add(name)
+        if name in conditional and not write.conditional and name not in found:
+            found.add(name)
             text = f"{write.name} is written with IF elsewhere, and without it here"
             yield Hit(text, points=points, statement=number, table=write.name.spelling)

@@ -53,14 +53,14 @@ def refused_options(statement: Statement, release: ServerRelease) -> tuple[tuple
 
 def _declared(subject: Subject) -> Iterator[tuple[str, int | None, Options]]:
     """Each table's options as they were written: (table, number of the statement or None, options)."""
-    told = set()
+    stated = set()
     for number, placed in enumerate(subject.statements):
         table, options = placed.statement.about, placed.statement.options_set
         if options is not None:
-            told.add(name_of(table))
+            stated.add(name_of(table))
             yield table, number, options
     for one in subject.schema.tables:
-        if one.name not in told:
+        if one.name not in stated:
             yield one.spelling, None, one.literals()
 
 

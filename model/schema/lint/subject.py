@@ -214,17 +214,17 @@ def subjects_of(
             continue
         of = name_of(placed.statement.keyspace_named or current)
         keyspaces.setdefault(of, _Keyspace()).take(placed)
-    return tuple(_subject(name, told, release, knowledge or Knowledge()) for name, told in keyspaces.items())
+    return tuple(_subject(name, found, release, knowledge or Knowledge()) for name, found in keyspaces.items())
 
 
-def _subject(name: str, told: _Keyspace, release: ServerRelease, knowledge: Knowledge) -> Subject:
+def _subject(name: str, found: _Keyspace, release: ServerRelease, knowledge: Knowledge) -> Subject:
     return Subject(
-        told.schema,
+        found.schema,
         name,
-        tuple(told.statements),
-        told.refused,
-        told.replication,
-        told.replication_at,
+        tuple(found.statements),
+        found.refused,
+        found.replication,
+        found.replication_at,
         release,
-        knowledge.with_facts_of(known_of(told.schema)),
+        knowledge.with_facts_of(known_of(found.schema)),
     )

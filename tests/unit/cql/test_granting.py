@@ -1,7 +1,6 @@
 """Roles and grants as CQL, and back from what a server lists."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -10,18 +9,20 @@ from cql.granting import create_role_cql, drop_role_cql, grant_cql, holding_of, 
 from model.errors import AccessDenied, BadIdentifier, MailmendError, WrongUse
 from model.schema.grants import Grant, HeldGrant, Resource
 from model.schema.table import Row
+from tests.support.schema_twin import SchemaTwin
 
 READS = Grant(Resource("mail", "t"), "SELECT")
 
 
-@dataclass(slots=True)
-class Server:
+class Server(SchemaTwin):
     """A server that lists what it was told."""
 
-    roles: Sequence[Row] = ()
-    permissions: Sequence[Row] = ()
-    fails: MailmendError | None = None
-    asked: list[str] = field(default_factory=list)
+    def __init__(
+        self, roles: Sequence[Row] = (), permissions: Sequence[Row] = (), fails: MailmendError | None = None
+    ) -> None:
+        super().__init__()
+        self.roles, self.permissions, self.fails = roles, permissions, fails
+        self.asked: list[str] = []
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
         """The rows that a statement answers."""
