@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml uv.lock | $(UV)
 demo: $(STAMP) ## Write mail, break it, find it, mend it, prove it, undo and redo it
 	$(RUN)/mailmend demo
 
-test: check ## Everything: check, then every test, in two lanes (on a real Cassandra, Spark, RabbitMQ and S3)
+test: check ## Everything: check, then every test, in three lanes (on a real Cassandra, Spark, RabbitMQ and S3)
 	$(if $(ARGS),$(RUN)/pytest $(ARGS),$(RUN)/python -m tests.lanes)
 
 check: $(STAMP) verify ## Lint, types, layers and doors; seconds

@@ -1,28 +1,33 @@
-"""Every test, in two lanes at once: `make test` without ARGS.
+"""Every test, in three lanes at once: `make test` without ARGS.
 
-Faults wait for servers to die and to come back, and conformance suites for answers: they run beside the rest, with
-servers of their own, and leave half of the machine to it. What they print comes at the end, in one piece.
+Unit tests use a core; integration, conformance and fault tests mostly wait for servers of their own. What the lanes
+beside the first print comes at the end, each in one piece.
 """
 
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 
-BESIDE = ("tests/faults", "tests/conformance")
+LANES = (("tests/integration", "tests/equivalence"), ("tests/faults", "tests/conformance"), ("tests/unit",))
+"""The last one is shown while it runs."""
 
 
 def main() -> int:
-    """0 where both lanes passed, else 1."""
-    pytest = [sys.executable, "-m", "pytest", "--durations=12"]
-    with tempfile.TemporaryFile("w+") as printed:
-        beside = subprocess.Popen([*pytest, "-p", "no:cacheprovider", *BESIDE], stdout=printed, stderr=printed)
-        try:
-            rest = subprocess.call([*pytest, *(f"--ignore={one}" for one in BESIDE)])
-        finally:
-            failed = beside.wait()
-        printed.seek(0)
-        sys.stdout.write(printed.read())
-    return int(bool(rest or failed))
+    """0 where all lanes passed, else 1."""
+    pytest = [sys.executable, "-m", "pytest", "--durations=12", "-p", "no:cacheprovider"]
+    *beside, shown = LANES
+    with ExitStack() as stack:
+        outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in beside]
+        running = [
+            subprocess.Popen([*pytest, *lane], stdout=output, stderr=output)
+            for lane, output in zip(beside, outputs, strict=True)
+        ]
+        failed = [subprocess.call([*pytest, *shown]), *(lane.wait() for lane in running)]
+        for output in outputs:
+            output.seek(0)
+            sys.stdout.write(output.read())
+    return int(any(failed))
 
 
 if __name__ == "__main__":
