@@ -1,19 +1,221 @@
-"""What a server tells of its schema, as values of the model."""
+"""What a server holds, read from its `system_schema`: odd names, dropped columns, indexes, views, options."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from cql.introspect import keyspace_exists, live_schema
 from model.catalog.generations import GENERATIONS, Generation
-from model.catalog.james_tables import EMAIL_QUERY_VIEW, EVENT_STORE, THREAD
-from model.catalog.mail import SCHEMA
 from model.errors import BadIdentifier
 from model.schema.difference import differences
-from model.schema.keyspace import Schema
-from model.schema.table import Column, Compaction, Kind, Table
+from model.schema.keyspace import Index, Schema, View
+from model.schema.table import Column, Compaction, Kind, Row, Table, UserType
 from tests.support.schema_twin import SchemaTwin
 from tests.support.schemas import served
+
+LEVELED = {"class": "org.apache.cassandra.db.compaction.LeveledCompactionStrategy", "fanout_size": "10"}
+
+
+class RowsServer(SchemaTwin):
+    """A server that tells exactly these rows of `system_schema`, by the table's last name."""
+
+    def __init__(self, **rows: Sequence[Row]) -> None:
+        super().__init__()
+        self.rows = rows
+        self.asked: list[tuple[str, Any]] = []
+
+    def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        """The rows of one of the tables."""
+        self.asked.append((text, *values))
+        return self.rows.get(text.partition("system_schema.")[2].partition(" ")[0], ())
+
+
+def column(name: str, kind: str = "regular", position: int = -1, **other: Any) -> Row:
+    """A column of the table `t`."""
+    plain = {"table_name": "t", "type": "int", "clustering_order": "none"}
+    return {**plain, "column_name": name, "kind": kind, "position": position, **other}
+
+
+def table_row(**other: Any) -> Row:
+    """The table `t`."""
+    return {"keyspace_name": "mail", "table_name": "t", "comment": "", "compaction": LEVELED, **other}
+
+
+KEY = column("k", "partition_key", 0)
+
+
+def told(*columns: Row, **others: Sequence[Row]) -> Table:
+    """The only table of a server that tells these rows."""
+    rows: Mapping[str, Sequence[Row]] = {"tables": [table_row()], "columns": [KEY, *columns], **others}
+    (found,) = live_schema(RowsServer(**rows), "mail").tables
+    return found
+
+
+def test_names_that_need_quotes_get_them() -> None:
+    """The server lists them bare; a word of CQL's own is a name in quotes only."""
+    rows: dict[str, list[Row]] = {
+        "types": [{"type_name": "Place", "field_names": ["Street", "order", "town"], "field_types": ["text"] * 3}],
+        "tables": [table_row(table_name="Box of Bob")],
+        "columns": [
+            column("Id", "partition_key", 0, table_name="Box of Bob"),
+            column('a"b', table_name="Box of Bob", type='frozen<"Place">'),
+        ],
+        "indexes": [{"index_name": "By", "table_name": "Box of Bob", "options": {"target": '"Id"'}}],
+    }
+
+    assert live_schema(RowsServer(**rows), "mail") == Schema(
+        (UserType('"Place"', (('"Street"', "text"), ('"order"', "text"), ("town", "text"))),),
+        (
+            Table(
+                '"Box of Bob"',
+                (Column('"Id"', "int", Kind.PARTITION), Column('"a""b"', 'frozen<"Place">')),
+                compaction=Compaction("LeveledCompactionStrategy", {"fanout_size": "10"}),
+            ),
+        ),
+        (Index('"By"', '"Box of Bob"', '"Id"'),),
+    )
+
+
+def test_columns_come_in_the_order_in_which_a_table_is_written() -> None:
+    """Key in key order, then static ones, then the others by name."""
+    found = told(
+        column("b"),
+        column("a"),
+        column("s", "static"),
+        column("d", "clustering", 1, clustering_order="desc", type="frozen<map<text, blob>>"),
+        column("c", "clustering", 0, clustering_order="asc"),
+        column("j", "partition_key", 1),
+    )
+
+    assert [one.name for one in found.columns] == ["k", "j", "c", "d", "s", "a", "b"]
+    assert [one.name for one in found.columns if one.descending] == ["d"]
+    assert found.column("s").kind is Kind.STATIC
+    assert found.column("d").type == "frozen<map<text,blob>>"
+
+
+def test_dropped_columns_are_remembered_with_their_kind() -> None:
+    """One that comes back with another type would read old cells wrongly; older servers do not tell the kind."""
+    gone = [
+        {"table_name": "t", "column_name": "Old", "type": "text", "kind": "static"},
+        {"table_name": "t", "column_name": "older", "type": "map<int, int>"},
+        {"table_name": "u", "column_name": "other", "type": "int", "kind": "regular"},
+    ]
+
+    assert told(dropped_columns=gone).dropped == (
+        Column('"Old"', "text", Kind.STATIC),
+        Column("older", "map<int,int>"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "literal"),
+    [
+        (86_400, "86400"),
+        (0.01, "0.01"),
+        (True, "true"),
+        (False, "false"),
+        ("99p", "'99p'"),
+        ("it's", "'it''s'"),
+        ({"keys": "ALL"}, "{'keys': 'ALL'}"),
+        ({"chunk_length_in_kb": 16}, "{'chunk_length_in_kb': '16'}"),
+    ],
+)
+def test_an_option_is_read_as_cql_writes_it(value: Any, literal: str) -> None:
+    """Numbers, truths, texts, maps of texts."""
+    (found,) = live_schema(RowsServer(tables=[table_row(opt=value)], columns=[KEY]), "mail").tables
+
+    assert found.options == {"opt": literal}
+
+
+def test_what_is_no_option_is_none() -> None:
+    """Names, ids, what nobody can set any more, what is not set; a table may be without a comment."""
+    extra = {
+        **dict.fromkeys(("id", "flags", "extensions", "view_name", "base_table_id"), "x"),
+        **dict.fromkeys(("dclocal_read_repair_chance", "read_repair_chance"), 0.1),
+        "memtable": None,
+    }
+    row = table_row(**extra, comment=None)
+
+    (found,) = live_schema(RowsServer(tables=[row], columns=[KEY]), "mail").tables
+
+    assert (found.options, found.comment) == ({}, "")
+
+
+def test_a_class_of_somebody_else_keeps_its_whole_name() -> None:
+    """Only Cassandra's own are known by the last word."""
+    row = table_row(compaction={"class": "org.example.Own"})
+
+    (found,) = live_schema(RowsServer(tables=[row], columns=[KEY]), "mail").tables
+
+    assert found.compaction == Compaction("org.example.Own", {})
+
+
+def test_an_index_is_its_target_its_class_and_the_rest() -> None:
+    """The server keeps all three among its options."""
+    options = {"target": "values(m)", "class_name": "sai", "similarity_function": "cosine"}
+    rows = [
+        {"index_name": "plain", "table_name": "t", "options": {"target": "a"}},
+        {"index_name": "own", "table_name": "t", "options": options},
+        {"index_name": "whole", "table_name": "t", "options": {"class_name": "org.example.Whole"}},
+    ]
+
+    assert live_schema(RowsServer(indexes=rows), "mail").indexes == (
+        Index("plain", "t", "a"),
+        Index("own", "t", "values(m)", "sai", {"similarity_function": "cosine"}),
+        Index("whole", "t", "", "org.example.Whole"),
+    )
+
+
+def test_a_view_is_a_table_with_a_base_and_a_condition() -> None:
+    """Its columns are listed among those of tables, under its own name."""
+    row = {
+        **table_row(comment="c", gc_grace_seconds=5),
+        "view_name": "by_v",
+        "base_table_name": "t",
+        "base_table_id": "x",
+        "where_clause": "v IS NOT NULL",
+        "include_all_columns": True,
+    }
+    del row["table_name"]
+    columns = [column("v", "partition_key", 0, table_name="by_v"), column("k", "clustering", 0, table_name="by_v"), KEY]
+
+    (found,) = live_schema(RowsServer(views=[row], columns=columns), "mail").views
+
+    assert found == View(
+        Table(
+            "by_v",
+            (Column("v", "int", Kind.PARTITION), Column("k", "int", Kind.CLUSTERING)),
+            "c",
+            Compaction("LeveledCompactionStrategy", {"fanout_size": "10"}),
+            {"gc_grace_seconds": "5"},
+        ),
+        "t",
+        "v IS NOT NULL",
+        all_columns=True,
+    )
+
+
+def test_types_come_before_those_that_use_them() -> None:
+    """A server lists them by name."""
+    rows = [
+        {"type_name": "a", "field_names": ["f"], "field_types": ["frozen<b>"]},
+        {"type_name": "b", "field_names": ["f"], "field_types": ["int"]},
+    ]
+
+    assert [one.name for one in live_schema(RowsServer(types=rows), "mail").types] == ["b", "a"]
+
+
+@pytest.mark.parametrize(("spelling", "bound"), [("Mail", "mail"), ('"Mail"', "Mail"), ('"a ""b"""', 'a "b"')])
+def test_a_keyspace_is_asked_for_by_the_name_that_the_server_knows(spelling: str, bound: str) -> None:
+    """Bound, in each of the questions."""
+    server = RowsServer(keyspaces=[{"keyspace_name": bound}])
+
+    assert keyspace_exists(server, spelling)
+    live_schema(server, spelling)
+
+    assert [values for _, *values in server.asked] == [[bound]] * 7
+    assert all("WHERE keyspace_name = ?" in text for text, _ in server.asked)
 
 
 @pytest.mark.parametrize("generation", GENERATIONS, ids=lambda one: one.name)
@@ -22,49 +224,6 @@ def test_what_a_server_holds_is_read_back(generation: Generation) -> None:
     live = live_schema(SchemaTwin(mail=served(generation.schema)), "mail")
     assert differences(generation.schema, live) == ()
     assert {table.name for table in live.tables} == {table.name for table in generation.schema.tables}
-
-
-def test_key_columns_come_first_in_key_order() -> None:
-    """A server lists columns by name; a key is a matter of position."""
-    live = live_schema(SchemaTwin(mail=served(Schema((), (THREAD, EMAIL_QUERY_VIEW, EVENT_STORE)))), "mail")
-    keys = {table.name: [column.name for column in table.key] for table in live.tables}
-    assert keys["thread_2"] == ["username", "mimemessageid", "messageid"]
-    assert keys["email_query_view_received_at"] == ["mailboxid", "receivedat", "messageid"]
-    kinds = {column.name: column.kind for column in live.tables[2].columns}
-    assert kinds == {
-        "aggregateid": Kind.PARTITION,
-        "eventid": Kind.CLUSTERING,
-        "snapshot": Kind.STATIC,
-        "event": Kind.REGULAR,
-    }
-
-
-def test_the_order_of_clustering_is_read() -> None:
-    """Latest first is not the same table as latest last."""
-    live = live_schema(SchemaTwin(mail=served(Schema((), (EMAIL_QUERY_VIEW,)))), "mail")
-    assert [column.descending for column in live.tables[0].clustering] == [True, False]
-
-
-def test_types_are_read_in_their_one_spelling() -> None:
-    """No spaces after commas."""
-    table = Table("t", (Column("id", "uuid", Kind.PARTITION), Column("m", "frozen<map<text,blob>>")))
-    live = live_schema(SchemaTwin(mail=Schema((), (table,))), "mail")
-    assert live.tables[0].column("m").type == "frozen<map<text,blob>>"
-
-
-def test_options_are_read_as_cql_has_them() -> None:
-    """Numbers, maps and truths; what is null, or no option, is not among them."""
-    table = Table(
-        "t",
-        (Column("id", "uuid", Kind.PARTITION),),
-        comment="Mine",
-        compaction=Compaction("LeveledCompactionStrategy", {"sstable_size_in_mb": "160"}),
-        options={"gc_grace_seconds": "0", "caching": "{'keys': 'ALL', 'rows_per_partition': '10'}"},
-    )
-    found = live_schema(SchemaTwin(mail=Schema((), (table,))), "mail").tables[0]
-    assert found.comment == "Mine"
-    assert found.compaction == table.compaction
-    assert found.options == {**table.options, "crc_check_chance": "1.0", "cdc": "false"}
 
 
 def test_an_unknown_keyspace_holds_nothing() -> None:
@@ -81,13 +240,3 @@ def test_a_keyspace_is_asked_for_by_a_valid_name_only() -> None:
     for ask in (live_schema, keyspace_exists):
         with pytest.raises(BadIdentifier):
             ask(SchemaTwin(), "mail; DROP KEYSPACE mail")
-
-
-def test_a_schema_finds_its_tables_in_any_case() -> None:
-    """As CQL does for names without quotes."""
-    live = served(SCHEMA)
-    assert live.table("imapUidTable") is live.table("IMAPUIDTABLE")
-    assert live.user_type("mailboxBase") is not None
-    assert live.table("nowhere") is None
-    assert live.user_type("nowhere") is None
-    assert not replace(live, types=()).empty

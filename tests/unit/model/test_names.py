@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import BadIdentifier
-from model.schema.keyspace import Schema, in_order_of_use
-from model.schema.literals import map_literal, pairs_of, short_class, text_literal, text_of
+from model.schema.keyspace import EMPTY, Schema, in_order_of_use
 from model.schema.names import checked_spelling, columns_of, name_of, renamed_in, spelled
 from model.schema.table import Column, Kind, Table, UserType
 
@@ -31,35 +30,20 @@ def test_a_spelling_without_quotes_is_in_any_case() -> None:
     assert name_of('"imapUidTable"') == "imapUidTable"
 
 
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [('"', '"'), ('""""', '"'), ('"a""b"', 'a"b'), ('"A"', "A"), ("A", "a"), ('"A', '"a'), ("", "")],
+)
+def test_only_whole_quotes_keep_a_name_as_it_is(spelling: str, name: str) -> None:
+    """One quote alone is no spelling in quotes."""
+    assert name_of(spelling) == name
+
+
 @pytest.mark.parametrize("spelling", ["", '"', '""', '"a"b"', "a b", 'a"', "1a", "select", '"a" "b"'])
 def test_what_is_no_whole_name_is_refused(spelling: str) -> None:
     """Nothing breaks out."""
     with pytest.raises(BadIdentifier):
         checked_spelling(spelling)
-
-
-@given(st.text())
-def test_a_text_is_read_back_from_its_literal(text: str) -> None:
-    """Quotes and all."""
-    assert text_of(text_literal(text)) == text
-
-
-@given(st.dictionaries(st.text(), st.text().filter(lambda one: not one.startswith("org.apache."))))
-def test_pairs_are_read_back_from_a_map(pairs: dict[str, str]) -> None:
-    """Whatever stands in their texts."""
-    assert pairs_of(map_literal(pairs)) == pairs
-
-
-def test_numbers_in_a_map_are_read_as_texts() -> None:
-    """CQL takes both."""
-    assert pairs_of("{'class': 'S', 'replication_factor': 3}") == {"class": "S", "replication_factor": "3"}
-    assert pairs_of("'{}'") == {}
-
-
-def test_only_classes_of_cassandra_are_shortened() -> None:
-    """Of others the whole name is needed."""
-    assert short_class("org.apache.cassandra.io.compress.LZ4Compressor") == "LZ4Compressor"
-    assert short_class("com.example.Own") == "com.example.Own"
 
 
 @pytest.mark.parametrize(
@@ -88,6 +72,16 @@ def test_a_schema_tells_names_in_quotes_from_others() -> None:
     assert (schema.table("mail"), schema.table("Mail"), schema.table('"Mail"')) == (plain, quoted, quoted)
     assert schema.table("MAIL") == plain
     assert Schema((), (quoted,)).table("mail") is None
+    assert schema.table("nowhere") is None
+    assert schema.user_type("nowhere") is None
+    assert Schema((UserType("mailboxBase", ()),), ()).user_type("MAILBOXBASE") is not None
+
+
+def test_a_schema_with_a_type_or_a_table_is_not_empty() -> None:
+    """Either will do."""
+    assert EMPTY.empty
+    assert not Schema((UserType("t", ()),), ()).empty
+    assert not Schema((), (Table("t", ()),)).empty
 
 
 def test_types_come_after_those_they_are_made_of() -> None:

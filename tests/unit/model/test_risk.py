@@ -6,7 +6,7 @@ import pytest
 
 from model.catalog.mail import IMAP_UID, SCHEMA
 from model.schema.keyspace import Index, Schema, View
-from model.schema.risk import Risk
+from model.schema.risk import DroppedColumns, Risk
 from model.schema.statements import (
     AddColumns,
     AddField,
@@ -70,7 +70,10 @@ def view(of: str) -> CreateView:
     return CreateView(Name("by_note"), View(NOTES, of, "note IS NOT NULL"))
 
 
-RISKY: tuple[tuple[Statement, Risk], ...] = (
+UNSAFE = "{'class': 'TimeWindowCompactionStrategy', 'unsafe_aggressive_sstable_expiration': '%s'}"
+SIZE_TIERED = "{'class': 'SizeTieredCompactionStrategy', 'max_threshold': '32', 'min_threshold': '4'}"
+LEVELED = "{'class': 'LeveledCompactionStrategy'}"
+RISKY: tuple[tuple[Statement, *tuple[Risk, ...]], ...] = (
     (DropKeyspace("mail"), Risk.DATA_LOSS),
     (DropTable(NOTE), Risk.DATA_LOSS),
     (DropTable(ELSEWHERE), Risk.DATA_LOSS),
@@ -84,13 +87,17 @@ RISKY: tuple[tuple[Statement, Risk], ...] = (
     (options(default_time_to_live="3600"), Risk.DATA_LOSS),
     (options(ELSEWHERE, default_time_to_live="3600"), Risk.DATA_LOSS),
     (options(gc_grace_seconds="0"), Risk.RESURRECTION),
-    (
-        options(compaction="{'class': 'TimeWindowCompactionStrategy', 'unsafe_aggressive_sstable_expiration': 'true'}"),
-        Risk.RESURRECTION,
-    ),
+    *((options(compaction=UNSAFE % said), Risk.REWRITE, Risk.RESURRECTION) for said in ("true", "TRUE", "True")),
+    (options(compaction=UNSAFE % "false"), Risk.REWRITE),
+    (options(gc_grace_seconds="'0'"), Risk.RESURRECTION),
+    (options(default_time_to_live="86399"), Risk.DATA_LOSS),
+    (options(default_time_to_live="'86399'"), Risk.DATA_LOSS),
+    (options(ELSEWHERE, gc_grace_seconds="864000"), Risk.RESURRECTION),  # nothing is known of another keyspace
+    (options(ELSEWHERE, compaction=SIZE_TIERED), Risk.REWRITE),
+    (options(gc_grace_seconds="0", compaction=LEVELED), Risk.REWRITE, Risk.RESURRECTION),
     (AlterKeyspace("mail", {"replication": "{'class': 'NetworkTopologyStrategy', 'dc1': '3'}"}), Risk.STALE),
     (options(read_repair="'NONE'"), Risk.STALE),
-    (options(compaction="{'class': 'LeveledCompactionStrategy'}"), Risk.REWRITE),
+    (options(compaction=LEVELED), Risk.REWRITE),
     (options(compression="{'chunk_length_in_kb': '8', 'class': 'LZ4Compressor'}"), Risk.REWRITE),
     (options(compression="{'enabled': 'false'}"), Risk.REWRITE),
     (index("notes"), Risk.LONG),
@@ -114,7 +121,10 @@ HARMLESS_ONES: tuple[Statement, ...] = (
     options(gc_grace_seconds="1728000"),
     options(gc_grace_seconds="864000"),
     options(default_time_to_live="0"),
-    options(default_time_to_live="172800"),
+    *(options(default_time_to_live=seconds) for seconds in ("86400", "86401", "'86400'", "172800")),
+    options(gc_grace_seconds="'864000'"),
+    options(ELSEWHERE, read_repair="'BLOCKING'"),
+    options(compaction=SIZE_TIERED),
     options(read_repair="'BLOCKING'"),
     options(compaction="{'class': 'SizeTieredCompactionStrategy', 'max_threshold': '8'}"),
     options(compression="{'class': 'org.apache.cassandra.io.compress.LZ4Compressor', 'chunk_length_in_kb': 16}"),
@@ -132,11 +142,12 @@ HARMLESS_ONES: tuple[Statement, ...] = (
 )
 
 
-@pytest.mark.parametrize(("statement", "risk"), RISKY, ids=str)
-def test_a_danger_is_told_with_its_reason(statement: Statement, risk: Risk) -> None:
-    """Exactly that danger, or the worst of several, and a sentence that is finished."""
+@pytest.mark.parametrize(("statement", "risks"), [(one, risks) for one, *risks in RISKY], ids=str)
+def test_a_danger_is_told_with_its_reason(statement: Statement, risks: list[Risk]) -> None:
+    """Exactly those dangers, mildest first, and a sentence that is finished."""
     assessment = statement.assess(LIVE)
-    assert assessment.worst is risk
+    assert list(assessment.risks) == risks
+    assert assessment.worst is risks[-1]
     assert assessment.why.endswith(".")
     assert "{" not in assessment.why
 
@@ -151,37 +162,45 @@ def test_a_harmless_statement_is_told_harmless(statement: Statement) -> None:
 
 def test_every_kind_of_statement_is_judged() -> None:
     """The cases above name every kind that CQL has, and every danger holds of one of them."""
-    cases = [*(statement for statement, _ in RISKY), *HARMLESS_ONES]
+    risky = [statement for statement, *_ in RISKY]
+    cases = [*risky, *HARMLESS_ONES]
     assert {type(one) for one in cases} == set(KINDS)
     for one in cases:
         for danger in one.dangers:
-            assert any(danger in each.dangers and danger.risk in each.assess(LIVE).risks for each, _ in RISKY) or (
+            assert any(danger in each.dangers and danger.risk in each.assess(LIVE).risks for each in risky) or (
                 type(one) is AddColumns  # needs columns that were dropped once: a test of its own, below
             )
 
 
-def test_several_dangers_of_one_statement_stand_together_mildest_first() -> None:
-    """An ALTER that sets two options tells both reasons."""
-    assessment = options(gc_grace_seconds="0", compaction="{'class': 'LeveledCompactionStrategy'}").assess(LIVE)
-    assert assessment.risks == (Risk.REWRITE, Risk.RESURRECTION)
-    assert "rewritten under" in assessment.why
-    assert "comes back" in assessment.why
+def test_the_reasons_of_several_dangers_stand_together() -> None:
+    """An ALTER that sets two options names both."""
+    why = options(gc_grace_seconds="0", compaction=LEVELED).assess(LIVE).why
+    assert "rewritten under" in why
+    assert "comes back" in why
 
 
-def test_a_column_that_is_added_again_after_a_drop_is_dangerous() -> None:
-    """Whether it was dropped long ago or by the statement before; a new name is not."""
-    # Given a column that was dropped
-    dropped = DropColumns(NOTE, ("owner",)).drops()
-    assert dropped == {("notes", "owner")}
+DROPPED = frozenset({("notes", "owner")})
+DROPPED_ONCE = Schema((), (replace(NOTES, dropped=(Column("owner", "text"),)),))
+AUTHOR, OWNER, UPPER = Column("author", "text"), Column("owner", "text"), Column("OWNER", "text")
 
-    # Then adding it again is a danger, and adding another is none
-    assert AddColumns(NOTE, (Column("Owner", "text"),)).assess(LIVE, dropped).worst is Risk.DATA_LOSS
-    assert AddColumns(NOTE, (Column("author", "text"),)).assess(LIVE, dropped).worst is Risk.NONE
-    assert Truncate(NOTE).drops() == frozenset()
 
-    # And the live table knows what was dropped from it long ago
-    live = Schema((), (replace(NOTES, dropped=(Column("owner", "text"),)),))
-    assert AddColumns(NOTE, (Column("Owner", "text"),)).assess(live).worst is Risk.DATA_LOSS
+@pytest.mark.parametrize(
+    ("statement", "live", "dropped", "risk"),
+    [
+        (AddColumns(NOTE, (UPPER,)), LIVE, DROPPED, Risk.DATA_LOSS),
+        (AddColumns(NOTE, (AUTHOR, UPPER)), LIVE, DROPPED, Risk.DATA_LOSS),
+        (AddColumns(NOTE, (UPPER,)), DROPPED_ONCE, frozenset(), Risk.DATA_LOSS),
+        (AddColumns(NOTE, (AUTHOR,)), LIVE, DROPPED, Risk.NONE),
+        (AddColumns(ABSENT, (OWNER,)), LIVE, DROPPED, Risk.NONE),
+        (AddColumns(ABSENT, (OWNER,)), LIVE, frozenset(), Risk.NONE),
+        (AddColumns(ELSEWHERE, (OWNER,)), DROPPED_ONCE, frozenset(), Risk.NONE),
+    ],
+)
+def test_a_column_that_is_added_again_after_a_drop_is_dangerous(
+    statement: Statement, live: Schema, dropped: DroppedColumns, risk: Risk
+) -> None:
+    """Dropped long ago or by the plan before, from that table of that keyspace; another name is not."""
+    assert statement.assess(live, dropped).worst is risk
 
 
 @pytest.mark.parametrize(
@@ -204,38 +223,11 @@ def test_a_new_time_window_is_a_rewrite_and_a_threshold_is_none() -> None:
     assert options(truth, compaction=compaction % "").assess(SCHEMA).worst is Risk.REWRITE
 
 
-def test_any_of_several_columns_may_have_been_dropped_once() -> None:
-    """Of that table: the same name in another, or in another keyspace, is another column."""
-    dropped = frozenset({("notes", "owner")})
-    both = AddColumns(NOTE, (Column("author", "text"), Column("OWNER", "text")))
-    assert both.assess(LIVE, dropped).worst is Risk.DATA_LOSS
-    assert AddColumns(ABSENT, (Column("owner", "text"),)).assess(LIVE, dropped).worst is Risk.NONE
-    assert AddColumns(ABSENT, (Column("owner", "text"),)).assess(LIVE).worst is Risk.NONE
-    once = Schema((), (replace(NOTES, dropped=(Column("owner", "text"),)),))
-    assert AddColumns(ELSEWHERE, (Column("owner", "text"),)).assess(once).worst is Risk.NONE
-
-
 def test_what_is_dropped_is_remembered_as_the_server_knows_it() -> None:
     """In lower case, unless it is in quotes."""
     dropped = DropColumns(Name('"Notes"'), ("Owner", '"Owner"')).drops()
     assert dropped == {("Notes", "owner"), ("Notes", "Owner")}
-
-
-@pytest.mark.parametrize("said", ["true", "TRUE", "True"])
-def test_unsafe_expiration_is_read_in_any_case(said: str) -> None:
-    """As Cassandra reads it."""
-    compaction = f"{{'class': 'TimeWindowCompactionStrategy', 'unsafe_aggressive_sstable_expiration': '{said}'}}"
-    assert Risk.RESURRECTION in options(compaction=compaction).assess(LIVE).risks
-    assert Risk.RESURRECTION not in options(compaction=compaction.replace(said, "false")).assess(LIVE).risks
-
-
-def test_nothing_is_known_of_another_keyspace() -> None:
-    """So what might be lowered, replaced or turned off there counts as that, though a table of that name is here."""
-    assert options(ELSEWHERE, gc_grace_seconds="864000").assess(LIVE).worst is Risk.RESURRECTION
-    assert options(ELSEWHERE, read_repair="'BLOCKING'").assess(LIVE).worst is Risk.NONE
-    same = "{'class': 'SizeTieredCompactionStrategy', 'max_threshold': '32', 'min_threshold': '4'}"
-    assert options(compaction=same).assess(LIVE).worst is Risk.NONE
-    assert options(ELSEWHERE, compaction=same).assess(LIVE).worst is Risk.REWRITE
+    assert Truncate(NOTE).drops() == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -259,25 +251,3 @@ def test_nothing_is_known_of_another_keyspace() -> None:
 def test_what_a_statement_is_about_is_told_for_people(statement: Statement, name: str) -> None:
     """Each object once, with the keyspace where it is named."""
     assert statement.subject == name
-
-
-@pytest.mark.parametrize(
-    ("seconds", "risks"),
-    [
-        ("86399", (Risk.DATA_LOSS,)),
-        ("86400", (Risk.NONE,)),
-        ("86401", (Risk.NONE,)),
-        ("0", (Risk.NONE,)),
-        ("'86399'", (Risk.DATA_LOSS,)),
-        ("'86400'", (Risk.NONE,)),
-    ],
-)
-def test_a_time_to_live_is_lowered_or_it_is_not(seconds: str, risks: tuple[Risk, ...]) -> None:
-    """To a second, in quotes or without; never is longer than anything."""
-    assert options(default_time_to_live=seconds).assess(LIVE).risks == risks
-
-
-def test_a_shorter_grace_is_dangerous_in_quotes_too() -> None:
-    """Servers take a number either way."""
-    assert options(gc_grace_seconds="'0'").assess(LIVE).worst is Risk.RESURRECTION
-    assert options(gc_grace_seconds="'864000'").assess(LIVE).worst is Risk.NONE
