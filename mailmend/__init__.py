@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from model.projections.groups import Counts, Union
     from model.projections.mirror import Mirror
     from model.schema.table import Column, Table
-    from repair.writing.message_store import MessageStore, WriterSettings
+    from repair.writing.message_store import MessageStore
+    from repair.writing.truth_writes import WriterSettings
 
 __version__ = _version("mailmend")
 
@@ -43,7 +44,7 @@ _HOMES: Final = {
     "Mirror": "model.projections.mirror",
     "Table": "model.schema.table",
     "Union": "model.projections.groups",
-    "WriterSettings": "repair.writing.message_store",
+    "WriterSettings": "repair.writing.truth_writes",
     "open_queue": "mailqueue.rabbitmq.mail_queue",
 }
 """Where each public name stands."""

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from model.ids import QueueName
-from model.ports import Depth
+from model.queue.messages import Depth
 
 BROWSE_START_AGE_MAX: Final = timedelta(days=7)
 """As James's own health check has it: beyond that, one stuck mail makes every listing read a week of slices."""

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from mailqueue.health import HealthProblem, QueueFigures, judged
 from model.ids import QueueName
-from model.ports import Depth
+from model.queue.messages import Depth
 
 
 class QueueCount(Enum):

@@ -2,10 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass, field
-from datetime import datetime
-from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from model.errors import MailmendError
@@ -13,6 +10,7 @@ from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
 from model.projections.findings import Suspect
 from model.queue.mails import PRIORITY_NORMAL
+from model.queue.messages import BlobKind, Depth, Message, StoredBlob
 from model.schema.table import Row
 
 
@@ -144,7 +142,7 @@ class Progress(Protocol):
 
 
 class HeldLease(Protocol):
-    """A lease in hand. Adapter: `repair.ledger.leases.Held`."""
+    """A lease in hand. Adapter: `repair.ledger.leases.TakenLease`."""
 
     def check(self, seconds: float = 0.0) -> None:
         """Make sure that it is still ours, and will be for so long.
@@ -197,21 +195,6 @@ class SchemaNodes(Protocol):
         ...
 
 
-SLICE_HEADER: Final = "x-mailmend-slice"
-"""The header of our own messages with the start of their row's slice, in milliseconds since 1970 (an integer)."""
-
-ATTEMPTS_HEADER: Final = "x-mailmend-attempts"
-"""The header of our own messages with how often the mail was tried before (an integer)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What is published: a body, and headers beside those that James sets."""
-
-    body: bytes
-    headers: Mapping[str, int | str] = field(default_factory=dict)
-
-
 class Delivery(Protocol):
     """A message in hand, until it is acked, requeued or dead-lettered: exactly one of them, once.
 
@@ -250,29 +233,6 @@ class Delivery(Protocol):
     async def dead_letter(self) -> None:
         """It goes to the dead letter queue."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """The broker's side of a queue, as counts: it cannot be searched.
-
-    Attributes:
-        ready: messages that wait, all levels together.
-        unacked: messages in somebody's hand; None where the broker's HTTP API is not set up.
-        consumers: who takes from it.
-        dead: messages in the dead letter queue.
-        delivery_limit: after so many returns the broker dead-letters a message; None: never, or not known.
-        alarms: for want of what, and where, the broker takes no new messages; none where that is not known.
-        dead_limit: after so many returns the broker drops a dead letter; None: never, not known, or there is none.
-    """
-
-    ready: int
-    unacked: int | None
-    consumers: int
-    dead: int
-    delivery_limit: int | None = None
-    alarms: tuple[str, ...] = ()
-    dead_limit: int | None = None
 
 
 def unheard() -> None:
@@ -323,22 +283,6 @@ class Broker(Protocol):
     async def close(self) -> None:
         """Close every connection."""
         ...
-
-
-class BlobKind(Enum):
-    """What a blob holds; a store may keep them apart."""
-
-    HEADER = "header"
-    BODY = "body"
-
-
-@dataclass(frozen=True, slots=True)
-class StoredBlob:
-    """A blob as its store lists it; `stored_at` in UTC."""
-
-    blob_id: BlobId
-    size_bytes: int
-    stored_at: datetime
 
 
 class Blobs(Protocol):

@@ -1,20 +1,18 @@
 """Trying again: the only place that knows tenacity, and the one policy for everything that may be repeated.
 
-Safe by default: bounded in attempts and in time; for code that waits in its thread, and for code that awaits. Plain
-writes that carry their own stamp may be repeated at will; a count may not (it is not idempotent), a conditional write
-may not either (its writer settles it by a SERIAL read). A write is never sent once its stamp has become too old, since
-a repair counts on that (DESIGN idea 4, A).
+Safe by default: bounded in attempts and in time; one class for code that awaits, and a bridge for code that blocks.
+Plain writes that carry their own stamp may be repeated at will; a count may not (it is not idempotent), a conditional
+write may not either (its writer settles it by a SERIAL read). A write is never sent once its stamp has become too old,
+since a repair counts on that (DESIGN idea 4, A).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
-    Retrying,
     retry_if_exception,
     retry_if_result,
     stop_after_attempt,
@@ -48,65 +46,8 @@ JAMES = RetryPolicy()
 
 
 @dataclass(frozen=True, slots=True)
-class Retries:
+class AsyncRetries:
     """Carries out what may be repeated. Waits on the clock that it is given, so a virtual one makes tests instant."""
-
-    clock: Clock
-    policy: RetryPolicy = JAMES
-
-    def write_all(self, tables: Tables, writes: Sequence[Write], deadline: int = FOREVER) -> list[MailmendError | None]:
-        """Many writes at once; those that fail are sent again, counts excepted. What is left in the end is returned.
-
-        Args:
-            tables: where to write.
-            writes: independent of each other.
-            deadline: microseconds; nothing is sent again after it.
-        """
-        errors: list[MailmendError | None] = [None] * len(writes)
-        open_ = list(range(len(writes)))
-
-        def send() -> bool:
-            nonlocal open_
-            for place, error in zip(open_, tables.write_all([writes[place] for place in open_]), strict=True):
-                errors[place] = error
-            open_ = [place for place in open_ if passes(errors[place]) and not isinstance(writes[place], Count)]
-            return bool(open_)
-
-        if open_ and send():
-            self._retrying(self.policy.retries, deadline, retry=retry_if_result(bool))(_resumed(lambda: True, send))
-        return errors
-
-    def call(self, step: Callable[[], T], deadline: int = FOREVER) -> T:
-        """The step's result; while it cannot reach the cluster it is taken again.
-
-        Raises:
-            CannotReach: the last try's error.
-        """
-        try:
-            return step()
-        except CannotReach as error:
-            first = error
-
-        def fail() -> T:
-            raise first
-
-        return self._retrying(self.policy.retries, deadline, retry=retry_if_exception(passes))(_resumed(fail, step))
-
-    def rounds(self, step: Callable[[], T | None], most: int, deadline: int = FOREVER) -> T | None:
-        """The first result that is not None, of at most so many rounds: how compare-and-set is repeated."""
-        found = step()
-        if found is not None:
-            return found
-        return self._retrying(most - 1, deadline, retry=retry_if_result(_is_none))(_resumed(lambda: None, step))
-
-    def _retrying(self, retries: int, deadline: int, **options: Any) -> Retrying:
-        """Tenacity's loop, which ends with the last try's own result or error."""
-        return Retrying(sleep=self.clock.sleep, **_loop(self.policy, self.clock, retries, deadline), **options)
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitedRetries:
-    """`Retries` for code that awaits, by the same policy."""
 
     clock: Clock
     policy: RetryPolicy = JAMES
@@ -122,21 +63,14 @@ class AwaitedRetries:
     async def write_all(
         self, tables: AsyncTables, writes: Sequence[Write], deadline: int = FOREVER
     ) -> list[MailmendError | None]:
-        """Many writes at once; those that fail are sent again, counts excepted. What is left in the end is returned."""
-        errors: list[MailmendError | None] = [None] * len(writes)
-        open_ = list(range(len(writes)))
+        """Many writes at once; those that fail are sent again, counts excepted. What is left in the end is returned.
 
-        async def send() -> bool:
-            nonlocal open_
-            for place, error in zip(open_, await tables.write_all([writes[place] for place in open_]), strict=True):
-                errors[place] = error
-            open_ = [place for place in open_ if passes(errors[place]) and not isinstance(writes[place], Count)]
-            return bool(open_)
-
-        if open_ and await send():
-            resumed = _resumed_awaiting(lambda: True, send)
-            await self._retrying(self.policy.retries, deadline, retry=retry_if_result(bool))(resumed)
-        return errors
+        Args:
+            tables: where to write.
+            writes: independent of each other.
+            deadline: microseconds; nothing is sent again after it.
+        """
+        return await self._send(tables.write_all, writes, deadline)
 
     async def call(self, step: Callable[[], Awaitable[T]], deadline: int = FOREVER) -> T:
         """The step's result; while it cannot reach whom it asks it is taken again.
@@ -147,35 +81,117 @@ class AwaitedRetries:
         try:
             return await step()
         except CannotReach as error:
-            first = error
-
-        def fail() -> T:
-            raise first
-
-        resumed = _resumed_awaiting(fail, step)
-        return await self._retrying(self.policy.retries, deadline, retry=retry_if_exception(passes))(resumed)
+            return await self._again(error, step, self.policy.retries, deadline, retry=retry_if_exception(passes))
 
     async def rounds(self, step: Callable[[], Awaitable[T | None]], most: int, deadline: int = FOREVER) -> T | None:
         """The first result that is not None, of at most so many rounds: how compare-and-set is repeated."""
         found = await step()
         if found is not None:
             return found
-        resumed = _resumed_awaiting(lambda: None, step)
-        return await self._retrying(most - 1, deadline, retry=retry_if_result(_is_none))(resumed)
+        return await self._again(None, step, most - 1, deadline, retry=retry_if_result(lambda one: one is None))
 
-    def _retrying(self, retries: int, deadline: int, **options: Any) -> AsyncRetrying:
-        return AsyncRetrying(sleep=self.clock.pause, **_loop(self.policy, self.clock, retries, deadline), **options)
+    async def _send(
+        self,
+        send: Callable[[Sequence[Write]], Awaitable[list[MailmendError | None]]],
+        writes: Sequence[Write],
+        deadline: int,
+    ) -> list[MailmendError | None]:
+        errors: list[MailmendError | None] = [None] * len(writes)
+        open_ = list(range(len(writes)))
+
+        async def some_are_left() -> bool:
+            nonlocal open_
+            for place, error in zip(open_, await send([writes[place] for place in open_]), strict=True):
+                errors[place] = error
+            open_ = [place for place in open_ if passes(errors[place]) and not isinstance(writes[place], Count)]
+            return bool(open_)
+
+        if open_ and await some_are_left():
+            await self._again(True, some_are_left, self.policy.retries, deadline, retry=retry_if_result(bool))  # noqa: FBT003
+        return errors
+
+    async def _again(
+        self, first: Any, step: Callable[[], Awaitable[T]], retries: int, deadline: int, **retry: Any
+    ) -> T:
+        """Tenacity's loop after a first try that came to `first`: most need no second, and no loop."""
+        made = [first]
+
+        async def take() -> T:
+            if not made:
+                return await step()
+            ended = made.pop()
+            if isinstance(ended, BaseException):
+                raise ended
+            result: T = ended
+            return result
+
+        waits = wait_random_exponential(
+            multiplier=2 * self.policy.wait_seconds_min,
+            max=self.policy.wait_seconds_max,
+            min=self.policy.wait_seconds_min,
+        )
+        stop = stop_after_attempt(retries + 1) | _TooLate(self.clock, deadline)
+        loop = AsyncRetrying(sleep=self._pause, wait=waits, stop=stop, retry_error_callback=_last, **retry)
+        return await loop(take)
+
+    async def _pause(self, seconds: float) -> None:
+        await self.clock.pause(seconds)
 
 
-def _loop(policy: RetryPolicy, clock: Clock, retries: int, deadline: int) -> dict[str, Any]:
-    """What tenacity is told, whichever of its loops it is."""
-    return {
-        "wait": wait_random_exponential(
-            multiplier=2 * policy.wait_seconds_min, max=policy.wait_seconds_max, min=policy.wait_seconds_min
-        ),
-        "stop": stop_after_attempt(retries + 1) | _TooLate(clock, deadline),
-        "retry_error_callback": _last,
-    }
+class _Blocking(AsyncRetries):
+    """Waits in its thread, so that nothing of it ever has to be awaited."""
+
+    async def _pause(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """`AsyncRetries` for code that blocks."""
+
+    clock: Clock
+    policy: RetryPolicy = JAMES
+
+    def write_all(self, tables: Tables, writes: Sequence[Write], deadline: int = FOREVER) -> list[MailmendError | None]:
+        """Many writes at once; those that fail are sent again, counts excepted. What is left in the end is returned."""
+
+        async def send(some: Sequence[Write]) -> list[MailmendError | None]:
+            return tables.write_all(some)
+
+        return _ended(self._blocking._send(send, writes, deadline))  # noqa: SLF001 - the other half of this module
+
+    def call(self, step: Callable[[], T], deadline: int = FOREVER) -> T:
+        """The step's result; while it cannot reach the cluster it is taken again.
+
+        Raises:
+            CannotReach: the last try's error.
+        """
+        return _ended(self._blocking.call(_awaitable(step), deadline))
+
+    def rounds(self, step: Callable[[], T | None], most: int, deadline: int = FOREVER) -> T | None:
+        """The first result that is not None, of at most so many rounds: how compare-and-set is repeated."""
+        return _ended(self._blocking.rounds(_awaitable(step), most, deadline))
+
+    @property
+    def _blocking(self) -> _Blocking:
+        return _Blocking(self.clock, self.policy)
+
+
+def _awaitable(step: Callable[[], T]) -> Callable[[], Awaitable[T]]:
+    async def taken() -> T:
+        return step()
+
+    return taken
+
+
+def _ended(work: Coroutine[Any, Any, T]) -> T:
+    """What the work comes to: it never waits for an event loop, so its first step is its last."""
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+    raise AssertionError("code that blocks does not await")
 
 
 class _TooLate(stop_base):
@@ -198,25 +214,3 @@ def _last(state: RetryCallState) -> Any:
     """The result of the last try, or its error raised."""
     assert state.outcome is not None
     return state.outcome.result()
-
-
-def _resumed(first: Callable[[], T], step: Callable[[], T]) -> Callable[[], T]:
-    """The step, whose first try was made already and came out as `first`: most need no second, and no loop."""
-    tries = chain((first,), repeat(step))
-    return lambda: next(tries)()  # noqa: PLW0108 each try takes the next
-
-
-def _resumed_awaiting(first: Callable[[], T], step: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-    """The same for a step that is awaited."""
-    made = iter((first,))
-
-    async def take() -> T:
-        for outcome in made:
-            return outcome()
-        return await step()
-
-    return take
-
-
-def _is_none(found: object) -> bool:
-    return found is None

@@ -15,8 +15,9 @@ from model.errors import BlobMissing, BlobsUnreachable, CannotReach, MailmendErr
 from model.ids import BlobId
 from model.instants import instant_of
 from model.operations import Put, Read, Remove, Scan, Seen
-from model.ports import AsyncTables, Clock, StoredBlob
+from model.ports import AsyncTables, Clock
 from model.queue.blob_ids import BlobNaming, is_deduplicated
+from model.queue.messages import StoredBlob
 
 T = TypeVar("T")
 

@@ -8,8 +8,9 @@ from typing import Final
 from mailqueue.concurrency import ended, finished
 from model.errors import MailmendError
 from model.ids import BlobId
-from model.ports import BlobKind, Blobs
+from model.ports import Blobs
 from model.queue.mails import MailBlobs
+from model.queue.messages import BlobKind
 
 _BLANK_LINE: Final = re.compile(rb"(?:\A|\n)\r?\n")
 

@@ -14,7 +14,7 @@ from mailqueue.blobs.s3_failures import NO_OBJECT, compressed, failure
 from mailqueue.blobs.s3_settings import S3Settings
 from model.errors import BlobMissing
 from model.ids import BlobId
-from model.ports import StoredBlob
+from model.queue.messages import StoredBlob
 from model.schema.table import Row
 
 T = TypeVar("T")

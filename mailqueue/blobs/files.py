@@ -19,8 +19,9 @@ from urllib.parse import quote, unquote
 from model.errors import BadPayload, BlobMissing, BlobsUnreachable, MailmendError
 from model.ids import BlobId
 from model.instants import instant_of
-from model.ports import Clock, StoredBlob
+from model.ports import Clock
 from model.queue.blob_ids import checked
+from model.queue.messages import StoredBlob
 
 T = TypeVar("T")
 

@@ -11,8 +11,9 @@ from mailqueue.blobs.stores import NamedBlobs
 from model.errors import BlobMissing
 from model.ids import BlobId
 from model.instants import instant_of
-from model.ports import Clock, StoredBlob
+from model.ports import Clock
 from model.queue.blob_ids import BlobNaming
+from model.queue.messages import StoredBlob
 
 
 class BlobVerb(Enum):

@@ -24,8 +24,9 @@ from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.concurrency import all_of
 from model.errors import BadSettings, BlobMissing, BucketMissing
 from model.ids import BlobId
-from model.ports import Clock, StoredBlob
+from model.ports import Clock
 from model.queue.blob_ids import BlobNaming
+from model.queue.messages import StoredBlob
 from repair.clock import SystemClock
 
 if TYPE_CHECKING:

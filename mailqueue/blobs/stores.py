@@ -11,8 +11,9 @@ from typing import Protocol
 
 from model.errors import BadPayload, MailmendError
 from model.ids import BlobId
-from model.ports import BlobKind, Clock, StoredBlob
+from model.ports import Clock
 from model.queue.blob_ids import BlobNaming, checked, is_deduplicated
+from model.queue.messages import BlobKind, StoredBlob
 
 
 class BlobStore(Protocol):

@@ -13,8 +13,8 @@ from typing import Final, Self
 
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
-from model.ports import Depth, StoredBlob
 from model.queue.mails import Listed, MailBlobs, QueuedMail
+from model.queue.messages import Depth, StoredBlob
 
 IDS_MAX: Final = 500_000
 """How many mails or blobs are held in memory at once, about half a KiB each; more is refused."""

@@ -21,10 +21,11 @@ from model.errors import BadPayload
 from model.ids import BlobId, EnqueueId, QueueName
 from model.instants import instant_of
 from model.operations import Level, Scan
-from model.ports import AsyncTables, Blobs, Broker, Clock, Delivery, Depth, StoredBlob
+from model.ports import AsyncTables, Blobs, Broker, Clock, Delivery
 from model.queue.blob_ids import is_deduplicated
 from model.queue.filters import MailFilter
 from model.queue.mails import QueuedMail, Whereabouts
+from model.queue.messages import Depth, StoredBlob
 from model.queue.starts import live_slices
 from model.schema.keyspace import Schema
 from model.schema.table import Row, Table

@@ -18,9 +18,10 @@ from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BlobMissing, MailmendError
 from model.ids import EnqueueId, QueueName
 from model.operations import Read
-from model.ports import Blobs, StoredBlob
+from model.ports import Blobs
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed
+from model.queue.messages import StoredBlob
 from model.schema.table import Key, Row
 
 AT_ONCE: Final = 16

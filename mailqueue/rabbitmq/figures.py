@@ -11,8 +11,9 @@ from mailqueue.rabbitmq.view.queue_view import QueueView
 from model.catalog.queue_tables import OwnTables
 from model.errors import CannotReach
 from model.ids import QueueName
-from model.ports import Broker, Depth
+from model.ports import Broker
 from model.queue import starts
+from model.queue.messages import Depth
 from model.queue.size import SizeKind
 
 

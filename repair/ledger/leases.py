@@ -1,9 +1,9 @@
 """One holder at a time: a lease is one conditional row that lives as long as its heartbeat.
 
 For row repairs a lease is courtesy, the stamp T is the safety; for counters and schema changes it is the safety, and is
-checked (`Held.check`) before each statement. The law of the row: every heartbeat rewrites all of its columns with the
-time to live (else the holder's name would expire under its own heartbeat), and a doubtful answer is settled by a SERIAL
-read, which finishes what the conditional write left open. A holder that was killed frees it by time alone.
+checked (`TakenLease.check`) before each statement. Every heartbeat rewrites all columns of the row with the time to
+live (else the holder's name would expire under its own heartbeat), and a doubtful answer is settled by a SERIAL read,
+which finishes what the conditional write left open. A holder that was killed frees it by time alone.
 """
 
 import threading
@@ -26,7 +26,7 @@ TTL_SECONDS = 60
 
 
 def sure_seconds(ttl_seconds: float) -> float:
-    """What a lease in hand has left even right before its next heartbeat, as `Held.check` counts it."""
+    """What a lease in hand has left even right before its next heartbeat, as `TakenLease.check` counts it."""
     return ttl_seconds * (1 - 1 / _BEATS_PER_TTL) - _SLACK.total_seconds()
 
 
@@ -54,7 +54,7 @@ class Lease:
 
 
 @dataclass(slots=True)
-class Held:
+class TakenLease:
     """A lease in hand: the heartbeat keeps it, `check` stands before every statement that relies on it."""
 
     lease: Lease
@@ -153,13 +153,13 @@ class Leases:
         return _lease_of(seen[0].row) if seen else None
 
     @contextmanager
-    def held(self, name: str, purpose: str, *, beating: bool = True) -> Iterator[Held]:
+    def held(self, name: str, purpose: str, *, beating: bool = True) -> Iterator[TakenLease]:
         """The lease for as long as the body runs, kept by a heartbeat of its own thread.
 
         Raises:
             LeaseHeld: another holds it.
         """
-        held = Held(self.acquire(name, purpose), self.clock)
+        held = TakenLease(self.acquire(name, purpose), self.clock)
         stopped = threading.Event()
         thread = threading.Thread(target=self._beat, args=(held, stopped.wait), name=f"lease {name}", daemon=True)
         if beating:
@@ -172,7 +172,7 @@ class Leases:
                 thread.join()
             self.release(held.lease)
 
-    def _beat(self, held: Held, wait: Callable[[float], bool]) -> None:
+    def _beat(self, held: TakenLease, wait: Callable[[float], bool]) -> None:
         """Renew until told to stop or lost; an unreachable cluster is tried again while the lease may still live."""
         while not wait(self.ttl_seconds / _BEATS_PER_TTL):
             if not beat_once(self, held):
@@ -191,7 +191,7 @@ class Leases:
         return instant_of(now) + timedelta(seconds=self.ttl_seconds)
 
 
-def beat_once(leases: Leases, held: Held) -> bool:
+def beat_once(leases: Leases, held: TakenLease) -> bool:
     """One heartbeat; False when the lease is lost for good and there is nothing more to beat for."""
     try:
         held.lease = leases.renew(held.lease)

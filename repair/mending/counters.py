@@ -20,7 +20,7 @@ from model.projections.verdicts import Verdict
 from model.schema.table import Key
 from repair.clock import Timing
 from repair.ledger.before_images import key_text
-from repair.ledger.leases import Held, Lease, Leases
+from repair.ledger.leases import Lease, Leases, TakenLease
 from repair.ledger.runs import Ledger
 from repair.mending.counter_reads import Tallies, Tally
 from repair.mending.limits import COUNTERS_UNREACHED_MAX, Breaker, Pace, share
@@ -112,7 +112,7 @@ class CounterMender:
     leases: Leases | None = None
     lags: Lags | None = None
 
-    def revisit(self, suspects: Suspects, policy: RepairPolicy, held: Held | None = None) -> Iterator[Finding]:
+    def revisit(self, suspects: Suspects, policy: RepairPolicy, held: TakenLease | None = None) -> Iterator[Finding]:
         """One finding for each suspect of counters; the others only tell which truths are not projected."""
         for family in self.families:
             for counts in family.counts:
@@ -121,7 +121,9 @@ class CounterMender:
                 beside = truths_beside(family, counts, groups, suspects() if due else ())
                 yield from self._round(family, counts, policy, held, beside, mending).all(due)
 
-    def undo(self, images: Iterable[Finding], policy: RepairPolicy, held: Held | None = None) -> Iterator[Finding]:
+    def undo(
+        self, images: Iterable[Finding], policy: RepairPolicy, held: TakenLease | None = None
+    ) -> Iterator[Finding]:
         """Take deltas back, given the before-images of a run, where the counters still stand as that run left them."""
         recorded = list(images)
         for family in self.families:
@@ -134,7 +136,7 @@ class CounterMender:
         family: Family,
         counts: Counts,
         policy: RepairPolicy,
-        held: Held | None,
+        held: TakenLease | None,
         beside: Mapping[Key, tuple[Key, ...]],
         rule: Rule,
     ) -> "_Round":
@@ -158,7 +160,7 @@ class _Round:
 
     mender: CounterMender
     policy: RepairPolicy
-    held: Held | None
+    held: TakenLease | None
     counts: Counts
     tallies: Tallies
     rule: Rule

@@ -14,7 +14,7 @@ from model.ports import Clock, NodeClocks, Progress
 from model.projections.findings import Finding, RepairPolicy
 from model.projections.verdicts import Verdict
 from repair.clock import read_clocks, take_as_of
-from repair.ledger.leases import Held, Leases
+from repair.ledger.leases import Leases, TakenLease
 from repair.ledger.runs import Ledger, Run, RunState
 from repair.mending.counters import CounterMender
 from repair.mending.engine import Detection, Engine
@@ -104,7 +104,7 @@ class _Stages:
     sink: Sink
     policy: RepairPolicy
     result: RepairResult
-    held: Held | None = None
+    held: TakenLease | None = None
 
     def go_through(self) -> None:
         """Scan, wait, look again: and let go of what the engine holds, whatever happens."""

@@ -19,7 +19,7 @@ from model.projections.mirror import Mirror
 from model.projections.verdicts import Verdict
 from repair.clock import SKEW_SECONDS
 from repair.decisions.recheck import fixed_at
-from repair.ledger.leases import Held, Leases
+from repair.ledger.leases import Leases, TakenLease
 from repair.ledger.runs import Ledger, Run
 from repair.mending.carry_out import Mending
 from repair.mending.counters import CounterMender
@@ -90,7 +90,7 @@ class _Undoing:
     sink: Sink
     undone: Run
     result: RepairResult
-    held: Held | None
+    held: TakenLease | None
     counted: list[Finding] = field(default_factory=list)
     breaker: Breaker = field(default_factory=Breaker)
     policy: RepairPolicy = field(init=False)

@@ -7,7 +7,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 from model.ids import BlobId
-from model.ports import BlobKind, Blobs
+from model.ports import Blobs
+from model.queue.messages import BlobKind
 from repair.writing.truth_rows import BlobIds
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ so; a change whose truth write got no clear answer raises, and all that hangs on
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Self, TypeVar
 
@@ -22,8 +22,7 @@ from model.ports import Blobs, Clock, Lags, Tables
 from model.projections.content import Content
 from model.projections.family import Family
 from model.schema.table import Row
-from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
-from repair.retries import JAMES, Retries, RetryPolicy
+from repair.retries import Retries
 from repair.writing.blob_bridge import BlobBridge
 from repair.writing.projector import Projector, Trail
 from repair.writing.sequences import Sequence as Numbers
@@ -37,45 +36,10 @@ from repair.writing.truth_rows import (
     renumbered_row,
     truth_row,
 )
-from repair.writing.truth_writes import Committed, ConditionalTruth, PlainTruth, StampSource, Truth
+from repair.writing.truth_writes import DEFAULTS, Committed, WriterSettings, truth_by
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-
-@dataclass(frozen=True, slots=True)
-class WriterSettings:
-    """How mail is written.
-
-    Attributes:
-        strong: change the truth by conditional writes, as James does unless told otherwise.
-        stamp: where the stamp of projection writes comes from.
-        skew_seconds: S, the greatest difference between any two clocks; StampSource.FLOOR rests on it.
-        stamp_age_seconds: A; no write is under way for longer after its stamp was taken.
-        write_seconds: how long one write may take to answer; the last one is sent this much before A is over.
-        rounds_max: how often a compare-and-set is repeated when others are faster.
-        numbers_max: how many uids are tried for one message whose place is taken or hidden.
-        threads: how many messages of one batch are written at once.
-    """
-
-    strong: bool = True
-    stamp: StampSource = StampSource.TRUTH
-    skew_seconds: float = SKEW_SECONDS
-    stamp_age_seconds: float = STAMP_AGE_SECONDS
-    write_seconds: float = 10.0
-    rounds_max: int = 100
-    numbers_max: int = 5
-    threads: int = 16
-    retries: RetryPolicy = JAMES
-
-    @property
-    def send_micros(self) -> int:
-        """For how long after a change was begun its writes may still be sent; a floor is as old as S by then."""
-        born = self.skew_seconds if self.stamp is StampSource.FLOOR else 0.0
-        return round((self.stamp_age_seconds - born - self.write_seconds) * MICROS)
-
-
-DEFAULTS = WriterSettings()
 
 
 class MessageStore:
@@ -104,7 +68,7 @@ class MessageStore:
         self._family, self._settings = family, settings
         self._content = content_of(family)
         self._retries = Retries(clock, settings.retries)
-        self._truth = self._truth_by(settings)
+        self._truth = truth_by(settings, tables, family.truth, clock, self._retries)
         self._uids = Numbers(tables, MESSAGE_COUNTER, self._retries, settings.rounds_max)
         self._modseqs = Numbers(tables, MODSEQ, self._retries, settings.rounds_max)
         self._projector = Projector(tables, family, lags, self._retries, clock, settings.send_micros)
@@ -287,13 +251,6 @@ class MessageStore:
         except BlobMissing:
             pass  # said below
         raise UnknownMessage(f"message {message_id} has no content")
-
-    def _truth_by(self, settings: WriterSettings) -> Truth:
-        tables, truth, clock = self._tables, self._family.truth, self._clock
-        if settings.strong:
-            skew = round(settings.skew_seconds * MICROS)
-            return ConditionalTruth(tables, truth, clock, self._retries, stamp=settings.stamp, skew_micros=skew)
-        return PlainTruth(tables, truth, clock, self._retries, settings.send_micros)
 
     def _keep_content(self, message_id: MessageId, mail: Mail) -> BlobIds:
         blobs = self._retries.call(lambda: self._blobs.put(mail.header, mail.body))

@@ -17,8 +17,8 @@ from model.messages.message import Place
 from model.operations import Change, Conditional, Level, Put, Read, Remove, Seen
 from model.ports import Clock, Tables
 from model.schema.table import Row, Table
-from repair.clock import SKEW_SECONDS
-from repair.retries import FOREVER, Retries
+from repair.clock import SKEW_SECONDS, STAMP_AGE_SECONDS
+from repair.retries import FOREVER, JAMES, Retries, RetryPolicy
 from repair.writing.truth_rows import (
     change_between,
     guarded_change,
@@ -37,6 +37,41 @@ class StampSource(Enum):
     TRUTH = "truth"  # the time of the truth's own modseq, read back: no drift under any skew
     FLOOR = "floor"  # past the version before, no later than the truth's own time: one read less, no drift up to S
     CLOCK = "clock"  # the writer's clock, past all that was seen: drift is possible under any skew
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """How mail is written.
+
+    Attributes:
+        strong: change the truth by conditional writes, as James does unless told otherwise.
+        stamp: where the stamp of projection writes comes from.
+        skew_seconds: S, the greatest difference between any two clocks; StampSource.FLOOR rests on it.
+        stamp_age_seconds: A; no write is under way for longer after its stamp was taken.
+        write_seconds: how long one write may take to answer; the last one is sent this much before A is over.
+        rounds_max: how often a compare-and-set is repeated when others are faster.
+        numbers_max: how many uids are tried for one message whose place is taken or hidden.
+        threads: how many messages of one batch are written at once.
+    """
+
+    strong: bool = True
+    stamp: StampSource = StampSource.TRUTH
+    skew_seconds: float = SKEW_SECONDS
+    stamp_age_seconds: float = STAMP_AGE_SECONDS
+    write_seconds: float = 10.0
+    rounds_max: int = 100
+    numbers_max: int = 5
+    threads: int = 16
+    retries: RetryPolicy = JAMES
+
+    @property
+    def send_micros(self) -> int:
+        """For how long after a change was begun its writes may still be sent; a floor is as old as S by then."""
+        born = self.skew_seconds if self.stamp is StampSource.FLOOR else 0.0
+        return round((self.stamp_age_seconds - born - self.write_seconds) * MICROS)
+
+
+DEFAULTS = WriterSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,3 +276,11 @@ class PlainTruth:
 
     def _write(self, write: Put | Change | Remove, began: int) -> None:
         self.retries.call(lambda: self.tables.write(write), began + self.stamp_age_micros)
+
+
+def truth_by(settings: WriterSettings, tables: Tables, table: Table, clock: Clock, retries: Retries) -> Truth:
+    """The truth, changed as the settings say."""
+    if settings.strong:
+        skew = round(settings.skew_seconds * MICROS)
+        return ConditionalTruth(tables, table, clock, retries, stamp=settings.stamp, skew_micros=skew)
+    return PlainTruth(tables, table, clock, retries, settings.send_micros)

@@ -35,8 +35,8 @@ from model.ports import Tables
 from model.projections.findings import Suspect
 from model.schema.table import Row
 from repair.clock import SystemClock
-from repair.writing.message_store import MessageStore, WriterSettings
-from repair.writing.truth_writes import StampSource
+from repair.writing.message_store import MessageStore
+from repair.writing.truth_writes import StampSource, WriterSettings
 from tests.support.keyspaces import MAIL, created, dropped
 
 CONCURRENCY = (1, 16)

@@ -25,8 +25,8 @@ from mailqueue.blobs.stores import BlobStore, NamedBlobs
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.errors import BadPayload, BlobMissing
 from model.ids import BlobId
-from model.ports import BlobKind, StoredBlob
 from model.queue.blob_ids import BlobNaming, BlobsMode, HashSpelling, is_deduplicated
+from model.queue.messages import BlobKind, StoredBlob
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock
 from tests.support.blobs import BAD_IDS, RANDOM_IDS, SHARED_IDS, UUID_TEXT

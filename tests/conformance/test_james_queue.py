@@ -30,9 +30,10 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, QUEUE_TABLES
 from model.operations import Scan
-from model.ports import SLICE_HEADER, AsyncTables, Blobs, Broker, Clock, Message
+from model.ports import AsyncTables, Blobs, Broker, Clock
 from model.queue.filters import MailFilter
 from model.queue.mails import Mail, RecipientHeader
+from model.queue.messages import SLICE_HEADER, Message
 from model.queue.size import CountedBy, SizeKind
 from model.schema.keyspace import Schema
 from repair.clock import SystemClock

@@ -25,11 +25,12 @@ from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import BlobMissing
 from model.ids import QueueName
-from model.ports import AsyncTables, Blobs, Clock, Message
+from model.ports import AsyncTables, Blobs, Clock
 from model.ports import Broker as BrokerPort
 from model.queue.configuration import QueueConfiguration
 from model.queue.filters import MailFilter
 from model.queue.mails import Whereabouts
+from model.queue.messages import Message
 from model.queue.size import SizeKind
 from model.queue.slices import Slicing
 from model.schema.keyspace import Schema

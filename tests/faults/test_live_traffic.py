@@ -41,7 +41,8 @@ from repair.mending.runner import RepairTools, repair
 from repair.mending.settings import RepairSettings
 from repair.retries import RetryPolicy
 from repair.scanners.local import LocalEngine
-from repair.writing.message_store import MessageStore, WriterSettings
+from repair.writing.message_store import MessageStore
+from repair.writing.truth_writes import WriterSettings
 from tests.support.commands import contact_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, Wire

@@ -47,9 +47,9 @@ from repair.mending.result import RepairResult
 from repair.mending.runner import RepairTools, repair
 from repair.mending.settings import RepairSettings
 from repair.retries import RetryPolicy
-from repair.writing.message_store import MessageStore, WriterSettings
+from repair.writing.message_store import MessageStore
 from repair.writing.truth_rows import place_of
-from repair.writing.truth_writes import StampSource
+from repair.writing.truth_writes import StampSource, WriterSettings
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.commands import contact_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped

@@ -20,7 +20,7 @@ from mailqueue.blobs.object_storage import open_files
 from mailqueue.blobs.stores import NamedBlobs
 from model.errors import BlobMissing, BlobsUnreachable
 from model.ids import BlobId
-from model.ports import BlobKind
+from model.queue.messages import BlobKind
 from repair.clock import SystemClock
 from tests.support.blobs import RANDOM_IDS, SHARED_IDS
 
@@ -31,7 +31,7 @@ _KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from mailqueue.blobs.object_storage import open_files
-from model.ports import BlobKind
+from model.queue.messages import BlobKind
 
 blobs = open_files(Path(sys.argv[1]))
 os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)

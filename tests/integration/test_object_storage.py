@@ -16,7 +16,7 @@ from mailqueue.blobs.object_storage import BULK_MAX, BULK_MIN, RETRIES, S3Settin
 from mailqueue.blobs.stores import NamedBlobs
 from model.errors import BadSettings, BlobMissing, BlobsUnreachable, BucketMissing
 from model.ids import BlobId
-from model.ports import BlobKind
+from model.queue.messages import BlobKind
 from tests.support.certificates import Authority, Signed, authority
 from tests.support.object_stores import S3, throwaway_s3
 from tests.support.s3_twin import HANG_UP, SECRET, STALL, S3Twin, s3_twin

@@ -21,8 +21,8 @@ from model.schema.grants import ROLES
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table
 from repair.clock import SystemClock
-from repair.writing.message_store import MessageStore, WriterSettings
-from repair.writing.truth_writes import StampSource
+from repair.writing.message_store import MessageStore
+from repair.writing.truth_writes import StampSource, WriterSettings
 from spark_repair.connector import Source
 from spark_repair.failures import translated
 from tests.support.commands import CommandLine, Ended

@@ -27,8 +27,8 @@ from repair.writing.load_journal import Folder
 from repair.writing.loading import Loader
 from repair.writing.mail_files import kind_of
 from repair.writing.mailboxes import Mailboxes
-from repair.writing.message_store import MessageStore, WriterSettings
-from repair.writing.truth_writes import StampSource
+from repair.writing.message_store import MessageStore
+from repair.writing.truth_writes import StampSource, WriterSettings
 from tests.support.awkward import AWKWARD, mbox_of
 from tests.support.keyspaces import LEDGER, MAIL, created, dropped
 from tests.support.mending import Workplace

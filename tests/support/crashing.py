@@ -27,7 +27,8 @@ from model.ports import Tables
 from model.schema.table import Row
 from repair.clock import SystemClock
 from repair.ledger.lags import LagJournal
-from repair.writing.message_store import MessageStore, WriterSettings
+from repair.writing.message_store import MessageStore
+from repair.writing.truth_writes import WriterSettings
 
 FAR = 10_000
 """More writes than any operation makes: a child that is given this one is never killed."""

@@ -15,8 +15,9 @@ from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS,
 from model.ids import EnqueueId
 from model.instants import instant_of
 from model.operations import Change, Put, PutIfAbsent, Remove
-from model.ports import BlobKind, Delivery, Message
+from model.ports import Delivery
 from model.queue.mails import PRIORITY_NORMAL, Mail, MailBlobs, QueuedMail
+from model.queue.messages import BlobKind, Message
 from model.queue.slices import Slicing, bucket_of, slice_of, slices_between
 from model.schema.table import Row, Table
 from tests.support.queue_world import rows

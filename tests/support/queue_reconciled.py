@@ -12,8 +12,8 @@ from mailqueue.rabbitmq.codec import row_of as codec_row
 from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS
 from model.ids import BlobId, EnqueueId
 from model.operations import Put, Remove, Scan
-from model.ports import BlobKind
 from model.queue.mails import PRIORITY_NORMAL
+from model.queue.messages import BlobKind
 from model.queue.slices import slice_of
 from tests.support.queue_commands import KEYSPACE, QueueShell
 

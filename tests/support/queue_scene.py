@@ -23,9 +23,10 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError, TimedOut
 from model.ids import BlobId, EnqueueId, QueueName
 from model.operations import Applied, Change, Conditional, Put, Read, Scan, Seen, Write
-from model.ports import SLICE_HEADER, AsyncTables
+from model.ports import AsyncTables
 from model.queue.configuration import QueueConfiguration
 from model.queue.mails import Listed, Mail, MailBlobs, QueuedMail
+from model.queue.messages import SLICE_HEADER
 from model.queue.slices import Slicing
 from model.schema.table import Row, Table
 from tests.support.clock import VirtualClock

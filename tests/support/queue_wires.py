@@ -20,8 +20,9 @@ from model.errors import (
 )
 from model.ids import BlobId, QueueName
 from model.operations import Applied, Conditional, Read, Scan, Seen, Write
-from model.ports import AsyncTables, BlobKind, Blobs, Broker, Delivery, Depth, Message, StoredBlob, unheard
+from model.ports import AsyncTables, Blobs, Broker, Delivery, unheard
 from model.queue.mails import PRIORITY_NORMAL
+from model.queue.messages import BlobKind, Depth, Message, StoredBlob
 from model.schema.table import Row
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.unacked import UnackedMail
 from model.operations import Change, Put, Remove, Scan
-from model.ports import Message
+from model.queue.messages import Message
 from model.schema.table import Row, Table
 from tests.support.clock import VirtualClock
 from tests.support.queue_wires import Errors, Side, Trouble, WiredBlobs, WiredBroker, WiredTables

@@ -16,7 +16,8 @@ from model.messages.message import Mail, Place
 from model.operations import Read, Scan
 from model.projections.findings import Suspect
 from model.schema.table import Row, Table
-from repair.writing.message_store import DEFAULTS, MessageStore, WriterSettings
+from repair.writing.message_store import MessageStore
+from repair.writing.truth_writes import DEFAULTS, WriterSettings
 from tests.support.clock import VirtualClock
 from tests.support.mending import Workplace
 

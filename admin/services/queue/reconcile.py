@@ -39,8 +39,8 @@ from mailqueue.maintenance.reconcile import (
 from mailqueue.maintenance.reconcile_mend import Keeping, MendRequest, would_mend
 from model.errors import BadPayload, BlobMissing, ExitCode, WrongUse
 from model.ids import BlobId, EnqueueId, QueueName
-from model.ports import Depth, StoredBlob
 from model.queue.mails import Listed
+from model.queue.messages import Depth, StoredBlob
 from model.schema.table import Row
 
 _BLOB_COLUMNS: Final = ("headerblobid", "bodyblobid")

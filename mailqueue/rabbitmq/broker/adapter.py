@@ -14,9 +14,10 @@ from mailqueue.rabbitmq.broker.publishing import Publishing
 from mailqueue.rabbitmq.broker.settings import BrokerSettings
 from mailqueue.rabbitmq.broker.topology import Topology, topology_of
 from model.ids import QueueName
-from model.ports import Clock, Delivery, Depth, Message, unheard
+from model.ports import Clock, Delivery, unheard
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
-from repair.retries import AwaitedRetries
+from model.queue.messages import Depth, Message
+from repair.retries import AsyncRetries
 
 _UNNAMED_ALARM: Final = "memory or disk"
 """What the connection for publishing knows by itself, where the HTTP API is not asked."""
@@ -30,7 +31,7 @@ class RabbitBroker:
     """
 
     def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
-        retries = AwaitedRetries(clock)
+        retries = AsyncRetries(clock)
         self._clock = clock
         self._out, self._in = Link(settings, "publishing", retries), Link(settings, "consuming", retries)
         self._publishing = Publishing(

@@ -23,7 +23,7 @@ from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from mailqueue.rabbitmq.broker.topology import ROUTING_KEY, Argument
 from mailqueue.rabbitmq.broker.transport_security import context_of
 from model.errors import BrokerDenied, BrokerUnreachable, MailmendError
-from repair.retries import AwaitedRetries
+from repair.retries import AsyncRetries
 
 T = TypeVar("T")
 
@@ -167,7 +167,7 @@ class Link:
         retries: how often, and with which back-off, all hosts are tried again before the broker counts as away.
     """
 
-    def __init__(self, settings: BrokerSettings, purpose: str, retries: AwaitedRetries) -> None:
+    def __init__(self, settings: BrokerSettings, purpose: str, retries: AsyncRetries) -> None:
         self._settings, self._purpose, self._retries = settings, purpose, retries
         self._connection: AbstractConnection | None = None
         self._dialling: asyncio.Task[None] | None = None

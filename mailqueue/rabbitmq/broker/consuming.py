@@ -18,7 +18,8 @@ from mailqueue.rabbitmq.broker.draining import Drain
 from mailqueue.rabbitmq.broker.topology import died_in, headers_beside, priority_of
 from model.backoff import LOOK_AGAIN
 from model.errors import BrokerDenied, BrokerUnreachable
-from model.ports import Clock, Delivery, Message, unheard
+from model.ports import Clock, Delivery, unheard
+from model.queue.messages import Message
 
 _LOG: Final = logging.getLogger("mailmend.queue")
 

@@ -16,8 +16,9 @@ from mailqueue.rabbitmq.broker.draining import Drain, checked_prefetch
 from mailqueue.rabbitmq.broker.topology import topology_of
 from model.errors import BrokerUnreachable, PublishFailed
 from model.ids import QueueName
-from model.ports import Clock, Delivery, Depth, Message, unheard
+from model.ports import Clock, Delivery, unheard
 from model.queue.mails import PRIORITIES, PRIORITY_NORMAL
+from model.queue.messages import Depth, Message
 
 _DEAD = -1
 """The lane of dead letters, beside those of the levels."""

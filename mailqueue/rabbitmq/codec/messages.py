@@ -6,8 +6,9 @@ from typing import Final
 from mailqueue.rabbitmq.codec.attributes import priority_of
 from mailqueue.rabbitmq.codec.payload import payload_of
 from model.ids import QueueName
-from model.ports import ATTEMPTS_HEADER, SLICE_HEADER, Broker, Message
+from model.ports import Broker
 from model.queue.mails import QueuedMail
+from model.queue.messages import ATTEMPTS_HEADER, SLICE_HEADER, Message
 from model.queue.slices import EPOCH
 
 _MILLI: Final = timedelta(milliseconds=1)

@@ -33,7 +33,7 @@ from model.queue.size import due_tallies_at
 from model.queue.slices import EPOCH, bucket_of, slice_of
 from model.queue.starts import GRACE_MIN
 from model.schema.table import Key, Row
-from repair.retries import AwaitedRetries
+from repair.retries import AsyncRetries
 
 DUE_WINDOW: Final = timedelta(minutes=10)
 """The length of a slice of due mails. No mail is lost where it changes, since the slices that hold mails are listed; as
@@ -120,7 +120,7 @@ class DueMails:
     def __init__(self, tables: AsyncTables, clock: Clock, buckets: int, tallies: SliceTallies | None = None) -> None:
         self._tables, self._clock, self._buckets = tables, clock, buckets
         self._tallies = tallies or SliceTallies(tables, clock, OwnTables(tallies=False))
-        self._retries = AwaitedRetries(clock)
+        self._retries = AsyncRetries(clock)
         self._marks = Marks(tables, self._retries)
         self._entered: set[Key] = set()
 

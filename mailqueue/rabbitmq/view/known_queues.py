@@ -20,7 +20,7 @@ from model.ports import AsyncTables, Clock
 from model.queue.configuration import DEFAULT, QueueConfiguration
 from model.queue.slices import Slicing, slice_of
 from model.queue.starts import live_slices
-from repair.retries import AwaitedRetries
+from repair.retries import AsyncRetries
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class KnownQueues:
         self, tables: AsyncTables, clock: Clock, configurations: Configurations, tallies: SliceTallies, own: OwnTables
     ) -> None:
         self.tables, self.clock, self.tallies, self.own = tables, clock, tallies, own
-        self.retries = AwaitedRetries(clock)
+        self.retries = AsyncRetries(clock)
         self.starts = Starts(tables, self.retries, remembers=own.state)
         self.starts_seen: dict[QueueName, datetime] = {}
         """The browse starts as they were last seen: they are no earlier now, unless James moved them."""

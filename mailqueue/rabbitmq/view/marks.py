@@ -12,7 +12,7 @@ from model.errors import MailmendError
 from model.ids import EnqueueId, QueueName
 from model.operations import Put, Read, Seen
 from model.ports import AsyncTables
-from repair.retries import AwaitedRetries
+from repair.retries import AsyncRetries
 
 LOOKED_UP_AT_ONCE: Final = 1_000
 """How many marks are looked up before more are: so many may be under way in the tables."""
@@ -28,7 +28,7 @@ REMEMBERED_MAX: Final = 100_000
 class Marks:
     """The marks of every queue of a keyspace."""
 
-    def __init__(self, tables: AsyncTables, retries: AwaitedRetries) -> None:
+    def __init__(self, tables: AsyncTables, retries: AsyncRetries) -> None:
         self._tables, self._retries = tables, retries
 
     async def put(self, queue: QueueName, enqueue_id: EnqueueId) -> None:
@@ -60,7 +60,7 @@ class RememberedMarks(Marks):
     a million mails take some kilobytes. In a page into which a row has come since, all are asked for again.
     """
 
-    def __init__(self, tables: AsyncTables, retries: AwaitedRetries) -> None:
+    def __init__(self, tables: AsyncTables, retries: AsyncRetries) -> None:
         super().__init__(tables, retries)
         self._known: dict[QueueName, set[bytes]] = {}
 
@@ -79,7 +79,7 @@ class RememberedMarks(Marks):
         self._known.pop(queue, None)
 
 
-async def answered(tables: AsyncTables, retries: AwaitedRetries, reads: Sequence[Read]) -> list[Sequence[Seen]]:
+async def answered(tables: AsyncTables, retries: AsyncRetries, reads: Sequence[Read]) -> list[Sequence[Seen]]:
     """The answers to many reads, all of them; what fails is asked again.
 
     Raises:

@@ -24,7 +24,7 @@ from model.ports import AsyncTables
 from model.queue.mails import Listed
 from model.queue.slices import EPOCH
 from model.schema.table import Key, Row
-from repair.retries import AwaitedRetries
+from repair.retries import AsyncRetries
 
 PAGE_ROWS: Final = 1_000
 """How many rows one request reads."""
@@ -93,7 +93,7 @@ class SliceContents:
 class Slices:
     """The slices of every queue of a keyspace, as they are read."""
 
-    def __init__(self, tables: AsyncTables, marks: Marks, retries: AwaitedRetries) -> None:
+    def __init__(self, tables: AsyncTables, marks: Marks, retries: AsyncRetries) -> None:
         self._tables, self._marks, self._retries = tables, marks, retries
 
     async def pages(

@@ -17,7 +17,7 @@ from model.operations import Applied, Change, ChangeIf, Conditional, Level, PutI
 from model.ports import AsyncTables
 from model.queue.slices import EPOCH, SECOND
 from model.schema.table import Row, Table
-from repair.retries import AwaitedRetries
+from repair.retries import AsyncRetries
 
 ROUNDS_MAX: Final = 6
 """How often a start is tried to be moved while others move it too; whoever gives up leaves it to the next sweep."""
@@ -49,7 +49,7 @@ class Starts:
         remembers: whether the keyspace has queueState.
     """
 
-    def __init__(self, tables: AsyncTables, retries: AwaitedRetries, *, remembers: bool) -> None:
+    def __init__(self, tables: AsyncTables, retries: AsyncRetries, *, remembers: bool) -> None:
         self._tables, self._retries, self._remembers = tables, retries, remembers
 
     async def browse_start(self, queue: QueueName) -> datetime | None:

@@ -28,7 +28,7 @@ from model.instants import MICROS, instant_of
 from model.operations import Put, Read, Remove
 from model.ports import AsyncTables, Clock
 from model.queue.size import WriterTally, due_ttl_seconds, is_of_due
-from repair.retries import AwaitedRetries
+from repair.retries import AsyncRetries
 
 FLUSH_SECONDS: Final = 0.5
 """How old what a row says may become while its slice is counted in."""
@@ -114,7 +114,7 @@ class SliceTallies:
 
     def __init__(self, tables: AsyncTables, clock: Clock, own: OwnTables) -> None:
         self._tables, self._clock, self._kept = tables, clock, own.tallies
-        self._retries = AwaitedRetries(clock)
+        self._retries = AsyncRetries(clock)
         self._sums: dict[_Place, _Sums] = {}
 
     @asynccontextmanager

@@ -28,7 +28,7 @@ from model.queue.filters import MailFilter
 from model.queue.mails import Listed, Whereabouts
 from model.queue.positions import ListingPosition
 from model.queue.slices import bucket_of
-from repair.retries import AwaitedRetries
+from repair.retries import AsyncRetries
 from tests.support.queue_scene import HOUR, MINUTE, NOON, SPOOL, Process, Scene, names, passing, queued
 
 GIVEN = 12
@@ -292,7 +292,7 @@ class TestBounds:
         monkeypatch.setattr(browsing, "PAGE_ROWS", 4)
 
         await fill(scene, range(10), timedelta(0))
-        retries, failures = AwaitedRetries(scene.clock), 2
+        retries, failures = AsyncRetries(scene.clock), 2
         asked = list[Scan]()
 
         def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:

@@ -24,8 +24,8 @@ from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.errors import BlobMissing, BlobsUnreachable, SchemaMismatch, TimedOut
 from model.ids import BlobId
 from model.operations import Put, Read, Remove
-from model.ports import BlobKind
 from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.messages import BlobKind
 from tests.support.clock import VirtualClock
 from tests.support.james_queue import james_blobs, james_queue_rows
 

@@ -16,10 +16,10 @@ from mailqueue.rabbitmq.verdicts import DeliveryVerdict, verdict_of
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS
 from model.errors import WrongUse
 from model.operations import Put, Remove
-from model.ports import SLICE_HEADER, Message
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed
+from model.queue.messages import SLICE_HEADER, Message
 from model.queue.size import SizeKind
 from tests.support.queues import (
     CONTENT,

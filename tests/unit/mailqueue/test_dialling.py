@@ -9,7 +9,7 @@ from mailqueue.rabbitmq.broker.amqp import Link
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
 from model.errors import BrokerUnreachable
 from repair.clock import SystemClock
-from repair.retries import AwaitedRetries
+from repair.retries import AsyncRetries
 
 
 def test_nothing_of_a_dial_that_failed_is_left_to_the_collector() -> None:
@@ -18,7 +18,7 @@ def test_nothing_of_a_dial_that_failed_is_left_to_the_collector() -> None:
     async def story() -> None:
         settings = BrokerSettings((Host("127.0.0.1", 1),))
         with pytest.raises(BrokerUnreachable):
-            await Link(settings, "publishing", AwaitedRetries(SystemClock())).channel()
+            await Link(settings, "publishing", AsyncRetries(SystemClock())).channel()
         await asyncio.to_thread(gc.collect)
 
     gc.disable()

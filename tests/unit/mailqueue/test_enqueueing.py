@@ -25,8 +25,8 @@ from model.errors import (
     WrongUse,
 )
 from model.operations import Put, Read, Scan
-from model.ports import ATTEMPTS_HEADER, SLICE_HEADER
 from model.queue.mails import DELAY_MAX, PRIORITY_NORMAL, Whereabouts
+from model.queue.messages import ATTEMPTS_HEADER, SLICE_HEADER
 from model.queue.slices import EPOCH, slice_of
 from tests.support.queue_world import working
 from tests.support.queues import CONTENT, TwinQueue, all_delivered, drained, listed, mail, names, twin_queue

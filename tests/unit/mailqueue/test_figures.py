@@ -9,7 +9,7 @@ import pytest
 from mailqueue.rabbitmq.figures import TrafficSums, figures_of, pace_between, slack_of, sums_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.queue_tables import OwnTables
-from model.ports import Depth
+from model.queue.messages import Depth
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, drained, enqueued, mail, twin_queue
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 
 from mailqueue.health import BROWSE_START_AGE_MAX, HealthProblem, QueueFigures, days, judged
 from model.ids import QueueName
-from model.ports import Depth
+from model.queue.messages import Depth
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR, DAY, MOMENT = timedelta(hours=1), timedelta(days=1), timedelta(microseconds=1)

@@ -10,7 +10,7 @@ from mailqueue.rabbitmq.view import marks as module
 from mailqueue.rabbitmq.view.marks import RememberedMarks
 from model.ids import QueueName
 from model.operations import Read
-from repair.retries import AwaitedRetries
+from repair.retries import AsyncRetries
 from tests.support.queue_scene import SPOOL, Scene, queued
 
 IDS = [queued(number).enqueue_id for number in range(30)]
@@ -26,7 +26,7 @@ def remembered(scene: Scene) -> tuple[RememberedMarks, list[Any]]:
         return carry_out()
 
     scene.memory.surround = watch
-    return RememberedMarks(scene.tables, AwaitedRetries(scene.clock)), asked
+    return RememberedMarks(scene.tables, AsyncRetries(scene.clock)), asked
 
 
 async def test_a_page_that_was_marked_is_not_asked_for_again(scene: Scene) -> None:

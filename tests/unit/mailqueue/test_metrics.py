@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from mailqueue.health import QueueFigures
 from mailqueue.metrics import PrometheusCounts, QueueCount, QueueRates, gauges_text
 from model.ids import QueueName
-from model.ports import Depth
+from model.queue.messages import Depth
 
 SPOOL, OUTGOING = QueueName("spool"), QueueName("outgoing")
 

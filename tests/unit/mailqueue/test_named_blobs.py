@@ -10,8 +10,8 @@ from mailqueue.blobs.memory import BlobCall, BlobVerb, MemoryBlobs, MemoryStore
 from mailqueue.blobs.stores import NamedBlobs
 from model.errors import BlobMissing, BlobsUnreachable
 from model.ids import BlobId
-from model.ports import BlobKind
 from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.messages import BlobKind
 from tests.support.clock import VirtualClock
 
 BODY = BlobKind.BODY

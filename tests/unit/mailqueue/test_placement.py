@@ -14,7 +14,7 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
 from model.errors import BrokerUnreachable, CannotReach, TimedOut
 from model.operations import Put, Read
-from model.ports import SLICE_HEADER
+from model.queue.messages import SLICE_HEADER
 from model.queue.size import SizeKind
 from model.queue.slices import EPOCH
 from tests.support.queue_scene import HOUR, NOON, SPOOL, Process, Scene, queued

@@ -7,7 +7,7 @@ import pytest
 from mailqueue.maintenance.comparison import Drained
 from mailqueue.maintenance.reconcile import LAST_LOOK_SECONDS, PATIENCE_SECONDS, drained, patience, references_in
 from model.catalog.mail import SCHEMA
-from model.ports import Depth
+from model.queue.messages import Depth
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table
 from tests.support.queues import QUEUE, enqueued, twin_queue

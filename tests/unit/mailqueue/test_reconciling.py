@@ -31,8 +31,8 @@ from mailqueue.maintenance.comparison import (
 )
 from model.errors import UnsafeRequest
 from model.ids import BlobId, EnqueueId, QueueName
-from model.ports import Depth, StoredBlob
 from model.queue.mails import MailBlobs
+from model.queue.messages import Depth, StoredBlob
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -18,10 +18,10 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.operations import Put, Read
-from model.ports import Message
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed
+from model.queue.messages import Message
 from model.queue.slices import EPOCH, slice_of
 from model.queue.starts import (
     GRACE_MIN,

@@ -31,8 +31,8 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import BlobsUnreachable, DoubtfulWrite, MailmendError, PublishFailed, TimedOut
 from model.ids import QueueName
 from model.operations import ChangeIf, Conditional, Put, Read, Remove, Scan, Write
-from model.ports import Message
 from model.queue.mails import PRIORITY_NORMAL
+from model.queue.messages import Message
 from model.queue.size import CountedBy, SizeKind, WriterTally, others_were_at_work
 from model.queue.starts import ROUNDS_PER_SLACK
 from tests.support.clock import VirtualClock

@@ -10,8 +10,7 @@ from model.catalog.ledger import REPAIR_LEASE
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID
 from model.errors import TimedOut
 from model.operations import ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan
-from repair.writing.message_store import WriterSettings
-from repair.writing.truth_writes import StampSource
+from repair.writing.truth_writes import StampSource, WriterSettings
 from tests.support.writing import Desk, mail
 
 WAIT = Contact().write_seconds

@@ -18,7 +18,7 @@ from model.projections.findings import Finding, Suspect
 from model.projections.verdicts import Verdict
 from repair.clock import Timing
 from repair.ledger.before_images import key_text
-from repair.ledger.leases import Held, Leases
+from repair.ledger.leases import Leases, TakenLease
 from repair.mending.counter_reads import Tally
 from repair.mending.counters import GROUPS_AT_ONCE, LEASE_SECONDS, CounterMender, mending, truths_beside
 from tests.support.clock import START, VirtualClock, uuid_at
@@ -67,7 +67,7 @@ class Counting(World):
         """What looks at them."""
         return CounterMender(self.mail, "mail", (MESSAGES,), self.clock, timing or Timing(), self.ledger, self.leases)
 
-    def mend(self, *suspects: Suspect, held: Held | None = None, **errand: Any) -> list[Finding]:
+    def mend(self, *suspects: Suspect, held: TakenLease | None = None, **errand: Any) -> list[Finding]:
         """What becomes of suspects, besides the mailbox's own."""
         seen = (SUSPECT, *suspects)
         return list(self.mender().revisit(lambda: iter(seen), self.errand(**errand), held))
@@ -355,7 +355,7 @@ def test_leases_are_given_back() -> None:
 def test_a_lost_lease_of_the_keyspace_stops_the_delta() -> None:
     """Somebody else repairs the keyspace now."""
     world = three_messages(5, 1)
-    held = Held(world.leases.acquire("repair mail", "repair"), world.clock)
+    held = TakenLease(world.leases.acquire("repair mail", "repair"), world.clock)
     world.clock.meanwhile = lambda: world.clock.advance(60)
     (outcome,) = world.mend(held=held)
     assert outcome.error is not None
@@ -367,7 +367,7 @@ def test_a_lease_lost_half_way_stops_before_the_next_delta() -> None:
     """Two mailboxes share a batch; after the first delta the repair's lease is gone: the second one is not sent."""
     world, other = three_messages(5, 1), uuid_at(START, 99)
     world.count(7, 7, other)
-    held = Held(world.leases.acquire("repair mail", "repair"), world.clock)
+    held = TakenLease(world.leases.acquire("repair mail", "repair"), world.clock)
 
     def lost_after_a_count(operation: Operation, carry_out: Callable[[], Any]) -> Any:
         answer = carry_out()

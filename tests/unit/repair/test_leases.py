@@ -13,7 +13,7 @@ from cql.statements import Operation
 from model.catalog.ledger import REPAIR_LEASE
 from model.errors import DoubtfulWrite, LeaseHeld, LeaseLost, MailmendError, NotEnoughReplicas
 from model.operations import ChangeIf, PutIfAbsent, Read, RemoveIf
-from repair.ledger.leases import TTL_SECONDS, Held, Lease, Leases, beat_once
+from repair.ledger.leases import TTL_SECONDS, Lease, Leases, TakenLease, beat_once
 from tests.support.clock import VirtualClock
 
 
@@ -193,7 +193,7 @@ def test_force_ends_the_holding_that_was_seen_and_tells_why() -> None:
 def test_check_refuses_when_too_little_time_is_left() -> None:
     """A statement must not outlive its lease; clocks and whole seconds of the servers are allowed for."""
     ground = Ground()
-    held = Held(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
+    held = TakenLease(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
     held.check(seconds=20)
     ground.clock.sleep(40)
     with pytest.raises(LeaseLost, match="s left"):
@@ -203,7 +203,7 @@ def test_check_refuses_when_too_little_time_is_left() -> None:
 def test_a_heartbeat_that_cannot_reach_the_cluster_tries_again_until_time_is_up() -> None:
     """A short outage costs nothing; a long one costs the lease."""
     ground = Ground()
-    held = Held(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
+    held = TakenLease(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
     ground.on(ChangeIf, unreachable)
     ground.clock.sleep(15)
     assert beat_once(ground.ours, held)
@@ -220,7 +220,7 @@ def test_a_heartbeat_that_cannot_reach_the_cluster_tries_again_until_time_is_up(
 def test_a_heartbeat_that_finds_another_holder_stops() -> None:
     """And whoever checks before a statement hears of it."""
     ground = Ground()
-    held = Held(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
+    held = TakenLease(ground.ours.acquire("repair mail", "repair messages"), ground.clock)
     ground.theirs.force_release("repair mail", "host is gone")
     assert not beat_once(ground.ours, held)
     with pytest.raises(LeaseLost, match="was lost"):

@@ -1,29 +1,115 @@
-"""Trying again: how often, how fast, until when, and what is never tried twice."""
+"""Trying again: how often, how fast, until when, and what is never tried twice; for code that blocks or awaits."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
+from cql.driver.asynchronous import InTurn
+from cql.memory import MemoryTables
 from model.catalog.mail import FIRST_UNSEEN, MAILBOX_COUNTERS
 from model.errors import AccessDenied, CannotReach, DoubtfulWrite, MailmendError, TimedOut
 from model.operations import Count, Put, Write
-from repair.retries import Retries, RetryPolicy
+from repair.retries import FOREVER, AsyncRetries, Retries, RetryPolicy
 from tests.support.clock import VirtualClock, uuid_at
 
 MAILBOX = uuid_at(0, 1)
+COUNT = Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": 1})
 
 
-class Failing:
-    """Tables whose writes fail so many times each, then succeed."""
+class Failing(MemoryTables):
+    """Tables whose writes come to what is told for each round, and then succeed."""
 
-    def __init__(self, failures: int, error: MailmendError) -> None:
-        self.failures, self.error = failures, error
+    def __init__(self, *rounds: Sequence[MailmendError | None]) -> None:
+        super().__init__(lambda: 0)
+        self.rounds = list(rounds)
         self.sent: list[Sequence[Write]] = []
+
+    def write(self, write: Write) -> None:
+        """Fail or not."""
+        for error in self.write_all([write]):
+            if error:
+                raise error
 
     def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
         """Fail or not."""
         self.sent.append(list(writes))
-        return [self.error if len(self.sent) <= self.failures else None for _ in writes]
+        return list(self.rounds.pop(0)) if self.rounds else [None] * len(writes)
+
+
+class Steps:
+    """A step that is told how each of its tries ends; the last end is that of all later tries too."""
+
+    def __init__(self, *ends: object) -> None:
+        self.ends, self.tries = list(ends), 0
+
+    def __call__(self) -> Any:
+        """The next end."""
+        end = self.ends[min(self.tries, len(self.ends) - 1)]
+        self.tries += 1
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+
+class Blocking:
+    """Retries as code that blocks has them."""
+
+    def __init__(self, clock: VirtualClock, policy: RetryPolicy) -> None:
+        retries = Retries(clock, policy)
+        self.write_all, self.call, self.rounds = retries.write_all, retries.call, retries.rounds
+
+
+class Awaiting:
+    """Retries as code that awaits has them, each in a loop of its own."""
+
+    def __init__(self, clock: VirtualClock, policy: RetryPolicy) -> None:
+        self.retries = AsyncRetries(clock, policy)
+
+    def write_all(
+        self, tables: Failing, writes: Sequence[Write], deadline: int = FOREVER
+    ) -> list[MailmendError | None]:
+        """Write."""
+        return asyncio.run(self.retries.write_all(InTurn(tables), writes, deadline))
+
+    def call(self, step: Callable[[], Any]) -> Any:
+        """Call."""
+        return asyncio.run(self.retries.call(_awaited(step)))
+
+    def rounds(self, step: Callable[[], Any], most: int) -> Any:
+        """Repeat."""
+        return asyncio.run(self.retries.rounds(_awaited(step), most))
+
+
+def _awaited(step: Callable[[], Any]) -> Callable[[], Any]:
+    async def taken() -> Any:
+        await asyncio.sleep(0)
+        return step()
+
+    return taken
+
+
+Form = Callable[[VirtualClock, RetryPolicy], Blocking | Awaiting]
+
+
+@pytest.fixture(params=[Blocking, Awaiting])
+def form(request: pytest.FixtureRequest) -> Form:
+    """Both forms keep the same policy."""
+    made: Form = request.param
+    return made
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    """What the waits are counted on."""
+    return VirtualClock()
+
+
+@pytest.fixture
+def retries(form: Form, clock: VirtualClock) -> Blocking | Awaiting:
+    """By James's policy."""
+    return form(clock, RetryPolicy())
 
 
 def put(uid: int) -> Put:
@@ -31,125 +117,120 @@ def put(uid: int) -> Put:
     return Put(FIRST_UNSEEN, {"mailboxid": MAILBOX, "uid": uid}, at=1)
 
 
-COUNT = Count(MAILBOX_COUNTERS, (MAILBOX,), {"count": 1})
+def never(error: MailmendError) -> Failing:
+    """Tables that never take a write."""
+    return Failing(*[[error]] * 99)
 
 
-def test_what_succeeds_is_sent_once() -> None:
+def test_what_succeeds_is_sent_once(retries: Blocking | Awaiting, clock: VirtualClock) -> None:
     """No failure, no wait."""
-    clock, tables = VirtualClock(), Failing(0, TimedOut("no"))
-    assert Retries(clock).write_all(tables, [put(1), put(2)]) == [None, None]  # type: ignore[arg-type]
+    tables = Failing()
+    assert retries.write_all(tables, [put(1), put(2)]) == [None, None]
     assert (len(tables.sent), clock.slept) == (1, [])
 
 
-def test_nothing_is_sent_for_nothing() -> None:
+def test_nothing_is_sent_for_nothing(retries: Blocking | Awaiting) -> None:
     """An empty batch asks nobody."""
-    tables = Failing(0, TimedOut("no"))
-    assert Retries(VirtualClock()).write_all(tables, []) == []  # type: ignore[arg-type]
+    tables = Failing()
+    assert retries.write_all(tables, []) == []
     assert tables.sent == []
 
 
-def test_five_retries_after_the_first_try() -> None:
+def test_five_retries_after_the_first_try(retries: Blocking | Awaiting, clock: VirtualClock) -> None:
     """James's policy: six tries in all, and then the last error is handed back."""
-    clock, error = VirtualClock(), TimedOut("no")
-    tables = Failing(99, error)
-    assert Retries(clock).write_all(tables, [put(1)]) == [error]  # type: ignore[arg-type]
-    assert len(tables.sent) == 6
-    assert len(clock.slept) == 5
+    error = TimedOut("no")
+    tables = never(error)
+    assert retries.write_all(tables, [put(1)]) == [error]
+    assert (len(tables.sent), len(clock.slept)) == (6, 5)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_waits_grow_within_their_bounds(seed: int) -> None:
+def test_waits_grow_within_their_bounds(form: Form, seed: int) -> None:
     """Each wait is drawn between 10 ms and a bound that doubles, never over a second."""
     clock = VirtualClock(seed)
-    Retries(clock, RetryPolicy(retries=9)).write_all(Failing(99, TimedOut("no")), [put(1)])  # type: ignore[arg-type]
+    form(clock, RetryPolicy(retries=9)).write_all(never(TimedOut("no")), [put(1)])
     bounds = [min(1.0, 0.020 * 2**number) for number in range(9)]
     assert all(0.010 <= wait <= bound for wait, bound in zip(clock.slept, bounds, strict=True))
 
 
-def test_only_what_failed_is_sent_again() -> None:
+def test_only_what_failed_is_sent_again(retries: Blocking | Awaiting) -> None:
     """A write that got through is not repeated with the others."""
-
-    class OneFails(Failing):
-        def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-            """The second of the first round fails."""
-            super().write_all(writes)
-            return [None, self.error, None][: len(writes)] if len(self.sent) == 1 else [None] * len(writes)
-
-    tables = OneFails(0, TimedOut("no"))
-    assert Retries(VirtualClock()).write_all(tables, [put(1), put(2), put(3)]) == [None] * 3  # type: ignore[arg-type]
-    assert tables.sent[1] == [put(2)]
+    tables = Failing([None, TimedOut("no"), None])
+    assert retries.write_all(tables, [put(1), put(2), put(3)]) == [None] * 3
+    assert tables.sent[1:] == [[put(2)]]
 
 
-def test_a_count_is_never_sent_again() -> None:
+def test_a_count_is_never_sent_again(retries: Blocking | Awaiting) -> None:
     """It is not idempotent: what failed with it is repeated without it."""
-    tables = Failing(1, DoubtfulWrite("no"))
-    errors = Retries(VirtualClock()).write_all(tables, [COUNT, put(1)])  # type: ignore[arg-type]
+    tables = Failing([DoubtfulWrite("no")] * 2)
+    errors = retries.write_all(tables, [COUNT, put(1)])
     assert [type(error) for error in errors] == [DoubtfulWrite, type(None)]
-    assert tables.sent[1] == [put(1)]
-
-
-def test_what_cannot_pass_is_not_repeated() -> None:
-    """Refused permissions stay refused."""
-    tables = Failing(9, AccessDenied("no"))
-    Retries(VirtualClock()).write_all(tables, [put(1)])  # type: ignore[arg-type]
-    assert len(tables.sent) == 1
-
-
-def test_no_try_begins_after_the_deadline() -> None:
-    """A stamp must not be older than A when its last write is sent."""
-    clock = VirtualClock()
-    tables = Failing(99, TimedOut("no"))
-    Retries(clock).write_all(tables, [put(1)], deadline=clock.micros() + 100_000)  # type: ignore[arg-type]
-    assert sum(clock.slept) < 0.1
-    assert len(tables.sent) < 6
-
-
-def test_a_call_is_repeated_until_it_reaches() -> None:
-    """The result of the first try that gets through."""
-    answers = iter([TimedOut("no"), CannotReach("no"), None])
-
-    def step() -> str:
-        error = next(answers)
-        if error:
-            raise error
-        return "there"
-
-    assert Retries(VirtualClock()).call(step) == "there"
-
-
-def test_a_call_that_never_reaches_raises_its_last_error() -> None:
-    """Our own kind of error, nothing of the library's."""
-    tries: list[int] = []
-
-    def step() -> None:
-        tries.append(1)
-        raise TimedOut(f"try {len(tries)}")
-
-    with pytest.raises(TimedOut, match="try 6"):
-        Retries(VirtualClock()).call(step)
+    assert tables.sent[1:] == [[put(1)]]
 
 
 @pytest.mark.parametrize("error", [AccessDenied("no"), MailmendError("no")])
-def test_a_call_that_cannot_help_itself_is_not_repeated(error: MailmendError) -> None:
-    """An error that no time cures is raised at once."""
-    clock = VirtualClock()
-
-    def step() -> None:
-        raise error
-
+def test_what_no_time_cures_is_not_tried_again(
+    retries: Blocking | Awaiting, clock: VirtualClock, error: MailmendError
+) -> None:
+    """Refused permissions stay refused."""
+    tables, step = never(error), Steps(error)
+    assert retries.write_all(tables, [put(1)]) == [error]
     with pytest.raises(type(error)):
-        Retries(clock).call(step)
-    assert clock.slept == []
+        retries.call(step)
+    assert (len(tables.sent), step.tries, clock.slept) == (1, 1, [])
 
 
-def test_rounds_end_with_the_first_result() -> None:
-    """A compare-and-set is repeated until it wins."""
-    answers = iter([None, None, 7])
-    assert Retries(VirtualClock()).rounds(lambda: next(answers), 10) == 7
+@pytest.mark.parametrize(("left", "most"), [(1, 1), (100_000, 5)])
+def test_no_try_begins_after_the_deadline(
+    retries: Blocking | Awaiting, clock: VirtualClock, left: int, most: int
+) -> None:
+    """A stamp must not be older than A when its last write is sent."""
+    tables = never(TimedOut("no"))
+    retries.write_all(tables, [put(1)], deadline=clock.micros() + left)
+    assert sum(clock.slept) < left / 1_000_000
+    assert len(tables.sent) <= most
 
 
-def test_rounds_are_bounded() -> None:
-    """So many and no more; then the answer is None."""
-    tries: list[int] = []
-    assert Retries(VirtualClock()).rounds(lambda: tries.append(1), 4) is None
-    assert len(tries) == 4
+@pytest.mark.parametrize("step", [Steps(7), Steps(TimedOut("no"), CannotReach("no"), 7)])
+def test_a_call_is_repeated_until_it_reaches(retries: Blocking | Awaiting, step: Steps) -> None:
+    """The result of the first try that gets through."""
+    step.tries = 0
+    assert retries.call(step) == 7
+
+
+def test_a_call_that_never_reaches_raises_its_last_error(retries: Blocking | Awaiting) -> None:
+    """Our own kind of error, nothing of the library's."""
+    step = Steps(*(TimedOut(f"try {number}") for number in range(1, 99)))
+    with pytest.raises(TimedOut, match="try 6"):
+        retries.call(step)
+
+
+@pytest.mark.parametrize(("ends", "found"), [((1,), 1), ((None, None, 3), 3), ((None, None, None, 4), None)])
+def test_rounds_end_with_the_first_result(retries: Blocking | Awaiting, ends: tuple[Any, ...], found: Any) -> None:
+    """A compare-and-set is repeated until it wins: of three rounds at most."""
+    step = Steps(*ends)
+    assert retries.rounds(step, 3) == found
+    assert step.tries == (found or 3)
+
+
+async def test_one_write_is_repeated_and_raises_its_last_error(clock: VirtualClock) -> None:
+    """Whoever writes one thing wants to hear of it at once."""
+    late, error = Failing(*[[CannotReach("no")]] * 3), TimedOut("no")
+    await AsyncRetries(clock).write(InTurn(late), put(1))
+    lost = never(error)
+    with pytest.raises(TimedOut) as raised:
+        await AsyncRetries(clock).write(InTurn(lost), put(1))
+    assert raised.value is error
+    assert (len(late.sent), len(lost.sent)) == (4, 6)
+
+
+async def test_cancelling_ends_it_between_two_tries(clock: VirtualClock) -> None:
+    """No further try is made for somebody who went."""
+    tables = never(TimedOut("no"))
+    trying = asyncio.create_task(AsyncRetries(clock).write(InTurn(tables), put(1)))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    trying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await trying
+    assert len(tables.sent) == 1

@@ -27,8 +27,7 @@ from model.instants import MICROS
 from model.messages.flags import FlagsChange, FlagsMode, parse_flags
 from model.messages.message import Attachment, Place, Stored
 from model.operations import Change, ChangeIf, Count, Put, PutIfAbsent, Read, Remove, RemoveIf, Seen
-from repair.writing.message_store import WriterSettings
-from repair.writing.truth_writes import StampSource
+from repair.writing.truth_writes import StampSource, WriterSettings
 from tests.support.clock import START
 from tests.support.writing import Desk, mail, on
 
@@ -700,15 +699,6 @@ def test_completing_an_add_journals_what_may_be_missing() -> None:
     assert desk.store.complete(stored.message_id, desk.inbox)
     assert {"messageIdTable", "mailboxCounters"} <= desk.lags.names
     assert not desk.store.complete(stored.message_id, desk.archive)
-
-
-def test_the_store_is_reexported() -> None:
-    """A service imports the store from the package itself."""
-    import repair  # noqa: PLC0415 what is tested
-
-    assert repair.MessageStore is type(Desk().store)
-    with pytest.raises(AttributeError):
-        _ = repair.nothing
 
 
 def test_a_stored_answer_knows_its_place() -> None:

@@ -12,8 +12,8 @@ from model.catalog.mail import MESSAGE_V3
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.ids import QueueName
 from model.operations import Change, Put, Remove
-from model.ports import Message
 from model.queue.blob_ids import BlobNaming, BlobsMode
+from model.queue.messages import Message
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_reconciled import found, row_of, settled, stray_blob
 from tests.support.queues import parts_of

@@ -12,9 +12,9 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import ENQUEUED_MAILS
 from model.errors import BlobsUnreachable
 from model.operations import Change, Put, Scan
-from model.ports import Message
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.mails import Listed, Whereabouts
+from model.queue.messages import Message
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queues import CONTENT, parts_of
 

@@ -10,7 +10,7 @@ from mailqueue.rabbitmq.mail_queue import open_queue
 from model.catalog.mail_queue import BROWSE_START
 from model.ids import QueueName
 from model.operations import Put
-from model.ports import Message
+from model.queue.messages import Message
 from model.queue.slices import slice_of
 from tests.support.queue_commands import KEYSPACE, SPOOL, QueueShell
 from tests.support.queues import CONTENT, mail, parts_of
