@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.removed_mails import read_removed_mails
+from admin.services.queue.removed_mails import read_removed_mails
 from mailqueue.blobs.files import blob_id_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import DUE_MAILS, ENQUEUED_MAILS

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.removed_mails import read_removed_mails
+from admin.services.queue.removed_mails import read_removed_mails
 from mailqueue.rabbitmq.broker.topology import topology_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.ids import EnqueueId, QueueName, restored_id

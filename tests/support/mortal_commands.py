@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from admin import wiring_queue
-from admin.removed_mails import RemovedMailsFile, RestoredLog
+from admin.services.queue.removed_mails import RemovedMailsFile, RestoredLog
 from cql.driver.asynchronous import InTurn
 from mailqueue.blobs.files import FileStore
 from model.ids import BlobId, EnqueueId

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from admin.mail_consumers import Settlement
 from admin.present.document import Document, Part
 from admin.present.queue.values import NOTHING_WRITTEN, mail_json, mails_table, plain, queue_document, shown
+from admin.services.queue.consumers import Settlement
 from admin.services.queue.dequeue import DequeueResult
 from admin.services.queue.enqueue import EnqueueResult
 from admin.services.queue.remove import RemoveResult

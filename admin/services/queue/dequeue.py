@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from admin.event_loop import stop_signal
-from admin.mail_consumers import Consumer, Settlement, consumer_in_command, consumer_in_folder
 from admin.services.caller import Caller
+from admin.services.queue.consumers import Consumer, Settlement, consumer_in_command, consumer_in_folder
 from admin.services.queue.request import PREFETCH_DEFAULT, DryRunRequest
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.queue import Dequeued

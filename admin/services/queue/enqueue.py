@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from admin.letters import Letter, letters_in
 from admin.services.caller import Caller
+from admin.services.queue.letters import Letter, letters_in
 from admin.services.queue.request import DryRunRequest
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.concurrency import all_of

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from admin.removed_mails import RemovedMailsFile, removed_mails_path
 from admin.services.caller import Caller
+from admin.services.queue.removed_mails import RemovedMailsFile, removed_mails_path
 from admin.services.queue.request import DryRunRequest, confirm
 from admin.wiring import state_folders
 from admin.wiring_queue import QueueConnections, with_queues

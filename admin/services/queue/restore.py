@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self, cast
 
-from admin.removed_mails import RemovedMailRecord, RestoredLog, read_removed_mails
 from admin.services.caller import Caller
+from admin.services.queue.removed_mails import RemovedMailRecord, RestoredLog, read_removed_mails
 from admin.services.queue.request import DryRunRequest, QueueAnswer
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.blobs.files import FileStore

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admin.removed_mails import RemovedMailsFile, RestoredLog, read_removed_mails, removed_mails_path
+from admin.services.queue.removed_mails import RemovedMailsFile, RestoredLog, read_removed_mails, removed_mails_path
 from mailqueue.rabbitmq.codec import payload_of, queued_of
 from model.errors import StateUnwritable, WrongUse
 from model.ids import EnqueueId, QueueName

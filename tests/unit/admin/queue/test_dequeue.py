@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.mail_consumers import Settlement, settlement_of
+from admin.services.queue.consumers import Settlement, settlement_of
 from model.queue.mails import Whereabouts
 from tests.support.queue_commands import QueueShell, ids_in
 from tests.support.queues import CONTENT

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from admin.letters import FIRST_BYTES
 from admin.services.queue.enqueue import AT_ONCE
+from admin.services.queue.letters import FIRST_BYTES
 from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.codec import attribute_value, priority_of
 from model.queue.mails import Mail, Whereabouts

@@ -61,6 +61,25 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[QueueSettings]:
 Look = Callable[..., QueueSettings]
 
 
+def broker_in(found: QueueSettings) -> BrokerSettings:
+    """The broker that was named."""
+    assert found.broker is not None
+    return found.broker
+
+
+def bucket_in(found: QueueSettings) -> S3Settings:
+    """The bucket that was named."""
+    assert found.blobs is not None
+    assert found.blobs.bucket is not None
+    return found.blobs.bucket
+
+
+def address_in(found: QueueSettings) -> BlobsAddress:
+    """Where the blobs are."""
+    assert found.blobs is not None
+    return found.blobs.address
+
+
 @pytest.fixture
 def look(shell: CommandLine, told: list[QueueSettings]) -> Look:
     """Type options, and see what a command is told."""
@@ -91,27 +110,17 @@ class TestBroker:
 
     def test_from_the_environment(self, look: Look) -> None:
         """With a password of its own variable."""
-        broker = look(**BROKER, **BUCKET, MAILMEND_BROKER_PASSWORD="hunter2").broker
+        broker = broker_in(look(**BROKER, **BUCKET, MAILMEND_BROKER_PASSWORD="hunter2"))
 
-        assert broker is not None
         assert (broker.hosts, broker.password, broker.management) == ((Host("rabbit", 5672),), "hunter2", None)
 
     def test_an_option_outweighs_it(self, look: Look) -> None:
         """And every other setting has one."""
-        broker = look(
-            "--broker",
-            "amqp://other:1/v",
-            "--broker-management",
-            "http://other:15672",
-            "--broker-form",
-            "quorum",
-            "--broker-replicas",
-            "3",
-            **BROKER,
-            **BUCKET,
-        ).broker
+        form = ("--broker-form", "quorum", "--broker-replicas", "3")
+        where = ("--broker", "amqp://other:1/v", "--broker-management", "http://other:15672")
 
-        assert broker is not None
+        broker = broker_in(look(*where, *form, **BROKER, **BUCKET))
+
         assert (broker.hosts, broker.vhost) == ((Host("other", 1),), "v")
         assert (broker.form.form, broker.form.replicas) == (Form.QUORUM, 3)
         assert broker.management is not None
@@ -126,9 +135,8 @@ class TestBroker:
 
     def test_in_the_environment_a_url_may_hold_it(self, look: Look) -> None:
         """As James's own uri does."""
-        broker = look(**BUCKET, MAILMEND_BROKER="amqp://u:hunter2@rabbit").broker
+        broker = broker_in(look(**BUCKET, MAILMEND_BROKER="amqp://u:hunter2@rabbit"))
 
-        assert broker is not None
         assert (broker.username, broker.password) == ("u", "hunter2")
 
     def test_a_file_named_now_outweighs_the_environment(self, look: Look, tmp_path: Path) -> None:
@@ -137,11 +145,9 @@ class TestBroker:
         file.write_text("from-file\n")
         both = {**BROKER, **BUCKET, "MAILMEND_BROKER_PASSWORD": "from-environment"}
 
-        now = look("--broker-password-file", str(file), **both).broker
-        before = look(**both, MAILMEND_BROKER_PASSWORD_FILE=str(file)).broker
+        now = broker_in(look("--broker-password-file", str(file), **both))
+        before = broker_in(look(**both, MAILMEND_BROKER_PASSWORD_FILE=str(file)))
 
-        assert now is not None
-        assert before is not None
         assert (now.password, before.password) == ("from-file", "from-environment")
 
     def test_a_user_without_a_password_is_refused(self, refused: Callable[..., Ended]) -> None:
@@ -157,8 +163,7 @@ class TestBroker:
 
         assert "amqps" in refused("--broker-tls-ca", str(authority), **BROKER, **BUCKET).err
         assert "does not exist" in refused("--broker-tls-ca", "/none", **BUCKET, MAILMEND_BROKER="amqps://r").err
-        broker = look("--broker-tls-ca", str(authority), **BUCKET, MAILMEND_BROKER="amqps://r").broker
-        assert broker is not None
+        broker = broker_in(look("--broker-tls-ca", str(authority), **BUCKET, MAILMEND_BROKER="amqps://r"))
         assert broker.tls is not None
         assert broker.tls.ca == authority
         assert len(told) == 1
@@ -178,15 +183,9 @@ class TestBlobs:
         """From the environment; the repr keeps them to itself."""
         found = look(**BROKER, **BUCKET)
 
-        assert found.blobs is not None
-        address, bucket = found.blobs
-        assert bucket is not None
-        assert (address.store, bucket.bucket, bucket.access_key, bucket.secret_key) == (
-            Store.S3,
-            "mails",
-            "AK",
-            "hunter2",
-        )
+        bucket = bucket_in(found)
+        assert (address_in(found).store, bucket.bucket) == (Store.S3, "mails")
+        assert (bucket.access_key, bucket.secret_key) == ("AK", "hunter2")
         assert "hunter2" not in repr(found)
 
     def test_keys_from_a_file(self, look: Look, refused: Callable[..., Ended], tmp_path: Path) -> None:
@@ -198,10 +197,7 @@ class TestBlobs:
 
         assert "no second line" in refused("--s3-keys-file", str(one), **where).err
         assert "keys to the bucket mails" in refused(**where).err
-        found = look("--s3-keys-file", str(two), **where)
-        assert found.blobs is not None
-        assert found.blobs.bucket is not None
-        assert found.blobs.bucket.secret_key == "hunter2"
+        assert bucket_in(look("--s3-keys-file", str(two), **where)).secret_key == "hunter2"
 
     def test_files_and_tables_need_no_keys(self, look: Look) -> None:
         """A folder, or the keyspace itself."""
@@ -247,11 +243,9 @@ s3-secret-key = "SK"
 
         found = look()
 
-        assert (found.name, found.broker and found.broker.hosts[0].name) == ("outgoing", "from-file")
-        assert found.broker is not None
-        assert found.broker.password == "hunter2"
-        assert found.blobs is not None
-        assert found.blobs.address.bucket == "from-file"
+        broker = broker_in(found)
+        assert (found.name, broker.hosts[0].name, broker.password) == ("outgoing", "from-file", "hunter2")
+        assert address_in(found).bucket == "from-file"
         assert look(MAILMEND_QUEUE="spool").name == "spool"
 
     def test_a_commands_own_table_lies_in_it(self, queue: QueueShell) -> None:
@@ -286,12 +280,9 @@ class TestLocalServers:
         """Without a single option."""
         found = look(MAILMEND_HOST="127.0.0.1")
 
-        assert found.broker is not None
-        assert found.broker.hosts == (Host("127.0.0.1", 5673),)
-        assert found.broker.management is not None
-        assert found.blobs is not None
-        assert found.blobs.bucket is not None
-        assert (found.blobs.bucket.endpoint, found.blobs.bucket.create_bucket) == ("http://127.0.0.1:9000", True)
+        assert broker_in(found).hosts == (Host("127.0.0.1", 5673),)
+        assert broker_in(found).management is not None
+        assert (bucket_in(found).endpoint, bucket_in(found).create_bucket) == ("http://127.0.0.1:9000", True)
 
     def test_mail_of_another_cluster_is_not_put_into_them(self, refused: Callable[..., Ended]) -> None:
         """A forgotten option must not mix production with a try."""
@@ -301,10 +292,8 @@ class TestLocalServers:
         """Each side for itself."""
         found = look("--broker", "amqp://other", MAILMEND_HOST="127.0.0.1")
 
-        assert found.broker is not None
-        assert found.broker.hosts[0].name == "other"
-        assert found.blobs is not None
-        assert found.blobs.address.endpoint == "http://127.0.0.1:9000"
+        assert broker_in(found).hosts[0].name == "other"
+        assert address_in(found).endpoint == "http://127.0.0.1:9000"
 
     def test_keys_that_cannot_be_read_are_told(self, tmp_path: Path) -> None:
         """As those of that server."""

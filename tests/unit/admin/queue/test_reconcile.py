@@ -240,12 +240,6 @@ class TestDrain:
 
         assert (answer["drained"]["messages"], answer["drained"]["only_in_broker"]) == (3, [])
 
-    def test_nobody_drains_by_accident(self, queue: QueueShell) -> None:
-        """It takes messages in hand: somebody must want it."""
-        ended = queue("reconcile", "--drain")
-
-        assert (ended.code, "--yes" in ended.err) == (2, True)
-
     def test_consumers_must_be_paused(self, queue: QueueShell) -> None:
         """What is in their hands would be called lost; --force for who knows better."""
         settled(queue, "one")
@@ -267,10 +261,6 @@ class TestDrain:
         ended = queue("reconcile", "--drain", "--yes")
 
         assert (ended.code, "after 20 returns" in ended.err) == (2, True)
-
-    def test_force_alone_means_nothing(self, queue: QueueShell) -> None:
-        """It is for the drain."""
-        assert queue("reconcile", "--force").code == 2
 
 
 class TestRepublish:
@@ -339,11 +329,6 @@ class TestOrphans:
         queue.pass_time(seconds=2)
         assert len(found(queue, "--min-age", "1s", code=0)["blobs"]["orphans"]) == 1
 
-    def test_nobody_removes_them_by_accident(self, queue: QueueShell) -> None:
-        """It asks; a dry run does not."""
-        assert queue("reconcile", "--remove-orphan-blobs").code == 2
-        assert queue("reconcile", "--remove-orphan-blobs", "--dry-run").code == 0
-
     def test_a_deduplicated_one_is_never_called_one(self, queue: QueueShell) -> None:
         """Others may refer to it: that is for a collector."""
         named = NamedBlobs(queue.blobs.store, queue.clock, BlobNaming(BlobsMode.DEDUPLICATED))
@@ -383,9 +368,27 @@ class TestOrphans:
         assert "1 messages and 0 dead letters of spool" in answer["blobs"]["orphans_kept_because"]
         assert len(queue.blobs.ids) == 2
 
-    def test_they_need_the_blobs(self, queue: QueueShell) -> None:
-        """Said before anything is asked."""
-        assert queue("reconcile", "--remove-orphan-blobs", "--no-blobs").code == 2
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--drain",), "--yes"),
+        (("--drain", "--dry-run"), "--yes"),
+        (("--remove-orphan-blobs",), "--yes"),
+        (("--remove-orphan-blobs", "--no-blobs"), "needs the blobs"),
+        (("--force",), "--force is for --drain"),
+    ],
+)
+def test_nobody_drains_or_removes_by_accident(queue: QueueShell, arguments: tuple[str, ...], said: str) -> None:
+    """A person has to agree, also to taking messages unacked; options that contradict each other are wrong use."""
+    ended = queue("reconcile", *arguments)
+
+    assert (ended.code, said in ended.err, queue.asked) == (2, True, [])
+
+
+def test_a_dry_run_removes_no_blobs_and_asks_nobody(queue: QueueShell) -> None:
+    """There is nothing to agree to."""
+    assert queue("reconcile", "--remove-orphan-blobs", "--dry-run").code == 0
 
 
 @pytest.mark.parametrize("side", ["broker", "blobs"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.removed_mails import read_removed_mails
+from admin.services.queue.removed_mails import read_removed_mails
 from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS
 from model.errors import TimedOut
 from model.operations import Change, Remove, Scan

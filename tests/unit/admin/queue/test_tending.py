@@ -36,25 +36,18 @@ class TestFlush:
         assert (ended.code, ended.json["flushed"]) == (0, 2)
         assert sorted(queue.delivered(2)) == ["late", "soon"]
 
-    def test_a_dry_run_counts(self, queue: QueueShell) -> None:
-        """And leaves them delayed; no broker is asked."""
-        queue.put_later("soon", timedelta(minutes=5))
-
-        ended = queue("flush", "--dry-run", "--json", MAILMEND_BROKER="")
-
-        assert (ended.json["delayed"], ended.json["flushed"]) == (1, 0)
-        assert [one.whereabouts for one in queue.listed()] == [Whereabouts.DELAYED]
-
-    def test_a_dry_run_tells_from_when_to_when(self, queue: QueueShell) -> None:
-        """The first and the last due time; in words too."""
+    def test_a_dry_run_counts_and_tells_from_when_to_when(self, queue: QueueShell) -> None:
+        """The first and the last due time; they stay delayed, and no broker is asked."""
         start = queue.now
         queue.put_later("late", timedelta(days=30))
         queue.put_later("soon", timedelta(minutes=5))
 
-        found = queue("flush", "--dry-run", "--json").json
+        found = queue("flush", "--dry-run", "--json", MAILMEND_BROKER="").json
 
         due = [datetime.fromisoformat(found[name]) - start for name in ("earliest_due_at", "latest_due_at")]
         assert [round(one / timedelta(minutes=1)) for one in due] == [5, 30 * 24 * 60]
+        assert (found["delayed"], found["flushed"]) == (2, 0)
+        assert {one.whereabouts for one in queue.listed()} == {Whereabouts.DELAYED}
         assert "The first of them is due at" in queue("flush", "--dry-run").out
 
     def test_a_dry_run_on_nothing_delayed_names_no_time(self, james: QueueShell) -> None:
@@ -276,12 +269,6 @@ class TestTend:
         assert 'mailmend_queue_due_moved_total{queue="spool"} 1.0' in text
         assert 'mailmend_queue_mails{queue="spool"} 1.0' in text
 
-    def test_a_file_that_cannot_be_written_is_told_at_once(self, queue: QueueShell, tmp_path: Path) -> None:
-        """Before anything is moved."""
-        ended = queue("tend", "--once", "--metrics", str(tmp_path / "none" / "x"))
-
-        assert (ended.code, "cannot be written" in ended.err) == (2, True)
-
     def test_a_dry_run_is_one_look_at_every_queue(self, queue: QueueShell) -> None:
         """What is due, what a sweep would do; the round that follows does just that. No broker is asked."""
         queue.put_later("due", timedelta(minutes=5))
@@ -301,13 +288,21 @@ class TestTend:
         assert "Nothing was written." in told.out
         assert "1 delayed mails of spool are due" in told.out
 
-    def test_a_dry_run_writes_no_file(self, queue: QueueShell, tmp_path: Path) -> None:
-        """Who asks for both is told."""
-        ended = queue("tend", "--dry-run", "--metrics", str(tmp_path / "x"))
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("--once", "--metrics", "none/x"), "cannot be written"),
+            (("--dry-run", "--metrics", "x"), "--metrics writes a file"),
+            (("--json",), "--json is for --once and --dry-run"),
+        ],
+    )
+    def test_wrong_use_is_named_at_once(
+        self, queue: QueueShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+    ) -> None:
+        """Before anything is moved, and no file is left."""
+        monkeypatch.chdir(tmp_path)
 
-        assert (ended.code, "--metrics writes a file" in ended.err) == (2, True)
+        ended = queue("tend", *arguments)
+
+        assert (ended.code, said in ended.err, queue.asked) == (2, True, [])
         assert not (tmp_path / "x").exists()
-
-    def test_a_service_answers_with_no_json(self, queue: QueueShell) -> None:
-        """It has no end at which it could."""
-        assert queue("tend", "--json").code == 2
