@@ -11,6 +11,7 @@ from admin.cli.command import DeclaredGroup, Group, Late, made
 from admin.cli.endings import PipeClosed, ending_of, heed_termination, quiet_libraries
 from admin.cli.mending import CHECK, REPAIR, RUNS, UNDO
 from admin.cli.options import CONFIG, PROFILE
+from admin.cli.tools import RUNBOOK, VERSION
 
 EXIT_CODES = """\b
 Exit codes:
@@ -36,9 +37,11 @@ COMMANDS: Final = Group(
         Late("load", "Read mbox, Maildir or .eml files into a mailbox.", "admin.cli.load:LOAD"),
         Late("schema", "Own the tables: plan, apply, verify, adopt, lint, advise.", "admin.cli.schema:SCHEMA"),
         Late("queue", "The distributed mail queue: look, take, put, mend, tend.", "admin.cli.queue:QUEUE"),
-        Late("runbook", "Pages for the operator's questions.", "admin.cli.runbook:runbook"),
-        Late("local", "A real Cassandra on this machine.", "admin.cli.local:local"),
-        Late("demo", "Write mail, break it, find it, mend it, undo it.", "admin.demo:demo"),
+        RUNBOOK,
+        Late("local", "A real Cassandra on this machine.", "admin.cli.local:LOCAL"),
+        Late("demo", "Write mail, break it, find it, mend it, undo it.", "admin.cli.demo:demo"),
+        VERSION,
+        Late("completion", "Completion for bash, zsh and fish.", "admin.cli.completion:COMPLETION"),
     ),
     examples="""
         mailmend demo                                  see it all on this machine

@@ -23,7 +23,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
@@ -161,26 +161,6 @@ class DeclaredGroup(click.Group):
             formatter.write_dl([(name, one.summary) for name, one in self.declared.items()])
 
 
-class Later(NamedTuple):
-    """A command of a `LazyGroup`."""
-
-    module: str
-    name: str
-    help: str
-
-
-class LazyGroup(DeclaredGroup):
-    """A group by decorators, until its commands are declared."""
-
-    def __init__(
-        self, *args: Any, later: Mapping[str, Later], shared: frozenset[str] = frozenset(), **settings: Any
-    ) -> None:
-        commands = tuple(Late(name, one.help, f"{one.module}:{one.name}") for name, one in later.items())
-        declared = Group(name="", summary="", about="", commands=commands, settings=shared)
-        super().__init__(*args, declared=declared, **settings)
-        self.later = later
-
-
 def made(declared: Command | Group, **settings: Any) -> click.Command:
     """What click runs."""
     text: dict[str, Any] = {"help": declared.about, "short_help": declared.summary}
@@ -216,11 +196,16 @@ def run(command: Command, values: Values) -> int:
     given = [(one, {name: values.pop(name) for name in one.names}) for one in command.shared]
     built = {one.field: one.build(own, values, context) for one, own in given}
     service: Callable[..., Any] = imported(command.service)
-    request = inspect.signature(service).parameters["request"].annotation(**values, **built)
+    request = _request_class(service)(**values, **built)
     with output.caller(imported(command.item) if command.item else None) as caller:
         result = service(request, caller)
     code: int = output.show(imported(command.present)(result))
     return code
+
+
+def _request_class(service: Callable[..., Any]) -> Any:
+    """The type of a service's first argument."""
+    return next(iter(inspect.signature(service).parameters.values())).annotation
 
 
 def _refuse_beside(command: Command, values: Values, context: click.Context) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from admin.cli.command import Command, Group
+from admin.cli.completion import completed_runs
 from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICTS, duration_text
 from admin.cli.options import CONNECTION, FINDINGS, JSON, REPORT, flag
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
@@ -84,7 +85,7 @@ _WRITING: Final = (
     ),
 )
 _COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that nobody writes: counters are looked at twice at once.")
-_RUN: Final = click.Argument(["run"], type=click.UUID)
+_RUN: Final = click.Argument(["run"], type=click.UUID, shell_complete=completed_runs)
 _RESULTS: Final = (JSON, REPORT, FINDINGS)
 _REPAIR_EXITS: Final = (
     "0 nothing is left to mend, 1 drift is left (after --dry-run: there is drift), 2 wrong use, 3 some fixes failed "

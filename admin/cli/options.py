@@ -4,21 +4,20 @@ Weight grows: cqlshrc < settings file < its profile < environment < options. Whe
 `mailmend local up` is used, so that a first try needs no option at all.
 """
 
-import functools
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
 from admin.cli.command import Shared
 from admin.cli.kinds import KEYSPACE, PORT
-from admin.cli.settings_file import CONNECTION_NAMES, take_config, take_profile
+from admin.cli.settings_file import take_config, take_profile
 from admin.settings import (
     KEYSPACE_DEFAULT,
     LEDGER_KEYSPACE_DEFAULT,
@@ -30,9 +29,6 @@ from admin.settings import (
     parse_hosts,
 )
 from model.errors import BadSettings
-
-C = TypeVar("C", bound=Callable[..., Any])
-R = TypeVar("R")
 
 PASSWORD_COMMAND_SECONDS: Final = 30
 """How long a password command may take."""
@@ -179,7 +175,7 @@ def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: b
         keyspace=options["keyspace"],
         ledger_keyspace=options["ledger_keyspace"],
         username=options["username"],
-        password=(_password(options, context) or _typed_password(options["username"])) if asks else None,
+        password=(known_password(options, context) or _typed_password(options["username"])) if asks else None,
         tls=_tls(options),
     )
 
@@ -204,7 +200,7 @@ def _tls(options: Mapping[str, Any]) -> Tls | None:
     return Tls(authority, certificate, key, options["tls_hostnames"])
 
 
-def _password(options: Mapping[str, Any], context: click.Context) -> str | None:
+def known_password(options: Mapping[str, Any], context: click.Context) -> str | None:
     """What an option on the command line leads to, else MAILMEND_PASSWORD, else such a setting, else the files."""
     sources: Mapping[str, Callable[[Any], str]] = {"password_file": first_line, "password_command": printed_password}
     named = [name for name in sources if options[name]]
@@ -268,37 +264,3 @@ FINDINGS: Final = click.Option(
     metavar="FILE",
     help="Write every finding as a line of JSON: keys, rows, times; - is stdout, and nothing else goes there.",
 )
-
-
-# What follows serves the commands that are still made by decorators.
-
-
-def with_options(command: C, options: Sequence[Callable[[Any], Any]]) -> C:
-    """Give a command these options; its help lists them in this order."""
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def connection_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command the connection options; it receives them as one `connection: ConnectionSettings`."""
-    return connection_options_where(lambda _: True)(command)
-
-
-def connection_options_where(
-    asks: Callable[[Mapping[str, Any]], bool],
-) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """The same for a command that asks a cluster only where its other options say so; else no password is needed."""
-
-    def decorate(command: Callable[..., R]) -> Callable[..., R]:
-        @functools.wraps(command)
-        def with_connection(*args: Any, **options: Any) -> R:
-            own = {name: options.pop(name) for name in CONNECTION_NAMES}
-            connection = connection_of(own, click.get_current_context(), asks=asks(options))
-            return command(*args, connection=connection, **options)
-
-        own = [*getattr(with_connection, "__click_params__", []), *reversed(_CONNECTION)]
-        setattr(with_connection, "__click_params__", own)  # noqa: B010 - click reads it, no type knows it
-        return with_connection
-
-    return decorate

@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from admin.cli.command import Shared, Values
+from admin.cli.completion import completed_queues
 from admin.cli.kinds import Duration, Named
 from admin.cli.options import CONNECTION, flag, option, settings_table, shared_option
 from admin.queue_settings import (
@@ -51,7 +52,9 @@ NO_BROKER: Final = flag("--no-broker", "Leave the broker out.")
 YES: Final = flag("--yes", "Do what would be asked about.")
 
 QUEUE_NAME: Final = Named("queue", lambda value: queue_name(str(value)))
-QUEUE_ARGUMENT: Final = click.Argument(["queue_named"], type=QUEUE_NAME, required=False, metavar="[QUEUE]")
+QUEUE_ARGUMENT: Final = click.Argument(
+    ["queue_named"], type=QUEUE_NAME, required=False, metavar="[QUEUE]", shell_complete=completed_queues
+)
 """The queue's name, in place of --queue."""
 
 AGE_MAX: Final = timedelta(days=3650)
@@ -83,6 +86,7 @@ _option = partial(shared_option, table=TABLE)
 _QUEUE: Final = _option(
     "--queue",
     type=QUEUE_NAME,
+    shell_complete=completed_queues,
     default=QUEUE_DEFAULT,
     show_default=True,
     metavar="NAME",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.runbook import page_named
+from admin.services.runbooks import page_named
 from tests.support.brokers import Broker
 from tests.support.queue_pages import QUEUE_PAGES
 from tests.support.real_queue import RealQueue, real_queue

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from admin.runbook import Page, page_named, pages
+from admin.services.runbooks import RunbookPage, page_named, pages
 from cql.driver.session import connect
 from cql.render import schema_cql
 from model.catalog.james_tables import EVENT_STORE
@@ -165,7 +165,9 @@ def test_every_page_has_its_state() -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if page.name in STATES], ids=lambda page: page.name)
-def test_every_command_does_what_its_page_says(scene: Scene, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_does_what_its_page_says(
+    scene: Scene, page: RunbookPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Walked from top to bottom, each command ends with the code that the page promises."""
     monkeypatch.chdir(scene.mailmend.home)
     scene.mail.refill()
@@ -205,7 +207,7 @@ def test_quarantine_takes_the_row_out_and_undo_brings_it_back(scene: Scene) -> N
     assert scene.mail.get(IMAP_UID, IMAP_UID.key_of(truth)) is not None
 
 
-def _typed(scene: Scene, page: Page, command: str) -> Ended:
+def _typed(scene: Scene, page: RunbookPage, command: str) -> Ended:
     """The command as a person types it, the placeholders filled in."""
     filled = {
         "$KEYSPACE": scene.mail.name,

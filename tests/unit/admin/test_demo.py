@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from admin import demo
 from admin.breaking import KINDS
-from admin.demo import MESSAGES_MIN, Shell
+from admin.cli import demo
+from admin.cli.demo import MESSAGES_MIN, Shell
 from admin.settings import ConnectionSettings
 from admin.wiring import open_place
 from model.catalog.mail import IMAP_UID

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from admin import runbook
-from admin.runbook import pages
+from admin.services import runbooks as runbook
+from admin.services.runbooks import pages
 from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.ledger import REPAIR_LAG
 from model.catalog.mail import IMAP_UID, MAILBOX, MAILBOX_PATH, MESSAGE_ID, MESSAGE_V3

@@ -6,10 +6,10 @@ import click
 import pytest
 
 from admin.cli import mailmend
-from admin.runbook import SECTIONS, Page, page_named, pages
+from admin.services.runbooks import SECTIONS, RunbookPage, page_named, pages
 from model.errors import WrongUse
 
-PAGE = Page(
+PAGE = RunbookPage(
     "x",
     """# A question
 
@@ -54,7 +54,7 @@ def test_the_first_pages_are_there() -> None:
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
-def test_every_page_has_the_form(page: Page) -> None:
+def test_every_page_has_the_form(page: RunbookPage) -> None:
     """When, check, do, verify, undo; each placeholder explained at the top."""
     top = page.text.split("## When")[0]
 
@@ -67,7 +67,7 @@ def test_every_page_has_the_form(page: Page) -> None:
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
-def test_every_command_of_a_page_is_one_that_exists(page: Page) -> None:
+def test_every_command_of_a_page_is_one_that_exists(page: RunbookPage) -> None:
     """Parsed by the real command line, which then does nothing: a renamed option breaks this test at once."""
     for command in page.commands():
         words = shlex.split(command, comments=True)

@@ -5,11 +5,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from admin.cli.local import exit_code, local, summary_line
+from admin.cli.command import made
+from admin.cli.local import LOCAL
 from admin.local import ClusterRequest, ClusterStatus, NodeStatus, ServerState
 from admin.local.cassandra_settings import first_settings
+from admin.present.local import summary_line
+from admin.services.local_servers import exit_code
 from model.errors import ExitCode
 
+local = made(LOCAL)
 SETTINGS = first_settings(ClusterRequest(native_port=9142), 17_001)
 
 

@@ -9,7 +9,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin.cli.local import exit_code, local, service_line
+from admin.cli.command import made
+from admin.cli.local import LOCAL
 from admin.local import ClusterRequest, ClusterState, ClusterStatus, LocalStatus, NodeStatus, ServerState
 from admin.local.cassandra_settings import first_settings
 from admin.local.log_lines import why_ended
@@ -17,6 +18,8 @@ from admin.local.processes import StartedProcess
 from admin.local.server_files import ServerRecord, read_record, write_json
 from admin.local.server_kind import Launch, Machine, ServerStatus, Site
 from admin.local.servers import SERVICES, parse_names
+from admin.present.local import service_line
+from admin.services.local_servers import exit_code
 from model.errors import ExitCode, LocalServerError, WrongUse
 
 SETTINGS = first_settings(ClusterRequest(native_port=9142), 17_001)
@@ -128,7 +131,7 @@ def test_the_order_of_names_means_nothing(names: list[str]) -> None:
 
 def test_the_command_refuses_unknown_servers_before_anything_is_touched(tmp_path: Path) -> None:
     """By the parser, with the option's name."""
-    answer = CliRunner().invoke(local, ["up", "--dir", str(tmp_path), "--with", "kafka"])
+    answer = CliRunner().invoke(made(LOCAL), ["up", "--dir", str(tmp_path), "--with", "kafka"])
     assert answer.exit_code == ExitCode.WRONG_USE
     assert "--with" in answer.output
     assert not list(tmp_path.iterdir())
@@ -136,7 +139,7 @@ def test_the_command_refuses_unknown_servers_before_anything_is_touched(tmp_path
 
 def test_the_help_names_every_server() -> None:
     """A person need not guess."""
-    said = CliRunner().invoke(local, ["up", "--help"]).output
+    said = CliRunner().invoke(made(LOCAL), ["up", "--help"]).output
     assert all(name in said for name in SERVICES)
 
 

@@ -8,6 +8,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePath
 from typing import Final
 
+from admin.services.caller import Caller
 from model.errors import WrongUse
 
 SECTIONS: Final = ("When", "Check", "Do", "Verify", "Undo")
@@ -19,7 +20,7 @@ _PLACEHOLDER: Final = re.compile(r"\$([A-Z][A-Z_]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RunbookPage:
     """One runbook page."""
 
     name: str
@@ -50,13 +51,14 @@ class Page:
         return dict(zip(parts[1::2], parts[2::2], strict=True)).get(name, "")
 
 
-def pages() -> list[Page]:
+def pages() -> list[RunbookPage]:
     """Every page, by name."""
     found = [file for file in _folder().iterdir() if _is_page(file.name)]
-    return sorted((Page(PurePath(file.name).stem, file.read_text(encoding="utf-8")) for file in found), key=_name)
+    read = [RunbookPage(PurePath(file.name).stem, file.read_text(encoding="utf-8")) for file in found]
+    return sorted(read, key=lambda page: page.name)
 
 
-def page_named(name: str) -> Page:
+def page_named(name: str) -> RunbookPage:
     """The page of that name.
 
     Raises:
@@ -77,10 +79,6 @@ def _commands(text: str) -> Iterator[str]:
                 yield " ".join(found[1].split())
 
 
-def _name(page: Page) -> str:
-    return page.name
-
-
 def _is_page(name: str) -> bool:
     return name.endswith(".md") and name != "README.md"
 
@@ -88,4 +86,30 @@ def _is_page(name: str) -> bool:
 def _folder() -> Traversable:
     """The pages inside an installed wheel or a zip; in a checkout the folder at its top."""
     installed = files("admin") / "runbooks"
-    return installed if installed.is_dir() else Path(__file__).parents[1] / "runbooks"
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "runbooks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagesRequest:
+    """Nothing more to say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRequest:
+    """Which page."""
+
+    name: str
+
+
+def list_pages(_: PagesRequest, __: Caller) -> list[RunbookPage]:
+    """Every page."""
+    return pages()
+
+
+def show_page(request: PageRequest, _: Caller) -> RunbookPage:
+    """One page.
+
+    Raises:
+        WrongUse: there is none of that name.
+    """
+    return page_named(request.name)

@@ -1,0 +1,115 @@
+"""A real Cassandra on this machine, and where it is wanted the other servers of a mail queue."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from admin.local import ClusterRequest, ClusterState, ClusterStatus, LocalServers, LocalStatus, local_servers
+from admin.services.caller import Caller
+from model.errors import ExitCode
+from model.ports import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpRequest:
+    """What is started; None: as it was, or the usual.
+
+    Attributes:
+        folder: where its data are; None: the user's data folder.
+        line: which Cassandra, such as "5.0".
+        names: servers beside it.
+    """
+
+    folder: Path | None = None
+    nodes: int | None = None
+    port: int | None = None
+    heap: int | None = None
+    line: str | None = None
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderRequest:
+    """Which local servers: those whose data are in the folder; None: the user's data folder."""
+
+    folder: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalResult:
+    """How the servers are, and what that is worth as an exit code."""
+
+    status: LocalStatus
+    exit: ExitCode = ExitCode.FINE
+
+
+@dataclass(frozen=True, slots=True)
+class CleanResult:
+    """Whether data were removed, and where."""
+
+    removed: bool
+    folder: Path
+
+
+def up(request: UpRequest, caller: Caller) -> LocalResult:
+    """Start what does not run yet, and wait until it answers.
+
+    Raises:
+        LocalServerError: it could not be started.
+    """
+    wanted = ClusterRequest(version=request.line, nodes=request.nodes, native_port=request.port, heap_mib=request.heap)
+    return LocalResult(_servers(request.folder, caller).up(wanted, request.names or ()))
+
+
+def down(request: FolderRequest, caller: Caller) -> LocalResult:
+    """Stop all of it; the data stay."""
+    return LocalResult(_servers(request.folder, caller).down())
+
+
+def status(request: FolderRequest, caller: Caller) -> LocalResult:
+    """How every server is."""
+    found = _servers(request.folder, caller).status()
+    return LocalResult(found, exit_code(found))
+
+
+def clean(request: FolderRequest, caller: Caller) -> CleanResult:
+    """Remove the data of stopped servers; refused while any of them runs."""
+    servers = _servers(request.folder, caller)
+    return CleanResult(servers.clean(), servers.cluster.layout.root)
+
+
+def exit_code(found: ClusterStatus | LocalStatus) -> ExitCode:
+    """Whether all, some or none of the servers answer."""
+    return {
+        ClusterState.UP: ExitCode.FINE,
+        ClusterState.PARTLY: ExitCode.PARTLY_FAILED,
+        ClusterState.DOWN: ExitCode.CANNOT_REACH,
+    }[found.state]
+
+
+def _servers(folder: Path | None, caller: Caller) -> LocalServers:
+    return local_servers(folder, progress=_Stages(caller))
+
+
+class _Stages:
+    """What local servers say of themselves, as stages and remarks."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._progress: Progress = caller.progress
+        self._remark = caller.remark
+        self._what, self._done = "", 0
+
+    def begin(self, what: str) -> None:
+        """A stage."""
+        self._what, self._done = what, 0
+        self._progress.stage(what)
+
+    def advance(self, done: int, total: int) -> None:
+        """So much of the stage is done."""
+        if not self._done:
+            self._progress.stage(self._what, total)
+        self._progress.advance(done - self._done)
+        self._done = done
+
+    def end(self, result: str) -> None:
+        """A remark."""
+        self._remark(result)

