@@ -111,9 +111,9 @@ def put(parts: tuple[P, ...], new: P) -> tuple[P, ...]:
     return tuple(new if one.name == new.name else one for one in parts) if there else (*parts, new)
 
 
-def without(parts: tuple[P, ...], old: P) -> tuple[P, ...]:
-    """The parts without the one of that name."""
-    return tuple(one for one in parts if one.name != old.name)
+def without(parts: tuple[P, ...], spelling: str) -> tuple[P, ...]:
+    """The parts without the one of exactly that spelling."""
+    return tuple(one for one in parts if one.name != name_of(spelling))
 
 
 def in_order_of_use(types: Iterable[UserType]) -> tuple[UserType, ...]:

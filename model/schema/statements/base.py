@@ -231,6 +231,16 @@ class Drop(NamedStatement):
         """The parts of a schema of which one is dropped."""
         raise NotImplementedError
 
+    def without(self, schema: Schema) -> Schema:
+        """The schema without what is dropped, which is known to be there."""
+        raise NotImplementedError
+
+    def apply(self, schema: Schema) -> Schema:
+        if find(self.among(schema), self.name.spelling) is not None:
+            return self.without(schema)
+        self.must("" if self.if_exists else f"there is no such {self.word.lower()}")
+        return schema
+
     def took_effect(self, live: Schema) -> Effect:
         return Effect.done(find(self.among(live), self.name.spelling) is None)
 

@@ -70,12 +70,12 @@ class CreateIndex(NamedStatement):
         found = find(live.indexes, self.index.spelling)
         if found is None:
             return Effect.NOT_APPLIED
-        return Effect.alike(makes_alike(self, replace(live, indexes=without(live.indexes, found)), live))
+        return Effect.alike(makes_alike(self, replace(live, indexes=without(live.indexes, found.spelling)), live))
 
     def _made(self, found: Index, live: Schema) -> bool:
         """Whether an index is what the statement would make in its place, whatever it is called."""
         named = replace(self, index=replace(self.index, spelling=found.spelling))
-        return makes_alike(named, replace(live, indexes=without(live.indexes, found)), live)
+        return makes_alike(named, replace(live, indexes=without(live.indexes, found.spelling)), live)
 
 
 def _as_stored(table: Table, index: Index) -> Index:
@@ -168,9 +168,5 @@ class DropIndex(Drop):
     def among(self, schema: Schema) -> tuple[Index, ...]:
         return schema.indexes
 
-    def apply(self, schema: Schema) -> Schema:
-        found = find(schema.indexes, self.name.spelling)
-        if found is None:
-            self.must("" if self.if_exists else "there is no such index")
-            return schema
-        return replace(schema, indexes=without(schema.indexes, found))
+    def without(self, schema: Schema) -> Schema:
+        return replace(schema, indexes=without(schema.indexes, self.name.spelling))

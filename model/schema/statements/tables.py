@@ -104,8 +104,9 @@ class DropTable(Drop):
         return schema.tables
 
     def apply(self, schema: Schema) -> Schema:
-        if self.if_exists and self.lacks_table(schema):
-            return schema
+        return schema if self.if_exists and self.lacks_table(schema) else self.without(schema)
+
+    def without(self, schema: Schema) -> Schema:
         table = self.table_in(schema)
         views = ", ".join(view.table.spelling for view in schema.views_of(table))
         if views:
@@ -113,4 +114,4 @@ class DropTable(Drop):
             raise self.refused(f"materialized views are made of it: {views}", mend=mend)
         gone = schema.indexes_of(table)
         indexes = tuple(one for one in schema.indexes if one not in gone)
-        return replace(schema, tables=without(schema.tables, table), indexes=indexes)
+        return replace(schema, tables=without(schema.tables, table.spelling), indexes=indexes)

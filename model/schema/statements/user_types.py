@@ -124,14 +124,11 @@ class DropType(Drop):
     def among(self, schema: Schema) -> tuple[UserType, ...]:
         return schema.types
 
-    def apply(self, schema: Schema) -> Schema:
-        found = find(schema.types, self.name.spelling)
-        if found is None:
-            self.must("" if self.if_exists else _NONE)
-            return schema
+    def without(self, schema: Schema) -> Schema:
+        name = name_of(self.name.spelling)
 
         def uses(kinds: Iterable[str]) -> bool:
-            return any(found.name in names_in(kind) for kind in kinds)
+            return any(name in names_in(kind) for kind in kinds)
 
         users = [
             *(f"the type {one.spelling}" for one in schema.types if uses(kind for _, kind in one.fields)),
@@ -139,7 +136,7 @@ class DropType(Drop):
         ]
         if users:
             raise self.refused(f"{', '.join(users)} still uses it", mend="Drop what uses it first.")
-        return replace(schema, types=without(schema.types, found))
+        return replace(schema, types=without(schema.types, self.name.spelling))
 
 
 def _names(user_type: UserType) -> tuple[str, ...]:

@@ -60,10 +60,9 @@ class CreateView(NamedStatement):
 
     def took_effect(self, live: Schema) -> Effect:
         """The statement names columns only: their types are known once it is applied to the live base table."""
-        found = find(live.views, self.view.table.spelling)
-        if found is None:
+        if find(live.views, self.view.table.spelling) is None:
             return Effect.NOT_APPLIED
-        return Effect.alike(makes_alike(self, replace(live, views=without(live.views, found)), live))
+        return Effect.alike(makes_alike(self, replace(live, views=without(live.views, self.view.table.spelling)), live))
 
 
 def _base_problem(base: Table, view: View) -> str:
@@ -124,9 +123,5 @@ class DropView(Drop):
     def among(self, schema: Schema) -> tuple[View, ...]:
         return schema.views
 
-    def apply(self, schema: Schema) -> Schema:
-        found = find(schema.views, self.name.spelling)
-        if found is None:
-            self.must("" if self.if_exists else "there is no such materialized view")
-            return schema
-        return replace(schema, views=without(schema.views, found))
+    def without(self, schema: Schema) -> Schema:
+        return replace(schema, views=without(schema.views, self.name.spelling))
