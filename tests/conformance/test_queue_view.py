@@ -33,7 +33,7 @@ from model.queue.positions import ListingPosition
 from model.queue.size import CountedBy, SizeKind
 from model.queue.slices import slice_of
 from tests.support.clock import VirtualClock
-from tests.support.queue_scene import HOUR, MINUTE, names, queued
+from tests.support.queues import HOUR, MINUTE, names_of, queued
 from tests.support.tables import micros
 
 EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
@@ -63,7 +63,7 @@ class Queue:
 
     async def listed(self, where: MailFilter = MailFilter()) -> list[str]:  # noqa: B008 - a value
         """The names of what is listed."""
-        return await names(self.view.browse(self.name, where))
+        return await names_of(self.view.browse(self.name, where))
 
 
 def opened(tables: AsyncTables, name: QueueName, now: int, seed: int = 0) -> Queue:
@@ -145,7 +145,7 @@ async def test_listings_come_in_order_and_in_pages(queue: Queue, monkeypatch: py
     assert await queue.listed() == expected
     token = ListingPosition.of([one async for one in queue.view.browse(queue.name)][99]).token
     rest = queue.view.browse(queue.name, after=ListingPosition.parse(token))
-    assert await names(rest) == expected[100:]
+    assert await names_of(rest) == expected[100:]
     assert await queue.listed(MailFilter(name="mail-15*")) == [name for name in expected if name.startswith("mail-15")]
 
 
@@ -173,7 +173,7 @@ async def test_a_row_that_cannot_be_read_is_left_out(queue: Queue) -> None:
     row = row_of(queue.name, start, 0, start, queued(2))
     await queue.tables.write(Put(ENQUEUED_MAILS, {**row, "name": None}))
     broken = list[Broken]()
-    assert await names(queue.view.browse(queue.name, on_broken=broken.append)) == ["mail-1"]
+    assert await names_of(queue.view.browse(queue.name, on_broken=broken.append)) == ["mail-1"]
     assert [(one.enqueue_id, one.slice_start) for one in broken] == [(queued(2).enqueue_id, start)]
 
 

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from mailqueue.queue import OnRemoved
 from mailqueue.rabbitmq.broker.memory import Fate
 from mailqueue.rabbitmq.unacked import UnackedMail
-from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
+from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
 from model.errors import MailmendError
 from model.ids import EnqueueId
@@ -32,11 +32,11 @@ from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from model.queue.size import SizeKind
 from model.queue.slices import EPOCH, Slicing, slice_of
-from model.schema.table import Row, Table
+from model.schema.table import Row
 from tests.support.james_beside import James
 from tests.support.queue_model import Promised, Promises, Standing
 from tests.support.queue_wires import Side, Trouble
-from tests.support.queue_world import Died, Mishap, Worker, dead, named, rows, taken
+from tests.support.queue_world import Died, Mishap, Worker, dead, named, taken
 from tests.support.queues import QUEUE, TwinQueue, listed, mail
 from tests.support.seeds import run_stories
 from tests.support.skewed import SkewedClock
@@ -393,7 +393,7 @@ class QueueMachine(RuleBasedStateMachine):
                 james.move()
             case _:
                 pass
-        self.start_seen = self.start_of(BROWSE_START)
+        self.start_seen = self.twin.browse_start
 
     # What must hold
 
@@ -407,7 +407,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def starts_are_in_order(self) -> None:
         """The content start is no later than the browse start, which only grows, and is no later than any clock."""
-        content, browse = self.start_of(CONTENT_START), self.start_of(BROWSE_START)
+        content, browse = self.twin.content_start, self.twin.browse_start
         self.greatest = max(self.greatest, self.twin.clock.now + max(worker.clock.ahead for worker in self.workers))
         if browse is None:
             return
@@ -532,7 +532,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def has_outlived_its_mark(self, promised: Promised, one: UnackedMail) -> bool:
         """Whether the broker kept it for longer than marks live, and an older mail held the browse start."""
-        start = self.start_of(BROWSE_START)
+        start = self.twin.browse_start
         is_swept = one.slice_start is not None and start is not None and one.slice_start < start
         return not is_swept and self.twin.clock.now - promised.over_at > MARKS_LIVE
 
@@ -560,18 +560,18 @@ class QueueMachine(RuleBasedStateMachine):
 
     def nothing_is_out_of_sight(self) -> None:
         """No row without a mark lies before the browse start."""
-        start = self.start_of(BROWSE_START)
+        start = self.twin.browse_start
         out = [row["name"] for row in self.unmarked() if start and row["timerangestart"] < start]
         assert not out, f"{out} lie before the browse start"
 
     def unmarked(self) -> list[Row]:
         """The rows of mails that wait."""
-        marked = {row["enqueueid"] for row in rows(self.twin, DELETED_MAILS)}
-        return [row for row in rows(self.twin, ENQUEUED_MAILS) if row["enqueueid"] not in marked]
+        marked = {row["enqueueid"] for row in self.twin.rows(DELETED_MAILS)}
+        return [row for row in self.twin.rows(ENQUEUED_MAILS) if row["enqueueid"] not in marked]
 
     def waiting_up_to(self, slices: int) -> int:
         """How many rows without a mark lie in so many slices from the browse start on."""
-        start = self.start_of(BROWSE_START)
+        start = self.twin.browse_start
         if start is None:
             return 0
         first = slice_of(start, self.window)
@@ -579,8 +579,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def delayed(self) -> int:
         """How many rows without a mark lie among the mails that are not due."""
-        marks = {row["enqueueid"] for row in rows(self.twin, DELETED_MAILS)}
-        return sum(row["dueslice"] != EPOCH and row["enqueueid"] not in marks for row in rows(self.twin, DUE_MAILS))
+        marks = {row["enqueueid"] for row in self.twin.rows(DELETED_MAILS)}
+        return sum(row["dueslice"] != EPOCH and row["enqueueid"] not in marks for row in self.twin.rows(DUE_MAILS))
 
     def a_size_is_honest(self) -> None:
         """What somebody who has just come calls exact is, as far as delayed mails go."""
@@ -591,11 +591,6 @@ class QueueMachine(RuleBasedStateMachine):
 
         found = self.run(asked())
         assert found.kind is SizeKind.ESTIMATE or found.delayed == self.delayed(), f"{found} is not exact"
-
-    def start_of(self, table: Table) -> datetime | None:
-        """Where the queue begins."""
-        start: datetime | None = next((row[table.regular[0].name] for row in rows(self.twin, table)), None)
-        return start
 
     @property
     def window(self) -> timedelta:

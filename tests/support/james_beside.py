@@ -14,13 +14,12 @@ from mailqueue.rabbitmq.codec import payload_of, queued_of, row_of
 from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.ids import EnqueueId
 from model.instants import instant_of
-from model.operations import Change, Put, PutIfAbsent, Remove
+from model.operations import Put, PutIfAbsent, Remove
 from model.ports import Delivery
 from model.queue.mails import PRIORITY_NORMAL, Mail, MailBlobs, QueuedMail
 from model.queue.messages import BlobKind, Message
 from model.queue.slices import Slicing, bucket_of, slice_of, slices_between
-from model.schema.table import Row, Table
-from tests.support.queue_world import rows
+from model.schema.table import Row
 from tests.support.queues import QUEUE, TwinQueue
 
 _TURNS: Final = 60
@@ -67,7 +66,7 @@ class James:
 
     def look(self) -> None:
         """Find the browse start that is to be written, where it may be moved."""
-        start, window = self._start(BROWSE_START), self._slicing.window
+        start, window = self.twin.browse_start, self._slicing.window
         if start is None or start >= slice_of(self._now - window, window):
             return
         live = [one["timerangestart"] for one in self._waiting() if start <= one["timerangestart"] <= self._now]
@@ -77,21 +76,21 @@ class James:
         """Write what was found, without looking, and clean up to it."""
         if self.found is None:
             return
-        before, to = self._start(BROWSE_START), self.found
+        before, to = self.twin.browse_start, self.found
         self.put_back |= before is not None and to < before
-        content = self._start(CONTENT_START)
-        self._put_start(BROWSE_START, to)
+        content = self.twin.content_start
+        self.twin.put_start(BROWSE_START, to)
         for slice_start in slices_between(content or to, to, self._slicing.window):
             for bucket in range(self._slicing.buckets):
                 self._clean(slice_start, bucket)
         if content is not None:
-            self._put_start(CONTENT_START, to)
+            self.twin.put_start(CONTENT_START, to)
         self.found = None
 
     @property
     def would_go_back(self) -> bool:
         """Whether writing what it found would put the browse start back."""
-        start = self._start(BROWSE_START)
+        start = self.twin.browse_start
         return self.found is not None and start is not None and self.found < start
 
     async def _worked_on(self, delivery: Delivery) -> list[QueuedMail]:
@@ -102,7 +101,7 @@ class James:
             await delivery.dead_letter()
             return []
         await delivery.ack()
-        if any(row["enqueueid"] == queued.enqueue_id for row in rows(self.twin, DELETED_MAILS)):
+        if any(row["enqueueid"] == queued.enqueue_id for row in self.twin.rows(DELETED_MAILS)):
             return []
         self.twin.memory.write(Put(DELETED_MAILS, {"queuename": QUEUE, "enqueueid": queued.enqueue_id}))
         for blob in blobs:
@@ -111,22 +110,15 @@ class James:
 
     def _clean(self, slice_start: datetime, bucket: int) -> None:
         place = (QUEUE, slice_start, bucket)
-        for row in rows(self.twin, ENQUEUED_MAILS):
+        for row in self.twin.rows(ENQUEUED_MAILS):
             if ENQUEUED_MAILS.key_of(row)[:3] == place:
                 self.unmarked.add(row["enqueueid"])
                 self.twin.memory.write(Remove(DELETED_MAILS, (QUEUE, row["enqueueid"])))
         self.twin.memory.write(Remove(ENQUEUED_MAILS, place))
 
     def _waiting(self) -> Iterator[Row]:
-        marked = {row["enqueueid"] for row in rows(self.twin, DELETED_MAILS)}
-        return (row for row in rows(self.twin, ENQUEUED_MAILS) if row["enqueueid"] not in marked)
-
-    def _start(self, table: Table) -> datetime | None:
-        start: datetime | None = next((row[table.regular[0].name] for row in rows(self.twin, table)), None)
-        return start
-
-    def _put_start(self, table: Table, at: datetime) -> None:
-        self.twin.memory.write(Change(table, (QUEUE,), {table.regular[0].name: at}))
+        marked = {row["enqueueid"] for row in self.twin.rows(DELETED_MAILS)}
+        return (row for row in self.twin.rows(ENQUEUED_MAILS) if row["enqueueid"] not in marked)
 
     @property
     def _slicing(self) -> Slicing:

@@ -83,9 +83,12 @@ class WiredTables:
         return [await _caught(self.read, read) for read in reads]
 
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:
-        """Read; it may break off before the first row."""
-        await self.wire.step(Side.READS, "scan", _nothing, _no_answer)
-        async for row in self.tables.scan(scan):
+        """Read; as old as when it was asked for."""
+
+        async def rows() -> list[Row]:
+            return [row async for row in self.tables.scan(scan)]
+
+        for row in await self.wire.step(Side.READS, "scan", rows, _no_answer):
             yield row
 
     async def write(self, write: Write) -> None:
@@ -233,10 +236,6 @@ async def _caught(carry_out: Callable[[Any], Awaitable[T]], operation: Any) -> "
         return await carry_out(operation)
     except MailmendError as error:
         return error
-
-
-async def _nothing() -> None:
-    """Nothing is asked of the server."""
 
 
 def _name(write: Write | Conditional) -> str:

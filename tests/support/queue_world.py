@@ -15,9 +15,8 @@ from cql.driver.asynchronous import InTurn
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.unacked import UnackedMail
-from model.operations import Change, Put, Remove, Scan
+from model.operations import Change, Put, Remove
 from model.queue.messages import Message
-from model.schema.table import Row, Table
 from tests.support.clock import VirtualClock
 from tests.support.queue_wires import Errors, Side, Trouble, WiredBlobs, WiredBroker, WiredTables
 from tests.support.queues import QUEUE, TwinQueue, next_of
@@ -231,11 +230,6 @@ async def taken(worker: Worker, most: int, prefetch: int = 3) -> list[UnackedMai
         found.append(one)
         consumer.held.append(one)
     return found
-
-
-def rows(twin: TwinQueue, table: Table) -> list[Row]:
-    """Everything that a table shows."""
-    return list(twin.memory.scan(Scan(table, table.names)))
 
 
 def named(messages: Sequence[Message]) -> list[str]:

@@ -1,33 +1,53 @@
 """A whole queue on twins, for tests of everybody: tables, broker and blobs in memory, time turned by hand."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID
 
 from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
+from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.metrics import QueueCount
 from mailqueue.queue import Dequeued
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
+from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from mailqueue.rabbitmq.parts import Parts
+from mailqueue.rabbitmq.view.configuration import Configurations
+from mailqueue.rabbitmq.view.queue_view import QueueView
+from mailqueue.rabbitmq.view.tallies import SliceTallies
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS
 from model.catalog.queue_tables import OwnTables
 from model.ids import BlobId, EnqueueId, QueueName
+from model.operations import Change, Put, Scan
+from model.ports import AsyncTables, Blobs, Broker
 from model.queue.blob_ids import BlobNaming
 from model.queue.configuration import QueueConfiguration
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Mail, MailBlobs, QueuedMail
-from model.queue.slices import Slicing
+from model.queue.messages import SLICE_HEADER
+from model.queue.slices import EPOCH, Slicing
+from model.schema.table import Row, Table
 from tests.support.clock import VirtualClock
+from tests.support.queue_wires import Wire, WiredBlobs, WiredBroker, WiredTables
 
 D = TypeVar("D", bound=Dequeued)
 
 QUEUE = QueueName("spool")
 
 CONTENT = b"Subject: a mail\r\n\r\nIts body.\r\n"
+
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
+"""Where a twin's clock begins: the start of a slice of an hour."""
+
+OF_JAMES = OwnTables(due=False, tallies=False, state=False)
 
 HOURLY = QueueConfiguration(Slicing(timedelta(hours=1), 1), pace=1_000_000)
 """James's own cut, and nearly no sweep that nobody asked for."""
@@ -49,6 +69,16 @@ class Counted:
 
 
 @dataclass(slots=True)
+class Process:
+    """One process that works on a queue's tables, without the queue around them."""
+
+    clock: VirtualClock
+    tallies: SliceTallies
+    view: QueueView
+    sweeper: Sweeper
+
+
+@dataclass(slots=True)
 class TwinQueue:
     """The three sides of a queue in memory, and any number of processes that have it open.
 
@@ -59,9 +89,10 @@ class TwinQueue:
     name: QueueName = QUEUE
     configuration: QueueConfiguration = HOURLY
     own: OwnTables = field(default_factory=OwnTables)
-    clock: VirtualClock = field(default_factory=VirtualClock)
+    clock: VirtualClock = field(default_factory=lambda: clock_at(NOON))
     naming: BlobNaming | None = None
     memory: MemoryTables = field(init=False)
+    tables: InTurn = field(init=False)
     broker: MemoryBroker = field(init=False)
     blobs: MemoryBlobs = field(init=False)
     counted: Counted = field(default_factory=Counted)
@@ -69,6 +100,7 @@ class TwinQueue:
     def __post_init__(self) -> None:
         """Nothing is in it yet."""
         self.memory = MemoryTables(self.clock.micros)
+        self.tables = InTurn(self.memory)
         self.broker = MemoryBroker(self.clock)
         self.blobs = MemoryBlobs(self.clock, self.naming)
 
@@ -85,6 +117,73 @@ class TwinQueue:
             counts=self.counted,
         )
 
+    def parts(self, clock: VirtualClock | None = None, wire: Wire | None = None) -> Process:
+        """What a process that has just started works with, by its own clock and over a wire where it has one."""
+        clock = clock or self.clock
+        tables: AsyncTables = WiredTables(self.tables, wire) if wire else self.tables
+        broker: Broker = WiredBroker(self.broker, wire) if wire else self.broker
+        blobs: Blobs = WiredBlobs(self.blobs, wire) if wire else self.blobs
+        tallies = SliceTallies(tables, clock, self.own)
+        view = QueueView(tables, clock, Configurations(tables), tallies, self.own)
+        return Process(clock, tallies, view, Sweeper(tables, view, blobs, broker, clock))
+
+    async def cut(self, window: timedelta = HOUR, buckets: int = 1, pace: int = 1000) -> None:
+        """Configure how queues are cut."""
+        await Configurations(self.tables).require(QueueConfiguration(Slicing(window, buckets), pace))
+
+    def rows(self, table: Table) -> list[Row]:
+        """Everything that a table shows."""
+        return list(self.memory.scan(Scan(table, table.names)))
+
+    @property
+    def browse_start(self) -> datetime | None:
+        """What lies before it is out of sight."""
+        return self._start(BROWSE_START)
+
+    @property
+    def content_start(self) -> datetime | None:
+        """What lies before it is gone."""
+        return self._start(CONTENT_START)
+
+    @property
+    def marked(self) -> set[UUID]:
+        """The mails that are marked."""
+        return {row["enqueueid"] for row in self.rows(DELETED_MAILS)}
+
+    @property
+    def published(self) -> list[tuple[UUID, int]]:
+        """The id and slice of everything that was published."""
+        return [
+            (queued_of(message.body).enqueue_id, int(message.headers[SLICE_HEADER]))
+            for _, message, _ in self.broker.published
+        ]
+
+    def put_start(self, table: Table, at: datetime) -> None:
+        """Move a start as James does, without looking."""
+        self.memory.write(Change(table, (self.name,), {table.regular[0].name: at}))
+
+    def mark(self, enqueue_id: EnqueueId) -> None:
+        """Mark a mail as somebody else would."""
+        self.memory.write(Put(DELETED_MAILS, {"queuename": self.name, "enqueueid": enqueue_id}))
+
+    def put_row(self, row: Row) -> None:
+        """Put a row as somebody else would."""
+        self.memory.write(Put(ENQUEUED_MAILS, row))
+
+    def _start(self, table: Table) -> datetime | None:
+        start: datetime | None = next((row[table.regular[0].name] for row in self.rows(table)), None)
+        return start
+
+
+def micros_at(at: datetime) -> int:
+    """Microseconds since 1970."""
+    return (at - EPOCH) // timedelta(microseconds=1)
+
+
+def clock_at(at: datetime) -> VirtualClock:
+    """A clock that begins there."""
+    return VirtualClock(micros_at(at))
+
 
 def twin_queue(
     *,
@@ -93,13 +192,11 @@ def twin_queue(
     pace: int = 1_000_000,
     own: OwnTables | None = None,
     naming: BlobNaming | None = None,
-    seed: int = 0,
 ) -> TwinQueue:
     """An empty queue in memory."""
     return TwinQueue(
         configuration=QueueConfiguration(Slicing(window, buckets), pace),
         own=own or OwnTables(),
-        clock=VirtualClock(seed=seed),
         naming=naming,
     )
 
@@ -110,10 +207,12 @@ def mail(name: str = "mail", attributes: Mapping[str, str] | None = None, **fiel
     return Mail(name, attributes=attributes or {}, **told)  # type: ignore[arg-type]
 
 
-def queued_mail(clock: VirtualClock, name: str = "mail") -> QueuedMail:
-    """A passage of a mail of that name, whose bytes are nowhere."""
-    blobs = MailBlobs(BlobId(str(clock.random_uuid())), BlobId(str(clock.random_uuid())))
-    return QueuedMail(EnqueueId(clock.random_uuid()), mail(name), blobs)
+def queued(number: int, name: str | None = None, recipients: tuple[str, ...] = (), **fields: Any) -> QueuedMail:
+    """A passage of a mail whose bytes are nowhere, the same for the same number."""
+    to = recipients or ("rcpt@example.org",)
+    sent = Mail(name or f"mail-{number}", to, **{"sender": "sender@example.org", **fields})
+    blobs = MailBlobs(BlobId(f"1_692_{UUID(int=2 * number)}"), BlobId(f"1_692_{UUID(int=2 * number + 1)}"))
+    return QueuedMail(EnqueueId(UUID(int=random.Random(number).getrandbits(128), version=4)), sent, blobs)
 
 
 async def listed(queue: RabbitMailQueue, where: MailFilter = EVERYTHING) -> list[Listed]:
@@ -123,7 +222,12 @@ async def listed(queue: RabbitMailQueue, where: MailFilter = EVERYTHING) -> list
 
 async def names(queue: RabbitMailQueue) -> list[str]:
     """The names of what browsing shows."""
-    return [one.queued.mail.name for one in await listed(queue)]
+    return await names_of(queue.browse())
+
+
+async def names_of(mails: AsyncIterator[Listed]) -> list[str]:
+    """Their names, in order."""
+    return [one.queued.mail.name async for one in mails]
 
 
 async def drained(queue: RabbitMailQueue, most: int) -> list[str]:

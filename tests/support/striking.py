@@ -85,6 +85,11 @@ class Refusing:
         self.twin.memory.surround = self.twin.blobs.store.surround = passing
 
 
+def refusing(table: Table, *, done: bool = False) -> Strike:
+    """Writes into a table get no answer; they may be done all the same."""
+    return Strike(writes_of(table), TimedOut("no answer"), done)
+
+
 def is_read(operation: Operation) -> bool:
     """Whether it changes nothing."""
     return isinstance(operation, Read | Scan)

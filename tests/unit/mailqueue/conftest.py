@@ -5,13 +5,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from tests.support.queue_scene import Process, Scene
-from tests.support.queues import TwinQueue, twin_queue
+from tests.support.queues import Process, TwinQueue, twin_queue
 
 
 @pytest.fixture
 def twin() -> TwinQueue:
-    """A queue's three sides in memory, empty."""
+    """A queue's three sides in memory, empty, at noon."""
     return twin_queue()
 
 
@@ -23,12 +22,6 @@ async def queue(twin: TwinQueue) -> AsyncIterator[RabbitMailQueue]:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    """A queue's tables in memory, empty, at noon."""
-    return Scene()
-
-
-@pytest.fixture
-def process(scene: Scene) -> Process:
-    """One process that works on them."""
-    return scene.process()
+def process(twin: TwinQueue) -> Process:
+    """One process that works on its tables, without the queue around them."""
+    return twin.parts()

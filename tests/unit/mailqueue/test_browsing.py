@@ -29,17 +29,18 @@ from model.queue.mails import Listed, Whereabouts
 from model.queue.positions import ListingPosition
 from model.queue.slices import bucket_of
 from repair.retries import AsyncRetries
-from tests.support.queue_scene import HOUR, MINUTE, NOON, SPOOL, Process, Scene, names, passing, queued
+from tests.support.queues import HOUR, MINUTE, NOON, QUEUE, Process, TwinQueue, names_of, queued, twin_queue
+from tests.support.striking import passing
 
 GIVEN = 12
 
 
-async def fill(scene: Scene, numbers: Sequence[int], step: timedelta = MINUTE, **fields: Any) -> Process:
+async def fill(twin: TwinQueue, numbers: Sequence[int], step: timedelta = MINUTE, **fields: Any) -> Process:
     """Enqueue so many mails, one each step."""
-    process = scene.process()
+    process = twin.parts()
     for number in numbers:
-        await process.view.rows.place(SPOOL, queued(number, **fields))
-        scene.clock.advance(step.total_seconds())
+        await process.view.rows.place(QUEUE, queued(number, **fields))
+        twin.clock.advance(step.total_seconds())
     return process
 
 
@@ -47,7 +48,7 @@ async def page(process: Process, size: int, after: str | None = None, where: Mai
     """So many mails after a token."""
     position = None if after is None else ListingPosition.parse(after)
     mails = list[Listed]()
-    async with aclosing(process.view.browse(SPOOL, where, position)) as browsed:
+    async with aclosing(process.view.browse(QUEUE, where, position)) as browsed:
         async for one in browsed:
             mails.append(one)
             if len(mails) == size:
@@ -59,63 +60,63 @@ class TestOrder:
     """Slice by slice, each by time, ties by id; then what is not due."""
 
     @pytest.mark.parametrize("buckets", [1, 5])
-    async def test_mails_come_as_they_were_enqueued(self, buckets: int, scene: Scene) -> None:
+    async def test_mails_come_as_they_were_enqueued(self, buckets: int, twin: TwinQueue) -> None:
         """Whatever bucket and id they have."""
-        await scene.cut(buckets=buckets)
-        process = await fill(scene, range(100), 3 * MINUTE)
-        assert await names(process.view.browse(SPOOL)) == [f"mail-{number}" for number in range(100)]
+        await twin.cut(buckets=buckets)
+        process = await fill(twin, range(100), 3 * MINUTE)
+        assert await names_of(process.view.browse(QUEUE)) == [f"mail-{number}" for number in range(100)]
 
-    async def test_mails_of_one_moment_come_by_id(self, scene: Scene) -> None:
+    async def test_mails_of_one_moment_come_by_id(self, twin: TwinQueue) -> None:
         """In the same order each time."""
-        await scene.cut(buckets=3)
-        process = await fill(scene, range(30), timedelta(0))
-        ids = [one.queued.enqueue_id async for one in process.view.browse(SPOOL)]
+        await twin.cut(buckets=3)
+        process = await fill(twin, range(30), timedelta(0))
+        ids = [one.queued.enqueue_id async for one in process.view.browse(QUEUE)]
         assert ids == sorted(queued(number).enqueue_id for number in range(30))
 
-    async def test_delayed_mails_come_last_as_they_are_due(self, scene: Scene) -> None:
+    async def test_delayed_mails_come_last_as_they_are_due(self, twin: TwinQueue) -> None:
         """Those that are marked are left out; those that wait too are shown once."""
-        process, due = await fill(scene, range(2)), DueMails(scene.tables, scene.clock, buckets=3)
+        process, due = await fill(twin, range(2)), DueMails(twin.tables, twin.clock, buckets=3)
         for number, hours in ((10, 5), (11, 1), (12, 3), (13, 2), (1, 4)):
             at = NOON + hours * HOUR
-            await due.put(SPOOL, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=at))
-        await process.view.mark(SPOOL, queued(13).enqueue_id, None)
-        browsed = [one async for one in process.view.browse(SPOOL)]
+            await due.put(QUEUE, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=at))
+        await process.view.mark(QUEUE, queued(13).enqueue_id, None)
+        browsed = [one async for one in process.view.browse(QUEUE)]
         assert [one.queued.mail.name for one in browsed] == ["mail-0", "mail-1", "mail-11", "mail-12", "mail-10"]
         assert browsed[2].due_at == NOON + HOUR
-        size = await process.view.size(SPOOL)
+        size = await process.view.size(QUEUE)
         assert (size.mails, size.delayed) == (2, 4)
-        assert await names(process.view.browse(SPOOL, include_delayed=False)) == ["mail-0", "mail-1"]
+        assert await names_of(process.view.browse(QUEUE, include_delayed=False)) == ["mail-0", "mail-1"]
         delayed = MailFilter(whereabouts=Whereabouts.DELAYED)
-        assert await names(process.view.browse(SPOOL, delayed)) == ["mail-11", "mail-12", "mail-1", "mail-10"]
-        assert await names(process.view.browse(SPOOL, delayed, include_delayed=False)) == [
+        assert await names_of(process.view.browse(QUEUE, delayed)) == ["mail-11", "mail-12", "mail-1", "mail-10"]
+        assert await names_of(process.view.browse(QUEUE, delayed, include_delayed=False)) == [
             "mail-11", "mail-12", "mail-1", "mail-10"
         ]  # fmt: skip
 
-    async def test_a_queue_that_never_was_lists_nothing(self, scene: Scene) -> None:
+    async def test_a_queue_that_never_was_lists_nothing(self, twin: TwinQueue) -> None:
         """And reads no slice."""
-        assert await names(scene.process().view.browse(SPOOL)) == []
+        assert await names_of(twin.parts().view.browse(QUEUE)) == []
 
-    async def test_what_is_before_the_browse_start_is_not_read(self, scene: Scene) -> None:
+    async def test_what_is_before_the_browse_start_is_not_read(self, twin: TwinQueue) -> None:
         """However much was processed there."""
-        process = await fill(scene, range(10), HOUR)
-        scene.put_start(BROWSE_START, NOON + 8 * HOUR)
+        process = await fill(twin, range(10), HOUR)
+        twin.put_start(BROWSE_START, NOON + 8 * HOUR)
         read = list[Any]()
-        scene.memory.surround = watching(read)
-        assert await names(process.view.browse(SPOOL)) == ["mail-8", "mail-9"]
+        twin.memory.surround = watching(read)
+        assert await names_of(process.view.browse(QUEUE)) == ["mail-8", "mail-9"]
         slices = {one.under[1] for one in read if is_of_mails(one)}
         assert min(slices) == NOON + 8 * HOUR
 
-    async def test_no_blob_is_touched(self, scene: Scene) -> None:
+    async def test_no_blob_is_touched(self, twin: TwinQueue) -> None:
         """A listing is of metadata: blobs may all be missing."""
-        process = await fill(scene, range(3))
+        process = await fill(twin, range(3))
         calls = list[object]()
 
         def watch(call: BlobCall, carry_out: Callable[[], Any]) -> Any:
             calls.append(call)
             return carry_out()
 
-        scene.blobs.store.surround = watch
-        assert len(await names(process.view.browse(SPOOL))) == 3
+        twin.blobs.store.surround = watch
+        assert len(await names_of(process.view.browse(QUEUE))) == 3
         assert calls == []
 
 
@@ -123,14 +124,14 @@ class TestPages:
     """A page begins behind what was seen last, whatever has come and gone since."""
 
     @pytest.mark.parametrize("size", [1, 3, 7, 30])
-    async def test_pages_together_are_the_listing(self, size: int, scene: Scene) -> None:
+    async def test_pages_together_are_the_listing(self, size: int, twin: TwinQueue) -> None:
         """Nothing twice, nothing left out; the delayed ones too."""
-        await scene.cut(buckets=2)
-        process, due = await fill(scene, range(GIVEN), 20 * MINUTE), DueMails(scene.tables, scene.clock, buckets=2)
+        await twin.cut(buckets=2)
+        process, due = await fill(twin, range(GIVEN), 20 * MINUTE), DueMails(twin.tables, twin.clock, buckets=2)
         for number in range(50, 55):
             at = NOON + number * HOUR
-            await due.put(SPOOL, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=at))
-        whole = await names(process.view.browse(SPOOL))
+            await due.put(QUEUE, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=at))
+        whole = await names_of(process.view.browse(QUEUE))
         paged, after = list[str](), None
         while mails := await page(process, size, after):
             paged += [one.queued.mail.name for one in mails]
@@ -143,30 +144,30 @@ class TestPages:
     def test_mails_may_come_and_go_between_pages(self, seed: int) -> None:
         """Each that was there all the time is shown once; the one that was seen last may go, and the sweep come."""
 
-        async def story(scene: Scene) -> None:
+        async def story(twin: TwinQueue) -> None:
             chance = random.Random(seed)
-            process = await fill(scene, range(30), 20 * MINUTE)
+            process = await fill(twin, range(30), 20 * MINUTE)
             gone, shown, after, number = set[int](), list[str](), None, 30
             while mails := await page(process, 4, after):
                 shown += [one.queued.mail.name for one in mails]
                 after = ListingPosition.of(mails[-1]).token
                 for leaving in [int(shown[-1].removeprefix("mail-")), chance.randrange(number)]:
-                    await process.view.mark(SPOOL, queued(leaving).enqueue_id, None)
+                    await process.view.mark(QUEUE, queued(leaving).enqueue_id, None)
                     gone.add(leaving)
                 if number < 40:
-                    await process.view.rows.place(SPOOL, queued(number))
+                    await process.view.rows.place(QUEUE, queued(number))
                     number += 1
-                await process.sweeper.sweep(SPOOL)
+                await process.sweeper.sweep(QUEUE)
             assert len(shown) == len(set(shown))
             assert {f"mail-{one}" for one in range(30) if one not in gone} <= set(shown)
 
-        asyncio.run(story(Scene()))
+        asyncio.run(story(twin_queue()))
 
-    async def test_a_page_reads_no_more_slices_than_it_needs(self, scene: Scene) -> None:
+    async def test_a_page_reads_no_more_slices_than_it_needs(self, twin: TwinQueue) -> None:
         """A first page of a long queue costs what a page costs."""
-        process = await fill(scene, range(200), HOUR)
+        process = await fill(twin, range(200), HOUR)
         read = list[Any]()
-        scene.memory.surround = watching(read)
+        twin.memory.surround = watching(read)
         mails = await page(process, 5)
         assert len({one.under for one in read if is_of_mails(one)}) < 30
         read.clear()
@@ -177,58 +178,58 @@ class TestPages:
 class TestWhere:
     """Only what is meant is looked up further."""
 
-    async def test_conditions_choose(self, scene: Scene) -> None:
+    async def test_conditions_choose(self, twin: TwinQueue) -> None:
         """Across slices and buckets."""
-        process = await fill(scene, range(6), HOUR)
-        await fill(scene, range(6, 8), HOUR, sender="ann@example.org")
+        process = await fill(twin, range(6), HOUR)
+        await fill(twin, range(6, 8), HOUR, sender="ann@example.org")
         where = MailFilter(sender="ANN@*", older_than_at=NOON + 7 * HOUR)
-        assert await names(process.view.browse(SPOOL, where)) == ["mail-6"]
+        assert await names_of(process.view.browse(QUEUE, where)) == ["mail-6"]
 
-    async def test_marks_are_asked_for_what_is_meant_alone(self, scene: Scene) -> None:
+    async def test_marks_are_asked_for_what_is_meant_alone(self, twin: TwinQueue) -> None:
         """One of thousands costs one look-up."""
-        process = await fill(scene, range(50))
+        process = await fill(twin, range(50))
         read = list[Any]()
-        scene.memory.surround = watching(read)
-        assert await names(process.view.browse(SPOOL, MailFilter(name="mail-7"))) == ["mail-7"]
+        twin.memory.surround = watching(read)
+        assert await names_of(process.view.browse(QUEUE, MailFilter(name="mail-7"))) == ["mail-7"]
         assert len([one for one in read if isinstance(one, Read) and one.table is DELETED_MAILS]) == 1
 
-    async def test_slices_that_are_too_old_are_not_read(self, scene: Scene) -> None:
+    async def test_slices_that_are_too_old_are_not_read(self, twin: TwinQueue) -> None:
         """None of their mails was enqueued later than the slice ends, but for what clocks differ by."""
-        process = await fill(scene, range(20), HOUR)
+        process = await fill(twin, range(20), HOUR)
         read = list[Any]()
-        scene.memory.surround = watching(read)
+        twin.memory.surround = watching(read)
         where = MailFilter(newer_than_at=NOON + 18 * HOUR)
-        assert await names(process.view.browse(SPOOL, where)) == ["mail-18", "mail-19"]
+        assert await names_of(process.view.browse(QUEUE, where)) == ["mail-18", "mail-19"]
         assert min(one.under[1] for one in read if is_of_mails(one)) >= NOON + 17 * HOUR
 
 
 class TestBroken:
     """A row that no mail can be made of never breaks a listing."""
 
-    async def test_it_is_told_of_and_left_out(self, caplog: pytest.LogCaptureFixture, scene: Scene) -> None:
+    async def test_it_is_told_of_and_left_out(self, caplog: pytest.LogCaptureFixture, twin: TwinQueue) -> None:
         """In the log with its id and column, without addresses; it still counts as a mail."""
-        process = await fill(scene, range(3))
-        scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(7)), "bodyblobid": None})
+        process = await fill(twin, range(3))
+        twin.put_row({**row_of(QUEUE, NOON, 0, NOON, queued(7)), "bodyblobid": None})
         broken = list[Broken]()
         where = MailFilter(sender="sender@*")
-        assert await names(process.view.browse(SPOOL, where, on_broken=broken.append)) == [
+        assert await names_of(process.view.browse(QUEUE, where, on_broken=broken.append)) == [
             "mail-0",
             "mail-1",
             "mail-2",
         ]
         assert [(one.enqueue_id, one.slice_start) for one in broken] == [(queued(7).enqueue_id, NOON)]
-        await process.view.foreign(SPOOL)
-        assert (await process.view.size(SPOOL)).mails == 4
+        await process.view.foreign(QUEUE)
+        assert (await process.view.size(QUEUE)).mails == 4
         caplog.clear()
-        await process.view.mark(SPOOL, queued(7).enqueue_id, NOON)
-        assert len(await names(process.view.browse(SPOOL))) == 3
+        await process.view.mark(QUEUE, queued(7).enqueue_id, NOON)
+        assert len(await names_of(process.view.browse(QUEUE))) == 3
         assert caplog.text == ""
 
-    async def test_the_log_names_no_address(self, caplog: pytest.LogCaptureFixture, scene: Scene) -> None:
+    async def test_the_log_names_no_address(self, caplog: pytest.LogCaptureFixture, twin: TwinQueue) -> None:
         """Ids are enough to find it."""
-        process = await fill(scene, range(1))
-        scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(7)), "bodyblobid": None})
-        await names(process.view.browse(SPOOL))
+        process = await fill(twin, range(1))
+        twin.put_row({**row_of(QUEUE, NOON, 0, NOON, queued(7)), "bodyblobid": None})
+        await names_of(process.view.browse(QUEUE))
         assert str(queued(7).enqueue_id) in caplog.text
         assert "example.org" not in caplog.text
 
@@ -238,31 +239,31 @@ class TestBounds:
 
     @pytest.mark.parametrize("buckets", [1, 3])
     async def test_a_slice_too_large_to_be_held_is_listed_all_the_same(
-        self, buckets: int, monkeypatch: pytest.MonkeyPatch, scene: Scene
+        self, buckets: int, monkeypatch: pytest.MonkeyPatch, twin: TwinQueue
     ) -> None:
         """By its keys: in the same order, with the same conditions, without those that went meanwhile."""
         monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 10)
         monkeypatch.setattr(browsing, "READ_AGAIN_ROWS", 7)
         monkeypatch.setattr(browsing, "PAGE_ROWS", 5)
 
-        await scene.cut(buckets=buckets)
-        process = await fill(scene, range(40))
-        await process.view.mark(SPOOL, queued(3).enqueue_id, NOON)
+        await twin.cut(buckets=buckets)
+        process = await fill(twin, range(40))
+        await process.view.mark(QUEUE, queued(3).enqueue_id, NOON)
         expected = [f"mail-{number}" for number in range(40) if number != 3]
-        assert await names(process.view.browse(SPOOL)) == expected
+        assert await names_of(process.view.browse(QUEUE)) == expected
         mails = await page(process, 30)
         rest = await page(process, 30, ListingPosition.of(mails[-1]).token)
         assert [one.queued.mail.name for one in mails + rest] == expected
 
         def lose(operation: Operation, carry_out: Callable[[], Any]) -> Any:
             if isinstance(operation, Read) and operation.table is ENQUEUED_MAILS:
-                scene.memory.surround = passing
-                partition = (SPOOL, NOON, bucket_of("mail-30", buckets))
-                scene.memory.write(Remove(ENQUEUED_MAILS, (*partition, queued(30).enqueue_id)))
+                twin.memory.surround = passing
+                partition = (QUEUE, NOON, bucket_of("mail-30", buckets))
+                twin.memory.write(Remove(ENQUEUED_MAILS, (*partition, queued(30).enqueue_id)))
             return carry_out()
 
-        scene.memory.surround = lose
-        assert await names(process.view.browse(SPOOL)) == [name for name in expected if name != "mail-30"]
+        twin.memory.surround = lose
+        assert await names_of(process.view.browse(QUEUE)) == [name for name in expected if name != "mail-30"]
 
     def test_no_more_is_held_than_may_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whole mails up to the limit; above it numbers."""
@@ -286,13 +287,13 @@ class TestBounds:
         ]
 
     async def test_pages_of_a_partition_are_read_one_after_another(
-        self, monkeypatch: pytest.MonkeyPatch, scene: Scene
+        self, monkeypatch: pytest.MonkeyPatch, twin: TwinQueue
     ) -> None:
         """Each by a request of its own; one that fails is asked for again, and no row is shown twice."""
         monkeypatch.setattr(browsing, "PAGE_ROWS", 4)
 
-        await fill(scene, range(10), timedelta(0))
-        retries, failures = AsyncRetries(scene.clock), 2
+        await fill(twin, range(10), timedelta(0))
+        retries, failures = AsyncRetries(twin.clock), 2
         asked = list[Scan]()
 
         def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -305,35 +306,35 @@ class TestBounds:
                     raise TimedOut("no answer")
             return carry_out()
 
-        scene.memory.surround = surround
-        slices = Slices(scene.tables, Marks(scene.tables, retries), retries)
-        pages = [list(one) async for one in slices.pages((SPOOL, NOON, 0))]
+        twin.memory.surround = surround
+        slices = Slices(twin.tables, Marks(twin.tables, retries), retries)
+        pages = [list(one) async for one in slices.pages((QUEUE, NOON, 0))]
         assert [len(one) for one in pages] == [4, 4, 2]
         ids = [row["enqueueid"] for one in pages for row in one]
         assert ids == sorted(queued(number).enqueue_id for number in range(10))
         assert [one.limit for one in asked] == [4, 4, 4]
 
-    async def test_what_does_not_answer_is_told(self, scene: Scene) -> None:
+    async def test_what_does_not_answer_is_told(self, twin: TwinQueue) -> None:
         """A listing that lacks a slice would be taken for the whole."""
-        process = await fill(scene, range(3), HOUR)
+        process = await fill(twin, range(3), HOUR)
 
         def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
             if isinstance(operation, Scan) and operation.under[1:2] == (NOON + HOUR,):
                 raise TimedOut("no answer")
             return carry_out()
 
-        scene.memory.surround = surround
+        twin.memory.surround = surround
         with pytest.raises(TimedOut):
-            await names(process.view.browse(SPOOL))
+            await names_of(process.view.browse(QUEUE))
 
-    async def test_what_a_listing_remembers_is_bounded(self, monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
+    async def test_what_a_listing_remembers_is_bounded(self, monkeypatch: pytest.MonkeyPatch, twin: TwinQueue) -> None:
         """Past it a mail that is in both tables may be shown in both places."""
         monkeypatch.setattr(listing, "REMEMBERED_MAX", 1)
 
-        process, due = await fill(scene, range(2)), DueMails(scene.tables, scene.clock, buckets=1)
+        process, due = await fill(twin, range(2)), DueMails(twin.tables, twin.clock, buckets=1)
         for number in range(2):
-            await due.put(SPOOL, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=NOON + HOUR))
-        assert await names(process.view.browse(SPOOL)) == ["mail-0", "mail-1", "mail-1"]
+            await due.put(QUEUE, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=NOON + HOUR))
+        assert await names_of(process.view.browse(QUEUE)) == ["mail-0", "mail-1", "mail-1"]
 
 
 class TestAhead:

@@ -20,7 +20,7 @@ from model.catalog.mail_queue import DELETED_MAILS, DUE_MAILS, SLICE_TALLIES
 from model.catalog.queue_tables import OwnTables
 from model.errors import LeaseHeld
 from model.instants import instant_of
-from model.operations import Remove, Scan
+from model.operations import Remove
 from model.queue.filters import MailFilter
 from model.queue.positions import ListingPosition
 from model.queue.size import (
@@ -35,23 +35,19 @@ from model.queue.size import (
     is_of_due,
 )
 from model.queue.slices import EPOCH, slice_of
-from model.schema.table import Row, Table
+from model.schema.table import Table
 from tests.support.queue_world import outlived, working
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, listed, mail, names, next_of, twin_queue
+from tests.support.striking import Strike
 
 HOUR = timedelta(hours=1)
 DAY = 24 * HOUR
 
 
-def rows(twin: TwinQueue, table: Table) -> list[Row]:
-    """Everything that a table shows."""
-    return list(twin.memory.scan(Scan(table, table.names)))
-
-
 def delayed_rows(twin: TwinQueue) -> int:
     """How many delayed mails are not marked."""
-    marks = {row["enqueueid"] for row in rows(twin, DELETED_MAILS)}
-    return sum(row["dueslice"] != EPOCH and row["enqueueid"] not in marks for row in rows(twin, DUE_MAILS))
+    marks = {row["enqueueid"] for row in twin.rows(DELETED_MAILS)}
+    return sum(row["dueslice"] != EPOCH and row["enqueueid"] not in marks for row in twin.rows(DUE_MAILS))
 
 
 async def delay(queue: RabbitMailQueue, *delays: timedelta) -> None:
@@ -67,15 +63,8 @@ def told(size: Size) -> tuple[int, SizeKind, CountedBy]:
 
 def reading(twin: TwinQueue, table: Table) -> list[Operation]:
     """From here on: what is asked of a table."""
-    asked = list[Operation]()
-
-    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if operation.table is table:
-            asked.append(operation)
-        return carry_out()
-
-    twin.memory.surround = surround
-    return asked
+    watch = twin.memory.surround = Strike(lambda operation: operation.table is table)
+    return watch.struck
 
 
 @given(st.datetimes(datetime(2020, 1, 1), datetime(2100, 1, 1)), st.integers(1, 86_400))  # noqa: DTZ001 - made aware below
@@ -121,7 +110,7 @@ async def test_slices_without_sums_are_counted_by_their_rows() -> None:
     async with await twin.process() as queue:
         await delay(queue, HOUR, HOUR, DAY)
         await queue.size()
-        for row in rows(twin, SLICE_TALLIES):
+        for row in twin.rows(SLICE_TALLIES):
             twin.memory.write(Remove(SLICE_TALLIES, SLICE_TALLIES.key_of(row)))
         assert told(await queue.size()) == (3, SizeKind.EXACT, CountedBy.METADATA)
 
@@ -150,7 +139,7 @@ async def test_what_was_moved_leaves_no_sums() -> None:
         assert await queue.move_due() == 0
         await queue.size()
         assert told(await queue.size())[:2] == (1, SizeKind.EXACT)
-        kept = {row["timerangestart"] for row in rows(twin, SLICE_TALLIES) if is_of_due(row["timerangestart"])}
+        kept = {row["timerangestart"] for row in twin.rows(SLICE_TALLIES) if is_of_due(row["timerangestart"])}
         assert len(kept) == 1
 
 

@@ -31,7 +31,7 @@ from tests.support.queues import (
     listed,
     mail,
     names,
-    queued_mail,
+    queued,
     twin_queue,
 )
 from tests.support.skewed import SkewedClock
@@ -229,7 +229,7 @@ async def test_the_due_start_only_grows(twin: TwinQueue) -> None:
 
 def a_listed(twin: TwinQueue, due_at: datetime, name: str = "late") -> Listed:
     """A delayed mail that was made up."""
-    return Listed(queued_mail(twin.clock, name), twin.clock.now, Whereabouts.DELAYED, due_at=due_at)
+    return Listed(queued(7, name), twin.clock.now, Whereabouts.DELAYED, due_at=due_at)
 
 
 async def test_a_mail_for_a_closed_slice_is_due_at_once(twin: TwinQueue, queue: RabbitMailQueue) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model.ids import EnqueueId
 from model.queue.filters import EVERYTHING, MailFilter
 from model.queue.mails import Listed, Whereabouts
-from tests.support.queue_scene import queued
+from tests.support.queues import queued
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -21,18 +21,8 @@ from model.catalog.queue_tables import OwnTables
 from model.ids import EnqueueId
 from model.operations import Conditional, Remove, Write
 from model.queue.filters import MailFilter
-from tests.support.queue_scene import (
-    FOREVER,
-    HOUR,
-    MINUTE,
-    NOON,
-    OF_JAMES,
-    SPOOL,
-    Scene,
-    passing,
-    queued,
-)
-from tests.support.queues import CONTENT, mail, twin_queue
+from tests.support.queues import CONTENT, HOUR, MINUTE, NOON, OF_JAMES, QUEUE, TwinQueue, mail, queued, twin_queue
+from tests.support.striking import passing
 
 EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
 
@@ -52,7 +42,7 @@ class Case:
         was_swept: before the starts were put by hand.
     """
 
-    own: OwnTables = FOREVER
+    own: OwnTables = field(default_factory=OwnTables)
     window: timedelta = HOUR
     buckets: int = 1
     mails: int = 8
@@ -63,34 +53,34 @@ class Case:
     passed: timedelta = 5 * HOUR
     was_swept: bool = False
 
-    async def built(self) -> Scene:
+    async def built(self) -> TwinQueue:
         """Put everything where it lies."""
-        scene = Scene(self.own)
-        await scene.cut(self.window, self.buckets)
-        process = scene.process()
+        twin = twin_queue(own=self.own)
+        await twin.cut(self.window, self.buckets)
+        process = twin.parts()
         for number in range(self.mails):
-            slice_start = await process.view.rows.place(SPOOL, queued(number))
+            slice_start = await process.view.rows.place(QUEUE, queued(number))
             if number in self.marked:
-                await process.view.mark(SPOOL, queued(number).enqueue_id, slice_start)
-            scene.clock.advance(HOUR.total_seconds())
+                await process.view.mark(QUEUE, queued(number).enqueue_id, slice_start)
+            twin.clock.advance(HOUR.total_seconds())
         await process.tallies.flush()
         if self.broken is not None:
             at = NOON + self.broken * 4 * HOUR
-            scene.put_row({**row_of(SPOOL, at, 0, at, queued(99)), "headerblobid": None})
-        scene.clock.advance((self.passed + OFF_THE_HOUR).total_seconds())
+            twin.put_row({**row_of(QUEUE, at, 0, at, queued(99)), "headerblobid": None})
+        twin.clock.advance((self.passed + OFF_THE_HOUR).total_seconds())
         if self.was_swept:
-            await process.sweeper.sweep(SPOOL)
+            await process.sweeper.sweep(QUEUE)
         for table, hours in ((BROWSE_START, self.browse_start), (CONTENT_START, self.content_start)):
             if hours == -1 and table is CONTENT_START:
-                scene.memory.write(Remove(table, (SPOOL,)))
+                twin.memory.write(Remove(table, (QUEUE,)))
             elif hours is not None and hours >= 0:
-                scene.put_start(table, NOON + hours * HOUR)
-        return scene
+                twin.put_start(table, NOON + hours * HOUR)
+        return twin
 
 
 CASES = st.builds(
     Case,
-    own=st.sampled_from([FOREVER, OF_JAMES, EXPIRING]),
+    own=st.sampled_from([OwnTables(), OF_JAMES, EXPIRING]),
     window=st.sampled_from([10 * MINUTE, HOUR, 4 * HOUR]),
     buckets=st.integers(1, 3),
     mails=st.integers(0, 12),
@@ -109,20 +99,20 @@ def forbidding(operation: Operation, carry_out: Callable[[], Any]) -> Any:
     return carry_out()
 
 
-async def foreseen(scene: Scene) -> Swept:
+async def foreseen(twin: TwinQueue) -> Swept:
     """What a process that has just started foretells; it may only read."""
-    scene.memory.surround = forbidding
-    before = everything(scene)
-    found = await scene.process().sweeper.sweep(SPOOL, dry_run=True)
-    scene.memory.surround = passing
-    assert everything(scene) == before
+    twin.memory.surround = forbidding
+    before = everything(twin)
+    found = await twin.parts().sweeper.sweep(QUEUE, dry_run=True)
+    twin.memory.surround = passing
+    assert everything(twin) == before
     return found
 
 
-def everything(scene: Scene) -> list[Any]:
+def everything(twin: TwinQueue) -> list[Any]:
     """All that a sweep might change."""
-    tables = [scene.rows(table) for table in QUEUE_TABLES]
-    return [*tables, set(scene.blobs.ids), list(scene.published)]
+    tables = [twin.rows(table) for table in QUEUE_TABLES]
+    return [*tables, set(twin.blobs.ids), list(twin.published)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -133,18 +123,18 @@ def test_what_is_foreseen_is_what_happens(case: Case) -> None:
     """To the row, wherever the starts were put and whatever is marked; the law of every dry run."""
 
     async def story() -> None:
-        scene = await case.built()
-        starts = scene.browse_start, scene.content_start
-        found = await foreseen(scene)
-        published = len(scene.published)
+        twin = await case.built()
+        starts = twin.browse_start, twin.content_start
+        found = await foreseen(twin)
+        published = len(twin.published)
 
-        assert await scene.process().sweeper.sweep(SPOOL) == found
-        if scene.browse_start is None:
+        assert await twin.parts().sweeper.sweep(QUEUE) == found
+        if twin.browse_start is None:
             assert found == Swept()
             return
         assert (found.browse_start_before, found.content_start_before) == starts
-        assert (found.browse_start, found.content_start) == (scene.browse_start, scene.content_start)
-        rescued = {one for one, _ in scene.published[published:]}
+        assert (found.browse_start, found.content_start) == (twin.browse_start, twin.content_start)
+        rescued = {one for one, _ in twin.published[published:]}
         assert len(found.rescued_ids) == found.rescued
         assert rescued <= set(found.rescued_ids) <= rescued | {queued(99).enqueue_id}
 
@@ -157,20 +147,20 @@ def test_a_move_alone_is_foreseen_too(case: Case) -> None:
     """Where the browse start was, where it goes, whether somebody had put it back."""
 
     async def story() -> None:
-        scene = await case.built()
-        scene.memory.surround = forbidding
-        found = await scene.process().sweeper.move(SPOOL, dry_run=True)
-        scene.memory.surround = passing
+        twin = await case.built()
+        twin.memory.surround = forbidding
+        found = await twin.parts().sweeper.move(QUEUE, dry_run=True)
+        twin.memory.surround = passing
 
-        assert await scene.process().sweeper.move(SPOOL) == found
+        assert await twin.parts().sweeper.move(QUEUE) == found
 
     asyncio.run(story())
 
 
 async def test_each_kind_of_work_is_foreseen() -> None:
     """One that the law above could not tell from a dry run that foretells nothing."""
-    scene = await Case(marked=frozenset({1, 2, 3, 4}), browse_start=5).built()
-    found = await foreseen(scene)
+    twin = await Case(marked=frozenset({1, 2, 3, 4}), browse_start=5).built()
+    found = await foreseen(twin)
     start = NOON + 5 * HOUR
     assert found == Swept(
         slices=5,
@@ -191,38 +181,38 @@ async def test_each_kind_of_work_is_foreseen() -> None:
     assert back.moved_back
 
 
-@pytest.mark.parametrize("own", [FOREVER, OF_JAMES], ids=["ours", "of James"])
+@pytest.mark.parametrize("own", [OwnTables(), OF_JAMES], ids=["ours", "of James"])
 async def test_a_queue_that_never_was_stays_so(own: OwnTables) -> None:
     """Neither a beginning nor a configuration is written for it."""
-    scene = Scene(own)
-    scene.memory.surround = forbidding
-    sweeper = scene.process().sweeper
-    assert await sweeper.sweep(SPOOL, dry_run=True) == Swept()
-    assert await sweeper.move(SPOOL, dry_run=True) == Moved(None, None)
+    twin = twin_queue(own=own)
+    twin.memory.surround = forbidding
+    sweeper = twin.parts().sweeper
+    assert await sweeper.sweep(QUEUE, dry_run=True) == Swept()
+    assert await sweeper.move(QUEUE, dry_run=True) == Moved(None, None)
 
 
 async def test_what_is_finished_between_the_looks_is_not_foretold_as_put_back() -> None:
     """James, sweeping at the same time, removes marks some seconds before rows."""
-    scene = await Case(marked=frozenset(range(1, 8)), browse_start=5).built()
+    twin = await Case(marked=frozenset(range(1, 8)), browse_start=5).built()
 
     async def remove_row() -> None:
-        await scene.clock.pause(SECOND_LOOK_SECONDS / 2)
-        scene.memory.write(Remove(ENQUEUED_MAILS, (SPOOL, NOON, 0, queued(0).enqueue_id)))
+        await twin.clock.pause(SECOND_LOOK_SECONDS / 2)
+        twin.memory.write(Remove(ENQUEUED_MAILS, (QUEUE, NOON, 0, queued(0).enqueue_id)))
 
-    found, _ = await asyncio.gather(scene.process().sweeper.sweep(SPOOL, dry_run=True), remove_row())
+    found, _ = await asyncio.gather(twin.parts().sweeper.sweep(QUEUE, dry_run=True), remove_row())
     assert (found.rows, found.rescued, found.rescued_ids) == (8, 0, ())
 
 
 async def test_of_many_that_would_be_put_back_the_first_are_named() -> None:
     """All are counted; what is named stays in bounds."""
-    scene = Scene()
-    await scene.cut(buckets=2)
-    process, count = scene.process(), 3 * NAMED_MAX
+    twin = twin_queue()
+    await twin.cut(buckets=2)
+    process, count = twin.parts(), 3 * NAMED_MAX
     for number in range(count):
-        await process.view.rows.place(SPOOL, queued(number))
-    scene.clock.advance(timedelta(hours=9).total_seconds())
-    scene.put_start(BROWSE_START, NOON + 2 * HOUR)
-    found = await foreseen(scene)
+        await process.view.rows.place(QUEUE, queued(number))
+    twin.clock.advance(timedelta(hours=9).total_seconds())
+    twin.put_start(BROWSE_START, NOON + 2 * HOUR)
+    found = await foreseen(twin)
     assert (found.rescued, len(found.rescued_ids)) == (count, NAMED_MAX)
     assert set(found.rescued_ids) <= {EnqueueId(queued(number).enqueue_id) for number in range(count)}
 

@@ -4,7 +4,7 @@ Source: facts on James's queue, hazards (a) to (g). What James does in them is d
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,31 +12,19 @@ import pytest
 from cql.memory import MemoryTables
 from cql.statements import Operation
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
-from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES
+from model.catalog.mail_queue import DELETED_MAILS, ENQUEUED_MAILS, LIVES
 from model.catalog.queue_tables import OwnTables
-from model.ids import EnqueueId
 from model.operations import Read, Remove, Scan
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.mails import Whereabouts
-from model.queue.slices import slice_of
+from model.queue.slices import EPOCH, slice_of
 from tests.support.james_beside import James
-from tests.support.queue_world import Worker, dead, rows
+from tests.support.queue_world import Worker, dead
 from tests.support.queues import QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, next_of, twin_queue
 from tests.support.skewed import SkewedClock
+from tests.support.striking import Strike
 
 HOUR = timedelta(hours=1)
-
-
-def marks(twin: TwinQueue) -> set[EnqueueId]:
-    """The mails that are marked."""
-    return {row["enqueueid"] for row in rows(twin, DELETED_MAILS)}
-
-
-def browse_start(twin: TwinQueue) -> datetime:
-    """Where browsing begins."""
-    (row,) = rows(twin, BROWSE_START)
-    start: datetime = row["browsestart"]
-    return start
 
 
 async def sweep(queue: RabbitMailQueue) -> Any:
@@ -46,15 +34,8 @@ async def sweep(queue: RabbitMailQueue) -> Any:
 
 def operations(twin: TwinQueue, meant: Callable[[Operation], bool]) -> list[Operation]:
     """The operations that are meant, as they come from now on."""
-    seen = list[Operation]()
-
-    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if meant(operation):
-            seen.append(operation)
-        return carry_out()
-
-    twin.memory.surround = surround
-    return seen
+    watch = twin.memory.surround = Strike(meant)
+    return watch.struck
 
 
 BOTH_MODES = pytest.mark.parametrize("mode", BlobsMode)
@@ -73,7 +54,7 @@ async def test_a_purged_mail_does_not_come_back_when_james_removes_its_mark(mode
         james.look()
         james.move()
 
-        assert not marks(twin) & set(purged)
+        assert not twin.marked & set(purged)
         assert len(twin.broker.ready(QUEUE)) == 3
 
         assert await all_delivered(queue) == ["later"]
@@ -91,10 +72,10 @@ async def test_a_purged_mail_does_not_come_back_after_our_own_sweep(mode: BlobsM
         twin.clock.advance(3 * 3600)
         await sweep(queue)
 
-        assert not rows(twin, ENQUEUED_MAILS)
+        assert not twin.rows(ENQUEUED_MAILS)
         assert len(twin.broker.ready(QUEUE)) == 2
 
-        assert marks(twin) == purged
+        assert twin.marked == purged
         assert await all_delivered(queue) == []
         assert not dead(twin)
 
@@ -122,15 +103,15 @@ async def test_a_mark_that_comes_after_the_sweep_is_counted_and_expires(
         twin.clock.advance(3 * 3600)
         await sweep(queue)
 
-        assert not rows(twin, ENQUEUED_MAILS)
+        assert not twin.rows(ENQUEUED_MAILS)
         assert slow.slice_start is not None
-        assert slow.slice_start < browse_start(twin)
+        assert slow.slice_start < (twin.browse_start or EPOCH)
         await slow.ack()
 
     assert (await sweep(queue)).orphan_marks == 1
-    assert marks(twin) == {slow.enqueue_id}
+    assert twin.marked == {slow.enqueue_id}
     twin.clock.advance(LIVES.mark_ttl_seconds + 1)
-    assert not marks(twin)
+    assert not twin.marked
 
 
 async def test_a_mail_of_a_slow_clock_is_seen_by_everybody(twin: TwinQueue) -> None:
@@ -143,7 +124,7 @@ async def test_a_mail_of_a_slow_clock_is_seen_by_everybody(twin: TwinQueue) -> N
         await sweep(queue)
 
         await slow.start()
-        assert slice_of(twin.clock.now + slow.clock.ahead, HOUR) < browse_start(twin)
+        assert slice_of(twin.clock.now + slow.clock.ahead, HOUR) < (twin.browse_start or EPOCH)
         await enqueued(slow.queue, "a", "b")
         await slow.close()
 
@@ -197,7 +178,7 @@ async def test_a_mail_that_is_tried_for_a_week_does_not_pin_the_browse_start(
     (stuck,) = await listed(queue)
     assert twin.clock.now - stuck.enqueued_at == timedelta(days=7)
 
-    assert twin.clock.now - browse_start(twin) <= 2 * HOUR
+    assert twin.clock.now - (twin.browse_start or EPOCH) <= 2 * HOUR
     read = operations(twin, lambda one: isinstance(one, Read | Scan) and one.table is ENQUEUED_MAILS)
     assert await names(queue) == ["stuck"]
     assert len(read) <= 4
@@ -213,7 +194,7 @@ async def test_a_mail_that_nobody_takes_is_one_look_for_each_sweep() -> None:
             await sweep(queue)
 
         (stuck,) = await listed(queue)
-        assert browse_start(twin) == stuck.slice_start
+        assert (twin.browse_start or EPOCH) == stuck.slice_start
 
         read = operations(twin, lambda one: isinstance(one, Read | Scan) and one.table is ENQUEUED_MAILS)
         await sweep(queue)
@@ -236,4 +217,4 @@ async def test_slices_that_held_nothing_leave_no_tombstones() -> None:
         assert swept.rows == 3
 
         assert [one.table.name for one in deleted] == [ENQUEUED_MAILS.name]
-        assert len(marks(twin)) == 3
+        assert len(twin.marked) == 3

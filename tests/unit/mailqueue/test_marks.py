@@ -11,12 +11,12 @@ from mailqueue.rabbitmq.view.marks import RememberedMarks
 from model.ids import QueueName
 from model.operations import Read
 from repair.retries import AsyncRetries
-from tests.support.queue_scene import SPOOL, Scene, queued
+from tests.support.queues import QUEUE, TwinQueue, queued
 
 IDS = [queued(number).enqueue_id for number in range(30)]
 
 
-def remembered(scene: Scene) -> tuple[RememberedMarks, list[Any]]:
+def remembered(twin: TwinQueue) -> tuple[RememberedMarks, list[Any]]:
     """Marks, and every id that was asked for."""
     asked = list[Any]()
 
@@ -25,61 +25,61 @@ def remembered(scene: Scene) -> tuple[RememberedMarks, list[Any]]:
             asked.extend(operation.among or operation.key[1:])
         return carry_out()
 
-    scene.memory.surround = watch
-    return RememberedMarks(scene.tables, AsyncRetries(scene.clock)), asked
+    twin.memory.surround = watch
+    return RememberedMarks(twin.tables, AsyncRetries(twin.clock)), asked
 
 
-async def test_a_page_that_was_marked_is_not_asked_for_again(scene: Scene) -> None:
+async def test_a_page_that_was_marked_is_not_asked_for_again(twin: TwinQueue) -> None:
     """A part of it, or the same with one more, is."""
-    marks, asked = remembered(scene)
-    await marks.put_all(SPOOL, IDS[:10])
-    assert await marks.among(SPOOL, IDS[:10]) == set(IDS[:10])
+    marks, asked = remembered(twin)
+    await marks.put_all(QUEUE, IDS[:10])
+    assert await marks.among(QUEUE, IDS[:10]) == set(IDS[:10])
     asked.clear()
-    assert await marks.among(SPOOL, IDS[:10]) == set(IDS[:10])
+    assert await marks.among(QUEUE, IDS[:10]) == set(IDS[:10])
     assert not asked
-    assert await marks.among(SPOOL, IDS[:11]) == set(IDS[:10])
+    assert await marks.among(QUEUE, IDS[:11]) == set(IDS[:10])
     assert asked == IDS[:11]
     asked.clear()
-    assert await marks.among(SPOOL, IDS[1:10]) == set(IDS[1:10])
+    assert await marks.among(QUEUE, IDS[1:10]) == set(IDS[1:10])
     assert asked == IDS[1:10]
 
 
-async def test_a_page_with_a_mail_that_waits_is_asked_for_again(scene: Scene) -> None:
+async def test_a_page_with_a_mail_that_waits_is_asked_for_again(twin: TwinQueue) -> None:
     """It may be marked by now."""
-    marks, asked = remembered(scene)
-    await marks.put_all(SPOOL, IDS[1:10])
-    assert await marks.among(SPOOL, IDS[:10]) == set(IDS[1:10])
-    await marks.put(SPOOL, IDS[0])
+    marks, asked = remembered(twin)
+    await marks.put_all(QUEUE, IDS[1:10])
+    assert await marks.among(QUEUE, IDS[:10]) == set(IDS[1:10])
+    await marks.put(QUEUE, IDS[0])
     asked.clear()
-    assert await marks.among(SPOOL, IDS[:10]) == set(IDS[:10])
+    assert await marks.among(QUEUE, IDS[:10]) == set(IDS[:10])
     assert asked == IDS[:10]
 
 
-async def test_a_pass_ends_and_all_is_forgotten(scene: Scene) -> None:
+async def test_a_pass_ends_and_all_is_forgotten(twin: TwinQueue) -> None:
     """Its queue's alone."""
-    marks, asked = remembered(scene)
+    marks, asked = remembered(twin)
     other = QueueName("outgoing")
-    await marks.put(SPOOL, IDS[0])
+    await marks.put(QUEUE, IDS[0])
     await marks.put(other, IDS[1])
-    assert await marks.among(SPOOL, IDS[:1]) == {IDS[0]}
+    assert await marks.among(QUEUE, IDS[:1]) == {IDS[0]}
     assert await marks.among(other, IDS[1:2]) == {IDS[1]}
-    marks.forget(SPOOL)
-    marks.forget(SPOOL)
+    marks.forget(QUEUE)
+    marks.forget(QUEUE)
     asked.clear()
-    assert await marks.among(SPOOL, IDS[:1]) == {IDS[0]}
+    assert await marks.among(QUEUE, IDS[:1]) == {IDS[0]}
     assert await marks.among(other, IDS[1:2]) == {IDS[1]}
     assert asked == [IDS[0]]
 
 
-async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
+async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, twin: TwinQueue) -> None:
     """Past it marks are looked up each time, and answered the same."""
     monkeypatch.setattr(module, "REMEMBERED_MAX", 1)
 
-    marks, asked = remembered(scene)
-    await marks.put_all(SPOOL, IDS)
+    marks, asked = remembered(twin)
+    await marks.put_all(QUEUE, IDS)
     pages = [IDS[:10], IDS[10:20], IDS[20:]]
     for _ in range(2):
         asked.clear()
         for page in pages:
-            assert await marks.among(SPOOL, page) == set(page)
+            assert await marks.among(QUEUE, page) == set(page)
     assert asked == IDS[10:]

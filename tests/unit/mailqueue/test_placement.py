@@ -17,8 +17,20 @@ from model.operations import Put, Read
 from model.queue.messages import SLICE_HEADER
 from model.queue.size import SizeKind
 from model.queue.slices import EPOCH
-from tests.support.queue_scene import HOUR, NOON, SPOOL, Process, Scene, queued
-from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names
+from tests.support.queues import (
+    CONTENT,
+    HOUR,
+    NOON,
+    QUEUE,
+    Process,
+    TwinQueue,
+    all_delivered,
+    enqueued,
+    listed,
+    mail,
+    names,
+    queued,
+)
 
 
 def moving_the_start(tables: MemoryTables, to: datetime) -> None:
@@ -30,16 +42,16 @@ def moving_the_start(tables: MemoryTables, to: datetime) -> None:
         answer = carry_out()
         if not moved and isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
             moved = True
-            tables.write(Put(BROWSE_START, {"queuename": SPOOL, "browsestart": to}))
+            tables.write(Put(BROWSE_START, {"queuename": QUEUE, "browsestart": to}))
         return answer
 
     tables.surround = surround
 
 
-async def test_what_follows_the_row_goes_on_beside_the_second_look(scene: Scene) -> None:
+async def test_what_follows_the_row_goes_on_beside_the_second_look(twin: TwinQueue) -> None:
     """Neither waits for the other: it ends only when the look was asked for."""
-    process, looked = scene.process(), asyncio.Event()
-    await process.view.rows.place(SPOOL, queued(0))
+    process, looked = twin.parts(), asyncio.Event()
+    await process.view.rows.place(QUEUE, queued(0))
 
     def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
         if isinstance(operation, Read) and operation.table is BROWSE_START:
@@ -49,25 +61,25 @@ async def test_what_follows_the_row_goes_on_beside_the_second_look(scene: Scene)
     async def publish(_: datetime) -> None:
         await asyncio.wait_for(looked.wait(), 10)
 
-    scene.memory.surround = surround
-    assert await process.view.rows.placement(SPOOL, queued(1)).settle(publish) == NOON
+    twin.memory.surround = surround
+    assert await process.view.rows.placement(QUEUE, queued(1)).settle(publish) == NOON
 
 
-async def test_it_is_done_again_for_a_later_slice(scene: Scene) -> None:
+async def test_it_is_done_again_for_a_later_slice(twin: TwinQueue) -> None:
     """The browse start moved past the first one: the row lies in the second alone, and is counted there."""
-    process, published = scene.process(), list[datetime]()
-    await process.view.rows.place(SPOOL, queued(0))
+    process, published = twin.parts(), list[datetime]()
+    await process.view.rows.place(QUEUE, queued(0))
 
     async def publish(slice_start: datetime) -> None:
         published.append(slice_start)
 
-    moving_the_start(scene.memory, NOON + HOUR)
-    placement = process.view.rows.placement(SPOOL, queued(1))
+    moving_the_start(twin.memory, NOON + HOUR)
+    placement = process.view.rows.placement(QUEUE, queued(1))
     assert await placement.settle(publish) == NOON + HOUR
     assert published == [NOON, NOON + HOUR]
     assert placement.slice_start == NOON + HOUR
-    assert sorted(row["timerangestart"] for row in scene.rows(ENQUEUED_MAILS)) == [NOON, NOON + HOUR]
-    size = await process.view.size(SPOOL)
+    assert sorted(row["timerangestart"] for row in twin.rows(ENQUEUED_MAILS)) == [NOON, NOON + HOUR]
+    size = await process.view.size(QUEUE)
     assert (size.mails, size.kind) == (1, SizeKind.EXACT)
 
 
@@ -77,13 +89,13 @@ async def test_what_fails_beside_the_look_leaves_the_row_where_it_says(process: 
     async def publish(_: datetime) -> None:
         raise BrokerUnreachable("the broker is away")
 
-    placement = process.view.rows.placement(SPOOL, queued(1))
+    placement = process.view.rows.placement(QUEUE, queued(1))
     assert placement.slice_start is None
     with pytest.raises(BrokerUnreachable):
         await placement.settle(publish)
     assert placement.slice_start == NOON
-    await process.view.mark(SPOOL, queued(1).enqueue_id, placement.slice_start)
-    size = await process.view.size(SPOOL)
+    await process.view.mark(QUEUE, queued(1).enqueue_id, placement.slice_start)
+    size = await process.view.size(QUEUE)
     assert (size.mails, size.kind) == (0, SizeKind.EXACT)
 
 

@@ -11,7 +11,7 @@ from model.errors import WrongUse
 from model.ids import EnqueueId
 from model.queue.mails import Listed, Whereabouts
 from model.queue.positions import ListingPosition, is_behind
-from tests.support.queue_scene import queued
+from tests.support.queues import queued
 
 NOON = datetime(2026, 8, 29, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

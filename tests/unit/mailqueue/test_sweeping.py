@@ -11,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cql.statements import Operation
-from mailqueue.blobs.memory import BlobCall, BlobVerb
 from mailqueue.maintenance.browse_start import Moved
 from mailqueue.maintenance.clean_slices import SECOND_LOOK_SECONDS
 from mailqueue.maintenance.sweep import Swept
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.codec import row_of
 from mailqueue.rabbitmq.view.slices import Broken
 from model.catalog.mail_queue import (
@@ -28,124 +26,122 @@ from model.catalog.mail_queue import (
     SLICE_TALLIES,
 )
 from model.catalog.queue_tables import OwnTables
-from model.errors import BlobsUnreachable, DoubtfulWrite, MailmendError, PublishFailed, TimedOut
+from model.errors import DoubtfulWrite, MailmendError
 from model.ids import QueueName
-from model.operations import ChangeIf, Conditional, Put, Read, Remove, Scan, Write
-from model.queue.mails import PRIORITY_NORMAL
-from model.queue.messages import Message
+from model.operations import ChangeIf, Put, Read, Remove, Scan
 from model.queue.size import CountedBy, SizeKind, WriterTally, others_were_at_work
 from model.queue.starts import ROUNDS_PER_SLACK
 from tests.support.clock import VirtualClock
-from tests.support.queue_scene import (
+from tests.support.queue_wires import Side, Trouble
+from tests.support.queue_world import DEATHS, Fortune, Mishap, outlived
+from tests.support.queues import (
     HOUR,
     MINUTE,
     NOON,
     OF_JAMES,
-    SPOOL,
-    Killed,
+    QUEUE,
     Process,
-    Scene,
-    killing,
+    TwinQueue,
     micros_at,
-    names,
-    passing,
+    names_of,
     queued,
-    refusing,
+    twin_queue,
 )
+from tests.support.striking import passing, refusing
 
 EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
 
 SLACK_SECONDS = LIVES.mark_ttl_seconds - LIVES.ttl_seconds
 
 
-async def fill(scene: Scene, process: Process, numbers: range, step: timedelta = HOUR) -> list[Any]:
+async def fill(twin: TwinQueue, process: Process, numbers: range, step: timedelta = HOUR) -> list[Any]:
     """Enqueue so many mails with their blobs, one each step."""
     placed = []
     for number in numbers:
-        placed.append(await process.view.rows.place(SPOOL, queued(number)))
+        placed.append(await process.view.rows.place(QUEUE, queued(number)))
         for blob in (queued(number).blobs.header, queued(number).blobs.body):
-            await scene.blobs.keep(blob, b"content")
-        scene.clock.advance(step.total_seconds())
+            await twin.blobs.keep(blob, b"content")
+        twin.clock.advance(step.total_seconds())
     return placed
 
 
 async def finish(process: Process, numbers: range, step: timedelta = HOUR) -> None:
     """Mark mails that `fill` has put."""
     for number in numbers:
-        await process.view.mark(SPOOL, queued(number).enqueue_id, NOON + number * step)
+        await process.view.mark(QUEUE, queued(number).enqueue_id, NOON + number * step)
 
 
 class TestMove:
     """The browse start goes as far as it may, and no further."""
 
-    async def test_it_stops_at_the_first_mail(self, scene: Scene, process: Process) -> None:
+    async def test_it_stops_at_the_first_mail(self, twin: TwinQueue, process: Process) -> None:
         """Whatever comes after it."""
-        await fill(scene, process, range(8))
+        await fill(twin, process, range(8))
         await finish(process, range(3))
         await finish(process, range(5, 8))
-        assert await process.sweeper.move(SPOOL) == Moved(NOON, NOON + 3 * HOUR)
-        assert (scene.browse_start, scene.content_start) == (NOON + 3 * HOUR, NOON)
-        assert await names(process.view.browse(SPOOL)) == ["mail-3", "mail-4"]
+        assert await process.sweeper.move(QUEUE) == Moved(NOON, NOON + 3 * HOUR)
+        assert (twin.browse_start, twin.content_start) == (NOON + 3 * HOUR, NOON)
+        assert await names_of(process.view.browse(QUEUE)) == ["mail-3", "mail-4"]
 
     @pytest.mark.parametrize("window", [MINUTE, 10 * MINUTE, HOUR, 4 * HOUR])
-    async def test_on_an_empty_queue_it_stops_at_the_grace(self, window: timedelta, scene: Scene) -> None:
+    async def test_on_an_empty_queue_it_stops_at_the_grace(self, window: timedelta, twin: TwinQueue) -> None:
         """So that an idle queue costs nothing, and slow clocks nothing either."""
-        await scene.cut(window)
-        process = scene.process()
-        await process.view.rows.place(SPOOL, queued(0))
-        await process.view.mark(SPOOL, queued(0).enqueue_id, NOON)
-        scene.clock.turn_to(NOON + 20 * HOUR + 10 * MINUTE)
-        moved = await process.sweeper.move(SPOOL)
+        await twin.cut(window)
+        process = twin.parts()
+        await process.view.rows.place(QUEUE, queued(0))
+        await process.view.mark(QUEUE, queued(0).enqueue_id, NOON)
+        twin.clock.turn_to(NOON + 20 * HOUR + 10 * MINUTE)
+        moved = await process.sweeper.move(QUEUE)
         assert moved.after is not None
-        behind = scene.clock.now - moved.after
+        behind = twin.clock.now - moved.after
         assert max(window, 15 * MINUTE) <= behind < max(window, 15 * MINUTE) + window
 
-    async def test_a_queue_that_never_was_is_left_alone(self, scene: Scene, process: Process) -> None:
+    async def test_a_queue_that_never_was_is_left_alone(self, twin: TwinQueue, process: Process) -> None:
         """Nothing is written for it."""
-        assert await process.sweeper.move(SPOOL) == Moved(None, None)
-        assert await process.sweeper.sweep(SPOOL) == Swept()
-        assert scene.browse_start is None
+        assert await process.sweeper.move(QUEUE) == Moved(None, None)
+        assert await process.sweeper.sweep(QUEUE) == Swept()
+        assert twin.browse_start is None
         assert await process.view.starts.queues() == []
 
-    async def test_a_clock_that_goes_back_moves_nothing_back(self, scene: Scene, process: Process) -> None:
+    async def test_a_clock_that_goes_back_moves_nothing_back(self, twin: TwinQueue, process: Process) -> None:
         """Nor does a process with an old idea."""
-        await fill(scene, process, range(5))
+        await fill(twin, process, range(5))
         await finish(process, range(5))
-        await process.sweeper.sweep(SPOOL)
-        start = scene.browse_start
-        behind = scene.process(VirtualClock(micros_at(NOON - 50 * HOUR)))
-        swept = await behind.sweeper.sweep(SPOOL)
-        assert (scene.browse_start, swept.browse_start, swept.slices) == (start, start, 0)
+        await process.sweeper.sweep(QUEUE)
+        start = twin.browse_start
+        behind = twin.parts(VirtualClock(micros_at(NOON - 50 * HOUR)))
+        swept = await behind.sweeper.sweep(QUEUE)
+        assert (twin.browse_start, swept.browse_start, swept.slices) == (start, start, 0)
 
-    async def test_many_movers_at_once_do_no_harm(self, scene: Scene) -> None:
+    async def test_many_movers_at_once_do_no_harm(self, twin: TwinQueue) -> None:
         """Each of another process: the start is where the last mail begins."""
-        processes = [scene.process() for _ in range(6)]
-        await fill(scene, processes[0], range(8))
+        processes = [twin.parts() for _ in range(6)]
+        await fill(twin, processes[0], range(8))
         await finish(processes[0], range(6))
-        moved = await asyncio.gather(*(one.sweeper.move(SPOOL) for one in processes))
+        moved = await asyncio.gather(*(one.sweeper.move(QUEUE) for one in processes))
         assert {one.after for one in moved} == {NOON + 6 * HOUR}
-        assert scene.browse_start == NOON + 6 * HOUR
+        assert twin.browse_start == NOON + 6 * HOUR
 
-    async def test_one_that_is_overtaken_leaves_the_start_further_on(self, scene: Scene, process: Process) -> None:
+    async def test_one_that_is_overtaken_leaves_the_start_further_on(self, twin: TwinQueue, process: Process) -> None:
         """It goes on with what stands there."""
-        await fill(scene, process, range(8))
+        await fill(twin, process, range(8))
         await finish(process, range(3))
-        scene.memory.surround = before_attempt(scene, lambda: scene.put_start(BROWSE_START, NOON + 5 * HOUR))
-        assert (await process.sweeper.move(SPOOL)).after == NOON + 5 * HOUR
-        assert scene.browse_start == NOON + 5 * HOUR
+        twin.memory.surround = before_attempt(twin, lambda: twin.put_start(BROWSE_START, NOON + 5 * HOUR))
+        assert (await process.sweeper.move(QUEUE)).after == NOON + 5 * HOUR
+        assert twin.browse_start == NOON + 5 * HOUR
 
-    async def test_one_that_is_overtaken_half_way_goes_the_rest(self, scene: Scene, process: Process) -> None:
+    async def test_one_that_is_overtaken_half_way_goes_the_rest(self, twin: TwinQueue, process: Process) -> None:
         """What it has read is still true."""
-        await fill(scene, process, range(8))
+        await fill(twin, process, range(8))
         await finish(process, range(5))
-        scene.memory.surround = before_attempt(scene, lambda: scene.put_start(BROWSE_START, NOON + 2 * HOUR))
-        assert (await process.sweeper.move(SPOOL)).after == NOON + 5 * HOUR
+        twin.memory.surround = before_attempt(twin, lambda: twin.put_start(BROWSE_START, NOON + 2 * HOUR))
+        assert (await process.sweeper.move(QUEUE)).after == NOON + 5 * HOUR
 
     @pytest.mark.parametrize("done", [False, True])
-    async def test_a_doubtful_move_is_settled(self, done: bool, scene: Scene) -> None:
+    async def test_a_doubtful_move_is_settled(self, done: bool, twin: TwinQueue) -> None:
         """Whether or not it was done, it is in the end."""
-        process, doubts = scene.process(), 1
-        await fill(scene, process, range(5))
+        process, doubts = twin.parts(), 1
+        await fill(twin, process, range(5))
         await finish(process, range(3))
 
         def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -157,29 +153,29 @@ class TestMove:
                 raise DoubtfulWrite("no answer")
             return carry_out()
 
-        scene.memory.surround = surround
-        assert (await process.sweeper.move(SPOOL)).after == NOON + 3 * HOUR
-        assert scene.browse_start == NOON + 3 * HOUR
+        twin.memory.surround = surround
+        assert (await process.sweeper.move(QUEUE)).after == NOON + 3 * HOUR
+        assert twin.browse_start == NOON + 3 * HOUR
 
-    async def test_a_backward_move_is_told_of(self, scene: Scene, process: Process) -> None:
+    async def test_a_backward_move_is_told_of(self, twin: TwinQueue, process: Process) -> None:
         """James writes it without looking; how far it ever was stays known, and it moves forward again."""
-        await fill(scene, process, range(6))
+        await fill(twin, process, range(6))
         await finish(process, range(5))
-        await process.sweeper.sweep(SPOOL)
-        scene.put_start(BROWSE_START, NOON + HOUR)
-        assert (await scene.process().sweeper.sweep(SPOOL)).moved_back
-        assert (await process.view.starts.state(SPOOL)).furthest_start == NOON + 5 * HOUR
-        assert scene.browse_start == NOON + 5 * HOUR
-        assert not (await process.sweeper.sweep(SPOOL)).moved_back
+        await process.sweeper.sweep(QUEUE)
+        twin.put_start(BROWSE_START, NOON + HOUR)
+        assert (await twin.parts().sweeper.sweep(QUEUE)).moved_back
+        assert (await process.view.starts.state(QUEUE)).furthest_start == NOON + 5 * HOUR
+        assert twin.browse_start == NOON + 5 * HOUR
+        assert not (await process.sweeper.sweep(QUEUE)).moved_back
 
-    async def test_a_mail_that_stays_costs_one_look(self, scene: Scene, process: Process) -> None:
+    async def test_a_mail_that_stays_costs_one_look(self, twin: TwinQueue, process: Process) -> None:
         """Each sweep asks for it first, not for the thousands before it in its slice."""
-        await fill(scene, process, range(60), timedelta(0))
+        await fill(twin, process, range(60), timedelta(0))
         by_id = sorted(range(60), key=lambda number: queued(number).enqueue_id)
         for number in by_id[:-1]:
-            await process.view.mark(SPOOL, queued(number).enqueue_id, NOON)
-        scene.clock.advance(5 * 3600)
-        await process.sweeper.move(SPOOL)
+            await process.view.mark(QUEUE, queued(number).enqueue_id, NOON)
+        twin.clock.advance(5 * 3600)
+        await process.sweeper.move(QUEUE)
         reads = list[Operation]()
 
         def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -187,195 +183,194 @@ class TestMove:
                 reads.append(operation)
             return carry_out()
 
-        scene.memory.surround = watch
-        assert (await process.sweeper.move(SPOOL)).after == NOON
+        twin.memory.surround = watch
+        assert (await process.sweeper.move(QUEUE)).after == NOON
         assert len(reads) < 10
-        scene.memory.surround = passing
-        await process.view.mark(SPOOL, queued(by_id[-1]).enqueue_id, NOON)
-        assert (await process.sweeper.move(SPOOL)).after == NOON + 4 * HOUR
+        twin.memory.surround = passing
+        await process.view.mark(QUEUE, queued(by_id[-1]).enqueue_id, NOON)
+        assert (await process.sweeper.move(QUEUE)).after == NOON + 4 * HOUR
 
-    async def test_a_row_that_was_taken_back_does_not_hold_it(self, scene: Scene, process: Process) -> None:
+    async def test_a_row_that_was_taken_back_does_not_hold_it(self, twin: TwinQueue, process: Process) -> None:
         """Although it never gets a mark."""
-        await fill(scene, process, range(3))
-        scene.clock.advance(5 * 3600)
-        await process.sweeper.move(SPOOL)
-        await process.view.rows.take_back(SPOOL, NOON, queued(0))
-        assert (await process.sweeper.move(SPOOL)).after == NOON + HOUR
+        await fill(twin, process, range(3))
+        twin.clock.advance(5 * 3600)
+        await process.sweeper.move(QUEUE)
+        await process.view.rows.take_back(QUEUE, NOON, queued(0))
+        assert (await process.sweeper.move(QUEUE)).after == NOON + HOUR
 
-    async def test_slices_of_a_shorter_window_are_not_passed_unseen(self, scene: Scene) -> None:
+    async def test_slices_of_a_shorter_window_are_not_passed_unseen(self, twin: TwinQueue) -> None:
         """Another process has cut the queue anew: whoever sweeps asks how it is cut now."""
-        await scene.cut(HOUR)
-        old = scene.process()
-        await fill(scene, old, range(2))
-        await scene.cut(30 * MINUTE)
-        scene.clock.turn_to(NOON + 2 * HOUR + 40 * MINUTE)
-        new = scene.process()
-        assert await new.view.rows.place(SPOOL, queued(7)) == NOON + 2 * HOUR + 30 * MINUTE
+        await twin.cut(HOUR)
+        old = twin.parts()
+        await fill(twin, old, range(2))
+        await twin.cut(30 * MINUTE)
+        twin.clock.turn_to(NOON + 2 * HOUR + 40 * MINUTE)
+        new = twin.parts()
+        assert await new.view.rows.place(QUEUE, queued(7)) == NOON + 2 * HOUR + 30 * MINUTE
         await finish(old, range(2))
-        scene.clock.turn_to(NOON + 20 * HOUR)
-        assert (await old.sweeper.sweep(SPOOL)).browse_start == NOON + 2 * HOUR + 30 * MINUTE
-        assert await names(old.view.browse(SPOOL)) == ["mail-7"]
+        twin.clock.turn_to(NOON + 20 * HOUR)
+        assert (await old.sweeper.sweep(QUEUE)).browse_start == NOON + 2 * HOUR + 30 * MINUTE
+        assert await names_of(old.view.browse(QUEUE)) == ["mail-7"]
 
-    async def test_a_queue_that_is_cut_anew_meanwhile_is_left_to_the_next(self, scene: Scene) -> None:
+    async def test_a_queue_that_is_cut_anew_meanwhile_is_left_to_the_next(self, twin: TwinQueue) -> None:
         """There may be slices between those that were read."""
-        await scene.cut(HOUR)
-        process = scene.process()
-        await fill(scene, process, range(4))
+        await twin.cut(HOUR)
+        process = twin.parts()
+        await fill(twin, process, range(4))
         await finish(process, range(4))
 
         def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
             if isinstance(operation, Scan) and operation.table is ENQUEUED_MAILS:
-                scene.memory.surround = passing
-                cutting.append(asyncio.ensure_future(scene.cut(30 * MINUTE)))
+                twin.memory.surround = passing
+                cutting.append(asyncio.ensure_future(twin.cut(30 * MINUTE)))
             return carry_out()
 
         cutting: list[asyncio.Future[None]] = []
-        scene.memory.surround = surround
-        assert await process.sweeper.move(SPOOL) == Moved(NOON, NOON)
+        twin.memory.surround = surround
+        assert await process.sweeper.move(QUEUE) == Moved(NOON, NOON)
         await cutting[0]
-        assert (await process.sweeper.move(SPOOL)).after == NOON + 3 * HOUR + 30 * MINUTE
+        assert (await process.sweeper.move(QUEUE)).after == NOON + 3 * HOUR + 30 * MINUTE
 
 
 class TestClean:
     """What the browse start has passed goes; what is not marked is put back first."""
 
-    async def test_rows_blobs_and_tallies_of_passed_slices_go(self, scene: Scene) -> None:
+    async def test_rows_blobs_and_tallies_of_passed_slices_go(self, twin: TwinQueue) -> None:
         """Marks stay, so that nothing comes back; what is in sight stays as it is."""
-        await scene.cut(buckets=3)
-        process = scene.process()
-        await fill(scene, process, range(8))
+        await twin.cut(buckets=3)
+        process = twin.parts()
+        await fill(twin, process, range(8))
         await finish(process, range(5))
         await process.tallies.flush()
-        swept = await process.sweeper.sweep(SPOOL)
+        swept = await process.sweeper.sweep(QUEUE)
         at = NOON + 5 * HOUR
         assert replace(swept, browse_start_before=None, content_start_before=None) == Swept(
             slices=5, rows=5, blobs=10, browse_start=at, content_start=at
         )
-        assert (scene.browse_start, scene.content_start) == (at, at)
-        assert [row["name"] for row in ordered(scene)] == ["mail-5", "mail-6", "mail-7"]
-        assert scene.marked == {queued(number).enqueue_id for number in range(5)}
-        assert len(scene.blobs.ids) == 6
-        assert {row["timerangestart"] for row in scene.rows(SLICE_TALLIES)} == {at, at + HOUR, at + 2 * HOUR}
-        assert (await process.view.starts.state(SPOOL)).swept_at == scene.clock.now
+        assert (twin.browse_start, twin.content_start) == (at, at)
+        assert [row["name"] for row in ordered(twin)] == ["mail-5", "mail-6", "mail-7"]
+        assert twin.marked == {queued(number).enqueue_id for number in range(5)}
+        assert len(twin.blobs.ids) == 6
+        assert {row["timerangestart"] for row in twin.rows(SLICE_TALLIES)} == {at, at + HOUR, at + 2 * HOUR}
+        assert (await process.view.starts.state(QUEUE)).swept_at == twin.clock.now
 
-    async def test_a_second_sweep_has_nothing_to_do(self, scene: Scene, process: Process) -> None:
+    async def test_a_second_sweep_has_nothing_to_do(self, twin: TwinQueue, process: Process) -> None:
         """It only looks."""
-        await fill(scene, process, range(8))
+        await fill(twin, process, range(8))
         await finish(process, range(5))
-        await process.sweeper.sweep(SPOOL)
-        again = await process.sweeper.sweep(SPOOL)
+        await process.sweeper.sweep(QUEUE)
+        again = await process.sweeper.sweep(QUEUE)
         at = NOON + 5 * HOUR
         assert again == Swept(browse_start=at, content_start=at, browse_start_before=at, content_start_before=at)
 
-    async def test_a_mail_that_lies_before_the_browse_start_is_put_back(self, scene: Scene, process: Process) -> None:
+    async def test_a_mail_that_lies_before_the_browse_start_is_put_back(
+        self, twin: TwinQueue, process: Process
+    ) -> None:
         """Into the first slice in sight, once; and published with it, since its own message may be found gone."""
-        await fill(scene, process, range(8))
+        await fill(twin, process, range(8))
         await finish(process, range(1, 5))
-        scene.put_start(BROWSE_START, NOON + 5 * HOUR)
-        swept = await process.sweeper.sweep(SPOOL)
+        twin.put_start(BROWSE_START, NOON + 5 * HOUR)
+        swept = await process.sweeper.sweep(QUEUE)
         assert (swept.rescued, swept.rows, swept.blobs, swept.slices) == (1, 5, 8, 5)
-        assert await names(process.view.browse(SPOOL)) == ["mail-0", "mail-5", "mail-6", "mail-7"]
+        assert await names_of(process.view.browse(QUEUE)) == ["mail-0", "mail-5", "mail-6", "mail-7"]
         start = NOON + 5 * HOUR
-        assert scene.published == [(queued(0).enqueue_id, micros_at(start) // 1000)]
-        assert await process.view.rows.row(SPOOL, start, queued(0)) is not None
-        assert queued(0).blobs.header in scene.blobs.ids
+        assert twin.published == [(queued(0).enqueue_id, micros_at(start) // 1000)]
+        assert await process.view.rows.row(QUEUE, start, queued(0)) is not None
+        assert queued(0).blobs.header in twin.blobs.ids
 
-    async def test_what_james_sweeps_at_the_same_time_is_not_put_back(self, scene: Scene, process: Process) -> None:
+    async def test_what_james_sweeps_at_the_same_time_is_not_put_back(self, twin: TwinQueue, process: Process) -> None:
         """It removes the marks of a slice before the rows: in between mails that are done with look like lost ones."""
-        await fill(scene, process, range(8))
+        await fill(twin, process, range(8))
         await finish(process, range(5))
-        scene.put_start(BROWSE_START, NOON + 5 * HOUR)
+        twin.put_start(BROWSE_START, NOON + 5 * HOUR)
         for number in range(1, 5):
-            scene.memory.write(Remove(DELETED_MAILS, (SPOOL, queued(number).enqueue_id)))
+            twin.memory.write(Remove(DELETED_MAILS, (QUEUE, queued(number).enqueue_id)))
 
         async def sweep_as_james() -> None:
-            await scene.clock.pause(SECOND_LOOK_SECONDS / 2)
+            await twin.clock.pause(SECOND_LOOK_SECONDS / 2)
             for number in range(5):
-                scene.memory.write(Remove(ENQUEUED_MAILS, (SPOOL, NOON + number * HOUR, 0)))
+                twin.memory.write(Remove(ENQUEUED_MAILS, (QUEUE, NOON + number * HOUR, 0)))
 
-        swept, _ = await asyncio.gather(process.sweeper.sweep(SPOOL), sweep_as_james())
-        assert (swept.rescued, scene.published) == (0, [])
-        assert await names(process.view.browse(SPOOL)) == ["mail-5", "mail-6", "mail-7"]
+        swept, _ = await asyncio.gather(process.sweeper.sweep(QUEUE), sweep_as_james())
+        assert (swept.rescued, twin.published) == (0, [])
+        assert await names_of(process.view.browse(QUEUE)) == ["mail-5", "mail-6", "mail-7"]
 
-    async def test_a_rescued_mail_keeps_its_priority(self, scene: Scene, process: Process) -> None:
+    async def test_a_rescued_mail_keeps_its_priority(self, twin: TwinQueue, process: Process) -> None:
         """It travels with its attributes."""
         urgent = queued(0, attributes={"MAIL_PRIORITY": '{"serializer":"IntSerializer","value":8}'})
-        await process.view.rows.place(SPOOL, urgent)
-        scene.put_start(BROWSE_START, NOON + HOUR)
-        scene.clock.advance(9 * 3600)
-        await process.sweeper.sweep(SPOOL)
-        assert [priority for _, _, priority in scene.broker.published] == [8]
+        await process.view.rows.place(QUEUE, urgent)
+        twin.put_start(BROWSE_START, NOON + HOUR)
+        twin.clock.advance(9 * 3600)
+        await process.sweeper.sweep(QUEUE)
+        assert [priority for _, _, priority in twin.broker.published] == [8]
 
-    async def test_a_row_that_cannot_be_read_is_moved_as_it_is(self, scene: Scene, process: Process) -> None:
+    async def test_a_row_that_cannot_be_read_is_moved_as_it_is(self, twin: TwinQueue, process: Process) -> None:
         """Nobody deletes what nobody has seen."""
-        await fill(scene, process, range(3))
-        row = {**row_of(SPOOL, NOON, 0, NOON, queued(9)), "headerblobid": None}
-        scene.put_row(row)
+        await fill(twin, process, range(3))
+        row = {**row_of(QUEUE, NOON, 0, NOON, queued(9)), "headerblobid": None}
+        twin.put_row(row)
         await finish(process, range(3))
-        scene.put_start(BROWSE_START, NOON + HOUR)
-        swept = await process.sweeper.sweep(SPOOL)
+        twin.put_start(BROWSE_START, NOON + HOUR)
+        swept = await process.sweeper.sweep(QUEUE)
         assert swept.rescued == 1
         broken = list[Broken]()
-        assert await names(process.view.browse(SPOOL, on_broken=broken.append)) == []
+        assert await names_of(process.view.browse(QUEUE, on_broken=broken.append)) == []
         assert [(one.enqueue_id, one.slice_start) for one in broken] == [(queued(9).enqueue_id, NOON + 2 * HOUR)]
-        scene.clock.advance(9 * 3600)
-        assert (await process.sweeper.sweep(SPOOL)).browse_start == NOON + 2 * HOUR
-        await process.view.mark(SPOOL, queued(9).enqueue_id, NOON + 2 * HOUR)
-        assert (await process.sweeper.sweep(SPOOL)).rows == 2
+        twin.clock.advance(9 * 3600)
+        assert (await process.sweeper.sweep(QUEUE)).browse_start == NOON + 2 * HOUR
+        await process.view.mark(QUEUE, queued(9).enqueue_id, NOON + 2 * HOUR)
+        assert (await process.sweeper.sweep(QUEUE)).rows == 2
 
-    async def test_a_blob_that_cannot_be_does_not_stop_it(self, scene: Scene, process: Process) -> None:
+    async def test_a_blob_that_cannot_be_does_not_stop_it(self, twin: TwinQueue, process: Process) -> None:
         """A row names what no store ever made."""
-        scene.put_row({**row_of(SPOOL, NOON, 0, NOON, queued(1)), "bodyblobid": "../../etc/passwd"})
-        await process.view.rows.place(SPOOL, queued(2))
+        twin.put_row({**row_of(QUEUE, NOON, 0, NOON, queued(1)), "bodyblobid": "../../etc/passwd"})
+        await process.view.rows.place(QUEUE, queued(2))
         for number in (1, 2):
-            await process.view.mark(SPOOL, queued(number).enqueue_id, None)
-        scene.clock.advance(9 * 3600)
-        assert (await process.sweeper.sweep(SPOOL)).rows == 2
+            await process.view.mark(QUEUE, queued(number).enqueue_id, None)
+        twin.clock.advance(9 * 3600)
+        assert (await process.sweeper.sweep(QUEUE)).rows == 2
 
-    async def test_a_missing_content_start_begins_with_the_browse_start(self, scene: Scene, process: Process) -> None:
+    async def test_a_missing_content_start_begins_with_the_browse_start(
+        self, twin: TwinQueue, process: Process
+    ) -> None:
         """As James leaves it in keyspaces of before there was one."""
-        await fill(scene, process, range(8))
+        await fill(twin, process, range(8))
         await finish(process, range(5))
-        scene.memory.write(Remove(CONTENT_START, (SPOOL,)))
-        swept = await process.sweeper.sweep(SPOOL)
+        twin.memory.write(Remove(CONTENT_START, (QUEUE,)))
+        swept = await process.sweeper.sweep(QUEUE)
         assert (swept.slices, swept.content_start) == (5, NOON + 5 * HOUR)
 
     async def test_in_a_keyspace_of_james_it_works_the_same(self) -> None:
         """Only nothing is remembered beside the starts."""
-        scene = Scene(OF_JAMES)
-        process = scene.process()
-        await fill(scene, process, range(8))
+        twin = twin_queue(own=OF_JAMES)
+        process = twin.parts()
+        await fill(twin, process, range(8))
         await finish(process, range(5))
-        swept = await process.sweeper.sweep(SPOOL)
+        swept = await process.sweeper.sweep(QUEUE)
         assert (swept.slices, swept.rows, swept.content_start) == (5, 5, NOON + 5 * HOUR)
-        assert (await process.view.starts.state(SPOOL)).swept_at is None
+        assert (await process.view.starts.state(QUEUE)).swept_at is None
 
-    async def test_queues_are_swept_by_themselves(self, scene: Scene) -> None:
+    async def test_queues_are_swept_by_themselves(self, twin: TwinQueue) -> None:
         """The other's rows stay."""
-        process, other = scene.process(), QueueName("outgoing")
+        process, other = twin.parts(), QueueName("outgoing")
         await process.view.rows.place(other, queued(1))
         await process.view.mark(other, queued(1).enqueue_id, NOON)
-        await fill(scene, process, range(5))
-        await process.sweeper.sweep(SPOOL)
+        await fill(twin, process, range(5))
+        await process.sweeper.sweep(QUEUE)
         assert await process.view.rows.row(other, NOON, queued(1)) is not None
         await process.sweeper.sweep(other)
         assert await process.view.rows.row(other, NOON, queued(1)) is None
 
-    @pytest.mark.parametrize(
-        "error",
-        [PublishFailed("no", doubtful=True), BlobsUnreachable("no"), TimedOut("no")],
-        ids=lambda one: type(one).__name__,
-    )
-    async def test_what_does_not_answer_leaves_the_rest_to_the_next(self, error: MailmendError, scene: Scene) -> None:
+    @pytest.mark.parametrize("side", [Side.BROKER, Side.BLOBS, Side.WRITES])
+    async def test_what_does_not_answer_leaves_the_rest_to_the_next(self, side: Side, twin: TwinQueue) -> None:
         """The content start stays until all before it is clean."""
-        world = World(scene)
-        process = await world.built()
-        world.error = error
-        with pytest.raises(type(error)):
-            await process.sweeper.sweep(SPOOL)
-        assert scene.content_start == NOON
-        world.error = None
-        await world.settles(process)
+        world, fortune = World(twin), Fortune()
+        await world.build()
+        fortune.arm(Mishap(Trouble.LOST, 1, 1000, side))
+        with pytest.raises(MailmendError):
+            await twin.parts(wire=fortune).sweeper.sweep(QUEUE)
+        assert twin.content_start == NOON
+        await world.settles()
 
 
 class TestOthers:
@@ -383,50 +378,42 @@ class TestOthers:
 
     @pytest.mark.parametrize("deed", ["enqueues", "finishes", "nothing"])
     async def test_a_size_is_by_the_rows_once_a_sweep_has_seen_others(
-        self, deed: str, scene: Scene, process: Process
+        self, deed: str, twin: TwinQueue, process: Process
     ) -> None:
         """James counts nothing: its rows and its marks are more than all tallies tell of."""
-        await fill(scene, process, range(4))
+        await fill(twin, process, range(4))
         if deed == "enqueues":
-            scene.memory.write(Put(ENQUEUED_MAILS, row_of(SPOOL, NOON, 0, NOON, queued(77))))
-            scene.memory.write(Put(DELETED_MAILS, {"queuename": SPOOL, "enqueueid": queued(77).enqueue_id}))
+            twin.memory.write(Put(ENQUEUED_MAILS, row_of(QUEUE, NOON, 0, NOON, queued(77))))
+            twin.memory.write(Put(DELETED_MAILS, {"queuename": QUEUE, "enqueueid": queued(77).enqueue_id}))
         if deed == "finishes":
-            scene.memory.write(Put(DELETED_MAILS, {"queuename": SPOOL, "enqueueid": queued(0).enqueue_id}))
+            twin.memory.write(Put(DELETED_MAILS, {"queuename": QUEUE, "enqueueid": queued(0).enqueue_id}))
         await finish(process, range(1 if deed == "finishes" else 0, 3))
         await process.tallies.flush()
-        assert (await process.view.size(SPOOL)).counted_by is CountedBy.TALLIES
-        await process.sweeper.sweep(SPOOL)
-        size = await scene.process().view.size(SPOOL)
+        assert (await process.view.size(QUEUE)).counted_by is CountedBy.TALLIES
+        await process.sweeper.sweep(QUEUE)
+        size = await twin.parts().view.size(QUEUE)
         assert (size.mails, size.kind) == (1, SizeKind.EXACT)
         assert size.counted_by is (CountedBy.TALLIES if deed == "nothing" else CountedBy.METADATA)
 
-    @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-    def test_a_sweep_that_was_killed_is_not_taken_for_others(self, after: bool) -> None:
+    @pytest.mark.parametrize("trouble", DEATHS)
+    async def test_a_sweep_that_was_killed_is_not_taken_for_others(self, trouble: Trouble) -> None:
         """Fewer rows than were counted say nothing: somebody cleaned here before."""
-
-        async def story(number: int) -> bool:
-            scene = Scene()
-            process = scene.process()
-            await fill(scene, process, range(4))
+        killed = 0
+        for number in range(100):
+            twin, fortune = twin_queue(), Fortune()
+            process = twin.parts()
+            await fill(twin, process, range(4))
             await finish(process, range(3))
             await process.tallies.flush()
-            scene.memory.surround = killing(number, after=after)
-            try:
-                await process.sweeper.sweep(SPOOL)
-            except Killed:
-                killed = True
-            else:
-                killed = False
-            scene.memory.surround = passing
-            other = scene.process()
-            await other.sweeper.sweep(SPOOL)
-            assert (await other.view.size(SPOOL)).counted_by is CountedBy.TALLIES
-            return killed
-
-        number = 0
-        while asyncio.run(story(number)):
-            number += 1
-        assert number > 5
+            fortune.arm(Mishap(trouble, number))
+            ended = await outlived(twin.parts(wire=fortune).sweeper.sweep(QUEUE))
+            other = twin.parts()
+            await other.sweeper.sweep(QUEUE)
+            assert (await other.view.size(QUEUE)).counted_by is CountedBy.TALLIES
+            if ended:
+                break
+            killed += 1
+        assert 5 < killed < 100
 
 
 TALLIES = st.lists(
@@ -453,97 +440,91 @@ class TestCrashes:
 
     @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
     @pytest.mark.parametrize("own", [OwnTables(), OF_JAMES], ids=["ours", "of James"])
-    def test_killed_at_any_step_it_is_completed_by_the_next(self, after: bool, own: OwnTables) -> None:
+    async def test_killed_at_any_step_it_is_completed_by_the_next(self, after: bool, own: OwnTables) -> None:
         """Around every write, every publish, every deletion of a blob: every mail without a mark is listed once and
         published where it may be found, no row lies before the content start, no mark is lost.
         """  # noqa: D205 - one sentence
-
-        async def story(number: int) -> bool:
-            scene = Scene(own)
-            world = World(scene)
-            killed = await world.is_killed(await world.built(), number, after=after)
-            await world.settles(scene.process())
-            return killed
-
-        number = 0
-        while asyncio.run(story(number)):
-            number += 1
+        killed, number = True, -1
+        while killed:
+            world, number = World(twin_queue(own=own)), number + 1
+            await world.build()
+            killed = await world.is_killed(number, after=after)
+            await world.settles()
         assert number >= (24 if own.tallies else 18)
 
-    async def test_killed_again_and_again_it_gets_there(self, scene: Scene) -> None:
+    async def test_killed_again_and_again_it_gets_there(self, twin: TwinQueue) -> None:
         """Each time one step further: nothing is listed twice, however often it is put back."""
-        world, number = World(scene), 0
-        await world.built()
-        while await world.is_killed(scene.process(), number, after=True):
+        world, number = World(twin), 0
+        await world.build()
+        while await world.is_killed(number, after=True):
             number += 1
         assert number > 5
-        await world.settles(scene.process())
+        await world.settles()
 
-    async def test_cut_short_by_its_own_process_it_is_completed_too(self, scene: Scene) -> None:
+    async def test_cut_short_by_its_own_process_it_is_completed_too(self, twin: TwinQueue, process: Process) -> None:
         """A service that ends does not wait for a sweep."""
-        world = World(scene)
-        process = await world.built()
-        for turns in range(0, 200, 20):
-            sweeping = asyncio.create_task(process.sweeper.sweep(SPOOL))
-            for _ in range(turns):
-                await asyncio.sleep(0)
+        world = World(twin)
+        await world.build()
+        for passed in range(0, 200, 20):
+            sweeping = asyncio.create_task(process.sweeper.sweep(QUEUE))
+            await turns(passed)
             sweeping.cancel()
             await asyncio.gather(sweeping, return_exceptions=True)
-        await world.settles(process)
+        await world.settles()
 
 
 class TestMaybe:
     """Once in so many calls, for which nobody waits."""
 
-    async def test_chance_decides(self, scene: Scene) -> None:
+    async def test_chance_decides(self, twin: TwinQueue) -> None:
         """One of `pace` calls sweeps."""
-        await scene.cut(pace=10)
-        process = scene.process()
-        await fill(scene, process, range(5))
+        await twin.cut(pace=10)
+        process = twin.parts()
+        await fill(twin, process, range(5))
         await finish(process, range(5))
-        scene.clock.chances += [0.1, 0.99, 0.5]
+        twin.clock.chances += [0.1, 0.99, 0.5]
         for _ in range(3):
-            await process.sweeper.maybe(SPOOL)
+            await process.sweeper.maybe(QUEUE)
         await turns()
-        assert scene.browse_start == NOON
-        scene.clock.chances += [0.0999]
-        await process.sweeper.maybe(SPOOL)
+        assert twin.browse_start == NOON
+        twin.clock.chances += [0.0999]
+        await process.sweeper.maybe(QUEUE)
         await turns()
-        assert scene.browse_start == NOON + 4 * HOUR
+        assert twin.browse_start == NOON + 4 * HOUR
 
-    async def test_one_at_a_time(self, scene: Scene) -> None:
+    async def test_one_at_a_time(self, twin: TwinQueue) -> None:
         """While one is under way no other is begun."""
-        await scene.cut(pace=1)
-        process = scene.process()
-        await fill(scene, process, range(5))
+        await twin.cut(pace=1)
+        process = twin.parts()
+        await fill(twin, process, range(5))
         await finish(process, range(5))
         before = asyncio.all_tasks()
         for _ in range(9):
-            await process.sweeper.maybe(SPOOL)
+            await process.sweeper.maybe(QUEUE)
         assert len(asyncio.all_tasks() - before) <= 2
         await turns()
-        assert scene.browse_start == NOON + 4 * HOUR
+        assert twin.browse_start == NOON + 4 * HOUR
 
-    async def test_its_failure_is_nobodys(self, caplog: pytest.LogCaptureFixture, scene: Scene) -> None:
+    async def test_its_failure_is_nobodys(self, caplog: pytest.LogCaptureFixture, twin: TwinQueue) -> None:
         """Only the log's: whoever dequeues goes on."""
-        await scene.cut(pace=1)
-        process = scene.process()
-        await fill(scene, process, range(5))
+        await twin.cut(pace=1)
+        process = twin.parts()
+        await fill(twin, process, range(5))
         await finish(process, range(5))
-        scene.memory.surround = refusing(ENQUEUED_MAILS.name)
-        await process.sweeper.maybe(SPOOL)
+        twin.memory.surround = refusing(ENQUEUED_MAILS)
+        await process.sweeper.maybe(QUEUE)
         await turns(2000)
-        assert scene.content_start == NOON
+        assert twin.content_start == NOON
         assert "cut short, the next completes it" in caplog.text
 
-    async def test_closing_ends_what_is_under_way(self, scene: Scene) -> None:
+    async def test_closing_ends_what_is_under_way(self, twin: TwinQueue) -> None:
         """And nothing of it goes on."""
-        await scene.cut(pace=1)
-        process = scene.process()
-        await fill(scene, process, range(5))
+        await twin.cut(pace=1)
+        process = twin.parts()
+        await fill(twin, process, range(5))
         await finish(process, range(5))
         before = asyncio.all_tasks()
-        await process.sweeper.maybe(SPOOL)
+        await process.sweeper.maybe(QUEUE)
         await turns(5)
         await process.sweeper.close()
         await turns(1)
@@ -556,137 +537,125 @@ class TestRenew:
 
     async def test_a_mail_outlives_its_row(self) -> None:
         """For as long as anybody sweeps; its row is what it was."""
-        scene = Scene(EXPIRING)
-        process = scene.process()
-        await fill(scene, process, range(2))
+        twin = twin_queue(own=EXPIRING)
+        process = twin.parts()
+        await fill(twin, process, range(2))
         await finish(process, range(1, 2))
-        rows, day = scene.rows(ENQUEUED_MAILS), timedelta(days=1)
+        rows, day = twin.rows(ENQUEUED_MAILS), timedelta(days=1)
         renewed = 0
-        while scene.clock.now < NOON + 3 * timedelta(seconds=LIVES.ttl_seconds):
-            scene.clock.advance(day.total_seconds())
-            renewed += (await process.sweeper.sweep(SPOOL)).renewed
-        assert await names(process.view.browse(SPOOL)) == ["mail-0"]
-        assert [row for row in scene.rows(ENQUEUED_MAILS) if row["name"] == "mail-0"] == [
+        while twin.clock.now < NOON + 3 * timedelta(seconds=LIVES.ttl_seconds):
+            twin.clock.advance(day.total_seconds())
+            renewed += (await process.sweeper.sweep(QUEUE)).renewed
+        assert await names_of(process.view.browse(QUEUE)) == ["mail-0"]
+        assert [row for row in twin.rows(ENQUEUED_MAILS) if row["name"] == "mail-0"] == [
             row for row in rows if row["name"] == "mail-0"
         ]
         assert 3 <= renewed <= 5
 
     async def test_without_a_sweep_it_is_gone(self) -> None:
         """What the test above would show if nothing were renewed."""
-        scene = Scene(EXPIRING)
-        await fill(scene, scene.process(), range(1))
-        scene.clock.advance(LIVES.ttl_seconds)
-        assert scene.rows(ENQUEUED_MAILS) == []
+        twin = twin_queue(own=EXPIRING)
+        await fill(twin, twin.parts(), range(1))
+        twin.clock.advance(LIVES.ttl_seconds)
+        assert twin.rows(ENQUEUED_MAILS) == []
 
     async def test_what_is_young_is_left_alone(self) -> None:
         """No row is even read for it."""
-        scene = Scene(EXPIRING)
-        process = scene.process()
-        await fill(scene, process, range(3))
-        scene.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - SLACK_SECONDS / 2 - 60))
-        assert (await process.sweeper.sweep(SPOOL)).renewed == 0
+        twin = twin_queue(own=EXPIRING)
+        process = twin.parts()
+        await fill(twin, process, range(3))
+        twin.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - SLACK_SECONDS / 2 - 60))
+        assert (await process.sweeper.sweep(QUEUE)).renewed == 0
 
     async def test_it_is_looked_for_some_times_while_the_slack_goes_by(self) -> None:
         """Not with every sweep: each look reads every mail that old."""
-        scene = Scene(EXPIRING)
-        process = scene.process()
-        await fill(scene, process, range(1))
-        scene.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - SLACK_SECONDS / 2 + 60))
-        assert (await process.sweeper.sweep(SPOOL)).renewed == 1
-        late = {**row_of(SPOOL, NOON, 0, NOON, queued(5))}
-        scene.memory.write(Put(ENQUEUED_MAILS, late, at=micros_at(NOON)))
-        assert (await process.sweeper.sweep(SPOOL)).renewed == 0
-        scene.clock.advance(SLACK_SECONDS / ROUNDS_PER_SLACK)
-        assert (await process.sweeper.sweep(SPOOL)).renewed == 1
+        twin = twin_queue(own=EXPIRING)
+        process = twin.parts()
+        await fill(twin, process, range(1))
+        twin.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - SLACK_SECONDS / 2 + 60))
+        assert (await process.sweeper.sweep(QUEUE)).renewed == 1
+        late = {**row_of(QUEUE, NOON, 0, NOON, queued(5))}
+        twin.memory.write(Put(ENQUEUED_MAILS, late, at=micros_at(NOON)))
+        assert (await process.sweeper.sweep(QUEUE)).renewed == 0
+        twin.clock.advance(SLACK_SECONDS / ROUNDS_PER_SLACK)
+        assert (await process.sweeper.sweep(QUEUE)).renewed == 1
 
     async def test_one_that_is_marked_meanwhile_is_not_kept_alive(self) -> None:
         """Its row would outlive its mark."""
-        scene = Scene(EXPIRING)
-        process = scene.process()
-        await fill(scene, process, range(1))
-        scene.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - 3600))
+        twin = twin_queue(own=EXPIRING)
+        process = twin.parts()
+        await fill(twin, process, range(1))
+        twin.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - 3600))
 
         def mark(operation: Operation) -> None:
             if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
-                scene.memory.surround = passing
-                scene.mark(queued(0).enqueue_id)
+                twin.memory.surround = passing
+                twin.mark(queued(0).enqueue_id)
 
-        scene.memory.surround = first(mark)
-        await process.sweeper.sweep(SPOOL)
-        assert scene.rows(ENQUEUED_MAILS) == []
+        twin.memory.surround = first(mark)
+        await process.sweeper.sweep(QUEUE)
+        assert twin.rows(ENQUEUED_MAILS) == []
 
     async def test_one_that_is_taken_back_meanwhile_stays_away(self) -> None:
         """It was read before, and is put after: the removal is the later one all the same."""
-        scene = Scene(EXPIRING)
-        process = scene.process()
-        await fill(scene, process, range(1))
-        scene.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - 3600))
+        twin = twin_queue(own=EXPIRING)
+        process = twin.parts()
+        await fill(twin, process, range(1))
+        twin.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - 3600))
 
         def take_back(operation: Operation) -> None:
             if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
-                scene.memory.surround = passing
-                scene.memory.write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(operation.row)))
+                twin.memory.surround = passing
+                twin.memory.write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(operation.row)))
 
-        scene.memory.surround = first(take_back)
-        assert (await process.sweeper.sweep(SPOOL)).renewed == 1
-        assert await names(process.view.browse(SPOOL)) == []
+        twin.memory.surround = first(take_back)
+        assert (await process.sweeper.sweep(QUEUE)).renewed == 1
+        assert await names_of(process.view.browse(QUEUE)) == []
 
     async def test_tallies_live_as_long_as_their_mails(self) -> None:
         """A size stays exact, by tallies."""
-        scene = Scene(EXPIRING)
-        process = scene.process()
-        await fill(scene, process, range(1))
+        twin = twin_queue(own=EXPIRING)
+        process = twin.parts()
+        await fill(twin, process, range(1))
         await process.tallies.flush()
         for _ in range(2 * LIVES.mark_ttl_seconds // 86_400):
-            scene.clock.advance(86_400)
-            await process.sweeper.sweep(SPOOL)
-        assert (await scene.process().view.size(SPOOL)).mails == 1
-        assert len(scene.rows(SLICE_TALLIES)) == 1
+            twin.clock.advance(86_400)
+            await process.sweeper.sweep(QUEUE)
+        assert (await twin.parts().view.size(QUEUE)).mails == 1
+        assert len(twin.rows(SLICE_TALLIES)) == 1
 
 
 class TestCounts:
     """What a sweep has done is counted for whoever watches."""
 
-    async def test_what_was_done_is_added(self, scene: Scene) -> None:
+    async def test_what_was_done_is_added(self, twin: TwinQueue) -> None:
         """And nothing else."""
-        process, added = scene.process(), dict[QueueCount, int]()
+        process, added = twin.parts(), dict[QueueCount, int]()
 
         class Adding:
             def add(self, name: QueueCount, queue: QueueName, n: int = 1) -> None:
                 """Add."""
-                assert queue == SPOOL
+                assert queue == QUEUE
                 added[name] = added.get(name, 0) + n
 
         process.view.counts = Adding()
-        await fill(scene, process, range(8))
+        await fill(twin, process, range(8))
         await finish(process, range(1, 5))
-        scene.put_start(BROWSE_START, NOON + 5 * HOUR)
-        await process.sweeper.sweep(SPOOL)
+        twin.put_start(BROWSE_START, NOON + 5 * HOUR)
+        await process.sweeper.sweep(QUEUE)
         assert added == {
             QueueCount.SWEPT_SLICES: 5,
             QueueCount.SWEPT_ROWS: 5,
             QueueCount.SWEPT_BLOBS: 8,
             QueueCount.RESCUED: 1,
         }
-        await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
+        await process.view.mark(QUEUE, queued(1).enqueue_id, NOON)
         assert added[QueueCount.ORPHAN_MARKS] == 1
-        assert (await process.sweeper.sweep(SPOOL)).orphan_marks == 1
-        scene.put_start(BROWSE_START, NOON)
-        await process.sweeper.sweep(SPOOL)
+        assert (await process.sweeper.sweep(QUEUE)).orphan_marks == 1
+        twin.put_start(BROWSE_START, NOON)
+        await process.sweeper.sweep(QUEUE)
         assert added[QueueCount.MOVED_BACK] == 1
         assert added[QueueCount.BROWSE_START_MOVED] == 1
-
-
-class Struck(MemoryBroker):
-    """A broker that is told of each publish before and after."""
-
-    strike: Callable[[str, Callable[[], None]], None]
-
-    async def publish(self, queue: QueueName, message: Message, priority: int = PRIORITY_NORMAL) -> None:
-        """Publish."""
-        self.strike("publish", lambda: None)
-        await super().publish(queue, message, priority)
-        self.strike("published", lambda: None)
 
 
 @dataclass
@@ -695,106 +664,52 @@ class World:
 
     Two mails without a mark and one row that cannot be read lie before the browse start, among mails that are done
     with and whose blobs were left; two buckets; more mails behind.
-
-    Attributes:
-        deadline: after so many steps the process is killed.
-        after: whether the last step is still done.
-        error: what steps of its kind meet.
     """
 
-    scene: Scene
-    deadline: int | None = None
-    after: bool = False
-    error: MailmendError | None = None
-    dead: bool = False
+    twin: TwinQueue
 
-    async def built(self) -> Process:
+    async def build(self) -> None:
         """Put everything where it lies."""
-        scene = self.scene
-        await scene.cut(buckets=2)
-        process = scene.process()
-        await fill(scene, process, range(8))
+        twin, process = self.twin, self.twin.parts()
+        await twin.cut(buckets=2)
+        await fill(twin, process, range(8))
         await finish(process, range(1, 4))
-        broken = row_of(SPOOL, NOON + HOUR, 0, NOON + HOUR, queued(20))
-        scene.put_row({name: value for name, value in broken.items() if name != "name"})
+        broken = row_of(QUEUE, NOON + HOUR, 0, NOON + HOUR, queued(20))
+        twin.put_row({name: value for name, value in broken.items() if name != "name"})
         await process.tallies.flush()
-        scene.put_start(BROWSE_START, NOON + 5 * HOUR)
-        scene.broker = Struck(scene.clock)
-        scene.broker.strike = self._publish
-        scene.memory.surround = self._write
-        scene.blobs.store.surround = self._delete
-        return scene.process()
+        twin.put_start(BROWSE_START, NOON + 5 * HOUR)
 
-    async def is_killed(self, process: Process, deadline: int, *, after: bool) -> bool:
-        """Whether a sweep is killed after so many steps, rather than done by then."""
-        self.deadline, self.after, self.dead = deadline, after, False
-        try:
-            await process.sweeper.sweep(SPOOL)
-        except Killed:
-            return True
-        finally:
-            self.deadline, self.dead = None, False
-        return False
+    async def is_killed(self, number: int, *, after: bool) -> bool:
+        """Whether a sweep is killed around that step, rather than done by then."""
+        fortune = Fortune()
+        fortune.arm(Mishap(Trouble.DIES_AFTER if after else Trouble.DIES_BEFORE, number))
+        return await outlived(self.twin.parts(wire=fortune).sweeper.sweep(QUEUE)) is None
 
-    async def settles(self, process: Process) -> None:
+    async def settles(self) -> None:
         """One more sweep, and everything is as it should be."""
-        swept = await process.sweeper.sweep(SPOOL)
-        scene = self.scene
-        assert scene.content_start == scene.browse_start == swept.content_start == NOON + 5 * HOUR
-        assert min(row["timerangestart"] for row in scene.rows(ENQUEUED_MAILS)) >= NOON + 5 * HOUR
+        twin, process = self.twin, self.twin.parts()
+        swept = await process.sweeper.sweep(QUEUE)
+        assert twin.content_start == twin.browse_start == swept.content_start == NOON + 5 * HOUR
+        assert min(row["timerangestart"] for row in twin.rows(ENQUEUED_MAILS)) >= NOON + 5 * HOUR
         broken = list[Broken]()
-        listed = await names(process.view.browse(SPOOL, on_broken=broken.append))
+        listed = await names_of(process.view.browse(QUEUE, on_broken=broken.append))
         assert sorted(listed) == ["mail-0", "mail-4", "mail-5", "mail-6", "mail-7"]
         assert [one.enqueue_id for one in broken] == [queued(20).enqueue_id]
         for number in (0, 4):
-            assert (queued(number).enqueue_id, micros_at(NOON + 5 * HOUR) // 1000) in scene.published
-        assert scene.marked == {queued(number).enqueue_id for number in (1, 2, 3)}
+            assert (queued(number).enqueue_id, micros_at(NOON + 5 * HOUR) // 1000) in twin.published
+        assert twin.marked == {queued(number).enqueue_id for number in (1, 2, 3)}
         blobs = [queued(number).blobs for number in (0, 4, 5, 6, 7)]
-        assert scene.blobs.ids == {one for pair in blobs for one in (pair.header, pair.body)}
-        size = await process.view.size(SPOOL)
+        assert twin.blobs.ids == {one for pair in blobs for one in (pair.header, pair.body)}
+        size = await process.view.size(QUEUE)
         assert size.kind.value == "estimate" or size.mails == 6
 
-    def _write(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if not isinstance(operation, Write | Conditional):
-            return carry_out()
-        failing = isinstance(self.error, TimedOut) and isinstance(operation, Remove)
-        return self._step(carry_out, failing=failing and operation.table is ENQUEUED_MAILS)
 
-    def _delete(self, call: BlobCall, carry_out: Callable[[], Any]) -> Any:
-        if call.verb is not BlobVerb.DELETE:
-            return carry_out()
-        return self._step(carry_out, failing=isinstance(self.error, BlobsUnreachable))
-
-    def _publish(self, moment: str, carry_out: Callable[[], None]) -> None:
-        if moment == "publish":
-            if isinstance(self.error, PublishFailed):
-                raise self.error
-            if self.dead or (self.deadline == 0 and not self.after):
-                self.dead = True
-                raise Killed
-        else:
-            self._step(carry_out, failing=False)
-
-    def _step(self, carry_out: Callable[[], Any], *, failing: bool) -> Any:
-        if failing:
-            assert self.error is not None
-            raise self.error
-        if self.deadline == 0 or self.dead:
-            if self.after and not self.dead:
-                carry_out()
-            self.dead = True
-            raise Killed
-        if self.deadline is not None:
-            self.deadline -= 1
-        return carry_out()
-
-
-def before_attempt(scene: Scene, happen: Callable[[], None]) -> Callable[[Operation, Callable[[], Any]], Any]:
+def before_attempt(twin: TwinQueue, happen: Callable[[], None]) -> Callable[[Operation, Callable[[], Any]], Any]:
     """Something happens right before the first change of a start."""
 
     def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
         if isinstance(operation, ChangeIf):
-            scene.memory.surround = passing
+            twin.memory.surround = passing
             happen()
         return carry_out()
 
@@ -817,6 +732,6 @@ async def turns(number: int = 400) -> None:
         await asyncio.sleep(0)
 
 
-def ordered(scene: Scene) -> list[Any]:
+def ordered(twin: TwinQueue) -> list[Any]:
     """Every row, by slice."""
-    return sorted(scene.rows(ENQUEUED_MAILS), key=lambda row: row["timerangestart"])
+    return sorted(twin.rows(ENQUEUED_MAILS), key=lambda row: row["timerangestart"])

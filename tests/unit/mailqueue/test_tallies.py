@@ -16,75 +16,78 @@ from model.catalog.mail_queue import SLICE_TALLIES
 from model.errors import TimedOut
 from model.operations import Put, Write
 from model.queue.size import CountedBy, SizeKind, SliceCount, WriterTally, size_of, tallied
-from tests.support.queue_scene import HOUR, NOON, OF_JAMES, SPOOL, Killed, Scene, killing, passing, queued, refusing
+from tests.support.queue_wires import Trouble
+from tests.support.queue_world import DEATHS, Died, Fortune, Mishap
+from tests.support.queues import HOUR, NOON, OF_JAMES, QUEUE, TwinQueue, queued, twin_queue
+from tests.support.striking import passing, refusing
 
 
-def told(scene: Scene, slice_start: datetime = NOON) -> list[tuple[int, int, bool]]:
+def told(twin: TwinQueue, slice_start: datetime = NOON) -> list[tuple[int, int, bool]]:
     """Enqueued, marked, settled: of every row of a slice."""
-    rows = [row for row in scene.rows(SLICE_TALLIES) if row["timerangestart"] == slice_start]
+    rows = [row for row in twin.rows(SLICE_TALLIES) if row["timerangestart"] == slice_start]
     return sorted((row["enqueued"], row["marked"], row["settled"]) for row in rows)
 
 
 async def count(tallies: SliceTallies, enqueued: int = 0, marked: int = 0, slice_start: datetime = NOON) -> None:
     """Something was done in a slice."""
-    async with tallies.counting(SPOOL, slice_start) as changes:
+    async with tallies.counting(QUEUE, slice_start) as changes:
         changes.enqueued, changes.marked = enqueued, marked
 
 
-async def test_a_row_says_that_it_is_not_settled_before_anything_is_changed(scene: Scene) -> None:
+async def test_a_row_says_that_it_is_not_settled_before_anything_is_changed(twin: TwinQueue) -> None:
     """Whoever is killed from here on has not lied."""
-    tallies = scene.process().tallies
-    async with tallies.counting(SPOOL, NOON) as changes:
-        assert told(scene) == [(0, 0, False)]
+    tallies = twin.parts().tallies
+    async with tallies.counting(QUEUE, NOON) as changes:
+        assert told(twin) == [(0, 0, False)]
         changes.enqueued = 1
-    assert told(scene) == [(0, 0, False)]
+    assert told(twin) == [(0, 0, False)]
     await tallies.flush()
-    assert told(scene) == [(1, 0, True)]
+    assert told(twin) == [(1, 0, True)]
 
 
-async def test_it_says_so_again_after_it_was_settled(scene: Scene) -> None:
+async def test_it_says_so_again_after_it_was_settled(twin: TwinQueue) -> None:
     """Each time that something is begun."""
-    tallies = scene.process().tallies
+    tallies = twin.parts().tallies
     await count(tallies, enqueued=2)
     await tallies.flush()
-    async with tallies.counting(SPOOL, NOON) as changes:
-        assert told(scene) == [(2, 0, False)]
+    async with tallies.counting(QUEUE, NOON) as changes:
+        assert told(twin) == [(2, 0, False)]
         changes.marked = 1
     await tallies.close()
-    assert told(scene) == [(2, 1, True)]
+    assert told(twin) == [(2, 1, True)]
 
 
-async def test_nothing_is_settled_while_anything_is_under_way(scene: Scene) -> None:
+async def test_nothing_is_settled_while_anything_is_under_way(twin: TwinQueue) -> None:
     """A flush in between tells the sums, and that there is more to come."""
-    tallies = scene.process().tallies
+    tallies = twin.parts().tallies
     await count(tallies, enqueued=3)
-    async with tallies.counting(SPOOL, NOON):
+    async with tallies.counting(QUEUE, NOON):
         await tallies.flush()
-        assert told(scene) == [(3, 0, False)]
+        assert told(twin) == [(3, 0, False)]
     await tallies.flush()
-    assert told(scene) == [(3, 0, True)]
+    assert told(twin) == [(3, 0, True)]
 
 
-async def test_what_failed_half_way_is_never_settled(scene: Scene) -> None:
+async def test_what_failed_half_way_is_never_settled(twin: TwinQueue) -> None:
     """It may have been done: its sums stay an estimate, and nobody writes that row again."""
-    tallies = scene.process().tallies
+    tallies = twin.parts().tallies
     await count(tallies, enqueued=1)
     with pytest.raises(TimedOut):
-        async with tallies.counting(SPOOL, NOON):
+        async with tallies.counting(QUEUE, NOON):
             raise TimedOut("no answer")
     await tallies.flush()
-    assert told(scene) == [(1, 0, False)]
+    assert told(twin) == [(1, 0, False)]
     await count(tallies, enqueued=5)
     await tallies.flush()
-    assert told(scene) == [(1, 0, False), (5, 0, True)]
+    assert told(twin) == [(1, 0, False), (5, 0, True)]
 
 
-async def test_cancelling_is_failing_half_way(scene: Scene) -> None:
+async def test_cancelling_is_failing_half_way(twin: TwinQueue) -> None:
     """Nobody knows what was done."""
-    tallies = scene.process().tallies
+    tallies = twin.parts().tallies
 
     async def hang() -> None:
-        async with tallies.counting(SPOOL, NOON):
+        async with tallies.counting(QUEUE, NOON):
             await asyncio.Event().wait()
 
     hanging = asyncio.create_task(hang())
@@ -93,142 +96,142 @@ async def test_cancelling_is_failing_half_way(scene: Scene) -> None:
     hanging.cancel()
     await asyncio.gather(hanging, return_exceptions=True)
     await tallies.flush()
-    assert told(scene) == [(0, 0, False)]
+    assert told(twin) == [(0, 0, False)]
 
 
-async def test_a_row_that_cannot_be_opened_stops_what_would_be_counted(scene: Scene) -> None:
+async def test_a_row_that_cannot_be_opened_stops_what_would_be_counted(twin: TwinQueue) -> None:
     """Otherwise a settled row would not know of it."""
-    tallies = scene.process().tallies
-    scene.memory.surround = refusing(SLICE_TALLIES.name)
+    tallies = twin.parts().tallies
+    twin.memory.surround = refusing(SLICE_TALLIES)
     begun = False
     with pytest.raises(TimedOut):
-        async with tallies.counting(SPOOL, NOON):
+        async with tallies.counting(QUEUE, NOON):
             begun = True
     assert not begun
-    scene.memory.surround = passing
+    twin.memory.surround = passing
     await count(tallies, enqueued=1)
     await tallies.flush()
-    assert told(scene) == [(1, 0, True)]
+    assert told(twin) == [(1, 0, True)]
 
 
-async def test_a_flush_that_fails_is_made_up_for_by_the_next(scene: Scene) -> None:
+async def test_a_flush_that_fails_is_made_up_for_by_the_next(twin: TwinQueue) -> None:
     """Sums may be written twice; and until it is known what the row says, it is opened again first."""
-    tallies = scene.process().tallies
+    tallies = twin.parts().tallies
     await count(tallies, enqueued=4)
-    scene.memory.surround = refusing(SLICE_TALLIES.name, after=True)
+    twin.memory.surround = refusing(SLICE_TALLIES, done=True)
     await tallies.flush()
-    assert told(scene) == [(4, 0, True)]
-    scene.memory.surround = passing
-    async with tallies.counting(SPOOL, NOON) as changes:
-        assert told(scene) == [(4, 0, False)]
+    assert told(twin) == [(4, 0, True)]
+    twin.memory.surround = passing
+    async with tallies.counting(QUEUE, NOON) as changes:
+        assert told(twin) == [(4, 0, False)]
         changes.marked = 1
     await tallies.flush()
-    assert told(scene) == [(4, 1, True)]
+    assert told(twin) == [(4, 1, True)]
 
 
-async def test_each_process_has_rows_of_its_own(scene: Scene) -> None:
+async def test_each_process_has_rows_of_its_own(twin: TwinQueue) -> None:
     """Their sums add up, whoever marks what another has enqueued."""
-    one, other = scene.process().tallies, scene.process().tallies
+    one, other = twin.parts().tallies, twin.parts().tallies
     await count(one, enqueued=3)
     await count(other, marked=2)
     await one.flush()
     await other.flush()
-    assert told(scene) == [(0, 2, True), (3, 0, True)]
-    assert tallied((await one.of(SPOOL, [NOON]))[0]) == SliceCount(1, exact=True, counted_by=CountedBy.TALLIES)
+    assert told(twin) == [(0, 2, True), (3, 0, True)]
+    assert tallied((await one.of(QUEUE, [NOON]))[0]) == SliceCount(1, exact=True, counted_by=CountedBy.TALLIES)
 
 
-async def test_sums_are_written_in_time_without_any_flush(scene: Scene) -> None:
+async def test_sums_are_written_in_time_without_any_flush(twin: TwinQueue) -> None:
     """After so many changes, or with the first change after so long."""
-    tallies = scene.process().tallies
+    tallies = twin.parts().tallies
     await count(tallies, enqueued=module.FLUSH_CHANGES)
-    assert told(scene) == [(500, 0, True)]
+    assert told(twin) == [(500, 0, True)]
     await count(tallies, enqueued=1)
-    assert told(scene) == [(500, 0, False)]
-    scene.clock.advance(module.FLUSH_SECONDS)
+    assert told(twin) == [(500, 0, False)]
+    twin.clock.advance(module.FLUSH_SECONDS)
     await count(tallies, enqueued=1)
-    assert told(scene) == [(502, 0, True)]
+    assert told(twin) == [(502, 0, True)]
 
 
-async def test_many_changes_at_once_cost_few_writes(scene: Scene) -> None:
+async def test_many_changes_at_once_cost_few_writes(twin: TwinQueue) -> None:
     """They share the row's opening."""
-    tallies, writes = scene.process().tallies, list[Write]()
+    tallies, writes = twin.parts().tallies, list[Write]()
 
     def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
         if isinstance(operation, Put):
             writes.append(operation)
         return carry_out()
 
-    scene.memory.surround = watch
+    twin.memory.surround = watch
     await asyncio.gather(*(count(tallies, enqueued=1) for _ in range(100)))
     await tallies.flush()
-    assert told(scene) == [(100, 0, True)]
+    assert told(twin) == [(100, 0, True)]
     assert len(writes) == 2
 
 
 async def test_without_a_table_nothing_is_counted() -> None:
     """As in a keyspace of James."""
-    scene = Scene(OF_JAMES)
-    tallies = scene.process().tallies
+    twin = twin_queue(own=OF_JAMES)
+    tallies = twin.parts().tallies
     await count(tallies, enqueued=1)
-    await tallies.foreign(SPOOL, NOON)
-    await tallies.forget(SPOOL, NOON)
-    await tallies.correct(SPOOL, NOON, 1)
+    await tallies.foreign(QUEUE, NOON)
+    await tallies.forget(QUEUE, NOON)
+    await tallies.correct(QUEUE, NOON, 1)
     await tallies.close()
-    assert (told(scene), await tallies.of(SPOOL, [NOON]), await tallies.told(SPOOL, NOON)) == ([], [[]], [])
+    assert (told(twin), await tallies.of(QUEUE, [NOON]), await tallies.told(QUEUE, NOON)) == ([], [[]], [])
 
 
-async def test_what_has_no_slice_is_not_counted(scene: Scene) -> None:
+async def test_what_has_no_slice_is_not_counted(twin: TwinQueue) -> None:
     """A mark of a mail that somebody else enqueued, who counts nothing either."""
-    tallies = scene.process().tallies
-    async with tallies.counting(SPOOL, None) as changes:
+    tallies = twin.parts().tallies
+    async with tallies.counting(QUEUE, None) as changes:
         assert changes == Changes()
         changes.marked = 1
     await tallies.flush()
-    assert scene.rows(SLICE_TALLIES) == []
+    assert twin.rows(SLICE_TALLIES) == []
 
 
-async def test_a_slice_is_forgotten_as_a_whole(monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
+async def test_a_slice_is_forgotten_as_a_whole(monkeypatch: pytest.MonkeyPatch, twin: TwinQueue) -> None:
     """By whoever sweeps it, here and in the table."""
-    one, other = scene.process().tallies, scene.process().tallies
+    one, other = twin.parts().tallies, twin.parts().tallies
     await count(one, enqueued=3)
     await count(other, enqueued=2)
     await other.flush()
-    await one.forget(SPOOL, NOON)
+    await one.forget(QUEUE, NOON)
     await one.flush()
-    assert told(scene) == []
+    assert told(twin) == []
 
 
-async def test_sums_that_were_forgotten_go_on_in_another_row(monkeypatch: pytest.MonkeyPatch, scene: Scene) -> None:
+async def test_sums_that_were_forgotten_go_on_in_another_row(monkeypatch: pytest.MonkeyPatch, twin: TwinQueue) -> None:
     """Memory is bounded, and no sum is overwritten by a smaller one."""
     monkeypatch.setattr(module, "REMEMBERED_MAX", 3)
 
-    tallies = scene.process().tallies
+    tallies = twin.parts().tallies
     for hour in range(5):
         await count(tallies, enqueued=1, slice_start=NOON + hour * HOUR)
         await tallies.flush()
     await count(tallies, enqueued=7)
     await tallies.flush()
-    assert told(scene) == [(1, 0, True), (7, 0, True)]
+    assert told(twin) == [(1, 0, True), (7, 0, True)]
 
 
-async def test_rows_live_as_long_as_the_mails_that_they_count(scene: Scene) -> None:
+async def test_rows_live_as_long_as_the_mails_that_they_count(twin: TwinQueue) -> None:
     """Put again with what they say, but never over what their writer has said since."""
-    tallies = scene.process().tallies
+    tallies = twin.parts().tallies
     await count(tallies, enqueued=1)
     await tallies.flush()
     life = int(SLICE_TALLIES.options["default_time_to_live"])
-    scene.clock.advance(life - 100)
-    await tallies.renew(SPOOL, NOON)
-    scene.clock.advance(200)
-    assert told(scene) == [(1, 0, True)]
+    twin.clock.advance(life - 100)
+    await tallies.renew(QUEUE, NOON)
+    twin.clock.advance(200)
+    assert told(twin) == [(1, 0, True)]
     await count(tallies, marked=1)
     await tallies.flush()
-    assert told(scene) == [(1, 1, True)]
+    assert told(twin) == [(1, 1, True)]
 
 
-async def test_the_rows_of_many_slices_come_in_few_answers(scene: Scene) -> None:
+async def test_the_rows_of_many_slices_come_in_few_answers(twin: TwinQueue) -> None:
     """Twenty slices in each, in the order in which they were asked for, those that nobody counted in too."""
-    one, other = scene.process().tallies, scene.process().tallies
+    one, other = twin.parts().tallies, twin.parts().tallies
     starts = [NOON + number * HOUR for number in range(90)]
     for number in range(0, 90, 2):
         await count(one, enqueued=number + 1, slice_start=starts[number])
@@ -240,36 +243,38 @@ async def test_the_rows_of_many_slices_come_in_few_answers(scene: Scene) -> None
         asked.append(operation)
         return carry_out()
 
-    scene.memory.surround = surround
-    found = await one.of(SPOOL, starts)
+    twin.memory.surround = surround
+    found = await one.of(QUEUE, starts)
     assert [sum(tally.enqueued for tally in told) for told in found] == [
         0 if number % 2 else number + 2 for number in range(90)
     ]
     assert len(asked) == 5
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("trouble", DEATHS)
 @pytest.mark.parametrize("number", range(8))
-async def test_a_crash_at_any_write_leaves_an_estimate_or_the_truth(number: int, after: bool, scene: Scene) -> None:
+async def test_a_crash_at_any_write_leaves_an_estimate_or_the_truth(
+    number: int, trouble: Trouble, twin: TwinQueue
+) -> None:
     """Two processes enqueue, mark and flush; one is killed: what is called exact is."""
-    one, other = scene.process(), scene.process()
-    placed = [await one.view.rows.place(SPOOL, queued(mail)) for mail in range(2)]
+    fortune = Fortune()
+    one, other = twin.parts(wire=fortune), twin.parts()
+    placed = [await one.view.rows.place(QUEUE, queued(mail)) for mail in range(2)]
     await one.tallies.flush()
-    await other.view.mark(SPOOL, queued(0).enqueue_id, placed[0])
+    await other.view.mark(QUEUE, queued(0).enqueue_id, placed[0])
     await other.tallies.flush()
 
     async def work() -> None:
         for mail in range(2, 6):
-            start = await one.view.rows.place(SPOOL, queued(mail))
-            await one.view.mark(SPOOL, queued(mail - 1).enqueue_id, start)
+            start = await one.view.rows.place(QUEUE, queued(mail))
+            await one.view.mark(QUEUE, queued(mail - 1).enqueue_id, start)
             await one.tallies.flush()
 
-    scene.memory.surround = killing(number, after=after)
-    with pytest.raises(Killed):
+    fortune.arm(Mishap(trouble, number))
+    with pytest.raises(Died):
         await work()
-    scene.memory.surround = passing
-    size = await scene.process().view.size(SPOOL)
-    truth = [mail async for mail in other.view.browse(SPOOL)]
+    size = await twin.parts().view.size(QUEUE)
+    truth = [mail async for mail in other.view.browse(QUEUE)]
     assert size.kind is SizeKind.ESTIMATE or size.mails == len(truth)
     assert size.mails >= 0
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -27,55 +28,78 @@ from model.operations import Conditional, Put, Read, Remove
 from model.queue.size import CountedBy, SizeKind
 from model.queue.slices import bucket_of
 from tests.support.clock import VirtualClock
-from tests.support.queue_scene import (
+from tests.support.queue_wires import Errors, Side
+from tests.support.queues import (
     HOUR,
     MINUTE,
     NOON,
     OF_JAMES,
-    SPOOL,
+    QUEUE,
     Process,
-    Scene,
-    Shuffled,
+    TwinQueue,
     micros_at,
-    names,
-    passing,
+    names_of,
     queued,
-    refusing,
+    twin_queue,
 )
+from tests.support.striking import passing, refusing
+
+T = TypeVar("T")
 
 
-def slices(scene: Scene) -> list[datetime]:
+@dataclass(frozen=True, slots=True)
+class Shuffling:
+    """A wire on which each step takes a while before and after it is done: any order that two processes may take."""
+
+    chance: random.Random
+
+    async def step(self, _: Side, _what: str, carry_out: Callable[[], Awaitable[T]], _errors: Errors) -> T:
+        """Take it, some time."""
+        await self._wait()
+        answer = await carry_out()
+        await self._wait()
+        return answer
+
+    def came(self, _: str) -> None:
+        """At once."""
+
+    async def _wait(self) -> None:
+        for _ in range(self.chance.randrange(6)):
+            await asyncio.sleep(0)
+
+
+def slices(twin: TwinQueue) -> list[datetime]:
     """Of every row there is."""
-    return sorted(row["timerangestart"] for row in scene.rows(ENQUEUED_MAILS))
+    return sorted(row["timerangestart"] for row in twin.rows(ENQUEUED_MAILS))
 
 
 async def listed(process: Process) -> list[str]:
     """The names of all mails that wait."""
-    return await names(process.view.browse(SPOOL))
+    return await names_of(process.view.browse(QUEUE))
 
 
 class TestPlace:
     """A row is put where browsing sees it."""
 
-    async def test_the_first_mail_begins_the_queue(self, scene: Scene, process: Process) -> None:
+    async def test_the_first_mail_begins_the_queue(self, twin: TwinQueue, process: Process) -> None:
         """Both starts are there from then on, at the slice of now."""
-        assert await process.view.known_queues.browse_start(SPOOL) is None
-        scene.clock.turn_to(NOON + 20 * MINUTE)
-        assert await process.view.rows.place(SPOOL, queued(1)) == NOON
-        assert (scene.browse_start, scene.content_start) == (NOON, NOON)
+        assert await process.view.known_queues.browse_start(QUEUE) is None
+        twin.clock.turn_to(NOON + 20 * MINUTE)
+        assert await process.view.rows.place(QUEUE, queued(1)) == NOON
+        assert (twin.browse_start, twin.content_start) == (NOON, NOON)
         assert await listed(process) == ["mail-1"]
 
-    async def test_many_processes_may_begin_it_at_once(self, scene: Scene) -> None:
+    async def test_many_processes_may_begin_it_at_once(self, twin: TwinQueue) -> None:
         """One of them is first, and the others see what it has put."""
-        processes = [scene.process(VirtualClock(micros_at(NOON + n * HOUR))) for n in (2, 0, 1)]
-        await asyncio.gather(*(one.view.rows.place(SPOOL, queued(n)) for n, one in enumerate(processes)))
-        assert scene.browse_start == min(slices(scene))
+        processes = [twin.parts(VirtualClock(micros_at(NOON + n * HOUR))) for n in (2, 0, 1)]
+        await asyncio.gather(*(one.view.rows.place(QUEUE, queued(n)) for n, one in enumerate(processes)))
+        assert twin.browse_start == min(slices(twin))
         assert len(await listed(processes[1])) == 3
 
     @pytest.mark.parametrize("number", range(4))
-    async def test_a_doubtful_beginning_is_settled(self, number: int, scene: Scene) -> None:
+    async def test_a_doubtful_beginning_is_settled(self, number: int, twin: TwinQueue) -> None:
         """A conditional write without an answer was done, or was not: it is read."""
-        process, attempts = scene.process(), 0
+        process, attempts = twin.parts(), 0
 
         def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
             nonlocal attempts
@@ -87,92 +111,92 @@ class TestPlace:
                     raise DoubtfulWrite("no answer")
             return carry_out()
 
-        scene.memory.surround = surround
-        assert await process.view.rows.place(SPOOL, queued(1)) == NOON
-        assert (scene.browse_start, scene.content_start) == (NOON, NOON)
+        twin.memory.surround = surround
+        assert await process.view.rows.place(QUEUE, queued(1)) == NOON
+        assert (twin.browse_start, twin.content_start) == (NOON, NOON)
 
-    async def test_a_slow_clock_enqueues_at_the_browse_start(self, scene: Scene) -> None:
+    async def test_a_slow_clock_enqueues_at_the_browse_start(self, twin: TwinQueue) -> None:
         """Its own slice is out of sight."""
-        await scene.process().view.rows.place(SPOOL, queued(1))
-        slow = scene.process(VirtualClock(micros_at(NOON - 5 * HOUR)))
-        assert await slow.view.rows.place(SPOOL, queued(2)) == NOON
-        assert await listed(scene.process()) == ["mail-2", "mail-1"]
+        await twin.parts().view.rows.place(QUEUE, queued(1))
+        slow = twin.parts(VirtualClock(micros_at(NOON - 5 * HOUR)))
+        assert await slow.view.rows.place(QUEUE, queued(2)) == NOON
+        assert await listed(twin.parts()) == ["mail-2", "mail-1"]
 
-    async def test_a_fast_clock_is_listed_by_everybody(self, scene: Scene) -> None:
+    async def test_a_fast_clock_is_listed_by_everybody(self, twin: TwinQueue) -> None:
         """Within the grace."""
-        await scene.process().view.rows.place(SPOOL, queued(1))
-        fast = scene.process(VirtualClock(micros_at(NOON + 74 * MINUTE)))
-        scene.clock.turn_to(NOON + 59 * MINUTE)
-        assert await fast.view.rows.place(SPOOL, queued(2)) == NOON + HOUR
-        assert await listed(scene.process()) == ["mail-1", "mail-2"]
+        await twin.parts().view.rows.place(QUEUE, queued(1))
+        fast = twin.parts(VirtualClock(micros_at(NOON + 74 * MINUTE)))
+        twin.clock.turn_to(NOON + 59 * MINUTE)
+        assert await fast.view.rows.place(QUEUE, queued(2)) == NOON + HOUR
+        assert await listed(twin.parts()) == ["mail-1", "mail-2"]
 
     async def test_a_browse_start_that_moves_meanwhile_pulls_the_row_along(
-        self, scene: Scene, process: Process
+        self, twin: TwinQueue, process: Process
     ) -> None:
         """It is read again after the row was put; the row that is out of sight goes."""
-        await process.view.rows.place(SPOOL, queued(1))
-        scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.put_start(BROWSE_START, NOON + HOUR))
-        assert await process.view.rows.place(SPOOL, queued(2)) == NOON + HOUR
-        assert slices(scene) == [NOON, NOON + HOUR]
+        await process.view.rows.place(QUEUE, queued(1))
+        twin.memory.surround = once(twin, ENQUEUED_MAILS.name, lambda: twin.put_start(BROWSE_START, NOON + HOUR))
+        assert await process.view.rows.place(QUEUE, queued(2)) == NOON + HOUR
+        assert slices(twin) == [NOON, NOON + HOUR]
         await process.tallies.flush()
-        size = await process.view.size(SPOOL)
+        size = await process.view.size(QUEUE)
         assert (size.mails, size.kind) == (1, SizeKind.EXACT)
 
-    async def test_a_clock_that_jumps_is_asked_again(self, scene: Scene, process: Process) -> None:
+    async def test_a_clock_that_jumps_is_asked_again(self, twin: TwinQueue, process: Process) -> None:
         """A machine that slept, or was set right, between the reckoning and the row."""
-        await process.view.rows.place(SPOOL, queued(1))
-        scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.clock.advance(3 * 3600))
-        assert await process.view.rows.place(SPOOL, queued(2)) == NOON + 3 * HOUR
-        scene.clock.turn_to(NOON + 300 * HOUR)
-        scene.memory.surround = once(scene, ENQUEUED_MAILS.name, lambda: scene.clock.turn_to(NOON + 4 * HOUR))
-        assert await process.view.rows.place(SPOOL, queued(3)) == NOON + 4 * HOUR
-        scene.memory.surround = passing
-        assert slices(scene) == [NOON, NOON + 3 * HOUR, NOON + 4 * HOUR]
+        await process.view.rows.place(QUEUE, queued(1))
+        twin.memory.surround = once(twin, ENQUEUED_MAILS.name, lambda: twin.clock.advance(3 * 3600))
+        assert await process.view.rows.place(QUEUE, queued(2)) == NOON + 3 * HOUR
+        twin.clock.turn_to(NOON + 300 * HOUR)
+        twin.memory.surround = once(twin, ENQUEUED_MAILS.name, lambda: twin.clock.turn_to(NOON + 4 * HOUR))
+        assert await process.view.rows.place(QUEUE, queued(3)) == NOON + 4 * HOUR
+        twin.memory.surround = passing
+        assert slices(twin) == [NOON, NOON + 3 * HOUR, NOON + 4 * HOUR]
 
-    async def test_a_clock_that_never_stands_still_is_told_of(self, scene: Scene) -> None:
+    async def test_a_clock_that_never_stands_still_is_told_of(self, twin: TwinQueue) -> None:
         """Instead of writing for ever."""
-        process, puts = scene.process(), list[Operation]()
+        process, puts = twin.parts(), list[Operation]()
 
         def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
             if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
                 puts.append(operation)
-                scene.clock.advance(2 * 86_400)
+                twin.clock.advance(2 * 86_400)
             return carry_out()
 
-        scene.memory.surround = surround
+        twin.memory.surround = surround
         with pytest.raises(Contended, match="no slice could be found"):
-            await process.view.rows.place(SPOOL, queued(1))
+            await process.view.rows.place(QUEUE, queued(1))
         assert len(puts) == PLACES_MAX
 
-    async def test_the_time_of_a_mail_that_comes_back_is_kept(self, scene: Scene) -> None:
+    async def test_the_time_of_a_mail_that_comes_back_is_kept(self, twin: TwinQueue) -> None:
         """A mail whose wait is over lies in the slice of now, with the time when it was first enqueued."""
-        process, long_ago = scene.process(), NOON - 30 * HOUR
-        await process.view.rows.place(SPOOL, queued(1))
-        assert await process.view.rows.place(SPOOL, queued(2), long_ago) == NOON
-        mails = [one async for one in process.view.browse(SPOOL)]
+        process, long_ago = twin.parts(), NOON - 30 * HOUR
+        await process.view.rows.place(QUEUE, queued(1))
+        assert await process.view.rows.place(QUEUE, queued(2), long_ago) == NOON
+        mails = [one async for one in process.view.browse(QUEUE)]
         assert [(one.queued, one.enqueued_at) for one in mails] == [(queued(2), long_ago), (queued(1), NOON)]
 
-    async def test_a_row_is_put_into_the_bucket_of_its_name(self, scene: Scene) -> None:
+    async def test_a_row_is_put_into_the_bucket_of_its_name(self, twin: TwinQueue) -> None:
         """Where James looks for it."""
-        await scene.cut(buckets=7)
-        process = scene.process()
+        await twin.cut(buckets=7)
+        process = twin.parts()
         for number in range(20):
-            await process.view.rows.place(SPOOL, queued(number))
-        rows = scene.rows(ENQUEUED_MAILS)
+            await process.view.rows.place(QUEUE, queued(number))
+        rows = twin.rows(ENQUEUED_MAILS)
         assert all(row["bucketid"] == bucket_of(row["name"], 7) for row in rows)
         assert len({row["bucketid"] for row in rows}) > 3
         assert sorted(await listed(process)) == sorted(f"mail-{number}" for number in range(20))
 
-    async def test_a_queue_whose_start_was_lost_begins_again(self, scene: Scene, process: Process) -> None:
+    async def test_a_queue_whose_start_was_lost_begins_again(self, twin: TwinQueue, process: Process) -> None:
         """A row that nothing leads to would never be listed."""
-        await process.view.rows.place(SPOOL, queued(1))
-        scene.memory.write(Remove(BROWSE_START, (SPOOL,)))
-        await process.view.rows.place(SPOOL, queued(2))
+        await process.view.rows.place(QUEUE, queued(1))
+        twin.memory.write(Remove(BROWSE_START, (QUEUE,)))
+        await process.view.rows.place(QUEUE, queued(2))
         assert sorted(await listed(process)) == ["mail-1", "mail-2"]
 
-    async def test_what_may_pass_is_tried_again(self, scene: Scene) -> None:
+    async def test_what_may_pass_is_tried_again(self, twin: TwinQueue) -> None:
         """A mail is not refused because one node stumbles."""
-        process, left = scene.process(), 3
+        process, left = twin.parts(), 3
 
         def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
             nonlocal left
@@ -181,89 +205,89 @@ class TestPlace:
                 raise NotEnoughReplicas("too few")
             return carry_out()
 
-        scene.memory.surround = surround
-        assert await process.view.rows.place(SPOOL, queued(1)) == NOON
+        twin.memory.surround = surround
+        assert await process.view.rows.place(QUEUE, queued(1)) == NOON
         assert await listed(process) == ["mail-1"]
 
-    async def test_what_does_not_pass_is_told(self, scene: Scene, process: Process) -> None:
+    async def test_what_does_not_pass_is_told(self, twin: TwinQueue, process: Process) -> None:
         """Whoever enqueues undoes it."""
-        scene.memory.surround = refusing(ENQUEUED_MAILS.name)
+        twin.memory.surround = refusing(ENQUEUED_MAILS)
         with pytest.raises(TimedOut):
-            await process.view.rows.place(SPOOL, queued(1))
+            await process.view.rows.place(QUEUE, queued(1))
 
     @pytest.mark.parametrize("seed", range(60))
-    async def test_no_order_of_requests_loses_a_mail(self, seed: int, scene: Scene) -> None:
+    async def test_no_order_of_requests_loses_a_mail(self, seed: int, twin: TwinQueue) -> None:
         """Two clocks that are hours behind enqueue while others sweep: afterwards every mail is listed, and those that
         were put back are published with a slice in sight.
         """  # noqa: D205 - one sentence
         chance = random.Random(seed)
-        await scene.process().view.rows.place(SPOOL, queued(0))
-        await scene.process().view.mark(SPOOL, queued(0).enqueue_id, NOON)
-        scene.clock.advance(9 * 3600)
+        await twin.parts().view.rows.place(QUEUE, queued(0))
+        await twin.parts().view.mark(QUEUE, queued(0).enqueue_id, NOON)
+        twin.clock.advance(9 * 3600)
 
         def process(behind: int) -> Process:
-            clock = VirtualClock(scene.clock.micros() - behind * 3_600_000_000)
-            return scene.process(clock, Shuffled(scene.tables, chance))
+            clock = VirtualClock(twin.clock.micros() - behind * 3_600_000_000)
+            return twin.parts(clock, Shuffling(chance))
 
         async def place(one: Process, number: int) -> datetime:
             for _ in range(chance.randrange(500)):
                 await asyncio.sleep(0)
-            return await one.view.rows.place(SPOOL, queued(number))
+            return await one.view.rows.place(QUEUE, queued(number))
 
         slow, slower, sweeping = process(4), process(9), [process(0), process(1)]
         placing = [place(one, number) for number, one in enumerate([slow, slower, slow], 1)]
         placed, _ = await asyncio.gather(
-            asyncio.gather(*placing), asyncio.gather(*(one.sweeper.sweep(SPOOL) for one in sweeping))
+            asyncio.gather(*placing), asyncio.gather(*(one.sweeper.sweep(QUEUE) for one in sweeping))
         )
-        swept = await scene.process().sweeper.sweep(SPOOL)
-        mails = {one.queued.enqueue_id: one async for one in scene.process().view.browse(SPOOL)}
+        swept = await twin.parts().sweeper.sweep(QUEUE)
+        mails = {one.queued.enqueue_id: one async for one in twin.parts().view.browse(QUEUE)}
         assert set(mails) == {queued(n).enqueue_id for n in (1, 2, 3)}
-        assert scene.content_start == swept.content_start == scene.browse_start
-        assert scene.browse_start is not None
-        assert min(slices(scene)) >= scene.browse_start
+        assert twin.content_start == swept.content_start == twin.browse_start
+        assert twin.browse_start is not None
+        assert min(slices(twin)) >= twin.browse_start
         told = {queued(n).enqueue_id: start for n, start in enumerate(placed, 1)}
-        again = {one: micros_at(NOON) // 1000 for one, _ in scene.published}
-        assert all(start >= scene.browse_start or one in again for one, start in told.items())
+        again = {one: micros_at(NOON) // 1000 for one, _ in twin.published}
+        assert all(start >= twin.browse_start or one in again for one, start in told.items())
 
 
 class TestTakeBack:
     """A row goes without a mark: the mail is somewhere else now."""
 
-    async def test_the_row_goes_and_no_mark_comes(self, scene: Scene, process: Process) -> None:
+    async def test_the_row_goes_and_no_mark_comes(self, twin: TwinQueue, process: Process) -> None:
         """What is taken back may be put again under the same id."""
-        start = await process.view.rows.place(SPOOL, queued(1))
-        await process.view.rows.take_back(SPOOL, start, queued(1))
-        assert (await listed(process), scene.marked) == ([], set())
+        start = await process.view.rows.place(QUEUE, queued(1))
+        await process.view.rows.take_back(QUEUE, start, queued(1))
+        assert (await listed(process), twin.marked) == ([], set())
         await process.tallies.flush()
-        assert (await process.view.size(SPOOL)).mails == 0
-        scene.clock.advance(1)
-        await process.view.rows.place(SPOOL, queued(1))
+        assert (await process.view.size(QUEUE)).mails == 0
+        twin.clock.advance(1)
+        await process.view.rows.place(QUEUE, queued(1))
         assert await listed(process) == ["mail-1"]
 
-    async def test_a_row_of_a_clock_ahead_goes_too(self, scene: Scene, process: Process) -> None:
+    async def test_a_row_of_a_clock_ahead_goes_too(self, twin: TwinQueue, process: Process) -> None:
         """The removal is stamped later than what it removes."""
-        start = await process.view.rows.place(SPOOL, queued(1))
-        ahead = scene.clock.micros() + 600_000_000
-        scene.memory.write(Put(ENQUEUED_MAILS, row_of(SPOOL, start, 0, NOON, queued(1)), at=ahead))
-        await process.view.rows.take_back(SPOOL, start, queued(1))
+        start = await process.view.rows.place(QUEUE, queued(1))
+        ahead = twin.clock.micros() + 600_000_000
+        twin.memory.write(Put(ENQUEUED_MAILS, row_of(QUEUE, start, 0, NOON, queued(1)), at=ahead))
+        await process.view.rows.take_back(QUEUE, start, queued(1))
         assert await listed(process) == []
 
-    async def test_what_comes_back_is_seen_whatever_clock_took_it_back(self, scene: Scene, process: Process) -> None:
+    async def test_what_comes_back_is_seen_whatever_clock_took_it_back(self, twin: TwinQueue, process: Process) -> None:
         """The removal was stamped by a clock ten minutes ahead: the row is put above it, and can be taken back too."""
-        start = await process.view.rows.place(SPOOL, queued(1))
-        ahead = scene.process(VirtualClock(scene.clock.micros() + 600_000_000))
-        await ahead.view.rows.take_back(SPOOL, start, queued(1))
-        assert await process.view.rows.place(SPOOL, queued(1), NOON) == start
+        start = await process.view.rows.place(QUEUE, queued(1))
+        ahead = twin.parts(VirtualClock(twin.clock.micros() + 600_000_000))
+        await ahead.view.rows.take_back(QUEUE, start, queued(1))
+        assert await process.view.rows.place(QUEUE, queued(1), NOON) == start
         assert await listed(process) == ["mail-1"]
-        await process.view.rows.take_back(SPOOL, start, queued(1))
+        await process.view.rows.take_back(QUEUE, start, queued(1))
         assert await listed(process) == []
 
     async def test_none_there_is_fine(self, process: Process) -> None:
         """And counts for nothing."""
-        start = await process.view.rows.place(SPOOL, queued(1))
-        await process.view.rows.take_back(SPOOL, start, queued(2))
+        start = await process.view.rows.place(QUEUE, queued(1))
+        await process.view.rows.take_back(QUEUE, start, queued(2))
         await process.tallies.flush()
-        assert (await process.view.size(SPOOL)).mails == 1
+        assert (await process.view.size(QUEUE)).mails == 1
 
 
 class TestRow:
@@ -271,56 +295,56 @@ class TestRow:
 
     async def test_a_row_is_found_whether_or_not_it_is_marked(self, process: Process) -> None:
         """The mark is another question."""
-        start = await process.view.rows.place(SPOOL, queued(1))
-        await process.view.mark(SPOOL, queued(1).enqueue_id, start)
-        found = await process.view.rows.row(SPOOL, start, queued(1))
+        start = await process.view.rows.place(QUEUE, queued(1))
+        await process.view.mark(QUEUE, queued(1).enqueue_id, start)
+        found = await process.view.rows.row(QUEUE, start, queued(1))
         assert found is not None
         assert (found.queued, found.slice_start) == (queued(1), start)
-        assert await process.view.rows.row(SPOOL, start + HOUR, queued(1)) is None
-        assert await process.view.rows.row(SPOOL, start, queued(2)) is None
+        assert await process.view.rows.row(QUEUE, start + HOUR, queued(1)) is None
+        assert await process.view.rows.row(QUEUE, start, queued(2)) is None
 
-    async def test_a_row_of_before_there_were_so_many_buckets_is_found(self, scene: Scene) -> None:
+    async def test_a_row_of_before_there_were_so_many_buckets_is_found(self, twin: TwinQueue) -> None:
         """And taken back."""
-        start = await scene.process().view.rows.place(SPOOL, queued(1))
-        await scene.cut(buckets=1)
-        await scene.cut(buckets=8)
-        process = scene.process()
+        start = await twin.parts().view.rows.place(QUEUE, queued(1))
+        await twin.cut(buckets=1)
+        await twin.cut(buckets=8)
+        process = twin.parts()
         assert bucket_of("mail-1", 8) != 0
-        assert await process.view.rows.row(SPOOL, start, queued(1)) is not None
-        await process.view.rows.take_back(SPOOL, start, queued(1))
-        assert await process.view.rows.row(SPOOL, start, queued(1)) is None
+        assert await process.view.rows.row(QUEUE, start, queued(1)) is not None
+        await process.view.rows.take_back(QUEUE, start, queued(1))
+        assert await process.view.rows.row(QUEUE, start, queued(1)) is None
 
 
 class TestMarks:
     """Marks are put at will, and looked up in bulk."""
 
-    async def test_a_marked_mail_is_listed_no_more(self, scene: Scene, process: Process) -> None:
+    async def test_a_marked_mail_is_listed_no_more(self, twin: TwinQueue, process: Process) -> None:
         """Its row stays until the sweep."""
-        start = await process.view.rows.place(SPOOL, queued(1))
-        assert not await process.view.marks.there(SPOOL, queued(1).enqueue_id)
-        await process.view.mark(SPOOL, queued(1).enqueue_id, start)
-        assert await process.view.marks.there(SPOOL, queued(1).enqueue_id)
+        start = await process.view.rows.place(QUEUE, queued(1))
+        assert not await process.view.marks.there(QUEUE, queued(1).enqueue_id)
+        await process.view.mark(QUEUE, queued(1).enqueue_id, start)
+        assert await process.view.marks.there(QUEUE, queued(1).enqueue_id)
         assert await listed(process) == []
-        assert slices(scene) == [NOON]
+        assert slices(twin) == [NOON]
 
     async def test_a_mark_of_one_queue_is_none_of_another(self, process: Process) -> None:
         """A mail may pass through both."""
         await process.view.mark(QueueName("outgoing"), queued(1).enqueue_id, None)
-        assert not await process.view.marks.there(SPOOL, queued(1).enqueue_id)
+        assert not await process.view.marks.there(QUEUE, queued(1).enqueue_id)
 
     async def test_many_marks_are_looked_up_at_once(self, process: Process) -> None:
         """More than one request of many asks for."""
         ids = [queued(number).enqueue_id for number in range(2500)]
-        assert await process.view.mark_all(SPOOL, [(one, None) for one in ids[::2]]) == [None] * 1250
-        assert await process.view.marks.among(SPOOL, ids) == set(ids[::2])
-        assert await process.view.marks.among(SPOOL, []) == set()
+        assert await process.view.mark_all(QUEUE, [(one, None) for one in ids[::2]]) == [None] * 1250
+        assert await process.view.marks.among(QUEUE, ids) == set(ids[::2])
+        assert await process.view.marks.among(QUEUE, []) == set()
 
-    async def test_a_look_up_that_fails_is_made_again(self, scene: Scene) -> None:
+    async def test_a_look_up_that_fails_is_made_again(self, twin: TwinQueue) -> None:
         """Only the requests that failed; in the end it is told."""
-        process, asked = scene.process(), list[object]()
+        process, asked = twin.parts(), list[object]()
         ids = [queued(number).enqueue_id for number in range(3 * LOOKED_UP_TOGETHER)]
         first, second, third = ids[::LOOKED_UP_TOGETHER]
-        await process.view.mark(SPOOL, ids[-2], None)
+        await process.view.mark(QUEUE, ids[-2], None)
 
         def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
             if isinstance(operation, Read):
@@ -329,15 +353,15 @@ class TestMarks:
                     raise TimedOut("no answer")
             return carry_out()
 
-        scene.memory.surround = surround
-        assert await process.view.marks.among(SPOOL, ids) == {ids[-2]}
+        twin.memory.surround = surround
+        assert await process.view.marks.among(QUEUE, ids) == {ids[-2]}
         assert [asked.count(one) for one in (first, second, third)] == [1, 3, 3]
         asked.clear()
-        scene.memory.surround = deaf
+        twin.memory.surround = deaf
         with pytest.raises(TimedOut):
-            await process.view.marks.among(SPOOL, ids)
+            await process.view.marks.among(QUEUE, ids)
 
-    async def test_each_mark_that_fails_is_told_of(self, scene: Scene, process: Process) -> None:
+    async def test_each_mark_that_fails_is_told_of(self, twin: TwinQueue, process: Process) -> None:
         """Those beside it stand."""
         ids = [queued(number).enqueue_id for number in range(3)]
 
@@ -346,30 +370,30 @@ class TestMarks:
                 raise TimedOut("no answer")
             return carry_out()
 
-        scene.memory.surround = surround
-        errors = await process.view.mark_all(SPOOL, [(one, NOON) for one in ids])
+        twin.memory.surround = surround
+        errors = await process.view.mark_all(QUEUE, [(one, NOON) for one in ids])
         assert [type(error) for error in errors] == [type(None), TimedOut, type(None)]
-        assert scene.marked == {ids[0], ids[2]}
+        assert twin.marked == {ids[0], ids[2]}
 
-    async def test_marks_of_mails_out_of_sight_are_counted_as_orphans(self, scene: Scene, process: Process) -> None:
+    async def test_marks_of_mails_out_of_sight_are_counted_as_orphans(self, twin: TwinQueue, process: Process) -> None:
         """As far as this process knows; told once."""
-        await process.view.rows.place(SPOOL, queued(1))
-        await process.view.mark(SPOOL, queued(2).enqueue_id, NOON - HOUR)
-        await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
-        assert (process.view.orphan_marks(SPOOL), process.view.orphan_marks(SPOOL)) == (1, 0)
+        await process.view.rows.place(QUEUE, queued(1))
+        await process.view.mark(QUEUE, queued(2).enqueue_id, NOON - HOUR)
+        await process.view.mark(QUEUE, queued(1).enqueue_id, NOON)
+        assert (process.view.orphan_marks(QUEUE), process.view.orphan_marks(QUEUE)) == (1, 0)
         await process.tallies.flush()
-        assert {row["timerangestart"] for row in scene.rows(SLICE_TALLIES)} == {NOON}
+        assert {row["timerangestart"] for row in twin.rows(SLICE_TALLIES)} == {NOON}
 
 
 class TestSize:
     """How many mails wait, and how sure that is."""
 
-    async def test_a_size_is_exact_once_all_is_told(self, scene: Scene, process: Process) -> None:
+    async def test_a_size_is_exact_once_all_is_told(self, twin: TwinQueue, process: Process) -> None:
         """By tallies alone: no row of a mail is read."""
         for number in range(9):
-            await process.view.rows.place(SPOOL, queued(number))
-            scene.clock.advance(1800)
-        await process.view.mark(SPOOL, queued(3).enqueue_id, NOON + HOUR)
+            await process.view.rows.place(QUEUE, queued(number))
+            twin.clock.advance(1800)
+        await process.view.mark(QUEUE, queued(3).enqueue_id, NOON + HOUR)
         await process.tallies.flush()
         read: set[str] = set()
 
@@ -377,129 +401,129 @@ class TestSize:
             read.add(operation.table.name)
             return carry_out()
 
-        scene.clock.turn_to(NOON + 4 * HOUR)
-        scene.memory.surround = watch
-        size = await scene.process().view.size(SPOOL)
+        twin.clock.turn_to(NOON + 4 * HOUR)
+        twin.memory.surround = watch
+        size = await twin.parts().view.size(QUEUE)
         assert (size.mails, size.delayed, size.kind, size.counted_by) == (8, 0, SizeKind.EXACT, CountedBy.TALLIES)
         assert size.slices_read == 5
         assert not read & {ENQUEUED_MAILS.name, DELETED_MAILS.name}
 
     async def test_beside_james_a_sum_is_an_estimate(self) -> None:
         """What James has enqueued since the last look is in nobody's tallies; rows that were counted are sure."""
-        scene = Scene(OwnTables(shared=True))
-        process = scene.process()
-        await process.view.rows.place(SPOOL, queued(1))
+        twin = twin_queue(own=OwnTables(shared=True))
+        process = twin.parts()
+        await process.view.rows.place(QUEUE, queued(1))
         await process.tallies.flush()
-        size = await scene.process().view.size(SPOOL)
+        size = await twin.parts().view.size(QUEUE)
         assert (size.mails, size.kind, size.counted_by) == (1, SizeKind.ESTIMATE, CountedBy.TALLIES)
-        await process.view.foreign(SPOOL)
-        size = await scene.process().view.size(SPOOL)
+        await process.view.foreign(QUEUE)
+        size = await twin.parts().view.size(QUEUE)
         assert (size.mails, size.kind, size.counted_by) == (1, SizeKind.EXACT, CountedBy.METADATA)
 
-    async def test_a_queue_that_never_was_is_empty(self, scene: Scene) -> None:
+    async def test_a_queue_that_never_was_is_empty(self, twin: TwinQueue) -> None:
         """Surely."""
-        size = await scene.process().view.size(SPOOL)
+        size = await twin.parts().view.size(QUEUE)
         assert (size.mails, size.kind, size.slices_read) == (0, SizeKind.EXACT, 0)
 
-    async def test_a_process_that_was_killed_leaves_an_estimate(self, scene: Scene) -> None:
+    async def test_a_process_that_was_killed_leaves_an_estimate(self, twin: TwinQueue) -> None:
         """Until its slice is gone."""
-        killed, other = scene.process(), scene.process()
-        start = await killed.view.rows.place(SPOOL, queued(1))
-        await other.view.rows.place(SPOOL, queued(2))
+        killed, other = twin.parts(), twin.parts()
+        start = await killed.view.rows.place(QUEUE, queued(1))
+        await other.view.rows.place(QUEUE, queued(2))
         await other.tallies.flush()
-        size = await scene.process().view.size(SPOOL)
+        size = await twin.parts().view.size(QUEUE)
         assert (size.mails, size.kind) == (1, SizeKind.ESTIMATE)
         for number in (1, 2):
-            await other.view.mark(SPOOL, queued(number).enqueue_id, start)
-        scene.clock.advance(3 * 3600)
-        await other.sweeper.sweep(SPOOL)
-        size = await scene.process().view.size(SPOOL)
+            await other.view.mark(QUEUE, queued(number).enqueue_id, start)
+        twin.clock.advance(3 * 3600)
+        await other.sweeper.sweep(QUEUE)
+        size = await twin.parts().view.size(QUEUE)
         assert (size.mails, size.kind) == (0, SizeKind.EXACT)
 
     def test_without_tallies_rows_are_counted(self) -> None:
         """In a keyspace of James, and where James alone has enqueued into a slice."""
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
+        async def story(twin: TwinQueue) -> None:
+            process = twin.parts()
             for number in range(3):
-                await process.view.rows.place(SPOOL, queued(number))
-            await process.view.mark(SPOOL, queued(1).enqueue_id, NOON)
-            for row in scene.rows(SLICE_TALLIES):
-                scene.memory.write(Remove(SLICE_TALLIES, SLICE_TALLIES.key_of(row)))
-            size = await scene.process().view.size(SPOOL)
+                await process.view.rows.place(QUEUE, queued(number))
+            await process.view.mark(QUEUE, queued(1).enqueue_id, NOON)
+            for row in twin.rows(SLICE_TALLIES):
+                twin.memory.write(Remove(SLICE_TALLIES, SLICE_TALLIES.key_of(row)))
+            size = await twin.parts().view.size(QUEUE)
             assert (size.mails, size.kind, size.counted_by) == (2, SizeKind.EXACT, CountedBy.METADATA)
 
-        asyncio.run(story(Scene(OF_JAMES)))
-        asyncio.run(story(Scene()))
+        asyncio.run(story(twin_queue(own=OF_JAMES)))
+        asyncio.run(story(twin_queue()))
 
-    async def test_where_a_foreign_mail_was_seen_rows_are_counted(self, scene: Scene, process: Process) -> None:
+    async def test_where_a_foreign_mail_was_seen_rows_are_counted(self, twin: TwinQueue, process: Process) -> None:
         """In every live slice: nobody knows into which others enqueue."""
-        await process.view.rows.place(SPOOL, queued(1))
-        scene.put_row(row_of(SPOOL, NOON, 0, NOON, queued(2)))
+        await process.view.rows.place(QUEUE, queued(1))
+        twin.put_row(row_of(QUEUE, NOON, 0, NOON, queued(2)))
         await process.tallies.flush()
-        assert (await process.view.size(SPOOL)).mails == 1
-        await process.view.foreign(SPOOL)
-        await process.view.foreign(SPOOL)
-        size = await scene.process().view.size(SPOOL)
+        assert (await process.view.size(QUEUE)).mails == 1
+        await process.view.foreign(QUEUE)
+        await process.view.foreign(QUEUE)
+        size = await twin.parts().view.size(QUEUE)
         assert (size.mails, size.kind, size.counted_by) == (2, SizeKind.EXACT, CountedBy.METADATA)
 
-    async def test_a_mail_that_is_marked_twice_counts_once(self, scene: Scene) -> None:
+    async def test_a_mail_that_is_marked_twice_counts_once(self, twin: TwinQueue) -> None:
         """By the same process, and by another that was told of the redelivery."""
-        one, other = scene.process(), scene.process()
+        one, other = twin.parts(), twin.parts()
         for number in range(3):
-            await one.view.rows.place(SPOOL, queued(number))
+            await one.view.rows.place(QUEUE, queued(number))
         for _ in range(2):
-            await one.view.mark(SPOOL, queued(1).enqueue_id, NOON)
-        await other.view.mark(SPOOL, queued(1).enqueue_id, NOON, redelivered=True)
-        await other.view.mark_all(SPOOL, [(queued(1).enqueue_id, NOON)])
+            await one.view.mark(QUEUE, queued(1).enqueue_id, NOON)
+        await other.view.mark(QUEUE, queued(1).enqueue_id, NOON, redelivered=True)
+        await other.view.mark_all(QUEUE, [(queued(1).enqueue_id, NOON)])
         await one.tallies.flush()
-        size = await other.view.size(SPOOL)
+        size = await other.view.size(QUEUE)
         assert (size.mails, size.kind) == (2, SizeKind.EXACT)
 
     async def test_after_a_deletion_a_size_is_an_estimate(self, process: Process) -> None:
         """A consumer may have finished with one of the mails at the same moment, and counted it too."""
         for number in range(3):
-            await process.view.rows.place(SPOOL, queued(number))
-        await process.view.mark_all(SPOOL, [(queued(1).enqueue_id, NOON), (queued(2).enqueue_id, NOON)])
-        size = await process.view.size(SPOOL)
+            await process.view.rows.place(QUEUE, queued(number))
+        await process.view.mark_all(QUEUE, [(queued(1).enqueue_id, NOON), (queued(2).enqueue_id, NOON)])
+        size = await process.view.size(QUEUE)
         assert (size.mails, size.kind) == (1, SizeKind.ESTIMATE)
 
-    async def test_counting_again_sets_right_what_was_lost(self, scene: Scene) -> None:
+    async def test_counting_again_sets_right_what_was_lost(self, twin: TwinQueue) -> None:
         """A process that was killed with uncounted mails; then the size is exact, and stays so."""
-        killed, other = scene.process(), scene.process()
+        killed, other = twin.parts(), twin.parts()
         for number in range(5):
-            await killed.view.rows.place(SPOOL, queued(number))
-        await other.view.mark(SPOOL, queued(4).enqueue_id, NOON)
-        recounted = await other.view.recount(SPOOL)
+            await killed.view.rows.place(QUEUE, queued(number))
+        await other.view.mark(QUEUE, queued(4).enqueue_id, NOON)
+        recounted = await other.view.recount(QUEUE)
         assert (recounted.corrected, recounted.left) == (0, 1)
         await other.tallies.flush()
-        scene.clock.advance(601)
-        recounted = await other.view.recount(SPOOL)
+        twin.clock.advance(601)
+        recounted = await other.view.recount(QUEUE)
         assert (recounted.corrected, recounted.left) == (1, 0)
-        size = await scene.process().view.size(SPOOL)
+        size = await twin.parts().view.size(QUEUE)
         assert (size.mails, size.kind, size.counted_by) == (4, SizeKind.EXACT, CountedBy.TALLIES)
-        await other.view.mark(SPOOL, queued(0).enqueue_id, NOON)
-        size = await other.view.size(SPOOL)
+        await other.view.mark(QUEUE, queued(0).enqueue_id, NOON)
+        size = await other.view.size(QUEUE)
         assert (size.mails, size.kind) == (3, SizeKind.EXACT)
-        assert (await other.view.recount(SPOOL)).corrected == 0
+        assert (await other.view.recount(QUEUE)).corrected == 0
 
-    async def test_counting_again_leaves_a_slice_in_which_something_happens(self, scene: Scene) -> None:
+    async def test_counting_again_leaves_a_slice_in_which_something_happens(self, twin: TwinQueue) -> None:
         """It cannot know whether the rows that it has read were counted."""
-        process, busy = scene.process(), scene.process()
-        await process.view.rows.place(SPOOL, queued(1))
+        process, busy = twin.parts(), twin.parts()
+        await process.view.rows.place(QUEUE, queued(1))
         await process.tallies.flush()
-        scene.clock.advance(601)
+        twin.clock.advance(601)
 
         def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
             found = carry_out()
             if operation.table is ENQUEUED_MAILS:
-                scene.memory.surround = passing
-                tally = replace_tally(scene)
-                scene.memory.write(tally)
+                twin.memory.surround = passing
+                tally = replace_tally(twin)
+                twin.memory.write(tally)
             return found
 
-        scene.memory.surround = surround
-        recounted = await busy.view.recount(SPOOL)
+        twin.memory.surround = surround
+        recounted = await busy.view.recount(QUEUE)
         assert (recounted.corrected, recounted.left) == (0, 1)
 
 
@@ -509,30 +533,30 @@ class TestQueues:
     def test_queues_are_known_by_their_rows(self) -> None:
         """Whoever has begun them, James too."""
 
-        async def story(scene: Scene) -> None:
-            process = scene.process()
+        async def story(twin: TwinQueue) -> None:
+            process = twin.parts()
             for name in ("spool", "outgoing"):
                 await process.view.rows.place(QueueName(name), queued(1))
-            scene.memory.write(Put(CONTENT_START, {"queuename": "bounces", "contentstart": NOON}))
+            twin.memory.write(Put(CONTENT_START, {"queuename": "bounces", "contentstart": NOON}))
             assert await process.view.starts.queues() == ["bounces", "outgoing", "spool"]
 
-        asyncio.run(story(Scene()))
-        asyncio.run(story(Scene(OF_JAMES)))
+        asyncio.run(story(twin_queue()))
+        asyncio.run(story(twin_queue(own=OF_JAMES)))
 
 
-def replace_tally(scene: Scene) -> Put:
+def replace_tally(twin: TwinQueue) -> Put:
     """The only tally, with one mail more."""
-    row = scene.rows(SLICE_TALLIES)[0]
+    row = twin.rows(SLICE_TALLIES)[0]
     return Put(SLICE_TALLIES, {**row, "enqueued": row["enqueued"] + 1})
 
 
-def once(scene: Scene, table: str, happen: Callable[[], None]) -> Callable[[Operation, Callable[[], Any]], Any]:
+def once(twin: TwinQueue, table: str, happen: Callable[[], None]) -> Callable[[Operation, Callable[[], Any]], Any]:
     """Something happens right after the first write to a table."""
 
     def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
         done = carry_out()
         if isinstance(operation, Put) and operation.table.name == table:
-            scene.memory.surround = passing
+            twin.memory.surround = passing
             happen()
         return done
 

@@ -11,7 +11,7 @@ from model.ids import QueueName
 from model.queue.filters import MailFilter
 from model.queue.size import CountedBy, SizeKind
 from tests.support.james_queue import SPOOL, james_enqueued, james_queue_rows, put_james_queue
-from tests.support.queue_scene import HOUR, OF_JAMES, Process, Scene, names
+from tests.support.queues import HOUR, OF_JAMES, Process, TwinQueue, names_of, twin_queue
 
 PENDING = 14
 """Of 24 mails six were acked and four deleted."""
@@ -25,19 +25,19 @@ def last() -> datetime:
 
 
 @pytest.fixture
-def scene(last: datetime) -> Scene:
+def twin(last: datetime) -> TwinQueue:
     """Right after James has written the last of it."""
-    scene = Scene(OF_JAMES)
-    scene.clock.turn_to(last + timedelta(seconds=30))
-    put_james_queue(scene.memory)
-    return scene
+    twin = twin_queue(own=OF_JAMES)
+    twin.clock.turn_to(last + timedelta(seconds=30))
+    put_james_queue(twin.memory)
+    return twin
 
 
-async def test_what_is_pending_is_listed_and_counted(scene: Scene) -> None:
+async def test_what_is_pending_is_listed_and_counted(twin: TwinQueue) -> None:
     """In the order in which it was enqueued; every row can be read."""
-    view, broken = scene.process().view, list[Broken]()
-    marked = {row["enqueueid"] for row in scene.rows(DELETED_MAILS)}
-    rows = [row for row in scene.rows(ENQUEUED_MAILS) if row["enqueueid"] not in marked]
+    view, broken = twin.parts().view, list[Broken]()
+    marked = {row["enqueueid"] for row in twin.rows(DELETED_MAILS)}
+    rows = [row for row in twin.rows(ENQUEUED_MAILS) if row["enqueueid"] not in marked]
     listed = [one async for one in view.browse(SPOOL, on_broken=broken.append)]
     assert len(listed) == PENDING
     assert [one.enqueued_at for one in listed] == sorted(row["enqueuedtime"] for row in rows)
@@ -47,40 +47,40 @@ async def test_what_is_pending_is_listed_and_counted(scene: Scene) -> None:
     assert await view.starts.queues() == [SPOOL]
 
 
-async def test_each_mail_is_found_by_its_row(scene: Scene) -> None:
+async def test_each_mail_is_found_by_its_row(twin: TwinQueue) -> None:
     """The bucket is reckoned as James reckons it."""
-    view = scene.process().view
+    view = twin.parts().view
     async for one in view.browse(SPOOL):
         assert one.slice_start is not None
         assert await view.rows.row(SPOOL, one.slice_start, one.queued) == one
         assert not await view.marks.there(SPOOL, one.queued.enqueue_id)
 
 
-async def test_conditions_choose_among_them(scene: Scene) -> None:
+async def test_conditions_choose_among_them(twin: TwinQueue) -> None:
     """By what was handed to James; those that were deleted are not among them."""
-    view = scene.process().view
-    everything = await names(view.browse(SPOOL))
+    view = twin.parts().view
+    everything = await names_of(view.browse(SPOOL))
     wanted = [mail["name"] for mail in james_enqueued() if mail["name"] in everything]
     assert sorted(wanted) == sorted(everything)
-    assert await names(view.browse(SPOOL, MailFilter(name=wanted[0]))) == wanted[:1]
+    assert await names_of(view.browse(SPOOL, MailFilter(name=wanted[0]))) == wanted[:1]
 
 
 async def test_a_sweep_keeps_what_is_pending_and_cleans_up_behind_the_last(
-    scene: Scene, last: datetime, process: Process
+    twin: TwinQueue, last: datetime, process: Process
 ) -> None:
     """James's rows go with their slices, its marks stay, its tables are all there are."""
-    scene.clock.turn_to(last + 30 * HOUR)
+    twin.clock.turn_to(last + 30 * HOUR)
     swept = await process.sweeper.sweep(SPOOL)
     assert swept.rescued == 0
-    assert len(await names(process.view.browse(SPOOL))) == PENDING
+    assert len(await names_of(process.view.browse(SPOOL))) == PENDING
     async for one in process.view.browse(SPOOL):
         await process.view.mark(SPOOL, one.queued.enqueue_id, one.slice_start)
     swept = await process.sweeper.sweep(SPOOL)
-    assert (swept.rows, scene.rows(ENQUEUED_MAILS)) == (24, [])
-    assert len(scene.rows(DELETED_MAILS)) == 24
-    assert swept.content_start == swept.browse_start == scene.browse_start
+    assert (swept.rows, twin.rows(ENQUEUED_MAILS)) == (24, [])
+    assert len(twin.rows(DELETED_MAILS)) == 24
+    assert swept.content_start == swept.browse_start == twin.browse_start
     assert (await process.view.size(SPOOL)).mails == 0
-    written = {name for name in scene.memory._tables if scene.memory._tables[name]}
+    written = {name for name in twin.memory._tables if twin.memory._tables[name]}
     assert written <= {table.name for table in (*JAMES_QUEUE_TABLES, EVENT_STORE)}
 
 

@@ -15,9 +15,8 @@ from model.operations import Change, Remove, Scan
 from tests.support.mortal_commands import Shells
 from tests.support.queue_commands import KEYSPACE, QueueShell
 from tests.support.queue_reconciled import Moving, found, row_of, settled
-from tests.support.queue_scene import passing
 from tests.support.queues import CONTENT
-from tests.support.striking import reads_of
+from tests.support.striking import passing, reads_of
 from tests.support.writing import Faults
 
 

@@ -16,8 +16,8 @@ from model.queue.mails import Whereabouts
 from tests.support.mortal_commands import Shells, killed
 from tests.support.queue_commands import KEYSPACE, QueueShell, ids_in
 from tests.support.queue_reconciled import Moving
-from tests.support.queue_scene import passing
 from tests.support.queues import CONTENT
+from tests.support.striking import passing
 from tests.support.writing import Faults
 
 OUTGOING = QueueName("outgoing")
