@@ -15,8 +15,8 @@ from itertools import count
 from typing import Final
 
 from mailqueue.concurrency import finished
+from mailqueue.draining import Drain
 from mailqueue.metrics import QueueCount
-from mailqueue.rabbitmq.broker.draining import Drain
 from mailqueue.rabbitmq.codec import attempts_of, queued_of, slice_of_message
 from mailqueue.rabbitmq.look_up import DeliveryLookup
 from mailqueue.rabbitmq.parts import Parts

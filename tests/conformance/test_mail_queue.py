@@ -1,9 +1,13 @@
-"""What the whole queue must do: one suite, run on twins in memory and on a real Cassandra, RabbitMQ and S3 together."""
+"""What a mail queue must do: one suite, run on the queue in memory, on RabbitMQ's over twins, and over real servers.
+
+What only the queue over RabbitMQ has (dead letters in the broker, publishing again) is at the end.
+"""
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
@@ -15,7 +19,9 @@ from cql.driver.session import CassandraCluster, Keyspace
 from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.blobs.object_storage import S3Settings, open_s3
-from mailqueue.queue import Dequeued
+from mailqueue.health import HealthProblem, judged
+from mailqueue.memory import MemoryMailQueue
+from mailqueue.queue import Dequeued, MailQueue, RemovedMail, RestoreResult
 from mailqueue.rabbitmq.broker.adapter import RabbitBroker
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
@@ -24,7 +30,7 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
 from model.catalog.james_tables import EVENT_STORE
 from model.catalog.mail_queue import QUEUE_TABLES
 from model.errors import BlobMissing
-from model.ids import QueueName
+from model.ids import EnqueueId, QueueName
 from model.ports import AsyncTables, Blobs, Clock
 from model.ports import Broker as BrokerPort
 from model.queue.configuration import QueueConfiguration
@@ -84,16 +90,35 @@ def real(cluster: CassandraCluster, rabbitmq: Broker, s3: S3) -> Iterator[Server
 _REAL = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_store]
 
 
-@pytest.fixture(params=["memory", pytest.param("real", marks=_REAL)])
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """The queue in memory: everybody has the same object."""
+
+    clock: Clock
+    opened: MailQueue
+
+    async def process(self) -> MailQueue:
+        """The queue as one more process has it."""
+        return self.opened
+
+
+@pytest.fixture(params=["twins", pytest.param("real", marks=_REAL)])
 def servers(request: pytest.FixtureRequest) -> Servers | None:
     """None for twins."""
-    found: Servers | None = None if request.param == "memory" else request.getfixturevalue("real")
+    found: Servers | None = request.getfixturevalue("real") if request.param == "real" else None
     return found
 
 
-@pytest.fixture
-async def three(servers: Servers | None) -> AsyncIterator[Sides]:
-    """The sides of a queue of the test's own, on each kind of servers."""
+@pytest.fixture(params=["memory", "twins", pytest.param("real", marks=_REAL)])
+def kind(request: pytest.FixtureRequest) -> Servers | str:
+    """Which queue: its servers, where they are real."""
+    found: Servers | str = request.getfixturevalue("real") if request.param == "real" else request.param
+    return found
+
+
+@asynccontextmanager
+async def sides_of(servers: Servers | None) -> AsyncGenerator[Sides]:
+    """The sides of a queue over RabbitMQ of the test's own."""
     name = QueueName(f"q-{uuid4().hex[:12]}")
     if servers is None:
         clock = VirtualClock()
@@ -108,15 +133,40 @@ async def three(servers: Servers | None) -> AsyncIterator[Sides]:
 
 
 @pytest.fixture
-async def queue(three: Sides) -> AsyncIterator[RabbitMailQueue]:
+async def three(servers: Servers | None) -> AsyncIterator[Sides]:
+    """The sides of a queue over RabbitMQ, on each kind of servers."""
+    async with sides_of(servers) as sides:
+        yield sides
+
+
+@pytest.fixture
+async def world(kind: Servers | str) -> AsyncIterator[Sides | InMemory]:
+    """Where a queue of each kind is."""
+    if kind == "memory":
+        clock = VirtualClock()
+        yield InMemory(clock, MemoryMailQueue(QueueName("q-memory"), clock))
+        return
+    async with sides_of(kind if isinstance(kind, Servers) else None) as sides:
+        yield sides
+
+
+@pytest.fixture
+async def queue(world: Sides | InMemory) -> AsyncIterator[MailQueue]:
     """The queue as one process has it."""
-    async with await three.process() as queue:
+    async with await world.process() as queue:
         yield queue
 
 
 @pytest.fixture
-async def other(three: Sides) -> AsyncIterator[RabbitMailQueue]:
+async def other(world: Sides | InMemory) -> AsyncIterator[MailQueue]:
     """As a second process has it."""
+    async with await world.process() as queue:
+        yield queue
+
+
+@pytest.fixture
+async def rabbit(three: Sides) -> AsyncIterator[RabbitMailQueue]:
+    """The queue over RabbitMQ as one process has it."""
     async with await three.process() as queue:
         yield queue
 
@@ -129,7 +179,7 @@ async def until(holds: Callable[[], Awaitable[bool]], clock: Clock) -> None:
         await clock.pause(0.05)
 
 
-async def taken(queue: RabbitMailQueue, sentinel: str = "sentinel") -> list[Dequeued]:
+async def taken(queue: MailQueue, sentinel: str = "sentinel") -> list[Dequeued]:
     """Ack everything that is there by now: what comes before a mail that is put behind it, one at a time."""
     await queue.enqueue(mail(sentinel), CONTENT)
     found: list[Dequeued] = []
@@ -142,12 +192,12 @@ async def taken(queue: RabbitMailQueue, sentinel: str = "sentinel") -> list[Dequ
     return found
 
 
-async def names_taken(queue: RabbitMailQueue) -> list[str]:
+async def names_taken(queue: MailQueue) -> list[str]:
     """Their names."""
     return [one.mail.name for one in await taken(queue)]
 
 
-async def one_of(queue: RabbitMailQueue, settle: Callable[[Dequeued], Awaitable[None]]) -> Dequeued:
+async def one_of(queue: MailQueue, settle: Callable[[Dequeued], Awaitable[None]]) -> Dequeued:
     """Take one mail and settle it so."""
     async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
         one = await anext(mails)
@@ -155,7 +205,7 @@ async def one_of(queue: RabbitMailQueue, settle: Callable[[Dequeued], Awaitable[
     return one
 
 
-async def test_a_mail_goes_through_the_queue(queue: RabbitMailQueue) -> None:
+async def test_a_mail_goes_through_the_queue(queue: MailQueue) -> None:
     """Listed, counted, delivered whole, done: and then neither listed nor counted, and its bytes are gone."""
     attributes = {"note": '{"serializer":"StringSerializer","value":"ünï"}'}
     enqueue_id = await queue.enqueue(mail("through", attributes, error_message="none"), CONTENT)
@@ -173,11 +223,9 @@ async def test_a_mail_goes_through_the_queue(queue: RabbitMailQueue) -> None:
         await queue.content(shown)
 
 
-async def test_many_at_once_from_several_processes(
-    three: Sides, queue: RabbitMailQueue, other: RabbitMailQueue
-) -> None:
+async def test_many_at_once_from_several_processes(world: Sides | InMemory, queue: MailQueue, other: MailQueue) -> None:
     """A hundred mails put by three processes and taken by two: each once."""
-    async with await three.process() as third:
+    async with await world.process() as third:
         wanted = {f"{number}" for number in range(99)}
         async with asyncio.TaskGroup() as tasks:
             for number, one in enumerate((queue, other, third) * 33):
@@ -185,7 +233,7 @@ async def test_many_at_once_from_several_processes(
         assert set(await names(queue)) == wanted
         worked = Counter[str]()
 
-        async def work(taker: RabbitMailQueue) -> None:
+        async def work(taker: MailQueue) -> None:
             async with taker.dequeue(prefetch=10) as mails:
                 while worked.total() < 99:
                     try:
@@ -203,7 +251,7 @@ async def test_many_at_once_from_several_processes(
         assert not await names(queue)
 
 
-async def test_what_was_not_settled_comes_again(queue: RabbitMailQueue) -> None:
+async def test_what_was_not_settled_comes_again(queue: MailQueue) -> None:
     """Redelivered to whoever asks next."""
     await enqueued(queue, "a")
     async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
@@ -213,26 +261,26 @@ async def test_what_was_not_settled_comes_again(queue: RabbitMailQueue) -> None:
     assert not await names_taken(queue)
 
 
-async def test_a_delayed_mail_comes_in_its_time(three: Sides, queue: RabbitMailQueue, other: RabbitMailQueue) -> None:
-    """Listed with its time, moved when it is over, by one of the movers that try."""
+async def test_a_delayed_mail_comes_in_its_time(world: Sides | InMemory, queue: MailQueue, other: MailQueue) -> None:
+    """Listed with its time, moved when it is over, by one of the processes that maintain the queue."""
     for number in range(20):
         await queue.enqueue(mail(f"{number}"), CONTENT, delay=SECOND)
     assert {shown.whereabouts for shown in await listed(queue)} == {Whereabouts.DELAYED}
     assert (await queue.size()).delayed == 20
-    moved = 0
 
     async def all_moved() -> bool:
-        nonlocal moved
-        moved += sum(await asyncio.gather(queue.move_due(), other.move_due()))
-        return moved >= 20
+        return (await queue.size()).delayed == 0
 
-    await until(all_moved, three.clock)
-    assert moved == 20
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        for one in (queue, other):
+            tasks.create_task(one.maintain(stop))
+        await until(all_moved, world.clock)
+        stop.set()
     assert sorted(map(int, await names_taken(queue))) == list(range(20))
-    assert await queue.move_due() == 0
 
 
-async def test_a_flush_ends_every_wait(queue: RabbitMailQueue, other: RabbitMailQueue) -> None:
+async def test_a_flush_ends_every_wait(queue: MailQueue, other: MailQueue) -> None:
     """However far ahead; two flushes at once move each mail once."""
     for hours in range(1, 31):
         await queue.enqueue(mail(f"{hours}"), CONTENT, delay=timedelta(hours=hours))
@@ -240,7 +288,7 @@ async def test_a_flush_ends_every_wait(queue: RabbitMailQueue, other: RabbitMail
     assert sorted(map(int, await names_taken(queue))) == list(range(1, 31))
 
 
-async def test_a_retried_mail_comes_again_with_its_story(queue: RabbitMailQueue) -> None:
+async def test_a_retried_mail_comes_again_with_its_story(queue: MailQueue) -> None:
     """Its tries, its error, its bytes; its row is gone meanwhile."""
     (enqueue_id,) = await enqueued(queue, "a")
     await one_of(queue, lambda one: one.retry(error_message="no route"))
@@ -254,30 +302,7 @@ async def test_a_retried_mail_comes_again_with_its_story(queue: RabbitMailQueue)
     assert not await names(queue)
 
 
-async def test_a_rejected_mail_is_a_dead_letter(three: Sides, queue: RabbitMailQueue) -> None:
-    """Out of the listing, with its bytes where they were."""
-    await enqueued(queue, "a")
-    rejected = await one_of(queue, lambda one: one.reject())
-    assert not await names(queue)
-    async with asyncio.timeout(_PATIENCE_SECONDS), three.broker.dead_letters(three.name, 1) as dead:
-        letter = await anext(dead)
-        assert letter.message.body == payload_of(rejected.queued)
-        assert letter.dead_lettered
-        await letter.ack()
-    assert await three.blobs.exists(rejected.queued.blobs.body)
-
-
-async def test_what_is_no_mail_is_a_dead_letter_and_stops_nobody(three: Sides, queue: RabbitMailQueue) -> None:
-    """The mail behind it is delivered."""
-    await three.broker.publish(three.name, Message(b"no mail"))
-    assert not await names_taken(queue)
-    async with asyncio.timeout(_PATIENCE_SECONDS), three.broker.dead_letters(three.name, 1) as dead:
-        letter = await anext(dead)
-        assert letter.message.body == b"no mail"
-        await letter.ack()
-
-
-async def test_what_was_deleted_is_never_delivered(three: Sides, queue: RabbitMailQueue) -> None:
+async def test_what_was_deleted_is_never_delivered(queue: MailQueue) -> None:
     """Waiting or delayed, by condition or all together; counted exactly, and no dead letter."""
     await enqueued(queue, "a", "b", "c")
     for name in "de":
@@ -289,10 +314,11 @@ async def test_what_was_deleted_is_never_delivered(three: Sides, queue: RabbitMa
     assert not await names(queue)
     assert await queue.flush() == 0
     assert not await names_taken(queue)
-    assert (await three.broker.depth(three.name)).dead == 0
+    assert (depth := (await queue.figures()).depth)
+    assert depth.dead == 0
 
 
-async def test_urgent_mail_comes_first(queue: RabbitMailQueue) -> None:
+async def test_urgent_mail_comes_first(queue: MailQueue) -> None:
     """Of what waits at two levels, the first is of the higher one."""
     for priority in (0, 9):
         await queue.enqueue(mail(f"{priority}"), CONTENT, priority=priority)
@@ -307,21 +333,7 @@ async def test_urgent_mail_comes_first(queue: RabbitMailQueue) -> None:
     assert not await names(queue)
 
 
-async def test_a_mail_published_twice_is_worked_on_once(three: Sides, queue: RabbitMailQueue) -> None:
-    """The second message finds the mark of the first."""
-    await enqueued(queue, *"abc")
-    assert await queue.republish(timedelta(hours=1)) == 0
-
-    async def old_enough() -> bool:
-        return await queue.republish(timedelta(milliseconds=1), dry_run=True) == 3
-
-    await until(old_enough, three.clock)
-    assert await queue.republish(timedelta(milliseconds=1)) == 3
-    assert sorted(await names_taken(queue)) == list("abc")
-    assert not await names_taken(queue)
-
-
-async def test_a_connection_that_is_lost_costs_no_work(queue: RabbitMailQueue, other: RabbitMailQueue) -> None:
+async def test_a_connection_that_is_lost_costs_no_work(queue: MailQueue, other: MailQueue) -> None:
     """What was in hand is acked all the same: its mark stands, and whoever gets it again drops it."""
     await enqueued(queue, "a")
     async with asyncio.timeout(_PATIENCE_SECONDS), queue.dequeue() as mails:
@@ -329,3 +341,66 @@ async def test_a_connection_that_is_lost_costs_no_work(queue: RabbitMailQueue, o
     await one.ack()
     assert not await names_taken(other)
     assert not await names(other)
+
+
+async def test_what_was_removed_is_restored_once(queue: MailQueue) -> None:
+    """However often that is begun; what never left stays, and what has left again does not come back."""
+    stays, was = await enqueued(queue, "stays", "removed")
+    await queue.delete(MailFilter(name="removed"))
+
+    async def restored(enqueue_id: EnqueueId) -> RestoreResult:
+        restoring = await queue.restoring([enqueue_id])
+        return await restoring.restore(RemovedMail(enqueue_id, mail("again"), CONTENT))
+
+    assert await restored(was) is RestoreResult.PUT
+    assert await restored(stays) is RestoreResult.STAYS
+    assert sorted(await names_taken(queue)) == ["again", "stays"]
+    assert await restored(was) is RestoreResult.NOTHING
+    assert not await names_taken(queue)
+
+
+async def test_a_queue_shows_its_figures(queue: MailQueue) -> None:
+    """What waits, what is delayed, since when; a queue in which nothing is wrong is well."""
+    await enqueued(queue, "a", "b")
+    await queue.enqueue(mail("later"), CONTENT, delay=timedelta(hours=1))
+    (first, *_) = await listed(queue)
+    figures = await queue.figures()
+    assert (figures.mails, figures.delayed, figures.oldest_at) == (2, 1, first.enqueued_at)
+    assert {reason.trouble for reason in judged(figures)} <= {HealthProblem.NO_CONSUMER}
+
+
+async def test_a_rejected_mail_is_a_dead_letter(three: Sides, rabbit: RabbitMailQueue) -> None:
+    """Out of the listing, with its bytes where they were."""
+    await enqueued(rabbit, "a")
+    rejected = await one_of(rabbit, lambda one: one.reject())
+    assert not await names(rabbit)
+    async with asyncio.timeout(_PATIENCE_SECONDS), three.broker.dead_letters(three.name, 1) as dead:
+        letter = await anext(dead)
+        assert letter.message.body == payload_of(rejected.queued)
+        assert letter.dead_lettered
+        await letter.ack()
+    assert await three.blobs.exists(rejected.queued.blobs.body)
+
+
+async def test_what_is_no_mail_is_a_dead_letter_and_stops_nobody(three: Sides, rabbit: RabbitMailQueue) -> None:
+    """The mail behind it is delivered."""
+    await three.broker.publish(three.name, Message(b"no mail"))
+    assert not await names_taken(rabbit)
+    async with asyncio.timeout(_PATIENCE_SECONDS), three.broker.dead_letters(three.name, 1) as dead:
+        letter = await anext(dead)
+        assert letter.message.body == b"no mail"
+        await letter.ack()
+
+
+async def test_a_mail_published_twice_is_worked_on_once(three: Sides, rabbit: RabbitMailQueue) -> None:
+    """The second message finds the mark of the first."""
+    await enqueued(rabbit, *"abc")
+    assert await rabbit.republish(timedelta(hours=1)) == 0
+
+    async def old_enough() -> bool:
+        return await rabbit.republish(timedelta(milliseconds=1), dry_run=True) == 3
+
+    await until(old_enough, three.clock)
+    assert await rabbit.republish(timedelta(milliseconds=1)) == 3
+    assert sorted(await names_taken(rabbit)) == list("abc")
+    assert not await names_taken(rabbit)

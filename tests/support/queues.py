@@ -13,7 +13,7 @@ from cql.memory import MemoryTables
 from mailqueue.blobs.memory import MemoryBlobs
 from mailqueue.maintenance.sweep import Sweeper
 from mailqueue.metrics import QueueCount
-from mailqueue.queue import Dequeued
+from mailqueue.queue import Dequeued, MailQueue
 from mailqueue.rabbitmq.broker.memory import MemoryBroker
 from mailqueue.rabbitmq.codec import queued_of
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue, open_queue
@@ -215,12 +215,12 @@ def queued(number: int, name: str | None = None, recipients: tuple[str, ...] = (
     return QueuedMail(EnqueueId(UUID(int=random.Random(number).getrandbits(128), version=4)), sent, blobs)
 
 
-async def listed(queue: RabbitMailQueue, where: MailFilter = EVERYTHING) -> list[Listed]:
+async def listed(queue: MailQueue, where: MailFilter = EVERYTHING) -> list[Listed]:
     """What browsing shows."""
     return [one async for one in queue.browse(where)]
 
 
-async def names(queue: RabbitMailQueue) -> list[str]:
+async def names(queue: MailQueue) -> list[str]:
     """The names of what browsing shows."""
     return await names_of(queue.browse())
 
@@ -230,7 +230,7 @@ async def names_of(mails: AsyncIterator[Listed]) -> list[str]:
     return [one.queued.mail.name async for one in mails]
 
 
-async def drained(queue: RabbitMailQueue, most: int) -> list[str]:
+async def drained(queue: MailQueue, most: int) -> list[str]:
     """Ack so many mails; their names."""
     taken: list[str] = []
     async with queue.dequeue() as mails:
@@ -248,7 +248,7 @@ _TURNS = 300
 _TURNS_MAX = 100_000
 
 
-async def all_delivered(queue: RabbitMailQueue, most: int | None = None) -> list[str]:
+async def all_delivered(queue: MailQueue, most: int | None = None) -> list[str]:
     """Ack whatever is delivered until nothing comes any more; the names."""
     taken: list[str] = []
     async with queue.dequeue() as mails:
@@ -281,7 +281,7 @@ async def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it never held")
 
 
-async def enqueued(queue: RabbitMailQueue, *mail_names: str) -> list[EnqueueId]:
+async def enqueued(queue: MailQueue, *mail_names: str) -> list[EnqueueId]:
     """Enqueue mails of these names."""
     return [await queue.enqueue(mail(name), CONTENT) for name in mail_names]
 

@@ -5,10 +5,10 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
 
+from mailqueue.draining import checked_prefetch
 from mailqueue.rabbitmq.broker.amqp import Link
 from mailqueue.rabbitmq.broker.consuming import ConsumedQueue, consuming
 from mailqueue.rabbitmq.broker.declaring import Declared
-from mailqueue.rabbitmq.broker.draining import checked_prefetch
 from mailqueue.rabbitmq.broker.management import Management
 from mailqueue.rabbitmq.broker.publishing import Publishing
 from mailqueue.rabbitmq.broker.settings import BrokerSettings

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from mailqueue.draining import Drain
 from mailqueue.rabbitmq.broker.amqp import Channel, Link
 from mailqueue.rabbitmq.broker.answers import Incoming
-from mailqueue.rabbitmq.broker.draining import Drain
 from mailqueue.rabbitmq.broker.topology import died_in, headers_beside, priority_of
 from model.backoff import LOOK_AGAIN
 from model.errors import BrokerDenied, BrokerUnreachable

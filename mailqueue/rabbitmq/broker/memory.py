@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
-from mailqueue.rabbitmq.broker.draining import Drain, checked_prefetch
+from mailqueue.draining import Drain, checked_prefetch
 from mailqueue.rabbitmq.broker.topology import topology_of
 from model.errors import BrokerUnreachable, PublishFailed
 from model.ids import QueueName

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.rabbitmq.broker.draining import Drain, Turns, checked_prefetch, next_turn, weight_of
+from mailqueue.draining import Drain, Turns, checked_prefetch, next_turn, weight_of
 from model.errors import WrongUse
 from model.queue.mails import PRIORITIES
 

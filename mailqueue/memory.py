@@ -1,0 +1,316 @@
+"""A mail queue in memory, for one process: what `mailqueue.queue.MailQueue` promises, for tests of its users."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+from mailqueue.background import BackgroundJob, run_jobs
+from mailqueue.draining import Turns, checked_prefetch, next_turn
+from mailqueue.health import QueueFigures
+from mailqueue.queue import PREFETCH, OnRemoved, Removed, RemovedMail, RestoreResult, Unremoved, due_time
+from mailqueue.rabbitmq.codec.admission import admissible
+from mailqueue.rabbitmq.codec.attributes import priority_of, with_priority
+from model.backoff import RETRY
+from model.errors import BlobMissing, WrongUse
+from model.ids import BlobId, EnqueueId, QueueName, restored_id
+from model.instants import instant_of
+from model.ports import Clock
+from model.queue.filters import EVERYTHING, MailFilter
+from model.queue.mails import PRIORITIES, Listed, Mail, MailBlobs, QueuedMail, Whereabouts
+from model.queue.messages import Depth
+from model.queue.positions import ListingPosition, is_behind
+from model.queue.size import CountedBy, Size, SizeKind
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A mail of the queue, waiting, unacked or delayed."""
+
+    listed: Listed
+    content: bytes
+    redelivered: bool = False
+
+    @property
+    def enqueue_id(self) -> EnqueueId:
+        return self.listed.queued.enqueue_id
+
+    @property
+    def priority(self) -> int:
+        return priority_of(self.listed.queued.mail)
+
+
+class MemoryMailQueue:
+    """Implements `mailqueue.queue.MailQueue`; everybody who has this object has the queue.
+
+    Attributes:
+        dead: the mails that were rejected.
+    """
+
+    def __init__(self, name: QueueName, clock: Clock) -> None:
+        self.name, self.clock = name, clock
+        self.dead: list[QueuedMail] = []
+        self.ready: dict[int, deque[EnqueueId]] = {level: deque() for level in PRIORITIES}
+        self.changed = asyncio.Event()
+        self._entries: dict[EnqueueId, _Entry] = {}
+        self._gone: set[EnqueueId] = set()
+        self._streams: list[_MemoryStream] = []
+
+    @property
+    def now(self) -> datetime:
+        """By our own clock, in UTC."""
+        return instant_of(self.clock.micros())
+
+    async def enqueue(
+        self,
+        mail: Mail,
+        content: bytes,
+        *,
+        delay: timedelta | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+    ) -> EnqueueId:
+        """Put a mail into the queue."""
+        due_at = due_time(self.now, delay, at)
+        enqueue_id = EnqueueId(self.clock.random_uuid())
+        return self._put(enqueue_id, mail if priority is None else with_priority(mail, priority), content, due_at)
+
+    def dequeue(
+        self, prefetch: int = PREFETCH, *, priorities: Collection[int] | None = None
+    ) -> "AbstractAsyncContextManager[AsyncIterator[MemoryDequeued]]":
+        """Take mails."""
+        return self._dequeue(checked_prefetch(prefetch), PRIORITIES if priorities is None else priorities)
+
+    async def browse(
+        self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None
+    ) -> AsyncGenerator[Listed]:
+        """The mails in the queue without their bytes."""
+        listed = [entry.listed for entry in self._entries.values()]
+        for one in sorted(listed, key=lambda one: ListingPosition.of(one).order):
+            if where.matches(one) and is_behind(one, after):
+                yield one
+
+    async def content(self, listed: Listed) -> bytes:
+        """A listed mail's bytes."""
+        entry = self._entries.get(listed.queued.enqueue_id)
+        if entry is None:
+            raise BlobMissing(listed.queued.blobs.body)
+        return entry.content
+
+    async def size(self) -> Size:
+        """How many mails wait and are delayed: always exact."""
+        delayed = len(self._delayed())
+        return Size(len(self._entries) - delayed, delayed, SizeKind.EXACT, 0, CountedBy.METADATA)
+
+    async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
+        """Remove the mails that are meant."""
+        meant = [one async for one in self.browse(where)]
+        for listed in () if dry_run else meant:
+            if on_removed is not None:
+                await on_removed(listed)
+            self.forget(listed.queued.enqueue_id)
+        return Removed(len(meant), tuple[Unremoved, ...]())
+
+    async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
+        """Remove every mail."""
+        return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
+
+    async def flush(self, *, dry_run: bool = False) -> int:
+        """Every delayed mail is delivered now."""
+        delayed = self._delayed()
+        for entry in () if dry_run else delayed:
+            self._deliver(entry)
+        return len(delayed)
+
+    async def move_due(self) -> int:
+        """What is delayed and due waits from now on; how many mails."""
+        due = [entry for entry in self._delayed() if (entry.listed.due_at or self.now) <= self.now]
+        for entry in due:
+            self._deliver(entry)
+        return len(due)
+
+    async def restoring(self, _removed: Collection[EnqueueId]) -> Self:
+        """Nothing needs to be looked for: the queue itself brings mails back."""
+        return self
+
+    async def restore(self, removed: RemovedMail) -> RestoreResult:
+        """Bring a mail back under the id that follows from its old one."""
+        new = restored_id(removed.was, self.name)
+        if new in self._gone or new in self._entries:
+            return RestoreResult.NOTHING
+        if removed.was in self._entries:
+            return RestoreResult.STAYS
+        self._put(new, removed.mail, removed.content, removed.due_at)
+        return RestoreResult.PUT
+
+    async def figures(self) -> QueueFigures:
+        """One look at the queue."""
+        size, waiting = (
+            await self.size(),
+            [one async for one in self.browse(MailFilter(whereabouts=Whereabouts.WAITING))],
+        )
+        unacked = sum(len(stream.unacked) for stream in self._streams)
+        return QueueFigures(
+            self.name,
+            self.now,
+            mails=size.mails,
+            delayed=size.delayed,
+            oldest_at=waiting[0].enqueued_at if waiting else None,
+            depth=Depth(size.mails - unacked, unacked, len(self._streams), len(self.dead)),
+        )
+
+    async def maintain(self, stop: asyncio.Event) -> None:
+        """Move what is due, until `stop` is set."""
+        job = BackgroundJob("moving delayed mails", self.move_due, timedelta(seconds=1))
+        await run_jobs(self.name, self.clock, stop, (job,))
+
+    async def close(self) -> None:
+        """Nothing is left to be done; the mails stay."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # For the mails that are taken
+
+    def taken(self, enqueue_id: EnqueueId) -> _Entry | None:
+        """The mail, unless it has left the queue."""
+        return self._entries.get(enqueue_id)
+
+    def give_back(self, enqueue_id: EnqueueId) -> None:
+        """It comes again."""
+        entry = self._entries.get(enqueue_id)
+        if entry is not None:
+            entry.redelivered = True
+            self._deliver(entry)
+
+    def forget(self, enqueue_id: EnqueueId) -> None:
+        """It leaves the queue, and never comes again."""
+        self._gone.add(enqueue_id)
+        self._entries.pop(enqueue_id, None)
+
+    def delay(self, enqueue_id: EnqueueId, wait: timedelta, error_message: str | None) -> None:
+        """It was tried once more, and comes again after the wait."""
+        entry = self._entries.get(enqueue_id)
+        if entry is not None:
+            queued = entry.listed.queued
+            mail = replace(queued.mail, last_updated=self.now, error_message=error_message or queued.mail.error_message)
+            entry.listed = replace(
+                entry.listed,
+                queued=replace(queued, mail=mail),
+                whereabouts=Whereabouts.DELAYED,
+                due_at=self.now + wait,
+                attempts=entry.listed.attempts + 1,
+            )
+
+    def _put(self, enqueue_id: EnqueueId, mail: Mail, content: bytes, due_at: datetime | None) -> EnqueueId:
+        blobs = MailBlobs(BlobId(f"header of {enqueue_id}"), BlobId(f"body of {enqueue_id}"))
+        whereabouts = Whereabouts.DELAYED if due_at else Whereabouts.WAITING
+        listed = Listed(QueuedMail(enqueue_id, admissible(mail), blobs), self.now, whereabouts, due_at=due_at)
+        self._entries[enqueue_id] = _Entry(listed, content)
+        if due_at is None:
+            self._deliver(self._entries[enqueue_id])
+        return enqueue_id
+
+    def _deliver(self, entry: _Entry) -> None:
+        entry.listed = replace(entry.listed, whereabouts=Whereabouts.WAITING, due_at=None)
+        self.ready[entry.priority].append(entry.enqueue_id)
+        self.changed.set()
+
+    def _delayed(self) -> list[_Entry]:
+        return [entry for entry in self._entries.values() if entry.listed.whereabouts is Whereabouts.DELAYED]
+
+    @asynccontextmanager
+    async def _dequeue(self, prefetch: int, levels: Collection[int]) -> "AsyncGenerator[AsyncIterator[MemoryDequeued]]":
+        stream = _MemoryStream(self, prefetch, levels)
+        self._streams.append(stream)
+        try:
+            yield stream
+        finally:
+            self._streams.remove(stream)
+            for enqueue_id in list(stream.unacked):
+                self.give_back(enqueue_id)
+
+
+class _MemoryStream:
+    """One consumer's mails; `unacked` by id, each with its level."""
+
+    def __init__(self, queue: MemoryMailQueue, prefetch: int, levels: Collection[int]) -> None:
+        self._queue, self._prefetch, self._levels = queue, prefetch, levels
+        self._turns = Turns()
+        self.unacked: dict[EnqueueId, int] = {}
+
+    def __aiter__(self) -> AsyncIterator["MemoryDequeued"]:
+        return self
+
+    async def __anext__(self) -> "MemoryDequeued":
+        while True:
+            held = list(self.unacked.values())
+            waiting = [one for one in self._levels if self._queue.ready[one] and held.count(one) < self._prefetch]
+            if not waiting:
+                self._queue.changed.clear()
+                await self._queue.changed.wait()
+                continue
+            level, self._turns = next_turn(self._turns, waiting)
+            entry = self._queue.taken(self._queue.ready[level].popleft())
+            if entry is not None:
+                self.unacked[entry.enqueue_id] = level
+                return MemoryDequeued(self._queue, self, entry)
+
+    def settled(self, enqueue_id: EnqueueId) -> None:
+        """There is room for one more."""
+        self.unacked.pop(enqueue_id, None)
+        self._queue.changed.set()
+
+
+class MemoryDequeued:
+    """A mail to be worked on. Implements `mailqueue.queue.Dequeued`."""
+
+    def __init__(self, queue: MemoryMailQueue, stream: _MemoryStream, entry: _Entry) -> None:
+        self._queue, self._stream, self._used = queue, stream, False
+        self.queued, self.content = entry.listed.queued, entry.content
+        self.attempts, self.redelivered = entry.listed.attempts, entry.redelivered
+
+    @property
+    def mail(self) -> Mail:
+        """The mail."""
+        return self.queued.mail
+
+    @property
+    def enqueue_id(self) -> EnqueueId:
+        """This passage's name."""
+        return self.queued.enqueue_id
+
+    async def ack(self) -> None:
+        """It is done with."""
+        self._once()
+        self._queue.forget(self.enqueue_id)
+
+    async def retry(self, delay: timedelta | None = None, error_message: str | None = None) -> None:
+        """Deliver it again later."""
+        due_time(self._queue.now, delay, None)
+        self._once()
+        wait = RETRY.wait(self.attempts + 1) if delay is None else delay
+        self._queue.delay(self.enqueue_id, wait, error_message)
+
+    async def reject(self) -> None:
+        """It is a dead letter."""
+        self._once()
+        self._queue.forget(self.enqueue_id)
+        self._queue.dead.append(self.queued)
+
+    def _once(self) -> None:
+        if self._used:
+            raise WrongUse(
+                f"the mail {self.enqueue_id} was settled before", mend="Ack, retry or reject a mail once, never twice."
+            )
+        self._used = True
+        self._stream.settled(self.enqueue_id)
