@@ -256,7 +256,7 @@ class StateFolders:
         return self.root / "loads"
 
     @property
-    def kept_mails(self) -> Path:
+    def removed_mails(self) -> Path:
         """Mails that were deleted or purged from a queue; `queue restore` puts them back."""
         return self.root / "queue"
 

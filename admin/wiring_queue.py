@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class MailContent:
     """A mail's bytes; None, and the id of the blob that is missing, where they cannot be read."""
 
     content: bytes | None
@@ -98,15 +98,15 @@ class QueueConnections:
         """The queue that the settings name, or every queue of the keyspace."""
         return await self.view.starts.queues() if everything else [self.settings.name]
 
-    async def content_of(self, listed: Listed) -> Content:
+    async def content_of(self, listed: Listed) -> MailContent:
         """The bytes of a mail, or which of its blobs is missing."""
         blobs = listed.queued.blobs
         try:
-            return Content(await content_of(self.blobs, blobs))
+            return MailContent(await content_of(self.blobs, blobs))
         except BlobMissing as missing:
-            return Content(None, BlobId(missing.blob_id))
+            return MailContent(None, BlobId(missing.blob_id))
         except BadPayload:  # what is no id of a blob names none
-            return Content(None, blobs.body if is_blob_id(blobs.header) else blobs.header)
+            return MailContent(None, blobs.body if is_blob_id(blobs.header) else blobs.header)
 
 
 def with_queues(settings: QueueSettings, carry_out: Callable[[QueueConnections], Awaitable[T]]) -> T:

@@ -43,7 +43,7 @@ def came(queue: QueueShell) -> list[str]:
 
 
 def kept_files(queue: QueueShell) -> list[str]:
-    """The files of kept mails, the oldest first."""
+    """The files of removed mails, the oldest first."""
     return sorted(map(str, (queue.line.home / "data").rglob("*.jsonl.gz")))
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from admin.present.document import Document, Part
 from admin.present.queue.values import NOTHING_WRITTEN, mail_json, mails_table, plain, queue_document, shown
-from admin.services.queue.consumers import Settlement
+from admin.services.queue.consumers import ConsumerOutcome
 from admin.services.queue.dequeue import DequeueResult
 from admin.services.queue.enqueue import EnqueueResult
 from admin.services.queue.remove import RemoveResult
@@ -40,7 +40,7 @@ def enqueue_document(result: EnqueueResult) -> Document:
 def dequeue_document(result: DequeueResult) -> Document:
     """What became of the mails, or which would be taken first."""
     request = result.request
-    counts = {one.value: result.settled.get(one, 0) for one in Settlement}
+    counts = {one.value: result.settled.get(one, 0) for one in ConsumerOutcome}
     json = {"dry_run": request.dry_run, "taken": result.total, **counts, "unsettled": result.unsettled}
     if not request.dry_run:
         named = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)

@@ -8,7 +8,7 @@ from admin.present.queue.values import mail_json, mails_table, plain, printable,
 from admin.services.queue.health import HealthRequest, Measured, MetricsRequest, QueueHealth
 from admin.services.queue.listing import BrowsedMail, BrowseResult, QueueOverview, SizeRequest
 from admin.services.queue.request import QueueAnswer, QueueRequest
-from admin.wiring_queue import Content
+from admin.wiring_queue import MailContent
 from mailqueue.metrics import gauges_text
 from model.queue.size import CountedBy, Size, SizeKind
 
@@ -79,7 +79,7 @@ def _page(result: BrowseResult, token: str | None) -> list[Part]:
     return body
 
 
-def _text(content: Content) -> str:
+def _text(content: MailContent) -> str:
     if content.content is None:
         return f"(its content is missing: blob {content.missing})"
     return printable(content.content.decode("utf-8", "replace").replace("\r\n", "\n"), kept="\n\t")

@@ -11,7 +11,7 @@ from mailqueue.maintenance.comparison import MEANINGS, QueueFinding, Reconciled
 def reconcile_document(result: ReconcileResult) -> Document:
     """What each side holds, what was found, what was mended and what is left."""
     found, request = result.found, result.request
-    body: list[Part] = [Table(f"Sides of {request.queue}", ("side", "what", "count"), _sides(found))]
+    body: list[Part] = [Table(f"What {request.queue} holds", ("side", "what", "count"), _sides(found))]
     if not found.clean:
         rows = [(kind.value, f"{count:,}", MEANINGS[kind]) for kind, count in found.counts.items() if count]
         body += [Table("Found", ("finding", "count", "meaning"), rows), *_named_lines(found)]

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from admin.present.document import Document, Part, Table
 from admin.services.queue.request import QueueRequest
-from admin.wiring_queue import Content
+from admin.wiring_queue import MailContent
 from mailqueue.health import days
 from mailqueue.rabbitmq.codec import priority_of
 from model.errors import ExitCode
@@ -90,7 +90,7 @@ def shown(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def mail_json(listed: Listed, now: datetime, content: Content | None = None) -> dict[str, Any]:
+def mail_json(listed: Listed, now: datetime, content: MailContent | None = None) -> dict[str, Any]:
     """A mail of a queue."""
     queued, mail = listed.queued, listed.queued.mail
     document = {

@@ -19,7 +19,7 @@ EX_TEMPFAIL: Final = 75
 """By sysexits(3): try again later."""
 
 
-class Settlement(Enum):
+class ConsumerOutcome(Enum):
     """What becomes of a dequeued mail."""
 
     ACKED = "acked"
@@ -29,15 +29,15 @@ class Settlement(Enum):
     async def settle(self, mail: Dequeued) -> None:
         """Tell the queue."""
         match self:
-            case Settlement.ACKED:
+            case ConsumerOutcome.ACKED:
                 await mail.ack()
-            case Settlement.RETRIED:
+            case ConsumerOutcome.RETRIED:
                 await mail.retry()
-            case Settlement.REJECTED:
+            case ConsumerOutcome.REJECTED:
                 await mail.reject()
 
 
-Consumer = Callable[[Dequeued], Awaitable[Settlement]]
+Consumer = Callable[[Dequeued], Awaitable[ConsumerOutcome]]
 
 
 def consumer_in_folder(folder: Path) -> Consumer:
@@ -51,9 +51,9 @@ def consumer_in_folder(folder: Path) -> Consumer:
     except OSError as error:
         raise WrongUse(f"{folder} cannot be made: {error.strerror or error}") from error
 
-    async def consume(mail: Dequeued) -> Settlement:
+    async def consume(mail: Dequeued) -> ConsumerOutcome:
         await asyncio.to_thread(_write_both, folder, mail)
-        return Settlement.ACKED
+        return ConsumerOutcome.ACKED
 
     return consume
 
@@ -66,21 +66,21 @@ def consumer_in_command(text: str, queue: QueueName) -> Consumer:
     """
     words = _words(text)
 
-    async def consume(mail: Dequeued) -> Settlement:
-        return settlement_of(await _run(words, mail, environment_for(mail, queue, os.environ)))
+    async def consume(mail: Dequeued) -> ConsumerOutcome:
+        return outcome_of(await _run(words, mail, environment_for(mail, queue, os.environ)))
 
     return consume
 
 
-def settlement_of(exit_code: int) -> Settlement:
+def outcome_of(exit_code: int) -> ConsumerOutcome:
     """What the exit code of a command says of its mail; below zero it ended by a signal."""
     match exit_code:
         case 0:
-            return Settlement.ACKED
+            return ConsumerOutcome.ACKED
         case _ if exit_code == EX_TEMPFAIL:
-            return Settlement.RETRIED
+            return ConsumerOutcome.RETRIED
         case _:
-            return Settlement.REJECTED
+            return ConsumerOutcome.REJECTED
 
 
 def environment_for(mail: Dequeued, queue: QueueName, environment: Mapping[str, str]) -> dict[str, str]:

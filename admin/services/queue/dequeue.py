@@ -11,7 +11,7 @@ from typing import Any
 
 from admin.event_loop import stop_signal
 from admin.services.caller import Caller
-from admin.services.queue.consumers import Consumer, Settlement, consumer_in_command, consumer_in_folder
+from admin.services.queue.consumers import Consumer, ConsumerOutcome, consumer_in_command, consumer_in_folder
 from admin.services.queue.request import PREFETCH_DEFAULT, DryRunRequest
 from admin.wiring_queue import QueueConnections, with_queues
 from mailqueue.queue import Dequeued
@@ -70,7 +70,7 @@ class DequeueResult:
     """
 
     request: DequeueRequest
-    settled: Mapping[Settlement, int] = field(default_factory=dict)
+    settled: Mapping[ConsumerOutcome, int] = field(default_factory=dict)
     unsettled: tuple[str, ...] = ()
     listed: tuple[Listed, ...] = ()
     more: bool = False
@@ -86,7 +86,7 @@ class DequeueResult:
         """A mail that could not be settled outweighs a rejected one."""
         if self.unsettled:
             return ExitCode.PARTLY_FAILED
-        return ExitCode.DRIFT if self.settled.get(Settlement.REJECTED) else ExitCode.FINE
+        return ExitCode.DRIFT if self.settled.get(ConsumerOutcome.REJECTED) else ExitCode.FINE
 
 
 def dequeue(request: DequeueRequest, caller: Caller) -> DequeueResult:
@@ -128,7 +128,7 @@ class _Taking:
     request: DequeueRequest
     caller: Caller
     begun: int = 0
-    settled: Counter[Settlement] = field(default_factory=Counter)
+    settled: Counter[ConsumerOutcome] = field(default_factory=Counter)
     unsettled: list[str] = field(default_factory=list)
 
     async def take(self, mails: AsyncIterator[Dequeued], stop: asyncio.Event) -> None:
@@ -162,13 +162,13 @@ class _Taking:
 
     async def _work(self, mail: Dequeued) -> None:
         try:
-            settlement = await self.consumer(mail)
-            await settlement.settle(mail)
+            outcome = await self.consumer(mail)
+            await outcome.settle(mail)
         except MailmendError as error:
             self.unsettled.append(str(mail.enqueue_id))
             self.caller.remark(f"not settled: {mail.enqueue_id}: {error}")
         else:
-            self.settled[settlement] += 1
+            self.settled[outcome] += 1
 
 
 async def _anext(mails: AsyncIterator[Dequeued]) -> Dequeued | None:

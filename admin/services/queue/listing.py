@@ -8,7 +8,7 @@ from typing import Final
 
 from admin.services.caller import Caller
 from admin.services.queue.request import PAGE_MAILS, MailSelection, QueueAnswer, QueueRequest
-from admin.wiring_queue import Content, QueueConnections, with_queues
+from admin.wiring_queue import MailContent, QueueConnections, with_queues
 from mailqueue.concurrency import in_batches, in_order
 from mailqueue.rabbitmq.view.slices import Broken
 from model.errors import ExitCode
@@ -96,7 +96,7 @@ class BrowsedMail:
 
     listed: Listed
     at: datetime
-    content: Content | None = None
+    content: MailContent | None = None
 
 
 @dataclass(frozen=True, slots=True)

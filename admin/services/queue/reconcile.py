@@ -200,7 +200,7 @@ class _Removed:
 
     @classmethod
     def of(cls, connections: QueueConnections, request: ReconcileRequest) -> "_Removed":
-        state, now = state_folders().kept_mails, connections.now
+        state, now = state_folders().removed_mails, connections.now
         mails = RemovedMailsFile(removed_mails_path(state, request.queue, now, "mark"), request.queue)
         folder = removed_mails_path(state, request.queue, now, "orphan-blobs").with_suffix("").with_suffix("")
         return cls(connections, not request.no_blobs, mails, FileStore(folder, connections.clock), folder)

@@ -100,7 +100,7 @@ def _remove(verb: str, selection: MailSelection, request: PurgeRequest, caller: 
         return RemoveResult(request, Removed(count), connections.now, tuple(first))
 
     async def removed(connections: QueueConnections) -> RemoveResult:
-        path = removed_mails_path(state_folders().kept_mails, request.queue, connections.now, verb)
+        path = removed_mails_path(state_folders().removed_mails, request.queue, connections.now, verb)
         file, without_content = RemovedMailsFile(path, request.queue), 0
         caller.progress.stage(f"{verb} {request.queue}")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from admin.services.queue.consumers import Settlement, settlement_of
+from admin.services.queue.consumers import ConsumerOutcome, outcome_of
 from model.queue.mails import Whereabouts
 from tests.support.queue_commands import QueueShell, ids_in
 from tests.support.queues import CONTENT
@@ -85,16 +85,16 @@ def test_a_full_disk_gives_the_mail_back(queue: QueueShell, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
-        (0, Settlement.ACKED),
-        (75, Settlement.RETRIED),
-        (1, Settlement.REJECTED),
-        (74, Settlement.REJECTED),
-        (-9, Settlement.REJECTED),
+        (0, ConsumerOutcome.ACKED),
+        (75, ConsumerOutcome.RETRIED),
+        (1, ConsumerOutcome.REJECTED),
+        (74, ConsumerOutcome.REJECTED),
+        (-9, ConsumerOutcome.REJECTED),
     ],
 )
-def test_an_exit_code_decides(code: int, outcome: Settlement) -> None:
+def test_an_exit_code_decides(code: int, outcome: ConsumerOutcome) -> None:
     """As sysexits(3) has it."""
-    assert settlement_of(code) is outcome
+    assert outcome_of(code) is outcome
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_nothing_is_taken_before_it_is_clear_what_becomes_of_it(
     assert queue.asked == []
 
 
-def test_a_service_that_is_told_to_stop_finishes_what_it_has(queue: QueueShell, tmp_path: Path) -> None:
+def test_a_service_finishes_its_unacked_mails_after_a_stop_signal(queue: QueueShell, tmp_path: Path) -> None:
     """SIGTERM while a command runs: its mail is acked, nothing further is taken, exit 0."""
     queue.put("one", "two")
     program = f"import os; os.kill({os.getpid()}, 15)"

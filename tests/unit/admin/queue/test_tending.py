@@ -237,7 +237,7 @@ class TestTend:
         assert queue.delivered(1) == ["due"]
         assert "became due" in queue("tend", "--once").out
 
-    def test_a_service_works_until_it_is_told_to_stop(self, queue: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_service_works_until_a_stop_signal(self, queue: QueueShell, monkeypatch: pytest.MonkeyPatch) -> None:
         """SIGTERM ends it with 0; what was due by then has moved."""
         queue.put_later("due", timedelta(minutes=5))
         end = queue.now + timedelta(minutes=10)
