@@ -78,29 +78,19 @@ _ANYWHERE: Final[Mapping[str, str]] = {
     "perrecipientspecificheaders": "headers for single recipients: recipient, name, value",
 }
 
+_MIME_COLUMNS: Final = """
+    textuallinecount contentdescription contentdispositionparameters contentdispositiontype
+    contentid contentlanguage contentlocation contentmd5 contenttransferencoding
+    contenttypeparameters mediatype subtype
+"""
+
 _IN_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
     "messagecounter": {"nextuid": "the last uid that was given out"},
     "modseq": {"nextmodseq": "the last modseq that was given out"},
     "mailboxcounters": {"count": "messages", "unseen": "messages without \\Seen"},
     "mailboxrecents": {"recent_mesage_uid": "uid of a message with \\Recent (James's spelling)"},
     "applicableflag": {"userflags": "every user flag that was ever set in the mailbox"},
-    "messagev3": dict.fromkeys(
-        (
-            "textuallinecount",
-            "contentdescription",
-            "contentdispositionparameters",
-            "contentdispositiontype",
-            "contentid",
-            "contentlanguage",
-            "contentlocation",
-            "contentmd5",
-            "contenttransferencoding",
-            "contenttypeparameters",
-            "mediatype",
-            "subtype",
-        ),
-        "what its name says of the MIME part; gone since JAMES-4198",
-    ),
+    "messagev3": dict.fromkeys(_MIME_COLUMNS.split(), "what its name says of the MIME part; gone since JAMES-4198"),
     "mailbox": {"id": "the mailbox", "name": "name of the mailbox, with its parents"},
     "attachmentv2": {"idasuuid": "the attachment", "id": "the attachment's id as text"},
     "aclv2": {"id": "the mailbox", "key": "holder of the rights"},

@@ -105,6 +105,11 @@ _SNAPSHOT = "Only a snapshot (auto_snapshot takes one at the drop) brings a drop
 _SIZE_TIERED = "SizeTieredCompactionStrategy"
 _TIME_WINDOWS = "TimeWindowCompactionStrategy"
 
+_UPDATED_TABLES = """
+    applicableFlag attachmentMessageId attachmentV2 firstUnseen mailboxCounters mailboxRecents
+    messageCounter messageDeleted modseq imapUidTable messageIdTable
+"""
+
 UPGRADE_NOTES = (
     OptionalMigration(
         "tune-queue-compaction",
@@ -130,22 +135,7 @@ UPGRADE_NOTES = (
         "Rows that are updated as long as they live compact best by size; a table of short rows, by level.",
         _OPTION_BACK,
         (
-            *(
-                _compact(table, _SIZE_TIERED)
-                for table in (
-                    "applicableFlag",
-                    "attachmentMessageId",
-                    "attachmentV2",
-                    "firstUnseen",
-                    "mailboxCounters",
-                    "mailboxRecents",
-                    "messageCounter",
-                    "messageDeleted",
-                    "modseq",
-                    "imapUidTable",
-                    "messageIdTable",
-                )
-            ),
+            *(_compact(table, _SIZE_TIERED) for table in _UPDATED_TABLES.split()),
             _compact("eventStore", "LeveledCompactionStrategy"),
         ),
         "See what mailmend schema advise says of your own rows before the two big tables are rewritten.",

@@ -48,7 +48,8 @@ class WriterSettings:
         stamp: where the stamp of projection writes comes from.
         skew_seconds: S, the greatest difference between any two clocks; StampSource.FLOOR rests on it.
         stamp_age_seconds: A; no write is under way for longer after its stamp was taken.
-        write_seconds: how long one write may take to answer; the last one is sent this much before A is over.
+        write_seconds: how long a write may take to be committed; the last one is sent this much before A is over. The
+            driver stops waiting sooner (`Contact.write_seconds`), so that a write can be sent again in time.
         rounds_max: how often a compare-and-set is repeated when others are faster.
         numbers_max: how many uids are tried for one message whose place is taken or hidden.
         threads: how many messages of one batch are written at once.

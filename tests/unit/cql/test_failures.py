@@ -1,10 +1,27 @@
-"""What each failed becomes: the right kind, so the right exit code, in words that a person can act upon."""
+"""What becomes of a request when the driver fails: its errors, TLS errors among them, as ours with what mends them."""
 
 from itertools import product
 
 import pytest
+from cassandra import (
+    AlreadyExists,
+    AuthenticationFailed,
+    InvalidRequest,
+    OperationTimedOut,
+    ReadFailure,
+    ReadTimeout,
+    Unauthorized,
+    Unavailable,
+    WriteFailure,
+    WriteTimeout,
+    WriteType,
+)
+from cassandra.cluster import NoHostAvailable
+from cassandra.connection import ConnectionException, ConnectionShutdown
+from cassandra.protocol import ConfigurationException, OverloadedErrorMessage, ServerError, SyntaxException
 
-from cql.driver.failures import DriverFailure, Purpose, failure_of, no_contact, purpose_of
+from cql.driver.driver_errors import failure_kind
+from cql.driver.failures import DriverFailure, Purpose, failure_of, no_contact, purpose_of, tls_failure
 from cql.statements import Operation
 from model.catalog.mail import IMAP_UID, MAILBOX_COUNTERS
 from model.errors import (
@@ -168,3 +185,86 @@ def test_a_missing_permission_is_told_with_role_and_resource() -> None:
         "role 'mailmend_reader' may not read mail.firstUnseen: it has no SELECT on table mail.firstunseen"
     )
     assert "mailmend schema grants --check" in error.mend
+
+
+AT = "10.0.0.1:9042"
+TRIED = "[Errno 1] Tried connecting to [('10.0.0.1', 9042)]. Last error: "
+VERIFY = f"{TRIED}[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
+
+
+@pytest.mark.parametrize(
+    ("said", "what", "mend"),
+    [
+        (f"{VERIFY}unable to get local issuer certificate (_ssl.c:1006)", "unable to get local issuer", "--tls-ca"),
+        (f"{VERIFY}self-signed certificate in certificate chain (_ssl.c:1006)", "self-signed certificate", "--tls-ca"),
+        (f"{VERIFY}certificate has expired (_ssl.c:1006)", "out of its time: certificate has expired", "Renew"),
+        (
+            f"{VERIFY}IP address mismatch, certificate is not valid for '10.0.0.1'. (_ssl.c:1006)",
+            "for somebody else: IP address mismatch, certificate is not valid for '10.0.0.1'",
+            "--no-tls-hostnames",
+        ),
+        (f"{TRIED}[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "does not speak TLS", "--no-tls"),
+        (f"{TRIED}[SSL] tlsv13 alert certificate required (_ssl.c:2580)", "does not take our", "--tls-cert"),
+        (f"{TRIED}EOF occurred in violation of protocol (_ssl.c:2427)", "hung up on TLS", "--tls-cert"),
+    ],
+)
+def test_each_reason_is_told_with_what_to_do(said: str, what: str, mend: str) -> None:
+    """OpenSSL's own words are kept, its source lines are not."""
+    error = tls_failure(said, AT, tls=True)
+
+    assert error is not None
+    assert what in error.what
+    assert AT in error.what
+    assert mend in error.mend
+    assert "_ssl.c" not in str(error)
+    assert error.exit_code is ExitCode.CANNOT_REACH
+
+
+def test_a_node_that_hangs_up_may_want_tls() -> None:
+    """Only where we did not speak it."""
+    said = f"{AT}: [Errno 104] Connection reset by peer"
+
+    error = tls_failure(said, AT, tls=False)
+
+    assert error is not None
+    assert "--tls-ca" in error.mend
+    assert tls_failure(said, AT, tls=True) is None
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_other_troubles_are_none_of_its_business(tls: bool) -> None:
+    """A node that is down is down with TLS and without."""
+    assert tls_failure(f"{TRIED}Connection refused", AT, tls=tls) is None
+
+
+REFUSED = AuthenticationFailed("bad credentials")
+
+
+@pytest.mark.parametrize(
+    ("error", "trouble"),
+    [
+        (REFUSED, DriverFailure.DENIED),
+        (Unauthorized("no SELECT permission"), DriverFailure.DENIED),
+        (NoHostAvailable("none", {"10.0.0.1": REFUSED}), DriverFailure.DENIED),
+        (NoHostAvailable("none", {"10.0.0.1": ConnectionException("refused")}), DriverFailure.NO_HOST),
+        (NoHostAvailable("none", ["10.0.0.1"]), DriverFailure.NO_HOST),
+        (Unavailable("few", consistency=4, required_replicas=2, alive_replicas=1), DriverFailure.FEW_REPLICAS),
+        (InvalidRequest("no such column"), DriverFailure.REFUSED),
+        (SyntaxException(0x2000, "no viable alternative", {}), DriverFailure.REFUSED),
+        (ConfigurationException(0x2300, "unknown option", {}), DriverFailure.REFUSED),
+        (AlreadyExists("ks", "t"), DriverFailure.REFUSED),
+        (ReadTimeout("late"), DriverFailure.SILENCE),
+        (WriteTimeout("late", write_type=WriteType.CAS), DriverFailure.SILENCE),
+        (WriteTimeout("late", write_type=WriteType.COUNTER), DriverFailure.SILENCE),
+        (OperationTimedOut(), DriverFailure.SILENCE),
+        (ReadFailure("failed"), DriverFailure.BROKEN),
+        (WriteFailure("failed"), DriverFailure.BROKEN),
+        (OverloadedErrorMessage(0x1001, "overloaded", {}), DriverFailure.BROKEN),
+        (ServerError(0x0000, "stumbled", {}), DriverFailure.BROKEN),
+        (ConnectionShutdown("gone"), DriverFailure.BROKEN),
+        (OSError("reset by peer"), DriverFailure.BROKEN),
+    ],
+)
+def test_each_of_the_drivers_errors_is_a_failure_kind_ours(error: Exception, trouble: DriverFailure) -> None:
+    """The credentials' refusal also where the driver says that nobody answered."""
+    assert failure_kind(error) is trouble
