@@ -22,8 +22,7 @@ from pyspark.sql import SparkSession
 
 from model.errors import CannotReach, JavaMissing, WrongUse
 from repair.clock import SystemClock
-from spark_repair.executors import await_executors
-from spark_repair.shipping import runs_here, ship_packages
+from spark_repair.executors import await_executors, runs_here, ship_packages
 
 CONNECTOR_CLASS: Final = "com.datastax.spark.connector.datasource.CassandraCatalog"
 CONNECTORS: Final[Mapping[str, str]] = {

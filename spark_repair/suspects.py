@@ -4,9 +4,10 @@ Three aggregations decide everything: by content (what is lost, what leaks), by 
 once) and by group (unions and counters). Suspects have one shape, whatever they are of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
+from typing import Any
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -20,8 +21,7 @@ from model.projections.mirror import Mirror
 from model.projections.projection import Projection
 from model.projections.verdicts import Verdict
 from spark_repair.connector import SHUFFLE_PARTS
-from spark_repair.frames import BITS, ONE, TRUTH_ID, TRUTHS, TWO, Layout, bit, cell_of
-from spark_repair.verdicts import verdict_column
+from spark_repair.frames import BITS, ONE, TRUTH_ID, TRUTHS, TWO, Layout, bit, bits_of, cell_of
 
 PROJECTION, VERDICT, KEY, TRUTH_IDS, WANTED = "projection", "verdict", "key", "truth_ids", "wanted"
 _IN_TRUTH, _IN_CONTENT = 0, 1
@@ -217,3 +217,16 @@ def _suspects(
         ids.alias(TRUTH_IDS),
         (sf.lit(None).cast("string") if wanted is None else wanted).alias(WANTED),
     )
+
+
+def verdict_column(verdicts: Mapping[Any, Verdict], symptoms: Mapping[str, Expression]) -> Expression:
+    """The name of the verdict on a row.
+
+    Args:
+        verdicts: the `verdicts` of a kind; its keys are NamedTuples, in the order of
+        their bits.
+        symptoms: a boolean column, never null, for each field of those keys.
+    """
+    fields = next(iter(verdicts))._fields
+    names = sf.array(*(sf.lit(verdict.value) for verdict in verdicts.values()))
+    return sf.get(names, bits_of([symptoms[field] for field in fields]))

@@ -1,6 +1,6 @@
 """What a pair of rows can mean. Each kind of projection has its own total table from symptoms to verdicts.
 
-Source: seed ADR-22 (insert, remove), DESIGN section 4 "Verdicts". `spark_repair.verdicts` generates native columns from
+Source: seed ADR-22 (insert, remove), DESIGN section 4 "Verdicts". `spark_repair.suspects` generates native columns from
 the same tables, indexed by the same bits.
 """
 

@@ -2,7 +2,7 @@
 
 Pure. The order of the reads (projection first, truth last), the delay and the read-back are the fixer's; the rule of
 time is here (DESIGN idea 4; model-checked): a repair writes as of T, a moment before its scan began, so whatever a user
-changes afterwards wins. A pair with a cell after T has MOVED and is left alone; cells at exactly T are this run's own.
+changes from then on wins. A pair with a cell after T has MOVED and is left alone; cells at T are this run's own.
 Only a removal from the truth, or a return to it, is conditional on what was seen.
 """
 

@@ -173,7 +173,7 @@ class Leases:
             self.release(held.lease)
 
     def _beat(self, held: TakenLease, wait: Callable[[float], bool]) -> None:
-        """Renew until told to stop or lost; an unreachable cluster is tried again while the lease may still live."""
+        """Renew until it is stopped or lost; an unreachable cluster is tried again while the lease may still live."""
         while not wait(self.ttl_seconds / _BEATS_PER_TTL):
             if not beat_once(self, held):
                 return

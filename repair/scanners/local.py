@@ -38,8 +38,8 @@ from repair.mending.fixer import Fixer
 from repair.mending.limits import Pace, share
 from repair.mending.settings import RepairSettings
 
-_TOLD_ROWS = 1000
-"""Progress is told, and pace kept, every so many rows."""
+_REPORTED_ROWS = 1000
+"""Progress is reported, and pace kept, every so many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +154,12 @@ class _FamilyScan:
         for row in self.engine.mail.scan(Scan(table, columns, self.settings.level)):
             keep(row)
             rows += 1
-            if rows % _TOLD_ROWS == 0:
-                self._tell(_TOLD_ROWS)
-        self._tell(rows % _TOLD_ROWS)
+            if rows % _REPORTED_ROWS == 0:
+                self._report(_REPORTED_ROWS)
+        self._report(rows % _REPORTED_ROWS)
         self.detection.saw(table, rows)
 
-    def _tell(self, rows: int) -> None:
+    def _report(self, rows: int) -> None:
         self.progress.advance(rows)
         self.pace.take(rows)
 

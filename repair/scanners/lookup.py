@@ -179,8 +179,8 @@ class _FamilyLook:
         columns = dict.fromkeys((*(column.name for column in mirror.table.key), self._lead_in_mirror))
         rows = self._streamed(Scan(mirror.table, tuple(columns), self.settings.level, under=under))
         while some := list(islice(rows, ROWS_AT_ONCE)):
-            told = (mirror.restored(row) for row in some)
-            yield [row for row in told if row.get(self._lead) is not None]
+            truths = (mirror.restored(row) for row in some)
+            yield [row for row in truths if row.get(self._lead) is not None]
 
     def _look_at_orphans(self, ids: Iterable[UUID]) -> None:
         """Filter rows and half-written mirror rows that may have no truth: the scan that follows tells."""
@@ -236,7 +236,7 @@ class _FamilyLook:
         return (row for row in rows if row[mailbox] in ids)
 
     def _streamed(self, scan: Scan) -> Iterator[Row]:
-        """The rows as they come, counted, told, and no faster than the settings's pace."""
+        """The rows as they come, counted, reported, and no faster than the settings allow."""
         rows, pace = self.engine.mail.scan(scan), Pace(self.settings.policy.rows_per_second, self.engine.clock)
         while some := list(islice(rows, ROWS_AT_ONCE)):
             pace.take(len(some))

@@ -24,7 +24,7 @@ from model.projections.family import Family
 from model.schema.table import Row
 from repair.retries import Retries
 from repair.writing.blob_bridge import BlobBridge
-from repair.writing.projector import Projector, Trail
+from repair.writing.projector import Projector, Propagation
 from repair.writing.sequences import Sequence as Numbers
 from repair.writing.truth_rows import (
     BlobIds,
@@ -183,21 +183,21 @@ class MessageStore:
             UnknownMessage: there is no such message.
             Contended: others kept changing the same message.
         """
-        trail, given = Trail.FOLLOWS, seen
+        propagation, given = Propagation.COMPLETE, seen
 
         def attempt() -> Stored | None:
-            nonlocal trail, given
+            nonlocal propagation, given
             before, after = self._about_to_flag(place, change, given)
             given = None
             if after is None:
-                return _stored(before.row, trail)
+                return _stored(before.row, propagation)
             after = {**after, "modseq": ModSeq(self._modseqs.take(place.mailbox_id))}
             with self._looked_at(after):
                 made = self._truth.change(before, after)
             if made is None:
                 return None
-            trail = Trail.worst(trail, *self._projector.project([made]))
-            return _stored(after, trail) if made.sure else None
+            propagation = Propagation.worst(propagation, *self._projector.project([made]))
+            return _stored(after, propagation) if made.sure else None
 
         return self._rounds(attempt, place)
 
@@ -224,7 +224,7 @@ class MessageStore:
         """
         key = (message_id, mailbox)
         rows = self._retries.call(lambda: self._tables.read(Read(self._family.truth, key, Level.SERIAL)))
-        if self._projector.suspect((seen.row for seen in rows), "its writer was interrupted") is Trail.LOST:
+        if self._projector.suspect((seen.row for seen in rows), "its writer was interrupted") is Propagation.LOST:
             raise Unjournalled(
                 f"message {message_id} was stored by a writer that was interrupted, and that could not be journalled",
                 mend="Make room on the disk, or wait for the ledger; then type the same command again.",
@@ -273,9 +273,9 @@ class MessageStore:
         )
 
     def _projected(self, batch: Sequence[Committed]) -> list[Stored]:
-        trails = self._projector.project(batch)
+        propagations = self._projector.project(batch)
         rows = [made.after or (made.before.row if made.before else {}) for made in batch]
-        return [_stored(row, trail) for row, trail in zip(rows, trails, strict=True)]
+        return [_stored(row, propagation) for row, propagation in zip(rows, propagations, strict=True)]
 
     def _seen(self, place: Place) -> Seen:
         seen = self._truth.read(place)
@@ -291,7 +291,7 @@ class MessageStore:
         try:
             yield
         except CannotReach as error:
-            if self._projector.suspect((row,), error.what) is Trail.LOST:
+            if self._projector.suspect((row,), error.what) is Propagation.LOST:
                 error.mend = f"{error.mend} {_UNKEPT}".strip()
             raise
 
@@ -322,12 +322,12 @@ def content_of(family: Family) -> Content:
     return family.content
 
 
-_UNKEPT = "What hangs on it could not be journalled either: afterwards run mailmend check messages."
+_UNKEPT = "What follows from it could not be journalled either: run mailmend check messages later."
 
 
-def _stored(row: Row, trail: Trail) -> Stored:
+def _stored(row: Row, propagation: Propagation) -> Stored:
     place, modseq = place_of(row), ModSeq(row.get("modseq") or 0)
-    lagged, journalled = trail is not Trail.FOLLOWS, trail is not Trail.LOST
+    lagged, journalled = propagation is not Propagation.COMPLETE, propagation is not Propagation.LOST
     return Stored(place.message_id, place.mailbox_id, place.uid, modseq, lagged, journalled)
 
 

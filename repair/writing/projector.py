@@ -27,17 +27,17 @@ from repair.writing.plans import (
 from repair.writing.truth_writes import Committed
 
 
-class Trail(Enum):
-    """How a change's projections follow it."""
+class Propagation(Enum):
+    """How far a change has reached its projections."""
 
-    FOLLOWS = "follows"  # all are written
+    COMPLETE = "complete"  # all are written
     LAGS = "lags"  # some are not; they are journalled, and `mailmend repair lags` mends exactly them
     LOST = "lost"  # some are not, and nobody could keep that: only a check finds them
 
     @classmethod
-    def worst(cls, *trails: "Trail") -> "Trail":
+    def worst(cls, *propagations: "Propagation") -> "Propagation":
         """Of several steps, the one that needs most to be done about."""
-        return max(trails, key=list(cls).index)
+        return max(propagations, key=list(cls).index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Projector:
     clock: Clock
     stamp_age_micros: int
 
-    def project(self, batch: Sequence[Committed]) -> list[Trail]:
+    def project(self, batch: Sequence[Committed]) -> list[Propagation]:
         """Write everything that follows; for each change whether all of it did."""
         now = self.clock.micros()
         fresh = [made for made in batch if made.stamp is not None and now < made.began + self.stamp_age_micros]
@@ -72,20 +72,20 @@ class Projector:
         stale = [made for made in batch if made not in fresh]
         late = iter(self._lag(stale, self._due(stale) + self._uncounted(stale), "the stamp could not be read in time"))
         sent = iter(self._send(fresh))
-        return [next(sent) if made in fresh else Trail.worst(Trail.LAGS, next(late)) for made in batch]
+        return [next(sent) if made in fresh else Propagation.worst(Propagation.LAGS, next(late)) for made in batch]
 
-    def _send(self, batch: Sequence[Committed]) -> list[Trail]:
+    def _send(self, batch: Sequence[Committed]) -> list[Propagation]:
         due = self._due(batch)
         deadline = min((made.began for made in batch), default=0) + self.stamp_age_micros
         errors = self.retries.write_all(self.tables, [one.consequence.write for one in due], deadline)
         late = [one for one, error in zip(due, errors, strict=True) if error is not None]
         late += self._uncounted(batch)
-        return self._lag(batch, late, _cause(errors)) if late else [Trail.FOLLOWS] * len(batch)
+        return self._lag(batch, late, _cause(errors)) if late else [Propagation.COMPLETE] * len(batch)
 
     def _due(self, batch: Sequence[Committed]) -> list[Due]:
         return [*self._written(batch), *self._counted(batch)]
 
-    def suspect(self, rows: Iterable[Row], cause: str) -> Trail:
+    def suspect(self, rows: Iterable[Row], cause: str) -> Propagation:
         """Journal all that hangs on rows whose change got no clear answer, so that it is looked at."""
         return self._journalled([one for row in rows for one in suspects_of(self.family, row)], cause)
 
@@ -117,20 +117,20 @@ class Projector:
             for one in recounts_for(self.family, made.after or _row(made.before) or {})
         ]
 
-    def _lag(self, batch: Sequence[Committed], late: Sequence[Due], cause: str) -> list[Trail]:
+    def _lag(self, batch: Sequence[Committed], late: Sequence[Due], cause: str) -> list[Propagation]:
         """Journal what is late, each place once, with all that any change of the batch knows of it."""
         rows = [batch[one.of[0]].after or _row(batch[one.of[0]].before) or {} for one in late]
         suspects = (one.consequence.suspect(truth_ids(self.family, row)) for one, row in zip(late, rows, strict=True))
-        trail = self._journalled(tuple(merged(suspects)), cause)
+        propagation = self._journalled(tuple(merged(suspects)), cause)
         lagging = {place for one in late for place in one.of}
-        return [trail if place in lagging else Trail.FOLLOWS for place in range(len(batch))]
+        return [propagation if place in lagging else Propagation.COMPLETE for place in range(len(batch))]
 
-    def _journalled(self, suspects: Sequence[Suspect], cause: str) -> Trail:
+    def _journalled(self, suspects: Sequence[Suspect], cause: str) -> Propagation:
         try:
             self.lags.journal(suspects, cause)
         except Unjournalled:
-            return Trail.LOST
-        return Trail.LAGS
+            return Propagation.LOST
+        return Propagation.LAGS
 
 
 def _row(seen: Seen | None) -> Row | None:

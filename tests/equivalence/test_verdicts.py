@@ -12,7 +12,7 @@ from model.projections.filters import Filter
 from model.projections.groups import Group
 from model.projections.mirror import Mirror
 from model.projections.verdicts import Verdict
-from spark_repair.verdicts import verdict_column
+from spark_repair.suspects import verdict_column
 
 pytestmark = pytest.mark.spark
 

@@ -6,11 +6,12 @@ written as of now, so the commands of a test declare the keyspace quiet (`QUIET`
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
 from cql.driver.session import CassandraCluster, Keyspace, connect
+from model.catalog.james_tables import BLOB_PARTS, BLOBS
 from model.catalog.mail import APPLICABLE_FLAG, IMAP_UID, MAILBOX_COUNTERS, MESSAGE_ID, MESSAGE_V3, MESSAGES
 from model.operations import Change, Count, Put, Read, Remove, Scan, Write
 from model.schema.table import Key, Row, Table
@@ -94,8 +95,9 @@ class MailKeyspace:
 
 
 def mail_keyspace(cluster: CassandraCluster, name: str) -> MailKeyspace:
-    """An empty one, to be filled by `refill`."""
-    return MailKeyspace(name, created(cluster, name, MAIL))
+    """An empty one with James's tables of blobs, to be filled by `refill`."""
+    tables = (*MAIL.tables, BLOBS, BLOB_PARTS)
+    return MailKeyspace(name, created(cluster, name, replace(MAIL, tables=tables)))
 
 
 @contextmanager
