@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cql.generated import write_or_check
-from cql.language.options import literal
 from cql.language.stream import checked
 from cql.language.tables import column_mask
+from cql.language.values import literal
 from cql.replication import Replication, in_every_data_centre
 from model.catalog.mail import SCHEMA
 from model.errors import WrongUse

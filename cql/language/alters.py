@@ -1,10 +1,9 @@
 """ALTER, DROP and TRUNCATE of keyspaces, types, tables and views; CREATE KEYSPACE, TYPE and INDEX."""
 
 from cql.language.lexer import Kind
-from cql.language.options import Options, options, text_value
 from cql.language.stream import Stream
-from cql.language.tables import column_definition, column_mask, if_exists, if_not_exists
-from cql.language.types import cql_type
+from cql.language.tables import Options, column_definition, column_mask, options
+from cql.language.values import cql_type, text_value
 from model.schema.keyspace import Index
 from model.schema.literals import pairs_of
 from model.schema.names import name_of
@@ -35,7 +34,7 @@ _TYPES_ARE_KEPT = "The type of a column or field cannot be changed: add one of t
 
 def create_keyspace(stream: Stream) -> CreateKeyspace:
     """What follows CREATE KEYSPACE."""
-    unless = if_not_exists(stream)
+    unless = stream.if_not_exists()
     keyspace = stream.named_keyspace()
     stream.expect("WITH")
     return CreateKeyspace(keyspace, options(stream).literals, unless)
@@ -43,7 +42,7 @@ def create_keyspace(stream: Stream) -> CreateKeyspace:
 
 def alter_keyspace(stream: Stream) -> AlterKeyspace:
     """What follows ALTER KEYSPACE."""
-    only = if_exists(stream)
+    only = stream.if_exists()
     keyspace = stream.named_keyspace()
     stream.expect("WITH")
     return AlterKeyspace(keyspace, options(stream).literals, only)
@@ -51,13 +50,13 @@ def alter_keyspace(stream: Stream) -> AlterKeyspace:
 
 def drop_keyspace(stream: Stream) -> DropKeyspace:
     """What follows DROP KEYSPACE."""
-    only = if_exists(stream)
+    only = stream.if_exists()
     return DropKeyspace(stream.named_keyspace(), only)
 
 
 def create_type(stream: Stream) -> CreateType:
     """What follows CREATE TYPE."""
-    unless = if_not_exists(stream)
+    unless = stream.if_not_exists()
     name = stream.named("the name of a type")
     stream.expect("(")
     fields: dict[str, tuple[str, str]] = {}
@@ -81,13 +80,13 @@ def _field(stream: Stream) -> tuple[str, str]:
 
 def alter_type(stream: Stream) -> Statement:
     """What follows ALTER TYPE."""
-    only = if_exists(stream)
+    only = stream.if_exists()
     name = stream.named("the name of a type")
     if stream.accept("ADD"):
-        unless = if_not_exists(stream)
+        unless = stream.if_not_exists()
         return AddField(name, *_field(stream), only, unless)
     if stream.accept("RENAME"):
-        fields = if_exists(stream)
+        fields = stream.if_exists()
         return RenameFields(name, _renames(stream, "field"), only, fields)
     if stream.sees("ALTER"):
         raise stream.wrong("ALTER TYPE ... ALTER is refused by every server since 3.10", mend=_TYPES_ARE_KEPT)
@@ -95,22 +94,18 @@ def alter_type(stream: Stream) -> Statement:
 
 
 def _renames(stream: Stream, what: str) -> tuple[tuple[str, str], ...]:
-    renames = [_rename(stream, what)]
-    while stream.accept("AND"):
-        renames.append(_rename(stream, what))
-    return tuple(renames)
+    def rename(_: Stream) -> tuple[str, str]:
+        old = stream.name(f"a {what}")
+        stream.place(what, old)
+        stream.expect("TO")
+        return old.text, stream.name(f"a {what}").text
 
-
-def _rename(stream: Stream, what: str) -> tuple[str, str]:
-    old = stream.name(f"a {what}")
-    stream.place(what, old)
-    stream.expect("TO")
-    return old.text, stream.name(f"a {what}").text
+    return tuple(stream.separated(rename, by="AND"))
 
 
 def alter_table(stream: Stream) -> Statement:
     """What follows ALTER TABLE."""
-    only = if_exists(stream)
+    only = stream.if_exists()
     name = stream.named("the name of a table")
     if stream.accept("ADD"):
         return _add(stream, name, only=only)
@@ -119,7 +114,7 @@ def alter_table(stream: Stream) -> Statement:
     if stream.accept("DROP"):
         return _drop(stream, name, only=only)
     if stream.accept("RENAME"):
-        columns = if_exists(stream)
+        columns = stream.if_exists()
         return RenameColumns(name, _renames(stream, "column"), only, columns)
     if stream.accept("WITH"):
         return SetOptions(name, options(stream).literals, only)
@@ -129,37 +124,31 @@ def alter_table(stream: Stream) -> Statement:
 
 
 def _add(stream: Stream, name: Name, *, only: bool) -> AddColumns:
-    unless = if_not_exists(stream)
+    unless = stream.if_not_exists()
     if not stream.accept("("):
         return AddColumns(name, (column_definition(stream),), only, unless)
-    columns = [column_definition(stream)]
-    while stream.accept(","):
-        columns.append(column_definition(stream))
+    columns = stream.separated(column_definition)
     stream.expect(")")
     return AddColumns(name, tuple(columns), only, unless)
 
 
 def _drop(stream: Stream, name: Name, *, only: bool) -> DropColumns:
-    columns_only = if_exists(stream)
-    columns: list[str] = []
+    columns_only = stream.if_exists()
     several = stream.accept("(")
-    while not columns or (several and stream.accept(",")):
-        token = stream.name("a column")
-        stream.place("column", token)
-        columns.append(token.text)
+    tokens = stream.separated(Stream.column) if several else [stream.column()]
     if several:
         stream.expect(")")
     stamp = None
     if stream.accept("USING"):
         stream.expect("TIMESTAMP")
         stamp = stream.of_kind(Kind.NUMBER).text
-    return DropColumns(name, tuple(columns), only, columns_only, stamp)
+    return DropColumns(name, tuple(token.text for token in tokens), only, columns_only, stamp)
 
 
 def _mask(stream: Stream) -> Other:
     """ALTER TABLE ... ALTER: only the mask of a column can be changed."""
-    if_exists(stream)
-    stream.place("column", stream.name("a column"))
+    stream.if_exists()
+    stream.column()
     if stream.sees("TYPE"):
         raise stream.wrong("ALTER TABLE ... ALTER ... TYPE is refused by every server since 3.10", mend=_TYPES_ARE_KEPT)
     if stream.accept("DROP"):
@@ -172,7 +161,7 @@ def _mask(stream: Stream) -> Other:
 
 def alter_view(stream: Stream) -> SetViewOptions:
     """What follows ALTER MATERIALIZED VIEW."""
-    only = if_exists(stream)
+    only = stream.if_exists()
     name = stream.named("the name of a view")
     stream.expect("WITH")
     return SetViewOptions(name, options(stream).literals, only)
@@ -180,7 +169,7 @@ def alter_view(stream: Stream) -> SetViewOptions:
 
 def drop(stream: Stream, kind: type[Drop]) -> Drop:
     """What follows DROP TABLE, TYPE, INDEX or MATERIALIZED VIEW."""
-    only = if_exists(stream)
+    only = stream.if_exists()
     return kind(stream.named(f"the name of what is dropped ({kind.word})"), only)
 
 
@@ -193,7 +182,7 @@ def truncate(stream: Stream) -> Truncate:
 
 def create_index(stream: Stream, *, custom: bool = False) -> CreateIndex:
     """What follows CREATE [CUSTOM] INDEX."""
-    unless = if_not_exists(stream)
+    unless = stream.if_not_exists()
     spelling = "" if stream.sees("ON") else stream.name("the name of an index").text
     stream.expect("ON")
     name = stream.named("the name of a table")
@@ -211,10 +200,7 @@ def targets(stream: Stream) -> str:
     """Take what an index is on, and give it in one spelling; "" where that is left to its class."""
     if stream.sees(")") or stream.ended:
         return ""
-    found = [_target(stream)]
-    while stream.accept(","):
-        found.append(_target(stream))
-    return ", ".join(found)
+    return ", ".join(stream.separated(_target))
 
 
 def _target(stream: Stream) -> str:
@@ -229,8 +215,7 @@ def _target(stream: Stream) -> str:
     if not stream.accept("("):
         stream.place("column", token)
         return token.text
-    column = stream.name("a column")
-    stream.place("column", column)
+    column = stream.column()
     stream.expect(")")
     return f"{token.text.lower()}({column.text})"
 

@@ -6,6 +6,7 @@ Whatever a parser asked for in vain at a place is remembered, so that the messag
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from typing import TypeVar
 
 from cql.language.lexer import Kind, Token, tokens_of
 from model.errors import CqlSyntaxError
@@ -13,6 +14,7 @@ from model.schema.names import name_of
 from model.schema.statements import Name, Span
 from model.texts import place_of
 
+T = TypeVar("T")
 DEPTH = 64
 """How deeply brackets may be nested in one another."""
 
@@ -29,7 +31,10 @@ _NAMES = (Kind.WORD, Kind.QUOTED)
 
 
 class Stream:
-    """A place among the tokens of a text. Whoever holds it moves it forward, never back."""
+    """A place among the tokens of a text. Whoever holds it moves it forward, never back.
+
+    What takes something raises CqlSyntaxError where something else comes next; `accept` and `if_...` take or leave.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -102,11 +107,7 @@ class Stream:
         return False
 
     def expect(self, *words: str) -> Token:
-        """Take these keywords or marks one after the other, and give the last.
-
-        Raises:
-            CqlSyntaxError: something else comes next.
-        """
+        """Take these keywords or marks one after the other, and give the last."""
         for word in words:
             if not self.sees(word):
                 raise self.unexpected()
@@ -114,44 +115,58 @@ class Stream:
         return token
 
     def one_of(self, *words: str) -> str:
-        """Take one of these keywords or marks.
-
-        Raises:
-            CqlSyntaxError: none of them comes next.
-        """
+        """Take one of these keywords or marks."""
         for word in words:
             if self.accept(word):
                 return word
         raise self.unexpected()
 
-    def of_kind(self, *kinds: Kind, called: str = "") -> Token:
-        """Take a token of one of these kinds.
+    def if_exists(self) -> bool:
+        """Take IF EXISTS where it comes next."""
+        return self.accept("IF") and bool(self.expect("EXISTS"))
 
-        Raises:
-            CqlSyntaxError: the next is of another kind.
-        """
+    def if_not_exists(self) -> bool:
+        """Take IF NOT EXISTS where it comes next."""
+        return self.accept("IF") and bool(self.expect("NOT", "EXISTS"))
+
+    def separated(self, rule: Callable[["Stream"], T], by: str = ",") -> list[T]:
+        """Take one or more of something, with a keyword or mark between them."""
+        found = [rule(self)]
+        while self.accept(by):
+            found.append(rule(self))
+        return found
+
+    def until(self, closing: str, rule: Callable[["Stream"], T]) -> list[T]:
+        """Take any number of something with commas between them, and the bracket that closes them."""
+        found: list[T] = []
+        while not self.accept(closing):
+            found.append(rule(self))
+            if not self.sees(closing):
+                self.expect(",")
+        return found
+
+    def of_kind(self, *kinds: Kind, called: str = "") -> Token:
+        """Take a token of one of these kinds."""
         if self.next.kind not in kinds:
             raise self.unexpected(called or " or ".join(kind.value for kind in kinds))
         return self.take()
 
     def name(self, called: str) -> Token:
-        """Take a name: an identifier that is no reserved word, or one in double quotes.
-
-        Raises:
-            CqlSyntaxError: no name comes next, or one that needs double quotes.
-        """
+        """Take a name: an identifier that is no reserved word, or one in double quotes."""
         token = self.next
         if token.word in _RESERVED:
             quoted = f'If it is meant as a name, it needs double quotes: "{token.text.lower()}".'
             raise self.unexpected(called, mend=quoted)
         return self.of_kind(*_NAMES, called=called)
 
-    def qualified(self, called: str) -> tuple[Name, Span]:
-        """Take a name with or without its keyspace, and say where both stand.
+    def column(self) -> Token:
+        """Take the name of a column, and remember where it stands."""
+        token = self.name("a column")
+        self.place("column", token)
+        return token
 
-        Raises:
-            CqlSyntaxError: no name comes next.
-        """
+    def qualified(self, called: str) -> tuple[Name, Span]:
+        """Take a name with or without its keyspace, and say where both stand."""
         first = self.name(called)
         if not self.dot():
             return Name(first.text), first.span
@@ -159,21 +174,13 @@ class Stream:
         return Name(last.text, first.text), Span(first.start, last.end)
 
     def named(self, called: str) -> Name:
-        """Take the name that decides the keyspace of the statement.
-
-        Raises:
-            CqlSyntaxError: no name comes next.
-        """
+        """Take the name that decides the keyspace of the statement."""
         name, self.name_at = self.qualified(called)
         self.keyspace = name.keyspace
         return name
 
     def named_keyspace(self) -> str:
-        """Take the name of a keyspace that the statement is about.
-
-        Raises:
-            CqlSyntaxError: no name comes next.
-        """
+        """Take the name of a keyspace that the statement is about."""
         token = self.name("the name of a keyspace")
         self.name_at, self.keyspace = token.span, token.text
         return token.text

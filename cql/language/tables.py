@@ -8,15 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cql.language.lexer import Token
-from cql.language.options import options
-from cql.language.spacing import spaced
 from cql.language.stream import Stream
-from cql.language.terms import conditions, terms_until
-from cql.language.types import cql_type
+from cql.language.values import conditions, cql_type, literal, spaced, term
 from model.schema.keyspace import View
 from model.schema.names import name_of
 from model.schema.statements import CreateTable, CreateView
-from model.schema.table import Column, Kind, Table
+from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
 
 
 @dataclass(slots=True)
@@ -34,19 +31,60 @@ class Body:
         return (*self.partition, *self.clustering)
 
 
-def if_not_exists(stream: Stream) -> bool:
-    """Take IF NOT EXISTS where it comes next."""
-    return stream.accept("IF") and bool(stream.expect("NOT", "EXISTS"))
+@dataclass(slots=True)
+class Options:
+    """The options of one statement, and where each stands."""
+
+    literals: dict[str, str] = field(default_factory=dict)
+    order: list[tuple[Token, bool]] = field(default_factory=list)
+    """Columns of CLUSTERING ORDER BY, each with whether it descends."""
 
 
-def if_exists(stream: Stream) -> bool:
-    """Take IF EXISTS where it comes next."""
-    return stream.accept("IF") and bool(stream.expect("EXISTS"))
+def options(stream: Stream, *, of_table: bool = False) -> Options:
+    """Take options with AND between them.
+
+    Args:
+        stream: where they come next.
+        of_table: the words that only CREATE TABLE and CREATE MATERIALIZED VIEW have are taken too.
+
+    Raises:
+        CqlSyntaxError: what comes next is no option, or one that was there already.
+    """
+    found = Options()
+    stream.separated(lambda _: _option(stream, found, of_table=of_table), by="AND")
+    return found
+
+
+def _option(stream: Stream, found: Options, *, of_table: bool) -> None:
+    if of_table and stream.sees("COMPACT", "STORAGE"):
+        stream.place("option", stream.next, COMPACT_STORAGE)
+        stream.expect("COMPACT", "STORAGE")
+        found.literals[COMPACT_STORAGE] = "true"
+    elif of_table and stream.accept("CLUSTERING", "ORDER", "BY"):
+        stream.expect("(")
+        found.order += stream.separated(_ordered)
+        stream.expect(")")
+    else:
+        _property(stream, found)
+
+
+def _property(stream: Stream, found: Options) -> None:
+    token = stream.name("an option")
+    name = name_of(token.text)
+    if name in found.literals:
+        raise stream.wrong(f"the option {name} stands here a second time", token)
+    stream.expect("=")
+    stream.place("option", token)
+    found.literals[name] = literal(stream)
+
+
+def _ordered(stream: Stream) -> tuple[Token, bool]:
+    return stream.name("a clustering column"), stream.one_of("ASC", "DESC") == "DESC"
 
 
 def create_table(stream: Stream) -> CreateTable:
     """What follows CREATE TABLE."""
-    unless = if_not_exists(stream)
+    unless = stream.if_not_exists()
     name = stream.named("the name of a table")
     body = Body()
     opening = stream.expect("(")
@@ -80,8 +118,7 @@ def _part(stream: Stream, body: Body) -> None:
 
 def column_definition(stream: Stream) -> Column:
     """Take a column with its type, STATIC and mask."""
-    token = stream.name("a column")
-    stream.place("column", token)
+    token = stream.column()
     kind = cql_type(stream)
     static = stream.accept("STATIC")
     mask = column_mask(stream) if stream.accept("MASKED", "WITH") else ""
@@ -94,7 +131,7 @@ def column_mask(stream: Stream) -> str:
     if not stream.accept("DEFAULT"):
         stream.qualified("a function")
         stream.expect("(")
-        terms_until(stream, ")")
+        stream.until(")", term)
     return spaced(stream.taken_since(first))
 
 
@@ -119,10 +156,7 @@ def _key(stream: Stream, body: Body) -> None:
 
 
 def _names(stream: Stream) -> list[Token]:
-    names = [stream.name("a column")]
-    while stream.accept(","):
-        names.append(stream.name("a column"))
-    return names
+    return stream.separated(lambda _: stream.name("a column"))
 
 
 def _table(stream: Stream, spelling: str, body: Body) -> Table:
@@ -171,7 +205,7 @@ def _others(body: Body) -> list[Column]:
 
 def create_view(stream: Stream) -> CreateView:
     """What follows CREATE MATERIALIZED VIEW."""
-    unless = if_not_exists(stream)
+    unless = stream.if_not_exists()
     name = stream.named("the name of a view")
     stream.expect("AS", "SELECT")
     every = stream.accept("*")
@@ -189,9 +223,7 @@ def create_view(stream: Stream) -> CreateView:
 
 def _selected(stream: Stream) -> dict[str, Column]:
     """The columns that a view selects, their types unknown."""
-    tokens = _names(stream)
-    for token in tokens:
-        stream.place("column", token)
+    tokens = stream.separated(Stream.column)
     return {name_of(token.text): Column(token.text, "") for token in tokens}
 
 

@@ -5,10 +5,11 @@ whole name, a type or a literal.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from cql.language.alters import targets
 from cql.language.stream import checked
-from cql.language.terms import conditions
+from cql.language.values import conditions
 from cql.render import (
     CASSANDRA_5,
     ServerVersion,
@@ -49,6 +50,9 @@ from model.schema.statements import (
     Use,
 )
 
+_PLAIN_CLASSES = frozenset({"", "sai", "legacy_local_table"})
+"""What CREATE INDEX takes without CUSTOM (5.0 and later, except for the built-in one)."""
+
 _UNLESS = "IF NOT EXISTS "
 _ONLY = "IF EXISTS "
 
@@ -65,128 +69,100 @@ def ddl_cql(statement: Statement, keyspace: str | None, server: ServerVersion = 
         WrongUse: the server does not have what the statement asks for, or the statement changes no schema.
         BadIdentifier: a name in it is none that CQL takes.
     """
-    return f"{_text(statement, keyspace, server)};"
+    return f"{_Renderer(keyspace, server).text(statement)};"
 
 
-def _text(statement: Statement, keyspace: str | None, server: ServerVersion) -> str:  # noqa: PLR0911 - one for each kind
-    match statement:
-        case CreateKeyspace() | AlterKeyspace() | DropKeyspace() | Use():
-            return _of_keyspace(statement, server)
-        case CreateType() | AddField() | RenameFields():
-            return _of_type(statement, keyspace)
-        case CreateTable(name, table, unless):
-            return table_cql(_lies_in(name, keyspace), table, server, if_not_exists=unless).removesuffix(";")
-        case AddColumns() | DropColumns() | RenameColumns() | SetOptions() | DropCompactStorage():
-            return _of_table(statement, keyspace, server)
-        case Drop(name, only):
-            return f"DROP {statement.word} {_ONLY * only}{_qualified(name, keyspace)}"
-        case Truncate(name):
-            return f"TRUNCATE {_qualified(name, keyspace)}"
-        case CreateIndex(name, index, unless):
-            return _index(index, _qualified(name, keyspace), server, unless=unless)
-        case CreateView(name, view, unless):
-            return _view(view, name, keyspace, server, unless=unless)
-        case _:
+@dataclass(frozen=True, slots=True)
+class _Renderer:
+    """How each kind of statement is written for one keyspace and server."""
+
+    keyspace: str | None
+    server: ServerVersion
+
+    def text(self, statement: Statement) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each kind
+        match statement:
+            case CreateKeyspace(name, options, unless):
+                return f"CREATE KEYSPACE {_UNLESS * unless}{keyspace_name(name)} WITH {self._options(options, name)}"
+            case AlterKeyspace(name, options, only):
+                return f"ALTER KEYSPACE {_ONLY * only}{keyspace_name(name)} WITH {self._options(options, name)}"
+            case DropKeyspace(name, only):
+                return f"DROP KEYSPACE {_ONLY * only}{keyspace_name(name)}"
+            case Use(name):
+                return f"USE {keyspace_name(name)}"
+            case CreateType(name, user_type, unless):
+                return type_cql(name.keyspace or self.keyspace, user_type, if_not_exists=unless).removesuffix(";")
+            case AddField(name, field, kind, only, unless):
+                added = f"{_UNLESS * unless}{checked_spelling(field)} {parse_type(kind)}"
+                return f"ALTER TYPE {_ONLY * only}{self._name(name)} ADD {added}"
+            case RenameFields(name, renames, only, fields_only):
+                return f"ALTER TYPE {_ONLY * only}{self._name(name)} RENAME {_ONLY * fields_only}{_renames(renames)}"
+            case CreateTable(name, table, unless):
+                lies_in = name.keyspace or self.keyspace
+                return table_cql(lies_in, table, self.server, if_not_exists=unless).removesuffix(";")
+            case AddColumns(name, columns, only, unless):
+                added = _listed([column_cql(column) for column in columns])
+                return f"ALTER TABLE {_ONLY * only}{self._name(name)} ADD {_UNLESS * unless}{added}"
+            case DropColumns(name, columns, only, columns_only, stamp):
+                dropped = _listed([checked_spelling(column) for column in columns])
+                using = f" USING TIMESTAMP {int(stamp)}" if stamp else ""
+                return f"ALTER TABLE {_ONLY * only}{self._name(name)} DROP {_ONLY * columns_only}{dropped}{using}"
+            case RenameColumns(name, renames, only, columns_only):
+                return f"ALTER TABLE {_ONLY * only}{self._name(name)} RENAME {_ONLY * columns_only}{_renames(renames)}"
+            case SetOptions(name, options, only):
+                what = "MATERIALIZED VIEW" if isinstance(statement, SetViewOptions) else "TABLE"
+                options_text = self._options(options, name.spelling)
+                return f"ALTER {what} {_ONLY * only}{self._name(name)} WITH {options_text}"
+            case DropCompactStorage(name, only):
+                return f"ALTER TABLE {_ONLY * only}{self._name(name)} DROP COMPACT STORAGE"
+            case Drop(name, only):
+                return f"DROP {statement.word} {_ONLY * only}{self._name(name)}"
+            case Truncate(name):
+                return f"TRUNCATE {self._name(name)}"
+            case CreateIndex(name, index, unless):
+                return self._index(index, name, unless=unless)
+            case CreateView(name, view, unless):
+                return self._view(view, name, unless=unless)
+            case _:
+                raise WrongUse(
+                    "a statement that changes no schema is kept only as far as rules ask about it",
+                    mend="Its text stands where it was read.",
+                )
+
+    def _name(self, name: Name) -> str:
+        return qualified(name.keyspace or self.keyspace, name.spelling)
+
+    def _options(self, options: Mapping[str, str], owner: str) -> str:
+        return " AND ".join(option_cql(name, value, owner, self.server) for name, value in options.items())
+
+    def _index(self, index: Index, table: Name, *, unless: bool) -> str:
+        custom = "" if index.using.lower() in _PLAIN_CLASSES else "CUSTOM "
+        if index.using and not custom and self.server < CASSANDRA_5:
             raise WrongUse(
-                "a statement that changes no schema is kept only as far as rules ask about it",
-                mend="Its text stands where it was read.",
+                f"the index {index.spelling or index.target} cannot be of class {index.using!r}: the server is "
+                f"Cassandra {self.server}, it needs {CASSANDRA_5}",
+                mend="Leave USING out, or name the class of an index that this server has.",
             )
+        name = f"{checked_spelling(index.spelling)} " if index.spelling else ""
+        using = f" USING {text_literal(index.using)}" if index.using else ""
+        options = f" WITH OPTIONS = {map_literal(index.options)}" if index.options else ""
+        target = checked(index.target, targets)
+        return f"CREATE {custom}INDEX {_UNLESS * unless}{name}ON {self._name(table)} ({target}){using}{options}"
 
-
-def _lies_in(name: Name, keyspace: str | None) -> str | None:
-    return name.keyspace or keyspace
-
-
-def _qualified(name: Name, keyspace: str | None) -> str:
-    return qualified(_lies_in(name, keyspace), name.spelling)
-
-
-def _of_keyspace(statement: CreateKeyspace | AlterKeyspace | DropKeyspace | Use, server: ServerVersion) -> str:
-    name = keyspace_name(statement.keyspace)
-    match statement:
-        case CreateKeyspace(_, options, unless):
-            return f"CREATE KEYSPACE {_UNLESS * unless}{name} WITH {_options(options, name, server)}"
-        case AlterKeyspace(_, options, only):
-            return f"ALTER KEYSPACE {_ONLY * only}{name} WITH {_options(options, name, server)}"
-        case DropKeyspace(_, only):
-            return f"DROP KEYSPACE {_ONLY * only}{name}"
-        case Use():
-            return f"USE {name}"
-
-
-def _options(options: Mapping[str, str], owner: str, server: ServerVersion) -> str:
-    return " AND ".join(option_cql(name, value, owner, server) for name, value in options.items())
-
-
-def _of_type(statement: CreateType | AddField | RenameFields, keyspace: str | None) -> str:
-    name = statement.name
-    match statement:
-        case CreateType(_, user_type, unless):
-            return type_cql(_lies_in(name, keyspace), user_type, if_not_exists=unless).removesuffix(";")
-        case AddField(_, field, kind, only, unless):
-            added = f"{_UNLESS * unless}{checked_spelling(field)} {parse_type(kind)}"
-            return f"ALTER TYPE {_ONLY * only}{_qualified(name, keyspace)} ADD {added}"
-        case RenameFields(_, renames, only, fields_only):
-            return (
-                f"ALTER TYPE {_ONLY * only}{_qualified(name, keyspace)} RENAME {_ONLY * fields_only}{_renames(renames)}"
-            )
+    def _view(self, view: View, name: Name, *, unless: bool) -> str:
+        selected = "*" if view.all_columns else ", ".join(checked_spelling(one.spelling) for one in view.table.columns)
+        base = qualified(name.keyspace or self.keyspace, view.base)
+        where = f"\n    WHERE {checked(view.where, conditions)}" if view.where else ""
+        options = "\n    AND ".join(options_cql(view.table, self.server))
+        tail = f"\n    WITH {options}" if options else ""
+        query = f"    SELECT {selected}\n    FROM {base}{where}"  # noqa: S608 - every part of it was checked
+        head = f"CREATE MATERIALIZED VIEW {_UNLESS * unless}{self._name(name)}"
+        return f"{head} AS\n{query}\n    {key_cql(view.table)}{tail}"
 
 
 def _renames(renames: Sequence[tuple[str, str]]) -> str:
     return " AND ".join(f"{checked_spelling(old)} TO {checked_spelling(new)}" for old, new in renames)
 
 
-def _of_table(
-    statement: AddColumns | DropColumns | RenameColumns | SetOptions | DropCompactStorage,
-    keyspace: str | None,
-    server: ServerVersion,
-) -> str:
-    kind = "MATERIALIZED VIEW" if isinstance(statement, SetViewOptions) else "TABLE"
-    head = f"ALTER {kind} {_ONLY * statement.if_exists}{_qualified(statement.name, keyspace)}"
-    match statement:
-        case AddColumns(_, columns, _, unless):
-            return f"{head} ADD {_UNLESS * unless}{_listed([column_cql(column) for column in columns])}"
-        case DropColumns(_, names, _, columns_only, stamp):
-            using = f" USING TIMESTAMP {int(stamp)}" if stamp else ""
-            return f"{head} DROP {_ONLY * columns_only}{_listed([checked_spelling(name) for name in names])}{using}"
-        case RenameColumns(_, renames, _, columns_only):
-            return f"{head} RENAME {_ONLY * columns_only}{_renames(renames)}"
-        case DropCompactStorage():
-            return f"{head} DROP COMPACT STORAGE"
-        case SetOptions(name, options):
-            return f"{head} WITH {_options(options, name.spelling, server)}"
-
-
 def _listed(parts: Sequence[str]) -> str:
     """One as it is, several in brackets."""
     return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
-
-
-_PLAIN_CLASSES = frozenset({"", "sai", "legacy_local_table"})
-"""What CREATE INDEX takes without CUSTOM (5.0 and later, except for the built-in one)."""
-
-
-def _index(index: Index, table: str, server: ServerVersion, *, unless: bool) -> str:
-    custom = "" if index.using.lower() in _PLAIN_CLASSES else "CUSTOM "
-    if index.using and not custom and server < CASSANDRA_5:
-        raise WrongUse(
-            f"the index {index.spelling or index.target} cannot be of class {index.using!r}: the server is Cassandra "
-            f"{server}, it needs {CASSANDRA_5}",
-            mend="Leave USING out, or name the class of an index that this server has.",
-        )
-    name = f"{checked_spelling(index.spelling)} " if index.spelling else ""
-    using = f" USING {text_literal(index.using)}" if index.using else ""
-    options = f" WITH OPTIONS = {map_literal(index.options)}" if index.options else ""
-    target = checked(index.target, targets)
-    return f"CREATE {custom}INDEX {_UNLESS * unless}{name}ON {table} ({target}){using}{options}"
-
-
-def _view(view: View, name: Name, keyspace: str | None, server: ServerVersion, *, unless: bool) -> str:
-    selected = "*" if view.all_columns else ", ".join(checked_spelling(one.spelling) for one in view.table.columns)
-    base = qualified(_lies_in(name, keyspace), view.base)
-    where = f"\n    WHERE {checked(view.where, conditions)}" if view.where else ""
-    options = "\n    AND ".join(options_cql(view.table, server))
-    tail = f"\n    WITH {options}" if options else ""
-    query = f"    SELECT {selected}\n    FROM {base}{where}"  # noqa: S608 - every part of it was checked
-    head = f"CREATE MATERIALIZED VIEW {_UNLESS * unless}{_qualified(name, keyspace)}"
-    return f"{head} AS\n{query}\n    {key_cql(view.table)}{tail}"

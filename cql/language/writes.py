@@ -5,10 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from cql.language.lexer import Kind
-from cql.language.options import text_value
 from cql.language.stream import Stream
-from cql.language.tables import if_not_exists
-from cql.language.terms import conditions, read_term, term
+from cql.language.values import bind_mark, conditions, term, text_value
 from model.schema.names import name_of
 from model.schema.statements import Batch, Change, Name, Write
 
@@ -29,7 +27,7 @@ def insert(stream: Stream) -> Write:
     name = stream.named("the name of a table")
     extras = _Extras()
     columns = _json(stream) if stream.accept("JSON") else _columns_and_values(stream, extras)
-    extras.conditional = if_not_exists(stream)
+    extras.conditional = stream.if_not_exists()
     _using(stream, extras)
     return _write(Change.INSERT, name, columns, extras)
 
@@ -45,9 +43,7 @@ def _columns_and_values(stream: Stream, extras: _Extras) -> tuple[str, ...]:
     stream.expect(")")
     stream.expect("VALUES")
     opening = stream.expect("(")
-    values = [read_term(stream)]
-    while stream.accept(","):
-        values.append(read_term(stream))
+    values = stream.separated(term)
     stream.expect(")")
     if len(values) != len(columns):
         raise stream.wrong(f"{len(columns)} columns are named, but {len(values)} values are given", opening)
@@ -56,20 +52,14 @@ def _columns_and_values(stream: Stream, extras: _Extras) -> tuple[str, ...]:
 
 
 def _column(stream: Stream) -> str:
-    token = stream.name("a column")
-    stream.place("column", token)
-    return name_of(token.text)
+    return name_of(stream.column().text)
 
 
 def _json(stream: Stream) -> tuple[str, ...]:
     """The columns of a JSON object; none where it is bound later."""
     token = stream.next
-    if stream.accept("?"):
-        columns: tuple[str, ...] = ()
-    elif stream.accept(":"):
-        stream.name("the name of a bind mark")
-        columns = ()
-    else:
+    columns: tuple[str, ...] = ()
+    if not bind_mark(stream):
         columns = tuple(map(name_of, _object(stream, text_value(stream.of_kind(Kind.STRING)))))
         for name in columns:
             stream.place("column", token, name)
@@ -94,16 +84,13 @@ def update(stream: Stream) -> Write:
     extras = _Extras()
     _using(stream, extras)
     stream.expect("SET")
-    columns = [_assignment(stream)]
-    while stream.accept(","):
-        columns.append(_assignment(stream))
+    columns = stream.separated(_assignment)
     _where(stream, extras)
     return _write(Change.UPDATE, name, tuple(dict.fromkeys(columns)), extras)
 
 
 def _assignment(stream: Stream) -> str:
-    column = _column(stream)
-    _part(stream)
+    column = _column_or_part(stream)
     for operator in ("+", "-"):
         stream.accept(operator)
     stream.expect("=")
@@ -111,13 +98,15 @@ def _assignment(stream: Stream) -> str:
     return column
 
 
-def _part(stream: Stream) -> None:
-    """An element or a field of the column before."""
+def _column_or_part(stream: Stream) -> str:
+    """Take a column, or an element or a field of one, and give the column's name."""
+    column = _column(stream)
     if stream.accept("["):
         term(stream)
         stream.expect("]")
     elif stream.dot():
         stream.name("a field")
+    return column
 
 
 def delete(stream: Stream) -> Write:
@@ -126,8 +115,7 @@ def delete(stream: Stream) -> Write:
     while not stream.accept("FROM"):
         if columns:
             stream.expect(",")
-        columns.append(_column(stream))
-        _part(stream)
+        columns.append(_column_or_part(stream))
     name = stream.named("the name of a table")
     extras = _Extras()
     _using(stream, extras)
@@ -144,11 +132,8 @@ def _where(stream: Stream, extras: _Extras) -> None:
 
 
 def _using(stream: Stream, extras: _Extras) -> None:
-    if not stream.accept("USING"):
-        return
-    _attribute(stream, extras)
-    while stream.accept("AND"):
-        _attribute(stream, extras)
+    if stream.accept("USING"):
+        stream.separated(lambda _: _attribute(stream, extras), by="AND")
 
 
 def _attribute(stream: Stream, extras: _Extras) -> None:

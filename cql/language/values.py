@@ -1,0 +1,263 @@
+"""Types, literals, values and conditions: read for their form, and given in one spelling where they are kept as text.
+
+Rules ask for the columns and what they are compared with; whether a value fits its column is left to the server.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from cql.language.lexer import Kind, Token
+from cql.language.stream import Stream
+from model.errors import BadIdentifier
+from model.schema.cql_types import normal_type
+from model.schema.literals import text_literal
+from model.schema.names import name_of
+
+_PARAMETERS = {"list": 1, "set": 1, "map": 2, "frozen": 1, "vector": 2}
+"""How many types stand between the angle brackets; a tuple has any number of them, but not none."""
+
+_PLAIN = (Kind.NUMBER, Kind.UUID, Kind.BLOB, Kind.DURATION)
+_OPERATORS = ("+", "-", "*", "/", "%")
+_COMPARISONS = ("<=", ">=", "!=", "<", ">")
+_RESERVED_VALUES = ("NULL", "NAN", "INFINITY", "TOKEN")
+"""Reserved words that are values, or functions, all the same."""
+
+
+def cql_type(stream: Stream) -> str:
+    """Take a type, and give its text in its one form.
+
+    Raises:
+        CqlSyntaxError: no type comes next, or one with the wrong number of types in it.
+    """
+    token = stream.next
+    text = _type(stream)
+    try:
+        return normal_type(text)
+    except BadIdentifier as error:
+        raise stream.wrong(f"{text} is no type of CQL", token) from error
+
+
+def _type(stream: Stream) -> str:
+    if stream.next.kind is Kind.STRING:
+        return stream.take().text  # a Java class
+    name = stream.take().text if stream.sees("SET", "<") else stream.name("a type").text
+    if stream.dot():
+        own = stream.keyspace
+        if own is not None and name_of(own) != name_of(name):
+            raise stream.wrong(f"a statement on keyspace {own} cannot use a type of keyspace {name}")
+        return stream.name("the name of a type").text
+    known = _PARAMETERS.get(name.lower())
+    if known is None and name.lower() != "tuple":
+        return name
+    with stream.nested():
+        stream.expect("<")
+        inner = _inner_types(stream, name.lower(), known)
+        stream.expect(">")
+    return f"{name}<{','.join(inner)}>"
+
+
+def _inner_types(stream: Stream, name: str, count: int | None) -> list[str]:
+    inner = [_type(stream)]
+    while stream.accept(","):
+        length = name == "vector" and len(inner) == 1
+        inner.append(stream.of_kind(Kind.NUMBER, called="a length").text if length else _type(stream))
+    if count is not None and len(inner) != count:
+        raise stream.wrong(f"{name} takes {count} in its angle brackets, not {len(inner)}")
+    return inner
+
+
+def literal(stream: Stream) -> str:
+    """Take a literal, and give it in one form: texts in single quotes, maps and sets with one space after a comma.
+
+    Raises:
+        CqlSyntaxError: no literal comes next.
+    """
+    if stream.next.kind is Kind.STRING:
+        return text_literal(text_value(stream.take()))
+    for opening, closing, part in (("{", "}", _literal_or_pair), ("[", "]", literal)):
+        if stream.accept(opening):
+            with stream.nested():
+                return f"{opening}{', '.join(stream.until(closing, part))}{closing}"
+    sign = "-" if stream.accept("-") else ""
+    if stream.next.kind in _PLAIN:
+        return sign + stream.take().text
+    if stream.next.kind is Kind.WORD and not sign:
+        return stream.take().text.lower()
+    raise stream.unexpected("a text in quotes", "a number", "a map")
+
+
+def _literal_or_pair(stream: Stream) -> str:
+    key = literal(stream)
+    return f"{key}: {literal(stream)}" if stream.accept(":") else key
+
+
+def text_value(token: Token) -> str:
+    """What a text in quotes says."""
+    if token.text.startswith("$$"):
+        return token.text[2:-2]
+    return token.text[1:-1].replace("''", "'")
+
+
+def term(stream: Stream) -> str:
+    """Take a value (a literal, a collection, a bind mark, a function, sums of these), and give it as it stands.
+
+    Raises:
+        CqlSyntaxError: no value comes next.
+    """
+    begin = stream.next.start
+    with stream.nested():
+        _operand(stream)
+        while stream.next.text in _OPERATORS and stream.next.kind is Kind.MARK:
+            stream.take()
+            _operand(stream)
+    return stream.text[begin : stream.last_end]
+
+
+def bind_mark(stream: Stream) -> bool:
+    """Take a bind mark where one comes next."""
+    if stream.accept("?"):
+        return True
+    if not stream.accept(":"):
+        return False
+    stream.name("the name of a bind mark")
+    return True
+
+
+def _operand(stream: Stream) -> None:
+    while stream.accept("-"):
+        pass
+    token = stream.next
+    if token.kind in _PLAIN or token.kind is Kind.STRING:
+        stream.take()
+    elif token.kind is Kind.QUOTED or token.word:
+        _named(stream)
+    elif bind_mark(stream):
+        pass
+    elif stream.sees("("):
+        _bracketed(stream)
+    elif stream.accept("["):
+        stream.until("]", term)
+    elif stream.accept("{"):
+        stream.until("}", _term_or_pair)
+    else:
+        raise stream.unexpected("a value")
+
+
+def _named(stream: Stream) -> None:
+    """A word as it is, or a function with what it is given, or an element or a field of a column."""
+    if stream.next.word in _RESERVED_VALUES:
+        stream.take()
+    else:
+        stream.name("a value")
+        while stream.dot():
+            stream.name("a name")
+    if stream.accept("("):
+        stream.until(")", term)
+    elif stream.accept("["):
+        _element(stream)
+
+
+def _element(stream: Stream) -> None:
+    """What stands between [ and ]: an index, a key, or a slice of either."""
+    if not stream.sees("."):
+        term(stream)
+    if stream.accept(".", ".") and not stream.sees("]"):
+        term(stream)
+    stream.expect("]")
+
+
+def _bracketed(stream: Stream) -> None:
+    """A tuple, or a type in brackets before the value that is to be of it."""
+    cast = _is_cast(stream)
+    stream.expect("(")
+    if not cast:
+        stream.until(")", term)
+        return
+    cql_type(stream)
+    stream.expect(")")
+    with stream.nested():
+        _operand(stream)
+
+
+def _is_cast(stream: Stream) -> bool:
+    if stream.ahead(1).kind not in (Kind.WORD, Kind.QUOTED):
+        return False
+    after = stream.ahead(3)
+    begins = after.kind in (*_PLAIN, Kind.STRING) or after.text in {"?", ":", "(", "[", "{", "-"}
+    return stream.ahead(2).text == "<" or (stream.ahead(2).text == ")" and begins)
+
+
+def _term_or_pair(stream: Stream) -> None:
+    term(stream)
+    if stream.accept(":"):
+        term(stream)
+
+
+def conditions(stream: Stream) -> dict[str, str]:
+    """Take conditions with AND between them, and give what columns must be equal to, by name, as it stands.
+
+    Raises:
+        CqlSyntaxError: what comes next is no condition.
+    """
+    equal = stream.separated(_condition, by="AND")
+    return {column: value for column, value in equal if column}
+
+
+def _condition(stream: Stream) -> tuple[str, str]:
+    """The column and the value that it must be equal to; "" where it is another condition."""
+    column = _subject(stream)
+    if stream.accept("="):
+        return column, term(stream)
+    if stream.accept("IS"):
+        stream.expect("NOT", "NULL")
+    elif stream.accept("BETWEEN"):
+        term(stream)
+        stream.expect("AND")
+        term(stream)
+    elif stream.accept("CONTAINS"):
+        stream.accept("KEY")
+        term(stream)
+    elif stream.accept("NOT"):
+        if stream.one_of("IN", "CONTAINS") == "CONTAINS":
+            stream.accept("KEY")
+        term(stream)
+    else:
+        stream.one_of(*_COMPARISONS, "IN", "LIKE")
+        term(stream)
+    return "", ""
+
+
+def _subject(stream: Stream) -> str:
+    """What a condition is about: a column (its name is given), a part of one, several columns, or their token."""
+    if stream.accept("TOKEN", "(") or stream.accept("("):
+        stream.separated(lambda _: stream.name("a column"))
+        stream.expect(")")
+        return ""
+    column = stream.column()
+    if stream.accept("["):
+        _element(stream)
+        return ""
+    if stream.dot():
+        stream.name("a field")
+        return ""
+    return name_of(column.text)
+
+
+_OPENING, _CLOSING = ("(", "[", "{", ".", "-"), (")", "]", "}", ".", ",", ":")
+_COMPARING = ("=", "<", ">", "<=", ">=", "!=", ",")
+_UPPER = ("AND", "IS", "NOT", "NULL", "IN", "DEFAULT")
+_BEFORE_BRACKETS = ("IN", "AND", "CONTAINS", "KEY", "LIKE", "BETWEEN")
+
+
+def spaced(tokens: Sequence[Token]) -> str:
+    """The tokens in one spelling, as a person would write them: spaces around words and comparisons."""
+    text = _shown(tokens[0])
+    for before, token in pairwise(tokens):
+        called = token.text in {"(", "["} and before.word not in _BEFORE_BRACKETS and before.text not in _COMPARING
+        tight = called or before.text in _OPENING or token.text in _CLOSING
+        text += _shown(token) if tight else f" {_shown(token)}"
+    return text
+
+
+def _shown(token: Token) -> str:
+    return token.word if token.word in _UPPER else token.text
