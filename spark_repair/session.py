@@ -176,7 +176,7 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
     if not (settings.java_home or os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise JavaMissing(
             "no Java was found, and Spark needs one",
-            mend="Install Java 17 or mailmend[java], or set JAVA_HOME; or use --engine local.",
+            mend="Install Java 17 (Debian: openjdk-17-jre-headless) or set JAVA_HOME; or use --engine local.",
         )
     ours_first = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
     wanted = {

@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from admin.cli.command import Command
-from admin.cli.options import CONNECTION, JSON, flag
+from admin.cli.options import CONNECTION, JSON, flag, option
 from admin.cli.queue_options import MESSAGE_BLOBS
 
 LOAD: Final = Command(
@@ -21,10 +21,8 @@ LOAD: Final = Command(
     present="admin.present.load:document_of",
     options=(
         click.Argument(["path"], type=click.Path(exists=True, path_type=Path)),
-        click.Option(["--user"], required=True, metavar="NAME", help="Whose mailbox."),
-        click.Option(
-            ["--mailbox"], required=True, metavar="NAME", help="Which mailbox; it is created if there is none."
-        ),
+        option("--user", "Whose mailbox.", required=True, metavar="NAME"),
+        option("--mailbox", "Which mailbox; it is created if there is none.", required=True, metavar="NAME"),
         flag("--again", "Load a folder once more that was loaded already: a second copy of all mail."),
     ),
     shared=(MESSAGE_BLOBS, CONNECTION),

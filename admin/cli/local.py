@@ -7,16 +7,17 @@ import click
 
 from admin.cli.command import Command, Group
 from admin.cli.kinds import PORT, Named
-from admin.cli.options import JSON
+from admin.cli.options import JSON, option
 from admin.local.cassandra_settings import HEAP_MIB_DEFAULT, NATIVE_PORT_DEFAULT, NODES_MAX, RELEASES, heap_mib
 from admin.local.servers import known_names, parse_names
 
 _LINES: Final = tuple(RELEASES)
-_FOLDER: Final = click.Option(
-    ["--dir", "folder"],
+_FOLDER: Final = option(
+    "--dir",
+    "Where its data are. [default: the user's data folder]",
+    "folder",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where its data are. [default: the user's data folder]",
 )
 _STATUS: Final = "admin.present.local:status_document"
 
@@ -36,29 +37,26 @@ LOCAL: Final = Group(
             service="admin.services.local_servers:up",
             present=_STATUS,
             options=(
-                click.Option(
-                    ["--nodes"],
+                option(
+                    "--nodes",
+                    "On 127.0.0.1 and the addresses after it. [default: 1]",
                     type=click.IntRange(1, NODES_MAX),
-                    help="On 127.0.0.1 and the addresses after it. [default: 1]",
                 ),
-                click.Option(
-                    ["--port"], type=PORT, metavar="PORT", help=f"The port for CQL. [default: {NATIVE_PORT_DEFAULT}]"
-                ),
-                click.Option(
-                    ["--heap"],
+                option("--port", f"The port for CQL. [default: {NATIVE_PORT_DEFAULT}]", type=PORT, metavar="PORT"),
+                option(
+                    "--heap",
+                    f"Memory of a node. [default: {HEAP_MIB_DEFAULT}m]",
                     type=Named("size", heap_mib),
                     metavar="SIZE",
-                    help=f"Memory of a node. [default: {HEAP_MIB_DEFAULT}m]",
                 ),
-                click.Option(
-                    ["--version", "line"], type=click.Choice(_LINES), help=f"Which Cassandra. [default: {_LINES[0]}]"
-                ),
-                click.Option(
-                    ["--with", "names"],
+                option("--version", f"Which Cassandra. [default: {_LINES[0]}]", "line", type=click.Choice(_LINES)),
+                option(
+                    "--with",
+                    f"Servers to start beside it, with commas: {known_names()}. RabbitMQ's user is guest, its "
+                    "password too.",
+                    "names",
                     type=Named("names", parse_names),
                     metavar="NAMES",
-                    help=f"Servers to start beside it, with commas: {known_names()}. RabbitMQ's user is guest, its "
-                    "password too.",
                 ),
                 _FOLDER,
             ),

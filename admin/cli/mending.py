@@ -8,81 +8,60 @@ import click
 from admin.cli.command import Command, Group
 from admin.cli.completion import completed_runs
 from admin.cli.kinds import DELAY, KEEP, SPARK_SETTING, VERDICTS, duration_text
-from admin.cli.options import CONNECTION, FINDINGS, JSON, REPORT, flag
+from admin.cli.options import CONNECTION, FINDINGS, JSON, REPORT, flag, option
 from model.catalog.ledger import KEEP as KEEP_DEFAULT
 from model.operations import Level
 from repair.clock import MARGIN_SECONDS, SKEW_SECONDS
 
 _ENGINES: Final = ("spark", "local")
 
-DELAY_OPTION: Final = click.Option(
-    ["--delay"], type=DELAY, default="60s", show_default=True, help="How long lags may settle before the second look."
-)
+DELAY_OPTION: Final = option("--delay", "How long lags may settle before the second look.", type=DELAY, default="60s")
 _TIMING: Final = (
     DELAY_OPTION,
-    click.Option(
-        ["--clock-skew"],
-        type=DELAY,
-        default=f"{SKEW_SECONDS:g}s",
-        show_default=True,
-        help="The greatest difference between any two clocks.",
-    ),
+    option("--clock-skew", "The greatest difference between any two clocks.", type=DELAY, default=f"{SKEW_SECONDS:g}s"),
 )
-ROWS_PER_SECOND: Final = click.Option(
-    ["--rows-per-second"],
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Read and write no faster, over all workers together.",
+ROWS_PER_SECOND: Final = option(
+    "--rows-per-second", "Read and write no faster, over all workers together.", type=click.IntRange(min=1), metavar="N"
 )
 _SCANNING: Final = (
-    click.Option(
-        ["--engine"],
+    option(
+        "--engine",
+        "spark: any size; local: this process alone, without Spark.",
         type=click.Choice(_ENGINES),
         default="spark",
-        show_default=True,
-        help="spark: any size; local: this process alone, without Spark.",
     ),
-    click.Option(["--master"], metavar="URL", help="Spark's master. [default: local[*], or spark-submit's]"),
-    click.Option(
-        ["--spark-conf"],
+    option("--master", "Spark's master. [default: local[*], or spark-submit's]", metavar="URL"),
+    option(
+        "--spark-conf",
+        "A setting of Spark's own, like spark.executor.memory=2g; may be given again. No secrets.",
         type=SPARK_SETTING,
         multiple=True,
         metavar="NAME=VALUE",
-        help="A setting of Spark's own, like spark.executor.memory=2g; may be given again. No secrets.",
     ),
     ROWS_PER_SECOND,
-    click.Option(
-        ["--level"],
+    option(
+        "--level",
+        "Consistency of the scans.",
         type=click.Choice([Level.ONE, Level.LOCAL_QUORUM, Level.QUORUM], case_sensitive=False),
         metavar="[ONE|LOCAL_QUORUM|QUORUM]",
         default=Level.LOCAL_QUORUM,
-        show_default=True,
-        help="Consistency of the scans.",
     ),
-    click.Option(
-        ["--torn"],
+    option(
+        "--torn",
+        "Rows that lack columns: accept takes them as whole, as James before 3.7 wrote them.",
         type=click.Choice(["report", "accept"]),
         default="report",
-        show_default=True,
-        help="Rows that lack columns: accept takes them as whole, as James before 3.7 wrote them.",
     ),
 )
 _WRITING: Final = (
-    click.Option(
-        ["--margin"],
+    option(
+        "--margin",
+        "How long before its scan a repair is dated; must exceed the clocks' skew and 20 s.",
         type=DELAY,
         default=f"{MARGIN_SECONDS:g}s",
-        show_default=True,
-        help="How long before its scan a repair is dated; must exceed the clocks' skew and 20 s.",
     ),
     flag("--no-writers", "Declare that nobody writes: no margin, and any delay will do."),
-    click.Option(
-        ["--keep"],
-        type=KEEP,
-        default=duration_text(KEEP_DEFAULT),
-        show_default=True,
-        help="How long before-images are kept.",
-    ),
+    option("--keep", "How long before-images are kept.", type=KEEP, default=duration_text(KEEP_DEFAULT)),
 )
 _COUNTERS_AT_ONCE: Final = flag("--no-writers", "Declare that nobody writes: counters are looked at twice at once.")
 _RUN: Final = click.Argument(["run"], type=click.UUID, shell_complete=completed_runs)
@@ -135,55 +114,44 @@ _REPAIR_MESSAGES: Final = Command(
     options=(
         *_TIMING,
         flag("--dry-run", "Look twice, say what would be mended, write nothing."),
-        click.Option(
-            ["--only"],
-            type=VERDICTS,
-            multiple=True,
-            metavar="VERDICT",
-            help="Mend these only: PROJECT,AMEND,WITHDRAW.",
-        ),
-        click.Option(
-            ["--max-fixes"],
+        option("--only", "Mend these only: PROJECT,AMEND,WITHDRAW.", type=VERDICTS, multiple=True, metavar="VERDICT"),
+        option(
+            "--max-fixes",
+            "If more are due, ask on a terminal, else stop, before the first write.",
             type=click.IntRange(min=0),
             metavar="N",
-            help="If more are due, ask on a terminal, else stop, before the first write.",
         ),
-        click.Option(
-            ["--orphans"],
+        option(
+            "--orphans",
+            "Rows of truth whose content is lost; quarantine removes them, never younger than a day.",
             type=click.Choice(["report", "quarantine"]),
             default="report",
-            show_default=True,
-            help="Rows of truth whose content is lost; quarantine removes them, never younger than a day.",
         ),
-        click.Option(
-            ["--dangling"],
+        option(
+            "--dangling",
+            "Denormalised rows without truth; restore may bring back what was deleted, and asks.",
             type=click.Choice(["withdraw", "restore", "report"]),
             default="withdraw",
-            show_default=True,
-            help="Denormalised rows without truth; restore may bring back what was deleted, and asks.",
         ),
-        click.Option(
-            ["--leaks"],
+        option(
+            "--leaks",
+            "Content that no row of truth names; collect removes it, never younger than a day.",
             type=click.Choice(["report", "collect"]),
             default="report",
-            show_default=True,
-            help="Content that no row of truth names; collect removes it, never younger than a day.",
         ),
         flag("--beat-ahead", "Overwrite cells whose timestamps lie in the future, at once; a late writer loses."),
         flag("--yes", "Do what --dangling restore would ask about; --max-fixes still stops."),
         *_WRITING,
-        click.Option(
-            ["--message"],
+        option(
+            "--message",
+            "Exactly what this message's truth and content lead to; with --mailbox, --user or --scan also rows "
+            "of messageIdTable that name it there without any truth.",
             type=click.UUID,
             multiple=True,
             metavar="ID",
-            help="Exactly what this message's truth and content lead to; with --mailbox, --user or --scan also rows "
-            "of messageIdTable that name it there without any truth.",
         ),
-        click.Option(
-            ["--mailbox"], type=click.UUID, multiple=True, metavar="ID", help="What this mailbox's rows show."
-        ),
-        click.Option(["--user"], multiple=True, metavar="NAME", help="What the rows of this user's mailboxes show."),
+        option("--mailbox", "What this mailbox's rows show.", type=click.UUID, multiple=True, metavar="ID"),
+        option("--user", "What the rows of this user's mailboxes show.", multiple=True, metavar="NAME"),
         flag(
             "--scan",
             "With --mailbox or --user: also page the truth for missing rows; with --message: messageIdTable.",
@@ -267,12 +235,11 @@ RUNS: Final = Group(
             present="admin.present.runs:list_document",
             options=(
                 flag("--all", "The runs of every mail keyspace, not only of --keyspace.", "everything"),
-                click.Option(
-                    ["--since"],
+                option(
+                    "--since",
+                    "How far to look back; a repair's own --keep may be longer.",
                     type=KEEP,
                     default=duration_text(KEEP_DEFAULT),
-                    show_default=True,
-                    help="How far to look back; a repair's own --keep may be longer.",
                 ),
             ),
             shared=(CONNECTION,),
@@ -288,14 +255,14 @@ RUNS: Final = Group(
             shared=(CONNECTION,),
             output=(
                 JSON,
-                click.Option(
-                    ["--findings"],
+                option(
+                    "--findings",
+                    "Write every finding as a line of JSON: keys, rows, times; without FILE on stdout, and "
+                    "nothing else goes there.",
                     is_flag=False,
                     flag_value="-",
                     type=click.Path(path_type=Path),
                     metavar="[FILE]",
-                    help="Write every finding as a line of JSON: keys, rows, times; without FILE on stdout, and "
-                    "nothing else goes there.",
                 ),
             ),
         ),

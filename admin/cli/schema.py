@@ -8,7 +8,7 @@ import click
 
 from admin.cli.command import Command, Group
 from admin.cli.kinds import Duration, Named, duration_text
-from admin.cli.options import CONNECTION, JSON, flag
+from admin.cli.options import CONNECTION, JSON, flag, option
 from admin.cli.schema_advice import ADVISE, EXPORT, GRANTS, LINT
 from admin.migrating import Patience
 from cql.replication import COPIES_MAX, parse_replication
@@ -19,57 +19,52 @@ _DEFAULT: Final = Patience()
 _REPLICATION: Final = Named("replication", lambda text: parse_replication(str(text)))
 _SECONDS: Final = Duration(timedelta(hours=1), zero=False)
 
-_FOLDER: Final = click.Option(
-    ["--migrations"],
+_FOLDER: Final = option(
+    "--migrations",
+    "The folder of your own migrations (any keyspace, any tables). [default: mailmend's own]",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="The folder of your own migrations (any keyspace, any tables). [default: mailmend's own]",
 )
 _MIGRATIONS: Final = (
     _FOLDER,
-    click.Option(["--to"], type=click.IntRange(1, NUMBER_MAX), metavar="NNNN", help="The last migration to run."),
-    click.Option(
-        ["--phase"],
+    option("--to", "The last migration to run.", type=click.IntRange(1, NUMBER_MAX), metavar="NNNN"),
+    option(
+        "--phase",
+        "pre: before the new software is rolled out; post: after. Stops where the other comes first.",
         type=click.Choice(Phase, case_sensitive=False),
-        help="pre: before the new software is rolled out; post: after. Stops where the other comes first.",
     ),
-    click.Option(
-        ["--replication-factor"],
+    option(
+        "--replication-factor",
+        "Copies in each data centre, when the keyspace is created. [default: 1 on a cluster of one node]",
         type=click.IntRange(1, COPIES_MAX),
         metavar="N",
-        help="Copies in each data centre, when the keyspace is created. [default: 1 on a cluster of one node]",
     ),
-    click.Option(
-        ["--replication"], type=_REPLICATION, metavar="DC=N,...", help="Copies by data centre; or SimpleStrategy=N."
-    ),
-    click.Option(
-        ["--compaction"],
+    option("--replication", "Copies by data centre; or SimpleStrategy=N.", type=_REPLICATION, metavar="DC=N,..."),
+    option(
+        "--compaction",
+        "Of the big message tables, when they are created; unified needs Cassandra 5. [default: twcs]",
         type=click.Choice(CompactionChoice, case_sensitive=False),
-        help="Of the big message tables, when they are created; unified needs Cassandra 5. [default: twcs]",
     ),
     flag("--complete", "Also create what a keyspace of James lacks."),
 )
 _PATIENCE: Final = (
-    click.Option(
-        ["--statement-timeout"],
+    option(
+        "--statement-timeout",
+        "How long one statement may take.",
         type=_SECONDS,
         default=duration_text(_DEFAULT.statement),
-        show_default=True,
-        help="How long one statement may take.",
     ),
-    click.Option(
-        ["--agreement-timeout"],
+    option(
+        "--agreement-timeout",
+        "How long the nodes may take to agree on the schema, before and after each statement.",
         type=_SECONDS,
         default=duration_text(_DEFAULT.agreement),
-        show_default=True,
-        help="How long the nodes may take to agree on the schema, before and after each statement.",
     ),
-    click.Option(
-        ["--lease"],
+    option(
+        "--lease",
+        "How long the lease outlives an apply that was killed.",
         type=_SECONDS,
         default=duration_text(_DEFAULT.lease),
-        show_default=True,
-        help="How long the lease outlives an apply that was killed.",
     ),
     flag(
         "--require-all-nodes",
@@ -119,7 +114,7 @@ APPLY: Final = Command(
     options=(
         *_MIGRATIONS,
         *_PATIENCE,
-        click.Option(["--optional"], metavar="NAME", help="Run nothing but this upgrade note of James, or mail-queue."),
+        option("--optional", "Run nothing but this upgrade note of James, or mail-queue.", metavar="NAME"),
         flag("--dry-run", "Print the CQL instead of running it."),
     ),
     alone={"optional": ("migrations", "to", "phase", "complete")},
@@ -164,7 +159,7 @@ FORCE_UNLOCK: Final = Command(
     service="admin.services.schema_history:force_unlock",
     present="admin.present.schema_state:unlock_document",
     options=(
-        click.Option(["--reason"], required=True, metavar="TEXT", help="Why; kept in the history, with your name."),
+        option("--reason", "Why; kept in the history, with your name.", required=True, metavar="TEXT"),
         flag("--yes", "Do not ask."),
     ),
     shared=(CONNECTION,),
@@ -210,11 +205,11 @@ ADOPT: Final = Command(
     options=(
         flag("--dry-run", "Say what would be written; write nothing."),
         flag("--forget", "Undo: forget the baseline. Nothing in the mail keyspace changes."),
-        click.Option(
-            ["--write-schema-version"],
+        option(
+            "--write-schema-version",
+            "Also write James's own schema version into its table. Never done unless asked for.",
             type=int,
             metavar="N",
-            help="Also write James's own schema version into its table. Never done unless asked for.",
         ),
     ),
     shared=(CONNECTION,),

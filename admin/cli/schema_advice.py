@@ -9,7 +9,7 @@ import click
 from admin.advice.trial import READS, WAVES
 from admin.cli.command import Command
 from admin.cli.kinds import KEEP, Named
-from admin.cli.options import CONNECTION, JSON, connection_where, flag
+from admin.cli.options import CONNECTION, JSON, connection_where, flag, option
 from admin.cli.traffic_options import TRAFFIC
 from admin.services.advice import ROWS
 from admin.services.export import FILES, FOLDER
@@ -36,19 +36,8 @@ GRANTS: Final = Command(
     service="admin.services.grants:grants",
     present="admin.present.grants:document_of",
     options=(
-        click.Option(
-            ["--role", "roles"],
-            type=click.Choice(tuple(ROLES)),
-            multiple=True,
-            help="Of this role; may be repeated.",
-        ),
-        click.Option(
-            ["--name-prefix"],
-            type=_PREFIX,
-            default=PREFIX,
-            show_default=True,
-            help="What the roles' names begin with.",
-        ),
+        option("--role", "Of this role; may be repeated.", "roles", type=click.Choice(tuple(ROLES)), multiple=True),
+        option("--name-prefix", "What the roles' names begin with.", type=_PREFIX, default=PREFIX),
         flag("--with-create-role", "CREATE ROLE first, without a login: the password is yours."),
         flag("--revoke", "REVOKE instead of GRANT; with --with-create-role DROP ROLE too."),
         flag("--all", "On tables that are not there too; asks no cluster.", "everything"),
@@ -75,20 +64,15 @@ EXPORT: Final = Command(
     service="admin.services.export:export",
     present="admin.present.export:document_of",
     options=(
-        click.Option(
-            ["--dir", "folder"],
+        option(
+            "--dir",
+            "Where the files go; - is stdout, for one of them.",
+            "folder",
             type=_FILE,
             default=FOLDER,
-            show_default=True,
             metavar="DIR",
-            help="Where the files go; - is stdout, for one of them.",
         ),
-        click.Option(
-            ["--only", "kinds"],
-            type=click.Choice(tuple(FILES)),
-            multiple=True,
-            help="Only this; may be repeated.",
-        ),
+        option("--only", "Only this; may be repeated.", "kinds", type=click.Choice(tuple(FILES)), multiple=True),
         flag("--live", "Of the keyspace as it is, instead of the model."),
         flag("--check", "Write nothing; say which files are not up to date."),
     ),
@@ -128,33 +112,22 @@ ADVISE: Final = Command(
     present="admin.present.advice:document_of",
     options=(
         *TRAFFIC,
-        click.Option(
-            ["--trial/--no-trial"], default=True, show_default=True, help="Try the compactions on a copy of your rows."
-        ),
-        click.Option(
-            ["--rows"],
-            type=click.IntRange(1, 500_000),
-            default=ROWS,
-            show_default=True,
-            help="Messages to copy at most.",
-        ),
-        click.Option(
-            ["--waves"], type=click.IntRange(1, 1000), default=WAVES, show_default=True, help="Flushes of the copy."
-        ),
-        click.Option(
-            ["--reads"], type=click.IntRange(1, 10_000), default=READS, show_default=True, help="Reads of each kind."
-        ),
-        click.Option(
-            ["--dir", "folder"],
+        option("--trial/--no-trial", "Try the compactions on a copy of your rows.", default=True),
+        option("--rows", "Messages to copy at most.", type=click.IntRange(1, 500_000), default=ROWS),
+        option("--waves", "Flushes of the copy.", type=click.IntRange(1, 1000), default=WAVES),
+        option("--reads", "Reads of each kind.", type=click.IntRange(1, 10_000), default=READS),
+        option(
+            "--dir",
+            "Where the copy lies meanwhile. [default: the system's folder for temporary files]",
+            "folder",
             type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
             metavar="DIR",
-            help="Where the copy lies meanwhile. [default: the system's folder for temporary files]",
         ),
-        click.Option(
-            ["--trial-at"],
+        option(
+            "--trial-at",
+            "A Cassandra for the trial that runs already and may be written to; never one in production.",
             type=Named("address", _address),
             metavar="HOST:PORT",
-            help="A Cassandra for the trial that runs already and may be written to; never one in production.",
         ),
     ),
     shared=(CONNECTION,),
@@ -221,93 +194,58 @@ LINT: Final = Command(
     options=(
         click.Argument(["paths"], nargs=-1, metavar="[PATH]...", type=_FILE),
         flag("--live", "Look at the keyspace of the connection instead of files."),
-        click.Option(["--rule"], multiple=True, metavar="RULES", help="Only these, such as T1,T5; may be given again."),
-        click.Option(["--exclude"], multiple=True, metavar="RULES", help="All but these; may be given again."),
-        click.Option(
-            ["--level"],
+        option("--rule", "Only these, such as T1,T5; may be given again.", multiple=True, metavar="RULES"),
+        option("--exclude", "All but these; may be given again.", multiple=True, metavar="RULES"),
+        option(
+            "--level",
+            "What exit code 1 begins at.",
             type=click.Choice([severity.word for severity in sorted(Severity)[::-1]]),
             default="warning",
-            show_default=True,
-            help="What exit code 1 begins at.",
         ),
-        click.Option(
-            ["--server-version"],
+        option(
+            "--server-version",
+            "3.11, 4.0, 4.1, 5.0 or scylla. [default: the live server's; 5.0 for files]",
             type=_RELEASE,
             metavar="VERSION",
-            help="3.11, 4.0, 4.1, 5.0 or scylla. [default: the live server's; 5.0 for files]",
         ),
-        click.Option(
-            ["--repair-interval"],
-            type=KEEP,
-            metavar="TIME",
-            help="How often everything is repaired; else T18 is silent.",
+        option("--repair-interval", "How often everything is repaired; else T18 is silent.", type=KEEP, metavar="TIME"),
+        option(
+            "--hint-window", "max_hint_window. [default: the live server's; 3h for files]", type=KEEP, metavar="TIME"
         ),
-        click.Option(
-            ["--hint-window"],
-            type=KEEP,
-            metavar="TIME",
-            help="max_hint_window. [default: the live server's; 3h for files]",
-        ),
-        click.Option(
-            ["--slack"],
-            type=KEEP,
-            default="1d",
-            show_default=True,
-            help="How much longer marks live than their rows.",
-        ),
-        click.Option(
-            ["--sstables-max"],
-            type=click.IntRange(1),
-            default=100,
-            show_default=True,
-            help="Windows that T3 lets pass.",
-        ),
-        click.Option(
-            ["--rows-max"],
-            type=click.IntRange(1),
-            default=100_000,
-            show_default=True,
-            help="Rows of a partition, at most.",
-        ),
-        click.Option(
-            ["--rows"],
+        option("--slack", "How much longer marks live than their rows.", type=KEEP, default="1d"),
+        option("--sstables-max", "Windows that T3 lets pass.", type=click.IntRange(1), default=100),
+        option("--rows-max", "Rows of a partition, at most.", type=click.IntRange(1), default=100_000),
+        option(
+            "--rows",
+            "Rows expected in one partition of a table.",
             multiple=True,
             type=Named("rows", _rows),
             metavar="TABLE=N",
-            help="Rows expected in one partition of a table.",
         ),
-        click.Option(
-            ["--projection"],
-            multiple=True,
-            type=_PAIR,
-            metavar="TRUTH=TABLE",
-            help="A table that follows from another one.",
+        option(
+            "--projection", "A table that follows from another one.", multiple=True, type=_PAIR, metavar="TRUTH=TABLE"
         ),
-        click.Option(
-            ["--marks"],
-            multiple=True,
-            type=_PAIR,
-            metavar="MARKS=TABLE",
-            help="A table whose rows hide those of another.",
+        option(
+            "--marks", "A table whose rows hide those of another.", multiple=True, type=_PAIR, metavar="MARKS=TABLE"
         ),
-        click.Option(
-            ["--ignore"],
+        option(
+            "--ignore",
+            "What may stand, and why; better kept in the settings file.",
             multiple=True,
             type=Named("ignore", _ignore),
             metavar="RULE[:TABLE]=REASON",
             allow_from_autoenv=False,
-            help="What may stand, and why; better kept in the settings file.",
         ),
         flag("--ignored", "Show what is ignored as well, with the reasons."),
         flag("--rules", "List the rules, and look at nothing.", "list_rules"),
-        click.Option(
-            ["--format", "form"],
+        option(
+            "--format",
+            "What goes to stdout: words, one JSON object (as --json does), or SARIF 2.1.0.",
+            "form",
             type=click.Choice(["human", "json", "sarif"]),
             default="human",
-            show_default=True,
-            help="What goes to stdout: words, one JSON object (as --json does), or SARIF 2.1.0.",
         ),
-        click.Option(["--sarif", "sarif_file"], type=_FILE, metavar="FILE", help="Write SARIF 2.1.0 there, too."),
+        option("--sarif", "Write SARIF 2.1.0 there, too.", "sarif_file", type=_FILE, metavar="FILE"),
     ),
     shared=(connection_where(lambda others: bool(others["live"])),),
     output=(JSON,),

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Protocol
@@ -114,10 +115,19 @@ def find_java(
     return chosen
 
 
+def _serves(program: Program) -> bool:
+    """Whether the wheel of `mailmend[java]` runs the program: Spark 4 fails on its reduced set of modules."""
+    try:
+        return program != SPARK or version("pyspark").startswith("3.")
+    except PackageNotFoundError:
+        return True
+
+
 def _missing(program: Program, found: list[Java]) -> JavaMissing:
     wanted = " or ".join(str(major) for major in sorted(program.java_majors))
     seen = ", ".join(f"{java.executable} is Java {java.major}" for java in found) or "there is no Java at all"
     return JavaMissing(
         f"{program.name} needs Java {wanted}; {seen}",
-        mend="Install a Java 17 (Debian: openjdk-17-jre-headless) and set JAVA_HOME, or: pip install 'mailmend[java]'",
+        mend="Install a Java 17 (Debian: openjdk-17-jre-headless) and set JAVA_HOME"
+        + (", or: pip install 'mailmend[java]'" if _serves(program) else "."),
     )

@@ -69,7 +69,14 @@ group = made(_TABLE, params=[CONFIG, PROFILE])
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home, with no local cluster running."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("XDG_CONFIG_HOME", "CQLSHRC", "MAILMEND_CONFIG", "MAILMEND_HOST", "MAILMEND_PASSWORD"):
+    for name in (
+        "XDG_CONFIG_HOME",
+        "CQLSHRC",
+        "MAILMEND_CONFIG",
+        "MAILMEND_HOST",
+        "MAILMEND_PASSWORD",
+        "MAILMEND_PROFILE",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(options, "local_instance", lambda: None)
     monkeypatch.setitem(sys.modules, "looking", SimpleNamespace(look=look, said_document=said_document))
@@ -154,6 +161,72 @@ def test_the_password_comes_from_the_environment_or_a_file(ask: Ask, home: Path)
     assert _said(ask("look", MAILMEND_PASSWORD="from-environment"))["password"] == "from-environment"
     said = _said(ask("look", "--password-file", str(secret), MAILMEND_PASSWORD="from-environment"))
     assert said["password"] == "from-file"
+
+
+def test_a_profile_outweighs_the_rest_of_the_file(ask: Ask, home: Path) -> None:
+    """By option or by environment, before or behind the command; an option still outweighs it."""
+    text = 'keyspace = "mine"\nport = 1234\n[look]\ndepth = 7\n'
+    text += '[profiles.prod]\nkeyspace = "theirs"\n[profiles.prod.look]\ndepth = 8\n'
+    _write(home / ".config" / "mailmend" / "config.toml", text)
+
+    assert (_said(ask("look"))["keyspace"], _said(ask("look"))["depth"]) == ("mine", 7)
+    for said in (
+        _said(ask("--profile", "prod", "look")),
+        _said(ask("look", "--profile", "prod")),
+        _said(ask("look", MAILMEND_PROFILE="prod")),
+    ):
+        assert (said["keyspace"], said["port"], said["depth"]) == ("theirs", 1234, 8)
+    assert _said(ask("look", "--profile", "prod", "--keyspace", "other"))["keyspace"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[profiles.prod]\nkeyspace = "k"\n', "has no profile 'test' (it has: prod)"),
+        ('[profiles.prod]\nhots = "k"\n', "line 2: 'hots' is not a setting"),
+    ],
+)
+def test_a_wrong_profile_is_named(ask: Ask, home: Path, text: str, said: str) -> None:
+    """One that is not there, and one that holds a misspelt setting."""
+    _write(home / ".config" / "mailmend" / "config.toml", text)
+
+    result = ask("look", "--profile", "test")
+
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def test_a_command_may_print_the_password(ask: Ask, home: Path) -> None:
+    """Its first line; named now it outweighs the environment, which outweighs one that was named elsewhere."""
+    program = _write(home / "the secret", "#!/bin/sh\necho from-command; echo second line\n")
+    program.chmod(0o700)
+    command = f"'{program}'"
+
+    assert _said(ask("look", MAILMEND_PASSWORD_COMMAND=command))["password"] == "from-command"
+    weighed = ask("look", MAILMEND_PASSWORD_COMMAND=command, MAILMEND_PASSWORD="from-environment")
+    assert _said(weighed)["password"] == "from-environment"
+    weighed = ask("look", "--password-command", command, MAILMEND_PASSWORD="from-environment")
+    assert _said(weighed)["password"] == "from-command"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("/nowhere/at/all", "cannot be run: No such file"),
+        ("'unfinished", "cannot be run"),
+        ("sh -c 'echo hunter2; exit 3'", "ended with 3"),
+        ("true", "printed no password"),
+        ("sleep 60", "took longer than"),
+    ],
+)
+def test_a_password_command_that_fails_is_named_and_nothing_it_said(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, command: str, said: str
+) -> None:
+    """What it prints is a secret, also where it fails."""
+    monkeypatch.setattr(options, "PASSWORD_COMMAND_SECONDS", 0.2)
+
+    result = ask("look", "--password-command", command)
+
+    assert (result.exit_code, said in result.stderr, "hunter2" in result.output) == (2, True, False), result.stderr
 
 
 def test_there_is_no_option_for_a_password(ask: Ask) -> None:

@@ -115,3 +115,14 @@ def test_what_is_missing_is_said_in_the_name_of_who_needs_it() -> None:
     """Spark's lack is not told as Cassandra's."""
     with pytest.raises(JavaMissing, match="Spark needs Java 17 or 21"):
         find_java(SPARK, {"JAVA_HOME": "/nowhere", "PATH": ""}, ask=lambda _: None)
+
+
+@pytest.mark.parametrize(("pyspark", "advised"), [("3.5.9", True), ("4.3.0", False)])
+def test_the_wheel_is_advised_only_where_it_runs_spark(
+    monkeypatch: pytest.MonkeyPatch, pyspark: str, *, advised: bool
+) -> None:
+    """Spark 4 fails on its reduced set of modules."""
+    monkeypatch.setattr("admin.local.java.version", lambda _: pyspark)
+    with pytest.raises(JavaMissing) as caught:
+        find_java(SPARK, {"JAVA_HOME": "/nowhere", "PATH": ""}, ask=lambda _: None)
+    assert ("mailmend[java]" in str(caught.value)) is advised
