@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -28,13 +28,9 @@ from model.queue.size import (
     CountedBy,
     Size,
     SizeKind,
-    WriterTally,
-    due_tallied,
-    due_tallies_at,
-    due_ttl_seconds,
     is_of_due,
 )
-from model.queue.slices import EPOCH, slice_of
+from model.queue.slices import EPOCH
 from model.schema.table import Table
 from tests.support.queue_world import outlived, working
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, listed, mail, names, next_of, twin_queue
@@ -65,29 +61,6 @@ def reading(twin: TwinQueue, table: Table) -> list[Operation]:
     """From here on: what is asked of a table."""
     watch = twin.memory.surround = Strike(lambda operation: operation.table is table)
     return watch.struck
-
-
-@given(st.datetimes(datetime(2020, 1, 1), datetime(2100, 1, 1)), st.integers(1, 86_400))  # noqa: DTZ001 - made aware below
-def test_no_waiting_slice_has_the_tallies_of_delayed_mails(at: datetime, seconds: int) -> None:
-    """Whatever the window: slices begin at whole seconds, and these do not."""
-    start = slice_of(at.replace(tzinfo=EPOCH.tzinfo), timedelta(seconds=seconds))
-    assert not is_of_due(start)
-    assert is_of_due(due_tallies_at(start))
-    assert slice_of(due_tallies_at(start), timedelta(seconds=1)) == start
-
-
-@given(st.lists(st.integers(-400, 400), min_size=1, max_size=9), st.integers(-20, 20))
-def test_no_tally_expires_while_another_is_relied_on(written: list[int], asked: int) -> None:
-    """Whenever each was written, up to a year ahead: all are there, or the rows are counted."""
-    due_slice = EPOCH + 20_000 * DAY
-    place, now = due_tallies_at(due_slice), due_slice + asked * DAY
-    sure = WriterTally(QUEUE_WRITER, 1, 0, settled=True, is_foreign=False)
-    lives = [due_slice + day * DAY for day in written if day <= asked]
-    expired = [at for at in lives if at + timedelta(seconds=due_ttl_seconds(place, at)) <= now]
-    assert not expired or due_tallied(due_slice, [sure], now) is None
-
-
-QUEUE_WRITER = twin_queue().clock.random_uuid()
 
 
 async def test_a_size_asks_for_no_delayed_mail() -> None:

@@ -7,8 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cql.statements import Operation
 from mailqueue.maintenance.browse_start import Moved
@@ -29,7 +27,7 @@ from model.catalog.queue_tables import OwnTables
 from model.errors import DoubtfulWrite, MailmendError
 from model.ids import QueueName
 from model.operations import ChangeIf, Put, Read, Remove, Scan
-from model.queue.size import CountedBy, SizeKind, WriterTally, others_were_at_work
+from model.queue.size import CountedBy, SizeKind
 from model.queue.starts import ROUNDS_PER_SLACK
 from tests.support.clock import VirtualClock
 from tests.support.queue_wires import Side, Trouble
@@ -414,25 +412,6 @@ class TestOthers:
                 break
             killed += 1
         assert 5 < killed < 100
-
-
-TALLIES = st.lists(
-    st.builds(WriterTally, st.uuids(), st.integers(0, 9), st.integers(0, 9), st.booleans(), st.just(value=False)),
-    max_size=3,
-)
-
-
-@given(TALLIES, st.integers(0, 30), st.integers(0, 30))
-def test_others_are_seen_only_where_all_is_told(told: list[WriterTally], rows: int, marked: int) -> None:
-    """Never while a sum is open, never for what was counted, always for a row too many."""
-    seen = others_were_at_work(told, rows, marked)
-    enqueued, finished = sum(one.enqueued for one in told), sum(one.marked for one in told)
-    if not all(one.settled for one in told):
-        assert not seen
-    elif rows > enqueued:
-        assert seen
-    elif marked <= finished:
-        assert not seen
 
 
 class TestCrashes:

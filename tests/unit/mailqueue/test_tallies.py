@@ -6,8 +6,6 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cql.statements import Operation
 from mailqueue.rabbitmq.view import tallies as module
@@ -15,7 +13,7 @@ from mailqueue.rabbitmq.view.tallies import Changes, SliceTallies
 from model.catalog.mail_queue import SLICE_TALLIES
 from model.errors import TimedOut
 from model.operations import Put, Write
-from model.queue.size import CountedBy, SizeKind, SliceCount, WriterTally, size_of, tallied
+from model.queue.size import CountedBy, SizeKind, SliceCount, tallied
 from tests.support.queue_wires import Trouble
 from tests.support.queue_world import DEATHS, Died, Fortune, Mishap
 from tests.support.queues import HOUR, NOON, OF_JAMES, QUEUE, TwinQueue, queued, twin_queue
@@ -277,41 +275,3 @@ async def test_a_crash_at_any_write_leaves_an_estimate_or_the_truth(
     truth = [mail async for mail in other.view.browse(QUEUE)]
     assert size.kind is SizeKind.ESTIMATE or size.mails == len(truth)
     assert size.mails >= 0
-
-
-TALLIES = st.builds(
-    WriterTally, st.uuids(), st.integers(0, 50), st.integers(0, 50), st.booleans(), st.just(value=False)
-)
-
-
-@given(st.lists(TALLIES, min_size=1, max_size=6))
-def test_sums_never_go_below_nothing(told: list[WriterTally]) -> None:
-    """More marks than mails is no number of mails, and not sure."""
-    counted = tallied(told)
-    assert counted is not None
-    assert counted.mails == max(0, sum(one.enqueued - one.marked for one in told))
-    assert not counted.exact or (
-        all(one.settled for one in told) and sum(one.enqueued - one.marked for one in told) >= 0
-    )
-
-
-@given(st.lists(TALLIES, max_size=3), TALLIES)
-def test_foreign_mails_are_not_summed(told: list[WriterTally], one: WriterTally) -> None:
-    """Nor is a slice that nobody tells anything of."""
-    foreign = WriterTally(one.writer, one.enqueued, one.marked, one.settled, is_foreign=True)
-    assert tallied([*told, foreign]) is None
-    assert tallied([]) is None
-
-
-def test_a_size_is_as_sure_as_its_least_sure_slice() -> None:
-    """And says how it was found."""
-    sure = SliceCount(3, exact=True, counted_by=CountedBy.TALLIES)
-    unsure = SliceCount(2, exact=False, counted_by=CountedBy.TALLIES)
-    looked_at = SliceCount(1, exact=True, counted_by=CountedBy.METADATA)
-    assert (size_of([sure, sure], [sure]).kind, size_of([sure, sure], [sure]).mails) == (SizeKind.EXACT, 6)
-    assert size_of([sure, unsure], []).kind is SizeKind.ESTIMATE
-    assert size_of([sure, looked_at], []).counted_by is CountedBy.METADATA
-    assert size_of([], [sure, unsure]).delayed == 5
-    assert size_of([sure], [unsure]).kind is SizeKind.ESTIMATE
-    assert size_of([sure], [looked_at]).counted_by is CountedBy.METADATA
-    assert size_of([], []).kind is SizeKind.EXACT
