@@ -141,6 +141,16 @@ class Progress(Protocol):
         ...
 
 
+class Silent:
+    """Progress that nobody watches."""
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Begin a stage."""
+
+    def advance(self, steps: int, suspects: int = 0) -> None:
+        """Count."""
+
+
 class HeldLease(Protocol):
     """A lease in hand. Adapter: `repair.ledger.leases.TakenLease`."""
 

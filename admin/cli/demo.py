@@ -23,13 +23,14 @@ from admin.breaking import Breaker, Damage, break_one_by_one
 from admin.local import ClusterRequest, LocalCluster, local_cluster
 from admin.local.layout import default_layout
 from admin.local.ports import free_port
-from admin.local.progress import progress_for
-from admin.present.presenter import rows_grid, stdout_console
+from admin.present.presenter import rows_grid, stderr_console, stdout_console
+from admin.progress import progress_on
 from admin.settings import ConnectionSettings
 from admin.wiring import Place, open_place
 from model.errors import MailmendError
 from model.operations import Scan, Write
 from model.schema.table import Row
+from repair.clock import SystemClock
 
 KEYSPACE: Final = "apache_james"
 USER: Final = "bob@example.org"
@@ -92,12 +93,13 @@ def demo(messages: int, engine: str, *, keep: bool) -> None:
     Everything happens in a Cassandra of its own, which is removed at the end.
     """
     layout = default_layout(os.environ, Path.home(), "demo")
-    cluster = local_cluster(layout.root, progress=progress_for(sys.stderr))
+    cluster = local_cluster(layout.root)
     _remove(cluster)
     port = free_port([HOST])
     try:
         _say(1, "A real Cassandra, of its own")
-        cluster.up(ClusterRequest(native_port=port))
+        with progress_on(stderr_console(), SystemClock()) as progress:
+            local_cluster(layout.root, progress=progress).up(ClusterRequest(native_port=port))
         with tempfile.TemporaryDirectory(prefix="mailmend-demo-") as folder:
             _play(Shell(port, Path(folder)), messages, engine)
     finally:

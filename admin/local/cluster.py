@@ -27,11 +27,11 @@ from admin.local.cassandra_settings import (
 from admin.local.jars import JarStore
 from admin.local.layout import Layout
 from admin.local.ports import free_port
-from admin.local.progress import Progress, Silent
 from admin.local.server import LocalServer, started_together
 from admin.local.server_files import locked, read_json, write_json
 from admin.local.server_kind import Machine, ServerState
 from model.errors import LocalServerError, WrongUse
+from model.ports import Progress, Silent
 
 READY_SECONDS_MAX: Final = 240.0
 TOGETHER_SECONDS_MAX: Final = 120.0

@@ -16,9 +16,9 @@ from typing import Final
 from admin.local import ivy
 from admin.local.jar_program import JarProgram
 from admin.local.java import Java
-from admin.local.progress import Progress, Silent
 from admin.local.server_files import locked
 from model.errors import LocalServerError
+from model.ports import Progress, Silent
 
 FETCH_SECONDS_MAX: Final = 1800.0
 PINNED: Final = Path(__file__).parent / "pinned"
@@ -126,17 +126,15 @@ class JarStore:
 
     def _follow(self, lines: Iterable[str], jars: int, program: JarProgram) -> str:
         """Read Ivy to its end and tell how far it is: first it finds the modules, then it fetches the jars."""
-        seen: list[str] = []
-        counts = {"found": 0, "fetched": 0}
-        self.progress.begin(f"finding the parts of {program.name} (once; it may take minutes)")
+        seen, fetched = list[str](), 0
+        self.progress.stage(f"finding the parts of {program.name} (once; it may take minutes)")
         for line in lines:
             seen.append(line)
             if event := ivy.event_in(line):
-                counts[event.kind] += 1
-                if event.kind == "fetched" and counts["fetched"] == 1:
-                    self.progress.begin(f"fetching the jars of {program.name}")
-                self.progress.advance(counts[event.kind], jars)
-        self.progress.end(f"fetched {counts['fetched']} jars of {program.name}")
+                if event.kind == "fetched" and not fetched:
+                    self.progress.stage(f"fetching the jars of {program.name}", jars)
+                fetched += event.kind == "fetched"
+                self.progress.advance(1)
         return "".join(seen)
 
     def _verify(self, program: JarProgram, folder: Path) -> None:

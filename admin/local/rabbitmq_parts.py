@@ -64,13 +64,6 @@ def installation_in(home: Path) -> Installation | None:
     return None
 
 
-def version_in(home: Path) -> str:
-    """The name and version of the RabbitMQ in a folder, as far as the folder's names tell."""
-    installation = installation_in(home)
-    found = installation and re.search(r"rabbitmq_server-([\d.]+)", str(installation.plugins))
-    return f"RabbitMQ {found[1]}" if found else "RabbitMQ"
-
-
 def find_or_fetch(machine: Machine, system: Path = SYSTEM) -> Path:
     """The folder that `installation_in` reads: as the environment says, the system's, or the one in the cache.
 
@@ -116,7 +109,7 @@ class _Fetched:
         patchelf = find_patchelf(self.machine.environment)
         staging = self.folder.with_suffix(".new")
         shutil.rmtree(staging, ignore_errors=True)
-        self.machine.progress.begin("fetching RabbitMQ and Erlang from Debian (once, 42 MB)")
+        self.machine.progress.stage("fetching RabbitMQ and Erlang from Debian (once, 42 MB)")
         self._unpack(staging)
         root = staging / "root"
         for path in _programs(root):
@@ -126,7 +119,6 @@ class _Fetched:
         (staging / _STAMP).write_text(json.dumps(self._stamp()) + "\n", encoding="utf-8")
         shutil.rmtree(self.folder, ignore_errors=True)
         staging.rename(self.folder)
-        self.machine.progress.end(f"fetched {version_in(self.folder / 'root')}")
 
     def _unpack(self, staging: Path) -> None:
         environment = self.machine.environment

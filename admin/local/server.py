@@ -71,7 +71,6 @@ class LocalServer:
         """
         with locked(self.lock):
             if self.status().state is ServerState.UP:
-                self.machine.progress.end(f"{self.kind.title} runs already")
                 return self.status()
             parts = self.kind.fetch(self.machine)
             self._plan()
@@ -89,12 +88,11 @@ class LocalServer:
         """Let its processes end, the last one first; those that do not are killed."""
         with locked(self.lock):
             for name, process in self.record.last_first:
-                self.machine.progress.begin(f"stopping {self.kind.title} ({name})")
+                self.machine.progress.stage(f"stopping {self.kind.title} ({name})")
                 process.ask_to_end()
                 if not process.wait_end(self.machine.clock, END_SECONDS_MAX):
                     self._kill(process)
                 self._write(self.record.without(name))
-                self.machine.progress.end(f"{self.kind.title} ({name}) stopped")
         return self.status()
 
     def kill(self) -> None:
@@ -191,7 +189,7 @@ class LocalServer:
                 ports.require_free(self.kind.host, port, mend=mend)
         if not waiting:
             return
-        self.machine.progress.begin(f"starting {self.kind.title}")
+        self.machine.progress.stage(f"starting {self.kind.title}")
         self.kind.write_files(parts, site)
         for one in waiting:
             process = launch(one.command, one.mark, self.folder, site.console(one.name), one.environment)
@@ -206,7 +204,6 @@ class LocalServer:
             if clock.monotonic() - began >= self.ready_seconds_max:
                 raise self._failure(f"did not answer within {self.ready_seconds_max:.0f} s")
             clock.sleep(_POLL_SECONDS)
-        self.machine.progress.end(f"{self.kind.title} answers after {clock.monotonic() - began:.1f} s")
 
     def _kill(self, process: StartedProcess) -> None:
         process.kill()

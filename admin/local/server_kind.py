@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from admin.local.layout import cache_home
-from admin.local.progress import Progress, Silent
-from model.ports import Clock
+from model.ports import Clock, Progress, Silent
 from repair.clock import SystemClock
 
 HOST: Final = "127.0.0.1"

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from admin.local.cassandra_settings import ClusterRequest
 from admin.local.cluster import ClusterState, ClusterStatus, LocalCluster, local_cluster
-from admin.local.progress import Progress
 from admin.local.rabbitmq import RabbitMq
 from admin.local.s3proxy import ObjectStore
 from admin.local.server import LocalServer, started_together
 from admin.local.server_kind import ServerKind, ServerState, ServerStatus
 from model.errors import WrongUse
+from model.ports import Progress
 
 _KINDS: Final[tuple[ServerKind, ...]] = (RabbitMq(), ObjectStore())
 

@@ -4,22 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from model.ports import Progress
+from model.ports import Progress, Silent
 from model.projections.findings import Finding
 from repair.mending.limits import Excess
 
 Question = str | Excess
 """What a person is asked: a sentence, or more fixes than `--max-fixes` allows."""
-
-
-class Silent:
-    """Progress that nobody watches."""
-
-    def stage(self, name: str, total: int | None = None) -> None:
-        """Begin a stage."""
-
-    def advance(self, steps: int, suspects: int = 0) -> None:
-        """Count."""
 
 
 def ignore(_: object) -> None:

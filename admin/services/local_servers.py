@@ -6,7 +6,6 @@ from pathlib import Path
 from admin.local import ClusterRequest, ClusterState, ClusterStatus, LocalServers, LocalStatus, local_servers
 from admin.services.caller import Caller
 from model.errors import ExitCode
-from model.ports import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,29 +86,4 @@ def exit_code(found: ClusterStatus | LocalStatus) -> ExitCode:
 
 
 def _servers(folder: Path | None, caller: Caller) -> LocalServers:
-    return local_servers(folder, progress=_Stages(caller))
-
-
-class _Stages:
-    """What local servers say of themselves, as stages and remarks."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._progress: Progress = caller.progress
-        self._remark = caller.remark
-        self._what, self._done = "", 0
-
-    def begin(self, what: str) -> None:
-        """A stage."""
-        self._what, self._done = what, 0
-        self._progress.stage(what)
-
-    def advance(self, done: int, total: int) -> None:
-        """So much of the stage is done."""
-        if not self._done:
-            self._progress.stage(self._what, total)
-        self._progress.advance(done - self._done)
-        self._done = done
-
-    def end(self, result: str) -> None:
-        """A remark."""
-        self._remark(result)
+    return local_servers(folder, progress=caller.progress)

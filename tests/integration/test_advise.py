@@ -15,7 +15,6 @@ from admin.advice.trial import Trial
 from admin.advice.trial_node import PREFIX, given_node, started_node
 from admin.local.ports import require_free
 from admin.local.throwaway import remove, sweep
-from admin.services.caller import Silent
 from cql.driver.contact import Contact
 from cql.driver.nodes import ask_every_node, sstables_of, traced
 from cql.driver.session import CassandraCluster, connect
@@ -24,6 +23,7 @@ from cql.statistics import VIEWS, read_statistics
 from cql.traffic import Reading, message_traffic, queue_traffic
 from model.advice.queue_settings import SliceSettings
 from model.catalog.mail import CompactionChoice
+from model.ports import Silent
 from repair.clock import SystemClock
 from tests.support.commands import CommandLine, command_line, contact_of
 from tests.support.histories import histories

@@ -26,7 +26,6 @@ from admin.local.rabbitmq_parts import (
     find_patchelf,
     installation_in,
     patch,
-    version_in,
 )
 from admin.local.server_kind import Machine
 from model.errors import ExitCode, LocalServerError
@@ -92,13 +91,6 @@ def test_a_script_without_plugins_is_no_rabbitmq(tmp_path: Path) -> None:
     assert installation_in(tmp_path) is None
     assert installation_in(tmp_path / "sbin") is None
     assert installation_in(NOWHERE) is None
-
-
-def test_the_version_is_in_the_folders_name(tmp_path: Path) -> None:
-    """Where it is not, the name has to do."""
-    assert version_in(_whole(tmp_path / "a")) == "RabbitMQ 4.0.5"
-    assert version_in(_archive(tmp_path / "b", "sbin/rabbitmq-server", "plugins")) == "RabbitMQ"
-    assert version_in(NOWHERE) == "RabbitMQ"
 
 
 def test_the_one_that_the_environment_names_is_taken(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from admin.advice.advising import Advised, TrialWanted, advise
 from admin.advice.measuring import WATCHED
 from admin.advice.traffic_figures import GivenTraffic
 from admin.advice.trial import TrialNode
-from admin.services.caller import Silent
 from model.advice.queue_settings import FigureSource, SliceSettings
 from model.catalog.mail import MESSAGE_COMPACTIONS, CompactionChoice
 from model.errors import JavaMissing, MailmendError, SchemaMismatch, UnknownKeyspace
 from model.operations import Scan
+from model.ports import Silent
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table
 from tests.support.mail_cluster import EACH, JAMES, JAMES_TABLE, MAILBOXES, QUEUE, MailCluster

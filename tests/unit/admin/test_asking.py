@@ -8,9 +8,9 @@ from rich.console import Console
 
 from admin.cli.asking import asking_on
 from admin.progress import Terminal, progress_on
-from admin.services.caller import Silent
 from model.catalog.mail import MESSAGE_ID
 from model.operations import Put
+from model.ports import Silent
 from repair.clock import SystemClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine

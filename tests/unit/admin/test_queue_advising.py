@@ -10,10 +10,10 @@ from rich.console import Console
 from admin.advice.traffic_figures import GivenTraffic
 from admin.present.presenter import show
 from admin.present.queue.configure import advise_document
-from admin.services.caller import Silent
 from admin.services.queue.configure import QueueAdvised, advise_on_queue
 from model.catalog.james_tables import EVENT_STORE
 from model.errors import SchemaMismatch
+from model.ports import Silent
 from model.queue.configuration import configuration_of, event_json
 from model.schema.keyspace import Schema
 from model.schema.table import Column, Kind, Table

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admin.advice.sampling import NAMES, Sample, SampledMessage, blanked, draw_sample
-from admin.services.caller import Silent
 from cql.memory import MemoryTables
 from model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_ID
 from model.operations import Put, Write
+from model.ports import Silent
 from model.schema.keyspace import Schema
 from tests.support.histories import DAY, histories
 

@@ -21,12 +21,12 @@ from admin.advice.sampling import (
     sampled,
     with_history,
 )
-from admin.services.caller import Silent
 from cql.memory import MemoryTables
 from model.catalog.generations import GENERATIONS, Generation
 from model.catalog.mail import MAIL_TABLES, MESSAGE_ID
 from model.errors import CannotReach, MailmendError
 from model.operations import Level, Put, Read, Scan, Seen
+from model.ports import Silent
 from model.schema.keyspace import Schema
 from tests.support.clock import uuid_at
 from tests.support.histories import histories

@@ -7,11 +7,11 @@ import pytest
 from admin.advice.sampling import SampledMessage, draw_sample
 from admin.advice.trial import ROUNDS, SETTLE_SECONDS_MAX, TRACES_SECONDS_MAX, Trial, TrialNode
 from admin.advice.trial_plan import TABLES
-from admin.services.caller import Silent
 from cql.memory import MemoryTables
 from model.catalog.mail import IMAP_UID, MAIL_TABLES, MESSAGE_ID, CompactionChoice
 from model.errors import MailmendError
 from model.operations import Read
+from model.ports import Silent
 from model.schema.keyspace import Schema
 from tests.support.clock import VirtualClock
 from tests.support.histories import histories

@@ -23,9 +23,9 @@ from admin.advice.trial_plan import (
     waves_of,
     writes_of,
 )
-from admin.services.caller import Silent
 from model.catalog.mail import IMAP_UID, MESSAGE_COMPACTIONS, CompactionChoice
 from model.operations import Change, Put, Read
+from model.ports import Silent
 from tests.support.clock import VirtualClock, uuid_at
 from tests.support.progress import SilentProgress
 from tests.support.trial_twin import Noted, TrialServer

@@ -1,18 +1,15 @@
 """What a person is told: errors out of logs, progress, status."""
 
-import io
 import json
 import struct
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from admin.local import ClusterState, ClusterStatus, NodeStatus, ServerState
 from admin.local.cassandra_settings import ClusterRequest, first_settings
 from admin.local.log_lines import tail, why_ended
 from admin.local.native_protocol import frame, login_body, query_body, startup_body
-from admin.local.progress import LiveLine, PlainLines, Progress, Silent, progress_for
 
 LOG = """INFO  [main] 2026-11-20 19:00:36,000 A.java:1 - fine
 ERROR [main] 2026-11-20 19:00:36,100 B.java:2 - first trouble
@@ -63,61 +60,6 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
     long.write_text("x" * 1_000_000 + "the end", encoding="utf-8")
     assert tail(long).endswith("the end")
     assert len(tail(long)) < 500_000
-
-
-def _work(progress: Progress) -> None:
-    progress.begin("fetching jars")
-    for done in range(1, 101):
-        progress.advance(done, 100)
-    progress.end("fetched 100 jars")
-
-
-def test_plain_progress_is_a_line_per_quarter() -> None:
-    """The log of a build stays readable."""
-    # Given a stream that is no terminal
-    stream = io.StringIO()
-    # When a hundred steps are told
-    _work(PlainLines(stream))
-    # Then five lines came of it
-    assert stream.getvalue().splitlines() == [
-        "fetching jars ...",
-        "fetching jars: 25 of 100",
-        "fetching jars: 50 of 100",
-        "fetching jars: 75 of 100",
-        "fetched 100 jars",
-    ]
-
-
-def test_plain_progress_of_unknown_length_does_not_fail() -> None:
-    """Nothing to do is done at once."""
-    stream = io.StringIO()
-    PlainLines(stream).advance(0, 0)
-    assert stream.getvalue() == ""
-
-
-def test_live_progress_leaves_only_its_result() -> None:
-    """The turning line is gone when the work is."""
-    stream = io.StringIO()
-    _work(LiveLine(Console(file=stream, force_terminal=True, width=100)))
-    assert stream.getvalue().rstrip().endswith("fetched 100 jars")
-
-
-def test_live_progress_may_end_without_having_begun() -> None:
-    """A node that runs already is told with one line."""
-    stream = io.StringIO()
-    LiveLine(Console(file=stream, force_terminal=True)).end("runs already")
-    assert "runs already" in stream.getvalue()
-
-
-def test_silence_tells_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    """Tests and libraries have no one to tell."""
-    _work(Silent())
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_file_gets_plain_lines() -> None:
-    """Turning lines belong on terminals."""
-    assert isinstance(progress_for(io.StringIO()), PlainLines)
 
 
 SETTINGS = first_settings(ClusterRequest(nodes=3, native_port=9142), 17_001)
