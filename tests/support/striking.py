@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cql.statements import Operation
 from mailqueue.blobs.memory import BlobCall, BlobVerb
 from model.errors import BlobsUnreachable, TimedOut
 from model.operations import Conditional, Read, Scan, Write
@@ -28,6 +27,7 @@ class Strike:
         error: what is raised instead of an answer.
         done: whether what gets no answer is carried out.
         do: what happens right before the operation.
+        then: what happens right after it.
         skip: how many pass before the first.
         times: how many it befalls at most.
         struck: those that it befell.
@@ -37,6 +37,7 @@ class Strike:
     error: BaseException | None = None
     done: bool = False
     do: Callable[[], object] | None = None
+    then: Callable[[], object] | None = None
     skip: int = 0
     times: int = 1_000_000
     struck: list[Any] = field(default_factory=list)
@@ -52,11 +53,12 @@ class Strike:
         self.struck.append(operation)
         if self.do:
             self.do()
-        if self.error is None:
-            return carry_out()
-        if self.done:
-            carry_out()
-        raise self.error
+        answer = carry_out() if self.error is None or self.done else None
+        if self.then:
+            self.then()
+        if self.error is not None:
+            raise self.error
+        return answer
 
 
 @dataclass(slots=True)
@@ -85,30 +87,29 @@ class Refusing:
         self.twin.memory.surround = self.twin.blobs.store.surround = passing
 
 
+def of(kinds: Any, *tables: Table) -> When:
+    """Operations of some kinds, on some tables or on any."""
+    return lambda operation: isinstance(operation, kinds) and (not tables or operation.table in tables)
+
+
 def refusing(table: Table, *, done: bool = False) -> Strike:
     """Writes into a table get no answer; they may be done all the same."""
     return Strike(writes_of(table), TimedOut("no answer"), done)
 
 
-def is_read(operation: Operation) -> bool:
-    """Whether it changes nothing."""
-    return isinstance(operation, Read | Scan)
-
-
 def writes_of(table: Table) -> When:
     """Every write into a table."""
-    return lambda operation: isinstance(operation, Write | Conditional) and operation.table.name == table.name
+    return of(Write | Conditional, table)
 
 
 def reads_of(table: Table) -> When:
     """Every read of a table."""
-    return lambda operation: is_read(operation) and operation.table.name == table.name
+    return of(Read | Scan, table)
 
 
 def everything_of(*tables: Table) -> When:
     """Whatever is asked of the tables."""
-    names = {table.name for table in tables}
-    return lambda operation: operation.table.name in names
+    return of(object, *tables)
 
 
 def verb(*verbs: BlobVerb) -> Callable[[BlobCall], bool]:

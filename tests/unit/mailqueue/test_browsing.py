@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cql.statements import Operation
-from mailqueue.blobs.memory import BlobCall
 from mailqueue.concurrency import all_of, in_order
 from mailqueue.rabbitmq.codec import row_of
 from mailqueue.rabbitmq.view import listing
@@ -30,7 +29,7 @@ from model.queue.positions import ListingPosition
 from model.queue.slices import bucket_of
 from repair.retries import AsyncRetries
 from tests.support.queues import HOUR, MINUTE, NOON, QUEUE, Process, TwinQueue, names_of, queued, twin_queue
-from tests.support.striking import passing
+from tests.support.striking import Strike, of
 
 GIVEN = 12
 
@@ -100,24 +99,17 @@ class TestOrder:
         """However much was processed there."""
         process = await fill(twin, range(10), HOUR)
         twin.put_start(BROWSE_START, NOON + 8 * HOUR)
-        read = list[Any]()
-        twin.memory.surround = watching(read)
+        read = twin.memory.surround = Strike(lambda one: not of(Put)(one))
         assert await names_of(process.view.browse(QUEUE)) == ["mail-8", "mail-9"]
-        slices = {one.under[1] for one in read if is_of_mails(one)}
+        slices = {one.under[1] for one in read.struck if is_of_mails(one)}
         assert min(slices) == NOON + 8 * HOUR
 
     async def test_no_blob_is_touched(self, twin: TwinQueue) -> None:
         """A listing is of metadata: blobs may all be missing."""
         process = await fill(twin, range(3))
-        calls = list[object]()
-
-        def watch(call: BlobCall, carry_out: Callable[[], Any]) -> Any:
-            calls.append(call)
-            return carry_out()
-
-        twin.blobs.store.surround = watch
+        calls = twin.blobs.store.surround = Strike(lambda _: True)
         assert len(await names_of(process.view.browse(QUEUE))) == 3
-        assert calls == []
+        assert not calls.struck
 
 
 class TestPages:
@@ -166,13 +158,12 @@ class TestPages:
     async def test_a_page_reads_no_more_slices_than_it_needs(self, twin: TwinQueue) -> None:
         """A first page of a long queue costs what a page costs."""
         process = await fill(twin, range(200), HOUR)
-        read = list[Any]()
-        twin.memory.surround = watching(read)
+        read = twin.memory.surround = Strike(lambda one: not of(Put)(one))
         mails = await page(process, 5)
-        assert len({one.under for one in read if is_of_mails(one)}) < 30
-        read.clear()
+        assert len({one.under for one in read.struck if is_of_mails(one)}) < 30
+        read.struck.clear()
         await page(process, 5, ListingPosition.of(mails[-1]).token)
-        assert min(one.under[1] for one in read if is_of_mails(one)) >= NOON + 4 * HOUR
+        assert min(one.under[1] for one in read.struck if is_of_mails(one)) >= NOON + 4 * HOUR
 
 
 class TestWhere:
@@ -188,19 +179,17 @@ class TestWhere:
     async def test_marks_are_asked_for_what_is_meant_alone(self, twin: TwinQueue) -> None:
         """One of thousands costs one look-up."""
         process = await fill(twin, range(50))
-        read = list[Any]()
-        twin.memory.surround = watching(read)
+        read = twin.memory.surround = Strike(lambda one: not of(Put)(one))
         assert await names_of(process.view.browse(QUEUE, MailFilter(name="mail-7"))) == ["mail-7"]
-        assert len([one for one in read if isinstance(one, Read) and one.table is DELETED_MAILS]) == 1
+        assert len([one for one in read.struck if isinstance(one, Read) and one.table is DELETED_MAILS]) == 1
 
     async def test_slices_that_are_too_old_are_not_read(self, twin: TwinQueue) -> None:
         """None of their mails was enqueued later than the slice ends, but for what clocks differ by."""
         process = await fill(twin, range(20), HOUR)
-        read = list[Any]()
-        twin.memory.surround = watching(read)
+        read = twin.memory.surround = Strike(lambda one: not of(Put)(one))
         where = MailFilter(newer_than_at=NOON + 18 * HOUR)
         assert await names_of(process.view.browse(QUEUE, where)) == ["mail-18", "mail-19"]
-        assert min(one.under[1] for one in read if is_of_mails(one)) >= NOON + 17 * HOUR
+        assert min(one.under[1] for one in read.struck if is_of_mails(one)) >= NOON + 17 * HOUR
 
 
 class TestBroken:
@@ -255,14 +244,8 @@ class TestBounds:
         rest = await page(process, 30, ListingPosition.of(mails[-1]).token)
         assert [one.queued.mail.name for one in mails + rest] == expected
 
-        def lose(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            if isinstance(operation, Read) and operation.table is ENQUEUED_MAILS:
-                twin.memory.surround = passing
-                partition = (QUEUE, NOON, bucket_of("mail-30", buckets))
-                twin.memory.write(Remove(ENQUEUED_MAILS, (*partition, queued(30).enqueue_id)))
-            return carry_out()
-
-        twin.memory.surround = lose
+        lost = Remove(ENQUEUED_MAILS, (QUEUE, NOON, bucket_of("mail-30", buckets), queued(30).enqueue_id))
+        twin.memory.surround = Strike(of(Read, ENQUEUED_MAILS), do=lambda: twin.memory.write(lost), times=1)
         assert await names_of(process.view.browse(QUEUE)) == [name for name in expected if name != "mail-30"]
 
     def test_no_more_is_held_than_may_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,13 +300,8 @@ class TestBounds:
     async def test_what_does_not_answer_is_told(self, twin: TwinQueue) -> None:
         """A listing that lacks a slice would be taken for the whole."""
         process = await fill(twin, range(3), HOUR)
-
-        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            if isinstance(operation, Scan) and operation.under[1:2] == (NOON + HOUR,):
-                raise TimedOut("no answer")
-            return carry_out()
-
-        twin.memory.surround = surround
+        second = (NOON + HOUR,)
+        twin.memory.surround = Strike(lambda one: of(Scan)(one) and one.under[1:2] == second, TimedOut("no answer"))
         with pytest.raises(TimedOut):
             await names_of(process.view.browse(QUEUE))
 
@@ -435,14 +413,3 @@ def test_a_packed_key_keeps_bucket_and_id_and_the_order(at: datetime, number: in
 def is_of_mails(operation: Operation) -> bool:
     """Whether it reads rows of mails that wait."""
     return isinstance(operation, Scan) and operation.table is ENQUEUED_MAILS
-
-
-def watching(read: list[Any]) -> Callable[[Operation, Callable[[], Any]], Any]:
-    """Every read is noted."""
-
-    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if not isinstance(operation, Put):
-            read.append(operation)
-        return carry_out()
-
-    return surround

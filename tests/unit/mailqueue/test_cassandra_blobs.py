@@ -28,6 +28,7 @@ from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.messages import BlobKind
 from tests.support.clock import VirtualClock
 from tests.support.james_queue import james_blobs, james_queue_rows
+from tests.support.striking import Strike, of
 
 BODY = BlobKind.BODY
 OWN = BlobId("1_692_0f9a3c1e-7b0d-4c55-9a51-2f60d4a8c7e1")
@@ -139,16 +140,10 @@ class TestBreakingOff:
     async def test_a_blob_that_is_removed_while_it_is_listed_is_left_out(self) -> None:
         """Between the look at its key and the look at its parts."""
         tables, store = tables_and_store()
-
-        def remove_first(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            tables.surround = _pass
-            answer = carry_out()
-            tables.write(Remove(BLOB_PARTS, (OWN,)))
-            return answer
-
         await store.keep(OWN, b"x")
         await store.keep(SHARED, b"yy")
-        tables.surround = remove_first
+        removal = Remove(BLOB_PARTS, (OWN,))
+        tables.surround = Strike(of(object), then=lambda: tables.write(removal), times=1)
         assert [blob.blob_id for blob in await _listed(store)] == [SHARED]
 
 
@@ -245,15 +240,7 @@ async def test_more_than_a_page_is_listed_with_times_and_sizes() -> None:
 
 def breaking_after(writes_and_reads: int) -> Callable[[Operation, Callable[[], Any]], Any]:
     """So many operations are carried out, then none."""
-    left = [writes_and_reads]
-
-    def surround(_: Operation, carry_out: Callable[[], Any]) -> Any:
-        if not left[0]:
-            raise TimedOut("it broke off", mend="Wait.")
-        left[0] -= 1
-        return carry_out()
-
-    return surround
+    return Strike(of(object), TimedOut("it broke off", mend="Wait."), skip=writes_and_reads)
 
 
 def _pass(_: Operation, carry_out: Callable[[], Any]) -> Any:

@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
-from cql.statements import Operation
 from mailqueue.rabbitmq.view.configuration import EVENTS, ROUNDS_MAX, Configurations
 from model.catalog.james_tables import EVENT_STORE
 from model.errors import ConfigurationRefused, Contended, NotEnoughReplicas, TimedOut
@@ -20,6 +18,7 @@ from model.queue.configuration import AGGREGATE, DEFAULT, ConfigurationEvent, Qu
 from model.queue.slices import Slicing
 from tests.support.clock import VirtualClock
 from tests.support.mishaps import Actor, Killed, Kind, Mishap, Network, Wire
+from tests.support.striking import Strike, of
 
 HALF = QueueConfiguration(Slicing(timedelta(minutes=30), 2), 500)
 
@@ -106,18 +105,12 @@ def test_trouble_on_the_way_comes_through(kind: Kind, error: type[Exception]) ->
 
 def test_what_a_starter_relies_on_is_read_at_serial() -> None:
     """Or an event whose answer was lost could still be under way; showing it does not need that."""
-    levels: list[Level] = []
-
-    def noted(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Read):
-            levels.append(operation.level)
-        return carry_out()
-
-    tables = MemoryTables(VirtualClock().micros, noted)
+    reads = Strike(of(Read))
+    tables = MemoryTables(VirtualClock().micros, reads)
     asyncio.run(Configurations(InTurn(tables)).require())
     asyncio.run(Configurations(InTurn(tables)).history())
 
-    assert levels == [Level.SERIAL, Level.QUORUM]
+    assert [one.level for one in reads.struck] == [Level.SERIAL, Level.QUORUM]
 
 
 def test_a_faster_rival_of_the_same_wish_is_no_trouble() -> None:

@@ -1,9 +1,8 @@
 """Delayed mails are counted as they come and go: a size reads sums, and what it calls exact is."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -34,7 +33,7 @@ from model.queue.slices import EPOCH
 from model.schema.table import Table
 from tests.support.queue_world import outlived, working
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, listed, mail, names, next_of, twin_queue
-from tests.support.striking import Strike
+from tests.support.striking import Strike, of, passing
 
 HOUR = timedelta(hours=1)
 DAY = 24 * HOUR
@@ -122,16 +121,10 @@ async def test_a_lease_that_ran_out_while_mails_were_moved_leaves_an_estimate(
     """Another mover may have taken the same mails off the sum."""
     await delay(queue, HOUR, DAY)
     await queue.size()
-
-    def late(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Remove) and operation.table is DUE_MAILS:
-            twin.clock.advance(TTL_SECONDS)
-        return carry_out()
-
-    twin.memory.surround = late
+    twin.memory.surround = Strike(of(Remove, DUE_MAILS), do=lambda: twin.clock.advance(TTL_SECONDS))
     with pytest.raises(LeaseHeld):
         await queue.flush()
-    twin.memory.surround = lambda _, carry_out: carry_out()
+    twin.memory.surround = passing
     assert (await queue.size()).kind is SizeKind.ESTIMATE
 
 

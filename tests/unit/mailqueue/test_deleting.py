@@ -28,6 +28,7 @@ from tests.support.queues import (
 )
 from tests.support.striking import (
     Refusing,
+    of,
     reads_of,
     verb,
     writes_of,
@@ -139,12 +140,8 @@ async def test_a_mail_whose_mark_fails_is_named(name: str, twin: TwinQueue, queu
     await enqueued(queue, "waiting")
     await queue.enqueue(mail("delayed"), CONTENT, delay=HOUR)
     (bad,) = await listed(queue, MailFilter(name=name))
-
-    def refuse(operation: object) -> bool:
-        marks = isinstance(operation, Put) and operation.table == DELETED_MAILS
-        return marks and operation.row["enqueueid"] == bad.queued.enqueue_id  # type: ignore[attr-defined]
-
-    refusing = Refusing(twin, tables=refuse)
+    marks, its_id = of(Put, DELETED_MAILS), bad.queued.enqueue_id
+    refusing = Refusing(twin, tables=lambda one: marks(one) and one.row["enqueueid"] == its_id)
     removed = await queue.purge()
     assert removed.count == 1
     assert [(one.enqueue_id, one.why) for one in removed.failed] == [

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from mailqueue.blobs.memory import BlobCall, BlobVerb
+from mailqueue.blobs.memory import BlobVerb
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import message_of, payload_of, queued_of
 from mailqueue.rabbitmq.dequeue import HOLD
@@ -15,7 +15,7 @@ from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from mailqueue.rabbitmq.verdicts import DeliveryVerdict, verdict_of
 from model.catalog.mail_queue import BROWSE_START, DELETED_MAILS
 from model.errors import WrongUse
-from model.operations import Put, Remove
+from model.operations import Remove
 from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.filters import MailFilter
 from model.queue.mails import Listed
@@ -36,8 +36,10 @@ from tests.support.queues import (
 )
 from tests.support.striking import (
     Refusing,
+    Strike,
     When,
     everything_of,
+    verb,
 )
 
 HOUR = timedelta(hours=1)
@@ -140,16 +142,9 @@ async def test_a_marked_mail_is_dropped_before_its_bytes_are_looked_for(
     """Deleted with its bytes, it is filtered without an alarm, and no read of a blob."""
     await enqueued(queue, "deleted", "kept")
     await queue.delete(MailFilter(name="deleted"))
-    gets: list[object] = []
-
-    def watch(call: BlobCall) -> bool:
-        if call.verb is BlobVerb.GET:
-            gets.append(call)
-        return False
-
-    Refusing(twin, blobs=watch)
+    gets = twin.blobs.store.surround = Strike(verb(BlobVerb.GET))
     assert await all_delivered(queue) == ["kept"]
-    assert len(gets) == 2, "header and body of the one that is kept"
+    assert len(gets.struck) == 2, "header and body of the one that is kept"
     assert not twin.broker.dead(QUEUE)
     assert twin.counted.of(QueueCount.FILTERED) == 1
     assert twin.counted.of(QueueCount.BLOB_MISSING) == 0
@@ -224,13 +219,11 @@ async def test_a_mail_deleted_while_its_bytes_were_loaded_is_no_dead_letter(
     """The mark is looked up once more where the bytes are missing."""
     (enqueue_id,) = await enqueued(queue, "deleted")
 
-    def deleted_meanwhile(call: BlobCall) -> bool:
-        if call.verb is BlobVerb.GET:
-            twin.memory.write(Put(DELETED_MAILS, {"queuename": QUEUE, "enqueueid": enqueue_id}))
-            twin.blobs.store._kept.clear()
-        return False
+    def delete() -> None:
+        twin.mark(enqueue_id)
+        twin.blobs.store._kept.clear()
 
-    Refusing(twin, blobs=deleted_meanwhile)
+    twin.blobs.store.surround = Strike(verb(BlobVerb.GET), do=delete)
     assert not await all_delivered(queue)
     assert not twin.broker.dead(QUEUE)
     assert twin.counted.of(QueueCount.FILTERED) == 1

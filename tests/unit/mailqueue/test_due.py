@@ -35,7 +35,7 @@ from tests.support.queues import (
     twin_queue,
 )
 from tests.support.skewed import SkewedClock
-from tests.support.striking import Refusing
+from tests.support.striking import Strike, of
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -168,16 +168,9 @@ async def test_a_round_reads_behind_what_was_moved(twin: TwinQueue, queue: Rabbi
     for _ in range(5):
         twin.clock.advance(60)
         await queue.move_due()
-    scans: list[Scan] = []
-
-    def watch(operation: object) -> bool:
-        if isinstance(operation, Scan) and operation.under[1] != EPOCH:
-            scans.append(operation)
-        return False
-
-    Refusing(twin, tables=watch)
+    scans = twin.memory.surround = Strike(lambda one: of(Scan)(one) and one.under[1] != EPOCH)
     await queue.move_due()
-    assert [(scan.after, scan.limit) for scan in scans] == [((twin.clock.now - LATE,), 1)]
+    assert [(scan.after, scan.limit) for scan in scans.struck] == [((twin.clock.now - LATE,), 1)]
     twin.clock.advance(200)
     assert await queue.move_due() == 1
 
@@ -185,15 +178,9 @@ async def test_a_round_reads_behind_what_was_moved(twin: TwinQueue, queue: Rabbi
 async def test_nothing_delayed_costs_one_read(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """However far the next mail is ahead; no conditional write."""
     await delayed(queue, {"far": 300 * 24 * HOUR})
-    seen: list[object] = []
-
-    def watch(operation: object) -> bool:
-        seen.append(operation)
-        return False
-
-    Refusing(twin, tables=watch)
+    seen = twin.memory.surround = Strike(of(object))
     assert await queue.move_due() == 0
-    assert len(seen) == 1
+    assert len(seen.struck) == 1
 
 
 async def test_listing_costs_the_slices_that_hold_mails(twin: TwinQueue, queue: RabbitMailQueue) -> None:
@@ -401,16 +388,9 @@ async def test_a_row_that_holds_no_mail_stays_until_somebody_looks(twin: TwinQue
     assert await queue.move_due() == 1
     await queue.move_due()
     assert await partitions(twin)
-    seen: list[object] = []
-
-    def watch(operation: object) -> bool:
-        seen.append(operation)
-        return False
-
-    refusing = Refusing(twin, tables=watch)
+    seen = twin.memory.surround = Strike(of(object))
     await queue.move_due()
-    assert len(seen) == 2, "the list and the due start"
-    refusing.mend()
+    assert len(seen.struck) == 2, "the list and the due start"
     twin.memory.write(Remove(DUE_MAILS, key))
     twin.clock.advance(UNREADABLE_PAUSE.total_seconds() + 1)
     await queue.move_due()
@@ -461,16 +441,9 @@ async def test_a_flush_has_one_lease_for_all_that_no_round_looks_at(twin: TwinQu
     """However many slices: two conditional writes, and two more for each slice that begins within the hour."""
     await delayed(queue, {f"{number}": number * HOUR for number in range(2, 40)})
     await delayed(queue, {"soon": HOUR / 2})
-    leases = list[ChangeIf]()
-
-    def watch(operation: object) -> bool:
-        if isinstance(operation, ChangeIf) and operation.table is DUE_MAILS:
-            leases.append(operation)
-        return False
-
-    Refusing(twin, tables=watch)
+    leases = twin.memory.surround = Strike(of(ChangeIf, DUE_MAILS))
     assert await queue.flush() == 39
-    assert len(leases) == 4
+    assert len(leases.struck) == 4
     assert sorted(await all_delivered(queue)) == sorted(["soon", *map(str, range(2, 40))])
 
 
@@ -533,15 +506,8 @@ async def test_a_lease_is_renewed_in_time_and_known_to_be_lost(twin: TwinQueue, 
 async def test_a_doubtful_lease_is_settled_by_reading(applied: bool, twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The answer to the conditional write was lost: the row tells whose turn it is."""
     leases, partition = await a_partition(twin, queue)
-
-    def doubtful(operation: object, carry_out: object) -> object:
-        if isinstance(operation, ChangeIf) and operation.assign.get("name"):
-            if applied:
-                carry_out()  # type: ignore[operator]
-            raise DoubtfulWrite("no answer")
-        return carry_out()  # type: ignore[operator]
-
-    twin.memory.surround = doubtful
+    taking = of(ChangeIf)
+    twin.memory.surround = Strike(lambda one: taking(one) and one.assign.get("name"), DoubtfulWrite("no"), applied)
     async with leases.turn(partition) as lease:
         assert bool(lease) is applied
 

@@ -24,13 +24,13 @@ from model.errors import (
     PublishFailed,
     WrongUse,
 )
-from model.operations import Put, Read, Scan
+from model.operations import Put, Read
 from model.queue.mails import DELAY_MAX, PRIORITY_NORMAL, Whereabouts
 from model.queue.messages import ATTEMPTS_HEADER, SLICE_HEADER
 from model.queue.slices import EPOCH, slice_of
 from tests.support.queue_world import working
 from tests.support.queues import CONTENT, TwinQueue, all_delivered, drained, listed, mail, names, twin_queue
-from tests.support.striking import Refusing, When, reads_of, verb, writes_of
+from tests.support.striking import Refusing, Strike, When, of, reads_of, verb, writes_of
 
 HOUR = timedelta(hours=1)
 
@@ -119,18 +119,11 @@ async def test_a_store_that_fails_for_one_blob_keeps_neither(
     which: int, done_all_the_same: bool, twin: TwinQueue
 ) -> None:
     """Of a mail whose header could be put and whose body could not, nothing stays (or the other way round)."""
-    puts = 0
-
-    def nth(call: object) -> bool:
-        nonlocal puts
-        puts += verb(BlobVerb.PUT)(call)  # type: ignore[arg-type]
-        return verb(BlobVerb.PUT)(call) and puts == which  # type: ignore[arg-type]
-
+    lost = BlobsUnreachable("no answer")
     async with await twin.process() as queue:
-        refusing = Refusing(twin, blobs=nth, done_all_the_same=done_all_the_same)
+        twin.blobs.store.surround = Strike(verb(BlobVerb.PUT), lost, done_all_the_same, skip=which - 1, times=1)
         with pytest.raises(BlobsUnreachable):
             await queue.enqueue(mail("lost"), CONTENT)
-        refusing.mend()
         assert not await names(queue)
         assert len(twin.blobs.ids) == (1 if done_all_the_same else 0), "what the store denies having, it may have"
         assert not twin.broker.published
@@ -172,14 +165,9 @@ async def test_what_cannot_be_undone_is_named(twin: TwinQueue, queue: RabbitMail
     """Tables that are gone altogether cannot hide the mail: the error says which, what is left, and where to look."""
     await queue.enqueue(mail("before"), CONTENT)
     await drained(queue, 1)
-    published = 0
-
-    def after_the_row(operation: object) -> bool:
-        return len(twin.broker.published) > published
-
     twin.broker.will(Fate.UNCONFIRMED_KEPT)
     published = len(twin.broker.published)
-    refusing = Refusing(twin, tables=after_the_row)
+    refusing = Refusing(twin, tables=lambda _: len(twin.broker.published) > published)
     with pytest.raises(PublishFailed) as caught:
         await queue.enqueue(mail("doubtful"), CONTENT)
     refusing.mend()
@@ -318,16 +306,9 @@ async def test_a_priority_travels_in_the_mail(twin: TwinQueue, queue: RabbitMail
 
 async def test_nothing_is_read_twice_on_the_way_in(twin: TwinQueue) -> None:
     """Beyond blobs, row and publish an enqueue costs one look at the browse start, and no write of a tally."""
-    seen: list[str] = []
-
-    def watch(operation: object) -> bool:
-        kind = "put" if isinstance(operation, Put) else "read" if isinstance(operation, Read | Scan) else "other"
-        seen.append(f"{kind} {operation.table.spelling}")  # type: ignore[attr-defined]
-        return False
-
     async with await twin.process() as queue:
         await queue.enqueue(mail(), CONTENT)
-        Refusing(twin, tables=watch)
+        seen = twin.memory.surround = Strike(of(object))
         await queue.enqueue(mail(), CONTENT)
-        assert seen == ["put enqueuedMailsV4", "read browseStart"]
+        assert [(type(one), one.table) for one in seen.struck] == [(Put, ENQUEUED_MAILS), (Read, BROWSE_START)]
         assert not writes_of(DELETED_MAILS)(Read(DELETED_MAILS, ()))

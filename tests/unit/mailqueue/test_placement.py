@@ -1,14 +1,11 @@
 """A row on its way to its slice, and the publish beside it: what is seen meanwhile decides, nothing is left over."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 import pytest
 
 from cql.memory import MemoryTables
-from cql.statements import Operation
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.mail_queue import RabbitMailQueue
 from model.catalog.mail_queue import BROWSE_START, ENQUEUED_MAILS
@@ -31,21 +28,13 @@ from tests.support.queues import (
     names,
     queued,
 )
+from tests.support.striking import Strike, of, passing
 
 
 def moving_the_start(tables: MemoryTables, to: datetime) -> None:
     """Somebody moves the browse start as soon as the next row is put."""
-    moved = False
-
-    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        nonlocal moved
-        answer = carry_out()
-        if not moved and isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
-            moved = True
-            tables.write(Put(BROWSE_START, {"queuename": QUEUE, "browsestart": to}))
-        return answer
-
-    tables.surround = surround
+    start = Put(BROWSE_START, {"queuename": QUEUE, "browsestart": to})
+    tables.surround = Strike(of(Put, ENQUEUED_MAILS), then=lambda: tables.write(start), times=1)
 
 
 async def test_what_follows_the_row_goes_on_beside_the_second_look(twin: TwinQueue) -> None:
@@ -53,15 +42,10 @@ async def test_what_follows_the_row_goes_on_beside_the_second_look(twin: TwinQue
     process, looked = twin.parts(), asyncio.Event()
     await process.view.rows.place(QUEUE, queued(0))
 
-    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Read) and operation.table is BROWSE_START:
-            looked.set()
-        return carry_out()
-
     async def publish(_: datetime) -> None:
         await asyncio.wait_for(looked.wait(), 10)
 
-    twin.memory.surround = surround
+    twin.memory.surround = Strike(of(Read, BROWSE_START), do=looked.set)
     assert await process.view.rows.placement(QUEUE, queued(1)).settle(publish) == NOON
 
 
@@ -120,19 +104,15 @@ async def test_a_mail_that_was_published_twice_is_delivered_once(twin: TwinQueue
 async def test_a_look_without_an_answer_hides_what_was_published(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """The caller is told of an error, and the message beside it is dropped by its mark."""
     await enqueued(queue, "before")
-    put = False
+    away = Strike(of(Read, BROWSE_START), TimedOut("no answer"))
 
-    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        nonlocal put
-        put = put or (isinstance(operation, Put) and operation.table is ENQUEUED_MAILS)
-        if put and isinstance(operation, Read) and operation.table is BROWSE_START:
-            raise TimedOut("no answer")
-        return carry_out()
+    def goes_away() -> None:
+        twin.memory.surround = away
 
-    twin.memory.surround = surround
+    twin.memory.surround = Strike(of(Put, ENQUEUED_MAILS), then=goes_away)
     with pytest.raises(CannotReach):
         await queue.enqueue(mail("refused"), CONTENT)
-    twin.memory.surround = lambda _, carry_out: carry_out()
+    twin.memory.surround = passing
     assert len(twin.broker.ready(QUEUE)) == 2
     assert await all_delivered(queue) == ["before"]
     assert twin.counted.of(QueueCount.FILTERED) == 1

@@ -32,6 +32,7 @@ from model.queue.starts import (
     slack_of,
 )
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, twin_queue
+from tests.support.striking import Strike, of
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -55,15 +56,8 @@ async def swept_for(twin: TwinQueue, queue: RabbitMailQueue, time: timedelta) ->
 
 def looks(twin: TwinQueue) -> list[Operation]:
     """Every look for a row from now on."""
-    found: list[Operation] = []
-
-    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Read) and operation.table is ENQUEUED_MAILS:
-            found.append(operation)
-        return carry_out()
-
-    twin.memory.surround = surround
-    return found
+    watch = twin.memory.surround = Strike(of(Read, ENQUEUED_MAILS))
+    return watch.struck
 
 
 # What left the queue
@@ -158,18 +152,9 @@ async def test_james_may_put_the_row_after_the_message() -> None:
         shown = await published_by_james(twin, queue, None)
         await queue.view.rows.take_back(QUEUE, shown.slice_start or twin.clock.now, shown.queued)
         late = row_of(QUEUE, slice_of(twin.clock.now, HOUR), 0, twin.clock.now, shown.queued)
-        looked = list[Operation]()
-
-        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            answer = carry_out()
-            if isinstance(operation, Read) and operation.table is ENQUEUED_MAILS:
-                looked.append(operation)
-                if len(looked) == 1:
-                    twin.memory.write(Put(ENQUEUED_MAILS, late, at=twin.clock.micros() + 1_000_000))
-            return answer
-
+        its_row = Put(ENQUEUED_MAILS, late, at=twin.clock.micros() + 60_000_000)
         # When the row comes after the first look
-        twin.memory.surround = surround
+        twin.memory.surround = Strike(of(Read, ENQUEUED_MAILS), then=lambda: twin.memory.write(its_row), times=1)
         # Then the mail is delivered
         assert await all_delivered(queue) == ["theirs"]
         assert twin.counted.of(QueueCount.GONE) == 0

@@ -1,14 +1,12 @@
 """The sweep: what it moves, cleans, rescues and renews; that it may end anywhere; that it never loses a mail."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from cql.statements import Operation
 from mailqueue.maintenance.browse_start import Moved
 from mailqueue.maintenance.clean_slices import SECOND_LOOK_SECONDS
 from mailqueue.maintenance.sweep import Swept
@@ -45,7 +43,7 @@ from tests.support.queues import (
     queued,
     twin_queue,
 )
-from tests.support.striking import passing, refusing
+from tests.support.striking import Strike, of, passing, refusing
 
 EXPIRING = OwnTables(row_ttl_seconds=LIVES.ttl_seconds, mark_ttl_seconds=LIVES.mark_ttl_seconds)
 
@@ -124,7 +122,7 @@ class TestMove:
         """It goes on with what stands there."""
         await fill(twin, process, range(8))
         await finish(process, range(3))
-        twin.memory.surround = before_attempt(twin, lambda: twin.put_start(BROWSE_START, NOON + 5 * HOUR))
+        twin.memory.surround = Strike(of(ChangeIf), do=lambda: twin.put_start(BROWSE_START, NOON + 5 * HOUR), times=1)
         assert (await process.sweeper.move(QUEUE)).after == NOON + 5 * HOUR
         assert twin.browse_start == NOON + 5 * HOUR
 
@@ -132,26 +130,16 @@ class TestMove:
         """What it has read is still true."""
         await fill(twin, process, range(8))
         await finish(process, range(5))
-        twin.memory.surround = before_attempt(twin, lambda: twin.put_start(BROWSE_START, NOON + 2 * HOUR))
+        twin.memory.surround = Strike(of(ChangeIf), do=lambda: twin.put_start(BROWSE_START, NOON + 2 * HOUR), times=1)
         assert (await process.sweeper.move(QUEUE)).after == NOON + 5 * HOUR
 
     @pytest.mark.parametrize("done", [False, True])
     async def test_a_doubtful_move_is_settled(self, done: bool, twin: TwinQueue) -> None:
         """Whether or not it was done, it is in the end."""
-        process, doubts = twin.parts(), 1
+        process = twin.parts()
         await fill(twin, process, range(5))
         await finish(process, range(3))
-
-        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            nonlocal doubts
-            if isinstance(operation, ChangeIf) and doubts:
-                doubts -= 1
-                if done:
-                    carry_out()
-                raise DoubtfulWrite("no answer")
-            return carry_out()
-
-        twin.memory.surround = surround
+        twin.memory.surround = Strike(of(ChangeIf), DoubtfulWrite("no answer"), done, times=1)
         assert (await process.sweeper.move(QUEUE)).after == NOON + 3 * HOUR
         assert twin.browse_start == NOON + 3 * HOUR
 
@@ -174,16 +162,9 @@ class TestMove:
             await process.view.mark(QUEUE, queued(number).enqueue_id, NOON)
         twin.clock.advance(5 * 3600)
         await process.sweeper.move(QUEUE)
-        reads = list[Operation]()
-
-        def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            if isinstance(operation, Read | Scan):
-                reads.append(operation)
-            return carry_out()
-
-        twin.memory.surround = watch
+        reads = twin.memory.surround = Strike(of(Read | Scan))
         assert (await process.sweeper.move(QUEUE)).after == NOON
-        assert len(reads) < 10
+        assert len(reads.struck) < 10
         twin.memory.surround = passing
         await process.view.mark(QUEUE, queued(by_id[-1]).enqueue_id, NOON)
         assert (await process.sweeper.move(QUEUE)).after == NOON + 4 * HOUR
@@ -216,15 +197,10 @@ class TestMove:
         process = twin.parts()
         await fill(twin, process, range(4))
         await finish(process, range(4))
-
-        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            if isinstance(operation, Scan) and operation.table is ENQUEUED_MAILS:
-                twin.memory.surround = passing
-                cutting.append(asyncio.ensure_future(twin.cut(30 * MINUTE)))
-            return carry_out()
-
         cutting: list[asyncio.Future[None]] = []
-        twin.memory.surround = surround
+        twin.memory.surround = Strike(
+            of(Scan, ENQUEUED_MAILS), do=lambda: cutting.append(asyncio.ensure_future(twin.cut(30 * MINUTE))), times=1
+        )
         assert await process.sweeper.move(QUEUE) == Moved(NOON, NOON)
         await cutting[0]
         assert (await process.sweeper.move(QUEUE)).after == NOON + 3 * HOUR + 30 * MINUTE
@@ -565,13 +541,7 @@ class TestRenew:
         process = twin.parts()
         await fill(twin, process, range(1))
         twin.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - 3600))
-
-        def mark(operation: Operation) -> None:
-            if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
-                twin.memory.surround = passing
-                twin.mark(queued(0).enqueue_id)
-
-        twin.memory.surround = first(mark)
+        twin.memory.surround = Strike(of(Put, ENQUEUED_MAILS), do=lambda: twin.mark(queued(0).enqueue_id), times=1)
         await process.sweeper.sweep(QUEUE)
         assert twin.rows(ENQUEUED_MAILS) == []
 
@@ -581,13 +551,9 @@ class TestRenew:
         process = twin.parts()
         await fill(twin, process, range(1))
         twin.clock.turn_to(NOON + timedelta(seconds=LIVES.ttl_seconds - 3600))
-
-        def take_back(operation: Operation) -> None:
-            if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
-                twin.memory.surround = passing
-                twin.memory.write(Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(operation.row)))
-
-        twin.memory.surround = first(take_back)
+        (row,) = twin.rows(ENQUEUED_MAILS)
+        removal = Remove(ENQUEUED_MAILS, ENQUEUED_MAILS.key_of(row))
+        twin.memory.surround = Strike(of(Put, ENQUEUED_MAILS), do=lambda: twin.memory.write(removal), times=1)
         assert (await process.sweeper.sweep(QUEUE)).renewed == 1
         assert await names_of(process.view.browse(QUEUE)) == []
 
@@ -681,28 +647,6 @@ class World:
         assert twin.blobs.ids == {one for pair in blobs for one in (pair.header, pair.body)}
         size = await process.view.size(QUEUE)
         assert size.kind.value == "estimate" or size.mails == 6
-
-
-def before_attempt(twin: TwinQueue, happen: Callable[[], None]) -> Callable[[Operation, Callable[[], Any]], Any]:
-    """Something happens right before the first change of a start."""
-
-    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, ChangeIf):
-            twin.memory.surround = passing
-            happen()
-        return carry_out()
-
-    return surround
-
-
-def first(happen: Callable[[Operation], None]) -> Callable[[Operation, Callable[[], Any]], Any]:
-    """Something happens before each operation."""
-
-    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        happen(operation)
-        return carry_out()
-
-    return surround
 
 
 async def turns(number: int = 400) -> None:

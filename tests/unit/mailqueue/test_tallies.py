@@ -1,23 +1,20 @@
 """Tallies: sums that may be written twice, that say when they are not sure, and that no crash makes lie."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 import pytest
 
-from cql.statements import Operation
 from mailqueue.rabbitmq.view import tallies as module
 from mailqueue.rabbitmq.view.tallies import Changes, SliceTallies
 from model.catalog.mail_queue import SLICE_TALLIES
 from model.errors import TimedOut
-from model.operations import Put, Write
+from model.operations import Put
 from model.queue.size import CountedBy, SizeKind, SliceCount, tallied
 from tests.support.queue_wires import Trouble
 from tests.support.queue_world import DEATHS, Died, Fortune, Mishap
 from tests.support.queues import HOUR, NOON, OF_JAMES, QUEUE, TwinQueue, queued, twin_queue
-from tests.support.striking import passing, refusing
+from tests.support.striking import Strike, of, passing, refusing
 
 
 def told(twin: TwinQueue, slice_start: datetime = NOON) -> list[tuple[int, int, bool]]:
@@ -152,18 +149,12 @@ async def test_sums_are_written_in_time_without_any_flush(twin: TwinQueue) -> No
 
 async def test_many_changes_at_once_cost_few_writes(twin: TwinQueue) -> None:
     """They share the row's opening."""
-    tallies, writes = twin.parts().tallies, list[Write]()
-
-    def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        if isinstance(operation, Put):
-            writes.append(operation)
-        return carry_out()
-
-    twin.memory.surround = watch
+    tallies, writes = twin.parts().tallies, Strike(of(Put))
+    twin.memory.surround = writes
     await asyncio.gather(*(count(tallies, enqueued=1) for _ in range(100)))
     await tallies.flush()
     assert told(twin) == [(100, 0, True)]
-    assert len(writes) == 2
+    assert len(writes.struck) == 2
 
 
 async def test_without_a_table_nothing_is_counted() -> None:
@@ -235,18 +226,12 @@ async def test_the_rows_of_many_slices_come_in_few_answers(twin: TwinQueue) -> N
         await count(one, enqueued=number + 1, slice_start=starts[number])
         await count(other, enqueued=1, slice_start=starts[number])
     await asyncio.gather(one.flush(), other.flush())
-    asked = list[Operation]()
-
-    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        asked.append(operation)
-        return carry_out()
-
-    twin.memory.surround = surround
+    asked = twin.memory.surround = Strike(of(object))
     found = await one.of(QUEUE, starts)
     assert [sum(tally.enqueued for tally in told) for told in found] == [
         0 if number % 2 else number + 2 for number in range(90)
     ]
-    assert len(asked) == 5
+    assert len(asked.struck) == 5
 
 
 @pytest.mark.parametrize("trouble", DEATHS)

@@ -42,7 +42,7 @@ from tests.support.queues import (
     queued,
     twin_queue,
 )
-from tests.support.striking import passing, refusing
+from tests.support.striking import Strike, everything_of, of, passing, refusing
 
 T = TypeVar("T")
 
@@ -99,19 +99,8 @@ class TestPlace:
     @pytest.mark.parametrize("number", range(4))
     async def test_a_doubtful_beginning_is_settled(self, number: int, twin: TwinQueue) -> None:
         """A conditional write without an answer was done, or was not: it is read."""
-        process, attempts = twin.parts(), 0
-
-        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            nonlocal attempts
-            if isinstance(operation, Conditional):
-                attempts += 1
-                if attempts == number // 2 + 1:
-                    if number % 2:
-                        carry_out()
-                    raise DoubtfulWrite("no answer")
-            return carry_out()
-
-        twin.memory.surround = surround
+        process, doubt = twin.parts(), DoubtfulWrite("no answer")
+        twin.memory.surround = Strike(of(Conditional), doubt, done=bool(number % 2), skip=number // 2, times=1)
         assert await process.view.rows.place(QUEUE, queued(1)) == NOON
         assert (twin.browse_start, twin.content_start) == (NOON, NOON)
 
@@ -135,7 +124,9 @@ class TestPlace:
     ) -> None:
         """It is read again after the row was put; the row that is out of sight goes."""
         await process.view.rows.place(QUEUE, queued(1))
-        twin.memory.surround = once(twin, ENQUEUED_MAILS.name, lambda: twin.put_start(BROWSE_START, NOON + HOUR))
+        twin.memory.surround = Strike(
+            of(Put, ENQUEUED_MAILS), then=lambda: twin.put_start(BROWSE_START, NOON + HOUR), times=1
+        )
         assert await process.view.rows.place(QUEUE, queued(2)) == NOON + HOUR
         assert slices(twin) == [NOON, NOON + HOUR]
         await process.tallies.flush()
@@ -145,28 +136,23 @@ class TestPlace:
     async def test_a_clock_that_jumps_is_asked_again(self, twin: TwinQueue, process: Process) -> None:
         """A machine that slept, or was set right, between the reckoning and the row."""
         await process.view.rows.place(QUEUE, queued(1))
-        twin.memory.surround = once(twin, ENQUEUED_MAILS.name, lambda: twin.clock.advance(3 * 3600))
+        twin.memory.surround = Strike(of(Put, ENQUEUED_MAILS), then=lambda: twin.clock.advance(3 * 3600), times=1)
         assert await process.view.rows.place(QUEUE, queued(2)) == NOON + 3 * HOUR
         twin.clock.turn_to(NOON + 300 * HOUR)
-        twin.memory.surround = once(twin, ENQUEUED_MAILS.name, lambda: twin.clock.turn_to(NOON + 4 * HOUR))
+        twin.memory.surround = Strike(
+            of(Put, ENQUEUED_MAILS), then=lambda: twin.clock.turn_to(NOON + 4 * HOUR), times=1
+        )
         assert await process.view.rows.place(QUEUE, queued(3)) == NOON + 4 * HOUR
         twin.memory.surround = passing
         assert slices(twin) == [NOON, NOON + 3 * HOUR, NOON + 4 * HOUR]
 
     async def test_a_clock_that_never_stands_still_is_told_of(self, twin: TwinQueue) -> None:
         """Instead of writing for ever."""
-        process, puts = twin.parts(), list[Operation]()
-
-        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            if isinstance(operation, Put) and operation.table is ENQUEUED_MAILS:
-                puts.append(operation)
-                twin.clock.advance(2 * 86_400)
-            return carry_out()
-
-        twin.memory.surround = surround
+        process = twin.parts()
+        puts = twin.memory.surround = Strike(of(Put, ENQUEUED_MAILS), do=lambda: twin.clock.advance(2 * 86_400))
         with pytest.raises(Contended, match="no slice could be found"):
             await process.view.rows.place(QUEUE, queued(1))
-        assert len(puts) == PLACES_MAX
+        assert len(puts.struck) == PLACES_MAX
 
     async def test_the_time_of_a_mail_that_comes_back_is_kept(self, twin: TwinQueue) -> None:
         """A mail whose wait is over lies in the slice of now, with the time when it was first enqueued."""
@@ -196,16 +182,8 @@ class TestPlace:
 
     async def test_what_may_pass_is_tried_again(self, twin: TwinQueue) -> None:
         """A mail is not refused because one node stumbles."""
-        process, left = twin.parts(), 3
-
-        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            nonlocal left
-            if operation.table in QUEUE_TABLES and left:
-                left -= 1
-                raise NotEnoughReplicas("too few")
-            return carry_out()
-
-        twin.memory.surround = surround
+        process = twin.parts()
+        twin.memory.surround = Strike(everything_of(*QUEUE_TABLES), NotEnoughReplicas("too few"), times=3)
         assert await process.view.rows.place(QUEUE, queued(1)) == NOON
         assert await listed(process) == ["mail-1"]
 
@@ -364,13 +342,10 @@ class TestMarks:
     async def test_each_mark_that_fails_is_told_of(self, twin: TwinQueue, process: Process) -> None:
         """Those beside it stand."""
         ids = [queued(number).enqueue_id for number in range(3)]
-
-        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            if isinstance(operation, Put) and operation.row.get("enqueueid") == ids[1]:
-                raise TimedOut("no answer")
-            return carry_out()
-
-        twin.memory.surround = surround
+        of_the_second = of(Put, DELETED_MAILS)
+        twin.memory.surround = Strike(
+            lambda one: of_the_second(one) and one.row["enqueueid"] == ids[1], TimedOut("no answer")
+        )
         errors = await process.view.mark_all(QUEUE, [(one, NOON) for one in ids])
         assert [type(error) for error in errors] == [type(None), TimedOut, type(None)]
         assert twin.marked == {ids[0], ids[2]}
@@ -395,18 +370,12 @@ class TestSize:
             twin.clock.advance(1800)
         await process.view.mark(QUEUE, queued(3).enqueue_id, NOON + HOUR)
         await process.tallies.flush()
-        read: set[str] = set()
-
-        def watch(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            read.add(operation.table.name)
-            return carry_out()
-
         twin.clock.turn_to(NOON + 4 * HOUR)
-        twin.memory.surround = watch
+        rows = twin.memory.surround = Strike(everything_of(ENQUEUED_MAILS, DELETED_MAILS))
         size = await twin.parts().view.size(QUEUE)
         assert (size.mails, size.delayed, size.kind, size.counted_by) == (8, 0, SizeKind.EXACT, CountedBy.TALLIES)
         assert size.slices_read == 5
-        assert not read & {ENQUEUED_MAILS.name, DELETED_MAILS.name}
+        assert not rows.struck
 
     async def test_beside_james_a_sum_is_an_estimate(self) -> None:
         """What James has enqueued since the last look is in nobody's tallies; rows that were counted are sure."""
@@ -514,15 +483,9 @@ class TestSize:
         await process.tallies.flush()
         twin.clock.advance(601)
 
-        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            found = carry_out()
-            if operation.table is ENQUEUED_MAILS:
-                twin.memory.surround = passing
-                tally = replace_tally(twin)
-                twin.memory.write(tally)
-            return found
-
-        twin.memory.surround = surround
+        twin.memory.surround = Strike(
+            everything_of(ENQUEUED_MAILS), then=lambda: twin.memory.write(replace_tally(twin)), times=1
+        )
         recounted = await busy.view.recount(QUEUE)
         assert (recounted.corrected, recounted.left) == (0, 1)
 
@@ -548,19 +511,6 @@ def replace_tally(twin: TwinQueue) -> Put:
     """The only tally, with one mail more."""
     row = twin.rows(SLICE_TALLIES)[0]
     return Put(SLICE_TALLIES, {**row, "enqueued": row["enqueued"] + 1})
-
-
-def once(twin: TwinQueue, table: str, happen: Callable[[], None]) -> Callable[[Operation, Callable[[], Any]], Any]:
-    """Something happens right after the first write to a table."""
-
-    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-        done = carry_out()
-        if isinstance(operation, Put) and operation.table.name == table:
-            twin.memory.surround = passing
-            happen()
-        return done
-
-    return surround
 
 
 def deaf(_: Operation, __: Callable[[], Any]) -> Any:
