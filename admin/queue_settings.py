@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from admin.settings import ConnectionSettings, parse_hosts, parse_port
-from mailqueue.blobs.s3_settings import S3Settings
+from mailqueue.blobs.s3 import S3Settings
 from mailqueue.rabbitmq.broker.settings import AMQP_PORT, BrokerSettings, BrokerTls, Host
 from model.errors import WrongUse
 from model.ids import QueueName

@@ -34,7 +34,7 @@ from admin.queue_settings import (
 )
 from admin.services.queue.request import MailSelection
 from admin.settings import ConnectionSettings, first_line
-from mailqueue.blobs.s3_settings import S3Settings
+from mailqueue.blobs.s3 import S3Settings
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, BrokerTls, ManagementSettings
 from mailqueue.rabbitmq.broker.topology import Form, QueueForm
 from model.errors import BadSettings, WrongUse

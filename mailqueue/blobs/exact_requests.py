@@ -10,8 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from mailqueue.blobs.s3_failures import NO_OBJECT, compressed, failure
-from mailqueue.blobs.s3_settings import S3Settings
+from mailqueue.blobs.s3 import NO_OBJECT, S3Settings, compressed, failure
 from model.errors import BlobMissing
 from model.ids import BlobId
 from model.queue.messages import StoredBlob

@@ -1,7 +1,7 @@
 """Blobs in a store that speaks S3, or in files: where the queue gets them from, and the one door to the quick library.
 
 Times are bounded: a request that gets no answer is given up, and tried again only so often and so long. What a
-refusal means is in `s3_failures`; the few requests that need another library are in `exact_requests`.
+refusal means is in `s3`; the few requests that need another library are in `exact_requests`.
 """
 
 import asyncio
@@ -18,8 +18,7 @@ from obstore.store import S3Store
 
 from mailqueue.blobs.exact_requests import ExactRequests, refuse_compressed
 from mailqueue.blobs.files import FileStore
-from mailqueue.blobs.s3_failures import NO_BUCKET, NO_BULK, code_in, failure
-from mailqueue.blobs.s3_settings import S3Settings
+from mailqueue.blobs.s3 import NO_BUCKET, NO_BULK, S3Settings, code_in, failure
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.concurrency import all_of
 from model.errors import BadSettings, BlobMissing, BucketMissing

@@ -21,7 +21,7 @@ from mailqueue.blobs.contents import content_of
 from mailqueue.rabbitmq.codec import slice_of_message
 from mailqueue.rabbitmq.parts import Parts
 from mailqueue.rabbitmq.verdicts import LookedUp, RowState
-from mailqueue.rabbitmq.view.mark_lookups import MarkLookups
+from mailqueue.rabbitmq.view.marks import MarkLookups
 from model.errors import BadPayload, BlobMissing, MailmendError
 from model.ports import Delivery
 from model.queue.mails import MailBlobs, QueuedMail

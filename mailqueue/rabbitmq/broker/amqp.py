@@ -19,9 +19,8 @@ from aiormq import ChannelAccessRefused, abc, spec
 
 from mailqueue.rabbitmq.broker.amqp_errors import is_gone, ours, reason_of, unreachable, why_closed
 from mailqueue.rabbitmq.broker.answers import Answer, DeclaredQueue, Incoming
-from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
+from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host, context_of
 from mailqueue.rabbitmq.broker.topology import ROUTING_KEY, Argument
-from mailqueue.rabbitmq.broker.transport_security import context_of
 from model.errors import BrokerDenied, BrokerUnreachable, MailmendError
 from repair.retries import AsyncRetries
 

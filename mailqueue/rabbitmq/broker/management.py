@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from mailqueue.rabbitmq.broker.settings import BrokerTls, ManagementSettings
+from mailqueue.rabbitmq.broker.settings import BrokerTls, ManagementSettings, context_of
 from mailqueue.rabbitmq.broker.tls_errors import distrust
-from mailqueue.rabbitmq.broker.transport_security import context_of
 from model.errors import BrokerDenied, BrokerUnreachable
 
 DELIVERY_LIMIT_DEFAULT: Final = 20

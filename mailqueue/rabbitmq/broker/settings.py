@@ -1,11 +1,12 @@
 """Where the broker is, who we are there, how long we wait for it: a value, made without any library's help."""
 
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from mailqueue.rabbitmq.broker.topology import QueueForm
-from model.errors import WrongUse
+from model.errors import BadSettings, WrongUse
 
 AMQP_PORT: Final = 5672
 CONFIRM_SECONDS: Final = 10.0
@@ -92,3 +93,21 @@ class BrokerSettings:
     def place(self) -> str:
         """The broker in a few words, for messages."""
         return f"{', '.join(map(str, self.hosts))}, virtual host {self.vhost}"
+
+
+def context_of(tls: BrokerTls) -> ssl.SSLContext:
+    """What the standard library takes; it checks the name and the signature of whoever answers.
+
+    Raises:
+        BadSettings: a file cannot be read, or is not what it should be.
+    """
+    try:
+        context = ssl.create_default_context(cafile=tls.ca)
+        if tls.certificate is not None:
+            context.load_cert_chain(tls.certificate, tls.key)
+    except OSError as error:  # ssl's own errors are among them
+        files = ", ".join(str(path) for path in (tls.ca, tls.certificate, tls.key) if path is not None)
+        raise BadSettings(
+            f"the TLS files {files} cannot be used: {error}", mend="PEM files are needed, readable by this user."
+        ) from error
+    return context

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailqueue.rabbitmq.view.mark_lookups import TOGETHER_MAX, MarkLookups
+from mailqueue.rabbitmq.view.marks import TOGETHER_MAX, MarkLookups
 from model.errors import CannotReach, TimedOut
 from model.ids import EnqueueId
 from tests.support.queues import until

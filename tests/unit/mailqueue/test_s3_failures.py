@@ -2,8 +2,7 @@
 
 import pytest
 
-from mailqueue.blobs.s3_failures import code_in, compressed, failure
-from mailqueue.blobs.s3_settings import S3Settings
+from mailqueue.blobs.s3 import S3Settings, code_in, compressed, failure
 from model.errors import BlobsUnreachable, BucketMissing, ExitCode
 
 SETTINGS = S3Settings("https://s3.example.org", "mail-blobs", "AKIA", "secret")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mailqueue.blobs.s3_settings import S3Settings
+from mailqueue.blobs.s3 import S3Settings
 from model.errors import BadSettings, ExitCode
 
 ACCESS, SECRET = "AKIA-of-nobody", "wJalr-of-nobody"

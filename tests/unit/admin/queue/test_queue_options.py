@@ -20,7 +20,7 @@ from admin.services.queue.maintenance import SweepRequest
 from admin.services.queue.request import QueueAnswer
 from cql.driver import session
 from cql.driver.asynchronous import InTurn
-from mailqueue.blobs.s3_settings import S3Settings
+from mailqueue.blobs.s3 import S3Settings
 from mailqueue.blobs.stores import NamedBlobs
 from mailqueue.maintenance.sweep import Swept
 from mailqueue.rabbitmq.broker.settings import BrokerSettings, Host
