@@ -11,13 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mailqueue.queue import OnRemoved
 from mailqueue.rabbitmq.broker.memory import Fate

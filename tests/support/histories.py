@@ -56,10 +56,7 @@ def _message(mailbox: UUID, uid: int, at: int, changed: int | None, *, number: i
     if changed is None:
         return added
     flags = {"flagseen": True, "flagflagged": number % 9 == 0, "modseq": uid + 1}
-    return (
-        *added,
-        *(Change(table, table.key_of(row), assign=flags, at=changed) for table in (IMAP_UID, MESSAGE_ID)),
-    )
+    return (*added, *(Change(table, table.key_of(row), assign=flags, at=changed) for table in (IMAP_UID, MESSAGE_ID)))
 
 
 def _row(mailbox: UUID, uid: int, at: int, number: int) -> Row:

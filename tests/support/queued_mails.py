@@ -33,10 +33,7 @@ MAILS: Final = st.builds(
     recipient_headers=st.lists(HEADERS, max_size=6).map(tuple),
 )
 QUEUED: Final = st.builds(
-    QueuedMail,
-    st.uuids().map(EnqueueId),
-    MAILS,
-    st.builds(MailBlobs, NAMES.map(BlobId), NAMES.map(BlobId)),
+    QueuedMail, st.uuids().map(EnqueueId), MAILS, st.builds(MailBlobs, NAMES.map(BlobId), NAMES.map(BlobId))
 )
 
 

@@ -195,9 +195,7 @@ def twin_queue(
 ) -> TwinQueue:
     """An empty queue in memory."""
     return TwinQueue(
-        configuration=QueueConfiguration(Slicing(window, buckets), pace),
-        own=own or OwnTables(),
-        naming=naming,
+        configuration=QueueConfiguration(Slicing(window, buckets), pace), own=own or OwnTables(), naming=naming
     )
 
 

@@ -28,9 +28,6 @@ def seeds_of(config: pytest.Config) -> tuple[int, ...]:
 def run_stories(machine: type[RuleBasedStateMachine], story_seed: int, *, stories: int, steps: int) -> None:
     """So many stories, the same each time for a seed."""
     chosen = settings(
-        max_examples=stories,
-        stateful_step_count=steps,
-        database=None,
-        suppress_health_check=list(HealthCheck),
+        max_examples=stories, stateful_step_count=steps, database=None, suppress_health_check=list(HealthCheck)
     )
     run_state_machine_as_test(seed(story_seed)(machine), settings=chosen)

@@ -23,8 +23,7 @@ MARKS = Table("marks", (Column("k", "text", Kind.PARTITION), Column("c", "int", 
 """A table of key columns alone, like firstUnseen; newest first."""
 
 COUNTERS = Table(
-    "counters",
-    (Column("k", "text", Kind.PARTITION), Column("count", "counter"), Column("unseen", "counter")),
+    "counters", (Column("k", "text", Kind.PARTITION), Column("count", "counter"), Column("unseen", "counter"))
 )
 
 ALL = (CELLS, MARKS, COUNTERS)

@@ -11,15 +11,7 @@ import click
 import pytest
 
 from admin.cli.command import Group, Late, made
-from admin.cli.endings import (
-    GO_ON,
-    INTERRUPTED,
-    PIPE_CLOSED,
-    PipeClosed,
-    ending_of,
-    heed_termination,
-    quiet_libraries,
-)
+from admin.cli.endings import GO_ON, INTERRUPTED, PIPE_CLOSED, PipeClosed, ending_of, heed_termination, quiet_libraries
 from admin.extras import import_or_name_extra
 from model.errors import AccessDenied, CannotReach, FixLimit, LeaseHeld, UnknownKeyspace, WrongUse
 

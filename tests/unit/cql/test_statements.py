@@ -10,18 +10,7 @@ from hypothesis import strategies as st
 from cql.statements import Operation, render, selection_of, shape_of, values_of
 from model.catalog.mail import FAMILIES, IMAP_UID, MAILBOX_COUNTERS, PATHS
 from model.errors import BadIdentifier
-from model.operations import (
-    Change,
-    ChangeIf,
-    Count,
-    Level,
-    Put,
-    PutIfAbsent,
-    Read,
-    Remove,
-    RemoveIf,
-    Scan,
-)
+from model.operations import Change, ChangeIf, Count, Level, Put, PutIfAbsent, Read, Remove, RemoveIf, Scan
 from model.schema.table import Column, Kind, Table
 
 T = Table(

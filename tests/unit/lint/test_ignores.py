@@ -6,13 +6,7 @@ import pytest
 
 from cql.lint_sources import statements_of
 from model.errors import WrongUse
-from model.schema.lint.ignores import (
-    Ignore,
-    notes_among,
-    parse_ignore,
-    unused_among,
-    with_reasons,
-)
+from model.schema.lint.ignores import Ignore, notes_among, parse_ignore, unused_among, with_reasons
 from model.schema.lint.rules import lint, rules_named
 from tests.support.linting import subject_of, table, windows
 

@@ -22,13 +22,7 @@ from model.instants import instant_of
 from model.operations import Remove
 from model.queue.filters import MailFilter
 from model.queue.positions import ListingPosition
-from model.queue.size import (
-    DUE_TALLIED,
-    CountedBy,
-    Size,
-    SizeKind,
-    is_of_due,
-)
+from model.queue.size import DUE_TALLIED, CountedBy, Size, SizeKind, is_of_due
 from model.queue.slices import EPOCH
 from model.schema.table import Table
 from tests.support.queue_world import outlived, working

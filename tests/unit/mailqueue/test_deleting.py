@@ -26,13 +26,7 @@ from tests.support.queues import (
     twin_queue,
     until,
 )
-from tests.support.striking import (
-    Refusing,
-    of,
-    reads_of,
-    verb,
-    writes_of,
-)
+from tests.support.striking import Refusing, of, reads_of, verb, writes_of
 
 HOUR = timedelta(hours=1)
 

@@ -34,13 +34,7 @@ from tests.support.queues import (
     twin_queue,
     until,
 )
-from tests.support.striking import (
-    Refusing,
-    Strike,
-    When,
-    everything_of,
-    verb,
-)
+from tests.support.striking import Refusing, Strike, When, everything_of, verb
 
 HOUR = timedelta(hours=1)
 

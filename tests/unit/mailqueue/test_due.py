@@ -23,17 +23,7 @@ from model.queue.mails import Listed, Whereabouts
 from model.queue.slices import EPOCH, slice_of
 from tests.support.clock import VirtualClock
 from tests.support.queue_world import Worker, taken
-from tests.support.queues import (
-    CONTENT,
-    QUEUE,
-    TwinQueue,
-    all_delivered,
-    listed,
-    mail,
-    names,
-    queued,
-    twin_queue,
-)
+from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, listed, mail, names, queued, twin_queue
 from tests.support.skewed import SkewedClock
 from tests.support.striking import Strike, of
 
@@ -309,11 +299,7 @@ async def test_a_row_that_was_written_late_is_found(seconds: int, twin: TwinQueu
 async def test_several_movers_publish_each_mail_once() -> None:
     """They take turns by partition."""
     twin = twin_queue(buckets=4)
-    async with (
-        await twin.process() as one,
-        await twin.process() as two,
-        await twin.process() as three,
-    ):
+    async with await twin.process() as one, await twin.process() as two, await twin.process() as three:
         await delayed(one, {f"{number}": MINUTE for number in range(150)})
         twin.clock.advance(61)
         moved = sum(await asyncio.gather(one.move_due(), two.move_due(), three.move_due()))

@@ -110,10 +110,7 @@ def test_a_mail_between_row_and_publish_is_not_called_lost() -> None:
 def test_a_drain_names_who_lacks_what() -> None:
     """One only in the table, one only in the broker; a marked one and a rejected one are neither."""
     found = compared(
-        SPOOL,
-        NOW,
-        tables(1, 2, 5, marked=ids(3)),
-        drained=drained(1, 3, 7, 8, dead=ids(5), marked=ids(8)),
+        SPOOL, NOW, tables(1, 2, 5, marked=ids(3)), drained=drained(1, 3, 7, 8, dead=ids(5), marked=ids(8))
     )
 
     assert (found.without_message, found.only_in_broker) == ((mail_id(2),), (mail_id(7),))

@@ -23,14 +23,7 @@ from model.queue.filters import MailFilter
 from model.queue.mails import Listed
 from model.queue.messages import Message
 from model.queue.slices import EPOCH, slice_of
-from model.queue.starts import (
-    GRACE_MIN,
-    ageing_before,
-    grace_of,
-    mark_may_have_expired,
-    rows_lapsed_before,
-    slack_of,
-)
+from model.queue.starts import GRACE_MIN, ageing_before, grace_of, mark_may_have_expired, rows_lapsed_before, slack_of
 from tests.support.queues import CONTENT, QUEUE, TwinQueue, all_delivered, enqueued, listed, mail, names, twin_queue
 from tests.support.striking import Strike, of
 

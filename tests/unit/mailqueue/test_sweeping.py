@@ -13,14 +13,7 @@ from mailqueue.maintenance.sweep import Swept
 from mailqueue.metrics import QueueCount
 from mailqueue.rabbitmq.codec import row_of
 from mailqueue.rabbitmq.view.slices import Broken
-from model.catalog.mail_queue import (
-    BROWSE_START,
-    CONTENT_START,
-    DELETED_MAILS,
-    ENQUEUED_MAILS,
-    LIVES,
-    SLICE_TALLIES,
-)
+from model.catalog.mail_queue import BROWSE_START, CONTENT_START, DELETED_MAILS, ENQUEUED_MAILS, LIVES, SLICE_TALLIES
 from model.catalog.queue_tables import OwnTables
 from model.errors import DoubtfulWrite, MailmendError
 from model.ids import QueueName

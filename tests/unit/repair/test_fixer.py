@@ -25,15 +25,7 @@ from model.projections.verdicts import Verdict
 from repair.mending.fixer import BATCH_SUSPECTS, Fixer
 from repair.mending.limits import Pace
 from tests.support.clock import START
-from tests.support.repairing import (
-    LONG_AGO,
-    T,
-    World,
-    mirror_row,
-    mirror_suspect,
-    place,
-    truth_row,
-)
+from tests.support.repairing import LONG_AGO, T, World, mirror_row, mirror_suspect, place, truth_row
 from tests.support.repairing import MAILBOX as MAILBOX_ID
 
 

@@ -6,27 +6,13 @@ from typing import Any
 import pytest
 
 from cql.statements import Operation
-from model.catalog.mail import (
-    FIRST_UNSEEN,
-    IMAP_UID,
-    MESSAGE_ID,
-    MESSAGE_V3,
-)
+from model.catalog.mail import FIRST_UNSEEN, IMAP_UID, MESSAGE_ID, MESSAGE_V3
 from model.instants import MICROS
 from model.operations import RemoveIf
 from model.projections.findings import Suspect
 from model.projections.verdicts import Verdict
 from tests.support.clock import START
-from tests.support.repairing import (
-    DAY_SECONDS,
-    LONG_AGO,
-    World,
-    content_row,
-    message,
-    mirror_suspect,
-    place,
-    truth_row,
-)
+from tests.support.repairing import DAY_SECONDS, LONG_AGO, World, content_row, message, mirror_suspect, place, truth_row
 
 
 @pytest.fixture

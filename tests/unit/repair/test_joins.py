@@ -15,15 +15,7 @@ from model.projections.mirror import Mirror, MirrorSymptoms
 from model.projections.verdicts import Verdict
 from model.schema.table import Row
 from repair.joins.group_sums import GroupSums, group_records, group_suspects
-from repair.joins.parts import (
-    Tag,
-    by_content,
-    by_place,
-    content_record,
-    content_suspects,
-    place_record,
-    place_suspects,
-)
+from repair.joins.parts import Tag, by_content, by_place, content_record, content_suspects, place_record, place_suspects
 from repair.joins.records import Forms, packing_key
 from tests.support.clock import uuid_at
 from tests.support.repairing import MAILBOX, message, mirror_row, truth_row

@@ -23,16 +23,7 @@ from repair.mending.settings import RepairSettings
 from repair.scanners.local import LocalEngine
 from tests.support.clock import START
 from tests.support.progress import SilentProgress
-from tests.support.repairing import (
-    LONG_AGO,
-    MAILBOX,
-    World,
-    content_row,
-    message,
-    mirror_row,
-    place,
-    truth_row,
-)
+from tests.support.repairing import LONG_AGO, MAILBOX, World, content_row, message, mirror_row, place, truth_row
 
 ORDER = RepairSettings("mail", (MESSAGES,), options={"delay": "60s"})
 

@@ -18,15 +18,7 @@ from model.projections.findings import Finding, RepairPolicy, Suspect
 from model.projections.verdicts import MENDABLE, Verdict
 from repair.mending.limits import Breaker
 from spark_repair import fixing
-from spark_repair.fixing import (
-    TASKS_MAX,
-    Workplace,
-    finding_from,
-    finding_text,
-    findings_of,
-    suspect_of,
-    tasks_for,
-)
+from spark_repair.fixing import TASKS_MAX, Workplace, finding_from, finding_text, findings_of, suspect_of, tasks_for
 from tests.support.clock import START
 from tests.support.repairing import MAILBOX, T, World, message, truth_row
 
