@@ -203,9 +203,8 @@ async def test_what_is_finished_between_the_looks_is_not_foretold_as_put_back() 
     assert (found.rows, found.rescued, found.rescued_ids) == (8, 0, ())
 
 
-async def test_of_many_that_would_be_put_back_the_first_are_named() -> None:
+async def test_of_many_that_would_be_put_back_the_first_are_named(twin: TwinQueue) -> None:
     """All are counted; what is named stays in bounds."""
-    twin = twin_queue()
     await twin.cut(buckets=2)
     process, count = twin.parts(), 3 * NAMED_MAX
     for number in range(count):

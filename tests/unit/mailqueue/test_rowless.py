@@ -40,6 +40,12 @@ def expiring_queue() -> TwinQueue:
     return twin_queue(own=EXPIRING, naming=BlobNaming(BlobsMode.DEDUPLICATED))
 
 
+@pytest.fixture
+def twin() -> TwinQueue:
+    """Whose rows and marks expire."""
+    return expiring_queue()
+
+
 async def swept_for(twin: TwinQueue, queue: RabbitMailQueue, time: timedelta) -> None:
     """So much time goes by, with a sweep each half day."""
     for _ in range(time // (DAY / 2)):
@@ -56,39 +62,39 @@ def looks(twin: TwinQueue) -> list[Operation]:
 # What left the queue
 
 
-async def test_a_purged_mail_outlives_its_mark_in_the_broker_and_does_not_come_back() -> None:
+async def test_a_purged_mail_outlives_its_mark_in_the_broker_and_does_not_come_back(
+    twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
     """Even where an older mail that nobody takes keeps its slice from being swept: its row is gone, and that tells."""
-    twin = expiring_queue()
-    async with await twin.process() as queue:
-        # Given a mail that stays, and a later one that is purged while its message is in the broker
-        await enqueued(queue, "stays")
-        twin.clock.advance(HOUR.total_seconds())
-        await enqueued(queue, "purged")
-        await queue.delete(MailFilter(name="purged"))
-        # When the queue is swept for longer than marks live
-        await swept_for(twin, queue, MARK_TTL + DAY)
-        assert [one.slice_start for one in await listed(queue)] == [await queue.view.known_queues.browse_start(QUEUE)]
-        assert len(twin.broker.ready(QUEUE)) == 2
-        # Then only the mail that waits is delivered
-        assert await all_delivered(queue) == ["stays"]
-        assert twin.counted.of(QueueCount.GONE) == 1
-        assert not twin.broker.dead(QUEUE)
+    # Given a mail that stays, and a later one that is purged while its message is in the broker
+    await enqueued(queue, "stays")
+    twin.clock.advance(HOUR.total_seconds())
+    await enqueued(queue, "purged")
+    await queue.delete(MailFilter(name="purged"))
+    # When the queue is swept for longer than marks live
+    await swept_for(twin, queue, MARK_TTL + DAY)
+    assert [one.slice_start for one in await listed(queue)] == [await queue.view.known_queues.browse_start(QUEUE)]
+    assert len(twin.broker.ready(QUEUE)) == 2
+    # Then only the mail that waits is delivered
+    assert await all_delivered(queue) == ["stays"]
+    assert twin.counted.of(QueueCount.GONE) == 1
+    assert not twin.broker.dead(QUEUE)
 
 
 @pytest.mark.parametrize("last_updated", [None, "when it was enqueued"])
-async def test_a_purged_mail_of_james_does_not_come_back_either(last_updated: str | None) -> None:
+async def test_a_purged_mail_of_james_does_not_come_back_either(
+    last_updated: str | None, twin: TwinQueue, queue: RabbitMailQueue
+) -> None:
     """Its message names no slice: where its mark may have expired, every slice that browsing sees is asked for it."""
-    twin = expiring_queue()
-    async with await twin.process() as queue:
-        # Given a mail that James has published, purged before it was delivered
-        shown = await published_by_james(twin, queue, twin.clock.now if last_updated else None)
-        await queue.purge()
-        # When it is delivered after its mark has expired
-        await swept_for(twin, queue, MARK_TTL + DAY)
-        assert not await queue.view.marks.there(QUEUE, shown.queued.enqueue_id)
-        # Then it is gone
-        assert await all_delivered(queue) == []
-        assert twin.counted.of(QueueCount.GONE) == 1
+    # Given a mail that James has published, purged before it was delivered
+    shown = await published_by_james(twin, queue, twin.clock.now if last_updated else None)
+    await queue.purge()
+    # When it is delivered after its mark has expired
+    await swept_for(twin, queue, MARK_TTL + DAY)
+    assert not await queue.view.marks.there(QUEUE, shown.queued.enqueue_id)
+    # Then it is gone
+    assert await all_delivered(queue) == []
+    assert twin.counted.of(QueueCount.GONE) == 1
 
 
 async def published_by_james(twin: TwinQueue, queue: RabbitMailQueue, last_updated: datetime | None) -> Listed:
@@ -103,54 +109,46 @@ async def published_by_james(twin: TwinQueue, queue: RabbitMailQueue, last_updat
 # What waits
 
 
-async def test_an_old_mail_that_waits_is_delivered() -> None:
+async def test_an_old_mail_that_waits_is_delivered(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Its row was renewed all the while: one look at it suffices."""
-    twin = expiring_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "old")
-        await swept_for(twin, queue, 3 * MARK_TTL)
-        found = looks(twin)
-        assert await all_delivered(queue) == ["old"]
-        assert len(found) == 1
-        assert twin.counted.of(QueueCount.GONE) == 0
+    await enqueued(queue, "old")
+    await swept_for(twin, queue, 3 * MARK_TTL)
+    found = looks(twin)
+    assert await all_delivered(queue) == ["old"]
+    assert len(found) == 1
+    assert twin.counted.of(QueueCount.GONE) == 0
 
 
-async def test_an_old_mail_of_james_that_waits_is_delivered() -> None:
+async def test_an_old_mail_of_james_that_waits_is_delivered(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Wherever its row lies, it is found at the first look."""
-    twin = expiring_queue()
-    async with await twin.process() as queue:
-        await published_by_james(twin, queue, twin.clock.now)
-        await swept_for(twin, queue, MARK_TTL + DAY)
-        twin.clock.slept.clear()
-        assert await all_delivered(queue) == ["theirs"]
-        assert SECOND_LOOK_SECONDS not in twin.clock.slept
+    await published_by_james(twin, queue, twin.clock.now)
+    await swept_for(twin, queue, MARK_TTL + DAY)
+    twin.clock.slept.clear()
+    assert await all_delivered(queue) == ["theirs"]
+    assert SECOND_LOOK_SECONDS not in twin.clock.slept
 
 
-async def test_a_young_mail_needs_no_row() -> None:
+async def test_a_young_mail_needs_no_row(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """While no mark can have expired its absence tells enough, whoever has published the mail."""
-    twin = expiring_queue()
-    async with await twin.process() as queue:
-        await published_by_james(twin, queue, twin.clock.now)
-        await enqueued(queue, "ours")
-        found = looks(twin)
-        assert sorted(await all_delivered(queue)) == ["ours", "theirs"]
-        assert not found
+    await published_by_james(twin, queue, twin.clock.now)
+    await enqueued(queue, "ours")
+    found = looks(twin)
+    assert sorted(await all_delivered(queue)) == ["ours", "theirs"]
+    assert not found
 
 
-async def test_james_may_put_the_row_after_the_message() -> None:
+async def test_james_may_put_the_row_after_the_message(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """It does both at once; a mail that is old otherwise and has no row yet is looked at again before it is dropped."""
-    twin = expiring_queue()
-    async with await twin.process() as queue:
-        # Given a message whose row is still on its way
-        shown = await published_by_james(twin, queue, None)
-        await queue.view.rows.take_back(QUEUE, shown.slice_start or twin.clock.now, shown.queued)
-        late = row_of(QUEUE, slice_of(twin.clock.now, HOUR), 0, twin.clock.now, shown.queued)
-        its_row = Put(ENQUEUED_MAILS, late, at=twin.clock.micros() + 60_000_000)
-        # When the row comes after the first look
-        twin.memory.surround = Strike(of(Read, ENQUEUED_MAILS), then=lambda: twin.memory.write(its_row), times=1)
-        # Then the mail is delivered
-        assert await all_delivered(queue) == ["theirs"]
-        assert twin.counted.of(QueueCount.GONE) == 0
+    # Given a message whose row is still on its way
+    shown = await published_by_james(twin, queue, None)
+    await queue.view.rows.take_back(QUEUE, shown.slice_start or twin.clock.now, shown.queued)
+    late = row_of(QUEUE, slice_of(twin.clock.now, HOUR), 0, twin.clock.now, shown.queued)
+    its_row = Put(ENQUEUED_MAILS, late, at=twin.clock.micros() + 60_000_000)
+    # When the row comes after the first look
+    twin.memory.surround = Strike(of(Read, ENQUEUED_MAILS), then=lambda: twin.memory.write(its_row), times=1)
+    # Then the mail is delivered
+    assert await all_delivered(queue) == ["theirs"]
+    assert twin.counted.of(QueueCount.GONE) == 0
 
 
 async def test_where_marks_live_for_ever_no_row_is_asked_for() -> None:
@@ -188,20 +186,18 @@ async def test_a_mail_whose_row_expired_while_nobody_swept_is_a_dead_letter(capl
     assert "nobody knows whether it waits" in caplog.text
 
 
-async def test_after_a_lapse_what_is_younger_is_told_apart_again() -> None:
+async def test_after_a_lapse_what_is_younger_is_told_apart_again(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """Only slices in which rows may have expired are in doubt, and no later sweep adds to them."""
-    twin = expiring_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "forgotten")
-        twin.clock.advance((ROW_TTL + DAY).total_seconds())
-        await queue.sweep()
-        lapsed = (await queue.view.starts.state(QUEUE)).lapsed_before
-        await enqueued(queue, "purged", "waits")
-        await queue.delete(MailFilter(name="purged"))
-        await swept_for(twin, queue, MARK_TTL + DAY)
-        assert await all_delivered(queue) == ["waits"]
-        assert (twin.counted.of(QueueCount.UNSURE), twin.counted.of(QueueCount.GONE)) == (1, 1)
-        assert (await queue.view.starts.state(QUEUE)).lapsed_before == lapsed
+    await enqueued(queue, "forgotten")
+    twin.clock.advance((ROW_TTL + DAY).total_seconds())
+    await queue.sweep()
+    lapsed = (await queue.view.starts.state(QUEUE)).lapsed_before
+    await enqueued(queue, "purged", "waits")
+    await queue.delete(MailFilter(name="purged"))
+    await swept_for(twin, queue, MARK_TTL + DAY)
+    assert await all_delivered(queue) == ["waits"]
+    assert (twin.counted.of(QueueCount.UNSURE), twin.counted.of(QueueCount.GONE)) == (1, 1)
+    assert (await queue.view.starts.state(QUEUE)).lapsed_before == lapsed
 
 
 def test_a_queue_that_is_swept_never_lapses() -> None:
@@ -223,27 +219,25 @@ def test_a_queue_that_is_swept_never_lapses() -> None:
     asyncio.run(story(OwnTables(), 30 * DAY))
 
 
-async def test_the_lapse_is_known_before_the_browse_start_passes_it() -> None:
+async def test_the_lapse_is_known_before_the_browse_start_passes_it(twin: TwinQueue, queue: RabbitMailQueue) -> None:
     """A sweep that is killed between the two leaves what it knows, not what it does not."""
-    twin = expiring_queue()
-    async with await twin.process() as queue:
-        await enqueued(queue, "forgotten")
-        twin.clock.advance((ROW_TTL + DAY).total_seconds())
-        written: list[str] = []
+    await enqueued(queue, "forgotten")
+    twin.clock.advance((ROW_TTL + DAY).total_seconds())
+    written: list[str] = []
 
-        def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
-            match operation:
-                case Read():
-                    pass
-                case _ if getattr(operation, "table", None) is BROWSE_START:
-                    written.append("start")
-                case _ if "lapsedbefore" in getattr(operation, "assign", {}):
-                    written.append("lapse")
-            return carry_out()
+    def surround(operation: Operation, carry_out: Callable[[], Any]) -> Any:
+        match operation:
+            case Read():
+                pass
+            case _ if getattr(operation, "table", None) is BROWSE_START:
+                written.append("start")
+            case _ if "lapsedbefore" in getattr(operation, "assign", {}):
+                written.append("lapse")
+        return carry_out()
 
-        twin.memory.surround = surround
-        await queue.sweep()
-        assert written == ["lapse", "start"]
+    twin.memory.surround = surround
+    await queue.sweep()
+    assert written == ["lapse", "start"]
 
 
 # The rules

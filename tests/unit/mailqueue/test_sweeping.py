@@ -127,9 +127,8 @@ class TestMove:
         assert (await process.sweeper.move(QUEUE)).after == NOON + 5 * HOUR
 
     @pytest.mark.parametrize("done", [False, True])
-    async def test_a_doubtful_move_is_settled(self, done: bool, twin: TwinQueue) -> None:
+    async def test_a_doubtful_move_is_settled(self, done: bool, twin: TwinQueue, process: Process) -> None:
         """Whether or not it was done, it is in the end."""
-        process = twin.parts()
         await fill(twin, process, range(5))
         await finish(process, range(3))
         twin.memory.surround = Strike(of(ChangeIf), DoubtfulWrite("no answer"), done, times=1)

@@ -146,9 +146,8 @@ class TestPlace:
         twin.memory.surround = passing
         assert slices(twin) == [NOON, NOON + 3 * HOUR, NOON + 4 * HOUR]
 
-    async def test_a_clock_that_never_stands_still_is_told_of(self, twin: TwinQueue) -> None:
+    async def test_a_clock_that_never_stands_still_is_told_of(self, twin: TwinQueue, process: Process) -> None:
         """Instead of writing for ever."""
-        process = twin.parts()
         puts = twin.memory.surround = Strike(of(Put, ENQUEUED_MAILS), do=lambda: twin.clock.advance(2 * 86_400))
         with pytest.raises(Contended, match="no slice could be found"):
             await process.view.rows.place(QUEUE, queued(1))
@@ -180,9 +179,8 @@ class TestPlace:
         await process.view.rows.place(QUEUE, queued(2))
         assert sorted(await listed(process)) == ["mail-1", "mail-2"]
 
-    async def test_what_may_pass_is_tried_again(self, twin: TwinQueue) -> None:
+    async def test_what_may_pass_is_tried_again(self, twin: TwinQueue, process: Process) -> None:
         """A mail is not refused because one node stumbles."""
-        process = twin.parts()
         twin.memory.surround = Strike(everything_of(*QUEUE_TABLES), NotEnoughReplicas("too few"), times=3)
         assert await process.view.rows.place(QUEUE, queued(1)) == NOON
         assert await listed(process) == ["mail-1"]
