@@ -217,7 +217,6 @@ class TestErrors:
             lambda: broken.attempt(PutIfAbsent(NOWHERE, {"k": k, "v": "x"})),
             lambda: scanned(broken, Scan(NOWHERE, ("k",))),
         ]
-
         for operation in operations:
             with pytest.raises(SchemaMismatch, match="no_such_table"):
                 await operation()
@@ -315,7 +314,6 @@ async def test_the_twin_fails_as_it_is_told_to(k: str) -> None:
 
     memory.surround = surround
     tables = InTurn(memory)
-
     with pytest.raises(TimedOut):
         await scanned(tables, Scan(MARKS, NAMES))
     assert [type(error) for error in await tables.write_all([Put(MARKS, {"k": k, "c": 1})])] == [TimedOut]

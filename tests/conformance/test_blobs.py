@@ -5,7 +5,7 @@ keys is held against a small server that takes keys as they are.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -104,6 +104,12 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
             return Kept(request.getfixturevalue("blob_tables"))
 
 
+@pytest.fixture
+def blobs(kept: Kept) -> NamedBlobs:
+    """Under random ids."""
+    return kept.blobs()
+
+
 async def listed(store: BlobStore) -> dict[BlobId, StoredBlob]:
     """All that a scan shows; nothing twice."""
     found = [blob async for blob in store.scan()]
@@ -123,24 +129,18 @@ class TestKeeping:
     """What is put is there, whole, until it is deleted."""
 
     @pytest.mark.parametrize("content", CONTENTS, ids=len)
-    async def test_bytes_come_back_as_they_were_put(self, kept: Kept, content: bytes) -> None:
+    async def test_bytes_come_back_as_they_were_put(self, blobs: NamedBlobs, content: bytes) -> None:
         """An empty body, binary bytes, more than one part: all the same."""
-        blobs = kept.blobs()
-
         blob_id = await blobs.put(content, BODY)
         assert await blobs.get(blob_id) == content
         assert await blobs.exists(blob_id)
 
-    async def test_a_blob_of_five_megabytes_comes_back(self, kept: Kept) -> None:
+    async def test_a_blob_of_five_megabytes_comes_back(self, blobs: NamedBlobs) -> None:
         """A mail with a picture in it."""
-        blobs = kept.blobs()
-
         assert await blobs.get(await blobs.put(FIVE_MB, BODY)) == FIVE_MB
 
-    async def test_what_is_deleted_is_gone_and_may_be_deleted_again(self, kept: Kept) -> None:
+    async def test_what_is_deleted_is_gone_and_may_be_deleted_again(self, blobs: NamedBlobs) -> None:
         """A crash may come between a deletion and the note of it."""
-        blobs = kept.blobs()
-
         blob_id, other = await blobs.put(b"x", BODY), await blobs.put(b"x", BODY)
         await blobs.delete(blob_id)
         assert await missing(blobs, blob_id)
@@ -149,10 +149,8 @@ class TestKeeping:
         assert await blobs.get(other) == b"x"
 
     @pytest.mark.parametrize("number", [0, 1, BULK_MIN, 40])
-    async def test_many_are_deleted_together(self, kept: Kept, number: int) -> None:
+    async def test_many_are_deleted_together(self, blobs: NamedBlobs, number: int) -> None:
         """Those that are there and those that are not, named twice or once; nothing else."""
-        blobs = kept.blobs()
-
         ids = await asyncio.gather(*(blobs.put(b"x", BODY) for _ in range(number)))
         other, never = await blobs.put(b"y", BODY), BlobId(f"1_1_{uuid4()}")
         await blobs.delete_all([*ids, never, *ids])
@@ -167,7 +165,6 @@ class TestKeeping:
         """As of one; and the rest is gone by then, whatever its form."""
         blobs, shared = kept.blobs(), kept.blobs(BlobsMode.DEDUPLICATED)
         content = uuid4().bytes
-
         forms = [BlobId(text) for text in RANDOM_IDS] + [BlobId(f"1_1_{uuid4()}") for _ in range(others)]
         for form in forms:
             await kept.store.keep(form, b"x")
@@ -182,30 +179,26 @@ class TestKeeping:
         ids = [
             BlobId(text) for text in (*RANDOM_IDS, *SHARED_IDS) if kept.exact or ("//" not in text and text[-1] != "/")
         ]
-
         for blob_id in ids:
             await kept.store.keep(blob_id, b"x")
         await kept.store.remove_all(ids)
         assert not any([await kept.store.exists(blob_id) for blob_id in ids])
 
     @pytest.mark.parametrize("form", [RANDOM_IDS[0], SHARED_IDS[0], SHARED_IDS[2]])
-    def test_what_never_was_is_missing(self, kept: Kept, form: str) -> None:
+    async def test_what_never_was_is_missing(self, blobs: NamedBlobs, form: str) -> None:
         """Whatever the id looks like, the error names it."""
         blob_id = BlobId(form.replace("692", f"{CLOCK.micros()}"))
-        assert asyncio.run(missing(kept.blobs(), blob_id))
+        assert await missing(blobs, blob_id)
 
     async def test_a_put_in_place_of_another_wins(self, kept: Kept) -> None:
         """A second write of one id replaces the first, also by less."""
         blob_id = BlobId(f"1_1_{uuid4()}")
-
         await kept.store.keep(blob_id, b"the first and longer one")
         await kept.store.keep(blob_id, b"the second")
         assert await kept.store.get(blob_id) == b"the second"
 
-    async def test_a_put_that_is_cancelled_leaves_nothing(self, kept: Kept) -> None:
+    async def test_a_put_that_is_cancelled_leaves_nothing(self, kept: Kept, blobs: NamedBlobs) -> None:
         """Nobody has heard of its id, so nobody could delete it."""
-        blobs = kept.blobs()
-
         before = set(await listed(kept.store))
         for turns in range(4):
             putting = asyncio.create_task(blobs.put(b"x" * 1000, BODY))
@@ -224,7 +217,6 @@ class TestIds:
     async def test_every_form_is_kept_and_listed_under_its_own_name(self, kept: Kept, text: str) -> None:
         """Slashes, two of them, plus and equals signs; what a listing shows is what was put."""
         blob_id = BlobId(text)
-
         await kept.store.keep(blob_id, text.encode())
         assert await kept.store.get(blob_id) == text.encode()
         assert await kept.store.exists(blob_id)
@@ -236,7 +228,6 @@ class TestIds:
     async def test_forms_are_not_taken_for_each_other(self, kept: Kept) -> None:
         """One slash or two, none or one at the end: each has its own bytes."""
         texts = [text for text in (*RANDOM_IDS, *SHARED_IDS) if kept.exact or ("//" not in text and text[-1] != "/")]
-
         for text in texts:
             await kept.store.keep(BlobId(text), text.encode())
         for text in texts:
@@ -256,25 +247,19 @@ class TestIds:
         }
 
     @pytest.mark.parametrize("text", BAD_IDS)
-    def test_what_is_no_id_is_refused(self, kept: Kept, text: str) -> None:
+    async def test_what_is_no_id_is_refused(self, blobs: NamedBlobs, text: str) -> None:
         """Whether it is to be read, looked for or deleted."""
-        blobs, bad = kept.blobs(), BlobId(text)
+        bad = BlobId(text)
         for asked in (blobs.get, blobs.exists, blobs.delete):
             with pytest.raises(BadPayload, match="is not the id of a blob"):
-                asyncio.run(_awaited(asked(bad)))
-
-
-async def _awaited(asked: Coroutine[object, object, object]) -> object:
-    return await asked
+                await asked(bad)
 
 
 class TestNaming:
     """What `put` makes ids of."""
 
-    async def test_random_ids_differ_for_the_same_bytes(self, kept: Kept) -> None:
+    async def test_random_ids_differ_for_the_same_bytes(self, blobs: NamedBlobs) -> None:
         """Each mail has its own blob, and may delete it."""
-        blobs = kept.blobs()
-
         one, other = await blobs.put(b"same", BODY), await blobs.put(b"same", BODY)
         assert one != other
         assert not is_deduplicated(one)
@@ -284,7 +269,6 @@ class TestNaming:
     async def test_the_same_bytes_have_one_id_which_no_mail_deletes(self, kept: Kept) -> None:
         """Others may refer to it; only what knows every reference removes it, and then it can be put again."""
         blobs, content = kept.blobs(BlobsMode.DEDUPLICATED), uuid4().bytes
-
         blob_id = await blobs.put(content, BODY)
         assert await blobs.put(content, BlobKind.HEADER) == blob_id
         await blobs.delete(blob_id)
@@ -297,27 +281,24 @@ class TestNaming:
     async def test_the_same_bytes_at_once_are_kept_once(self, kept: Kept) -> None:
         """Sixteen mails with one body."""
         blobs, content = kept.blobs(BlobsMode.DEDUPLICATED), uuid4().bytes * 1000
-
         ids = set(await asyncio.gather(*(blobs.put(content, BODY) for _ in range(16))))
         [blob_id] = ids
         assert await blobs.get(blob_id) == content
         assert (await listed(kept.store))[blob_id].size_bytes == len(content)
 
-    def test_ids_made_of_bytes_are_those_of_james(self, kept: Kept) -> None:
+    async def test_ids_made_of_bytes_are_those_of_james(self, kept: Kept) -> None:
         """A James that reads the row finds the blob, and does not keep the same bytes under another name."""
         [blob_id, content] = next(iter(james_blobs().items()))
         blobs = NamedBlobs(kept.store, CLOCK, BlobNaming(BlobsMode.DEDUPLICATED, HashSpelling.BASE64))
-        made = asyncio.run(blobs.put(content, BODY))
+        made = await blobs.put(content, BODY)
         assert made.split("_", 2)[2] == blob_id.split("_", 2)[2]
 
 
 class TestListing:
     """A scan shows what is there: each blob once, its size, when it was put."""
 
-    async def test_more_than_a_page_is_listed(self, kept: Kept) -> None:
+    async def test_more_than_a_page_is_listed(self, kept: Kept, blobs: NamedBlobs) -> None:
         """Forty blobs, put at once."""
-        blobs = kept.blobs()
-
         began = datetime.now(UTC)
         ids = await asyncio.gather(*(blobs.put(b"x" * size, BODY) for size in range(40)))
         found = await listed(kept.store)
@@ -328,11 +309,9 @@ class TestListing:
         await asyncio.gather(*(blobs.delete(blob_id) for blob_id in ids))
         assert not set(ids) & set(await listed(kept.store))
 
-    async def test_a_hundred_at_once_are_all_kept(self, kept: Kept) -> None:
+    async def test_a_hundred_at_once_are_all_kept(self, blobs: NamedBlobs) -> None:
         """More than are ever under way at the same time; none waits for ever."""
-        blobs = kept.blobs()
         contents = [sha256(str(number).encode()).digest() for number in range(100)]
-
         ids = await asyncio.gather(*(blobs.put(content, BODY) for content in contents))
         assert await asyncio.gather(*map(blobs.get, ids)) == contents
 

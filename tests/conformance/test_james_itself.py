@@ -186,7 +186,6 @@ async def test_what_james_removes_of_ours_is_never_delivered_by_us(pair: Pair) -
 async def test_what_we_remove_of_james_s_is_never_delivered_by_james(pair: Pair) -> None:
     """By a filter, then by a purge. James looks for content before it looks for marks: it dead-letters all of them."""
     pair.james.enqueue(*(_mail(name, sender="ann@x.test") for name in "abc"), *(_mail(name) for name in "defg"))
-
     async with pair.ours() as queue:
         first = await queue.delete(MailFilter(sender="ANN@x.test"))
         names, size = pair.james.names(), pair.james.size()

@@ -98,7 +98,6 @@ async def test_a_mail_is_listed_as_it_was_enqueued(queue: Queue) -> None:
         recipient_headers=headers,
         last_updated=queue.clock.now,
     )
-
     now = queue.clock.now
     await queue.place(mail)
     assert [one async for one in queue.view.browse(queue.name)] == [Listed(mail, now, slice_start=now)]
@@ -135,7 +134,6 @@ async def test_listings_come_in_order_and_in_pages(queue: Queue, monkeypatch: py
     """Larger than a page of the server's, larger than what is held."""
     monkeypatch.setattr(browsing, "PAGE_ROWS", 40)
     monkeypatch.setattr(browsing, "HELD_MAILS_MAX", 100)
-
     first = queue.clock.now
     await asyncio.gather(*(queue.view.rows.place(queue.name, queued(n), first + n * MINUTE / 60) for n in range(150)))
     await queue.view.mark_all(queue.name, [(queued(n).enqueue_id, None) for n in range(0, 150, 10)])

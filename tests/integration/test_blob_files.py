@@ -223,7 +223,6 @@ async def test_many_are_written_at_once_and_listed_in_pages(
 ) -> None:
     """More than a page, by more writers than have their turn at once."""
     monkeypatch.setattr(file_blobs, "PAGE_FILES", 7)
-
     ids = await asyncio.gather(*(blobs.put(str(number).encode(), BODY) for number in range(50)))
     assert await _listed(blobs) == set(ids)
     assert len(list(root.iterdir())) == 51

@@ -104,7 +104,6 @@ class TestRefusals:
     async def test_a_bucket_is_made_by_the_first_put_where_that_is_wanted(self, s3: S3, ask: Ask) -> None:
         """By whichever of many comes first."""
         blobs = open_s3(s3.settings(f"t-{uuid4().hex[:12]}", create_bucket=True))
-
         await asyncio.gather(*(ask(blobs) for _ in range(8)))
         assert await _scan(blobs)
 
@@ -196,7 +195,6 @@ class TestTries:
         monkeypatch.setattr(object_storage, "REQUESTS_AT_ONCE", 3)
         twin.refusals = [(STALL, "")] * 10
         blobs = open_s3(twin.settings())
-
         async with asyncio.TaskGroup() as group:
             for _ in range(10):
                 group.create_task(blobs.put(b"x", BODY))

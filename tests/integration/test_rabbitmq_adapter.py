@@ -81,7 +81,6 @@ async def test_a_queue_that_is_there_is_used_as_it_is(
     """Generations of James declare it differently; none is declared anew, whatever form is asked for."""
     dead = {"x-dead-letter-exchange": NAMES.dead_letter_exchange}
     rabbitmq.api("PUT", f"queues/{vhost}/{NAMES.work_queue}", {"durable": True, "arguments": dead | there})
-
     async with rabbit_scene(rabbitmq, vhost, asked) as scene:
         broker = scene.client()
         await broker.publish(SPOOL, ONE)
@@ -104,7 +103,6 @@ async def test_a_binding_that_was_removed_is_made_again(rabbitmq: Broker, vhost:
 async def test_what_was_removed_is_declared_again(rabbitmq: Broker, vhost: str, kind: str, scene: RabbitScene) -> None:
     """By the publisher, while it runs."""
     name = NAMES.work_queue if kind == "queues" else NAMES.exchange
-
     broker = scene.client()
     await broker.publish(SPOOL, ONE)
     rabbitmq.api("DELETE", f"{kind}/{vhost}/{name}")
@@ -117,7 +115,6 @@ async def test_a_consumer_whose_queue_is_removed_comes_back(
 ) -> None:
     """The broker takes it away; the queue is declared anew, and it is told once, and counted."""
     lost = list[QueueName]()
-
     with caplog.at_level(logging.INFO, "mailmend.queue"):
         broker = scene.client()
         async with broker.deliveries(SPOOL, 1, None, lambda: lost.append(SPOOL)) as deliveries:
@@ -137,7 +134,6 @@ async def test_a_full_queue_refuses_and_nothing_is_in_doubt(rabbitmq: Broker, vh
     """The broker says no, twice; the channel of others goes on."""
     full = {"pattern": "workqueue", "definition": {"max-length": 1, "overflow": "reject-publish"}}
     rabbitmq.api("PUT", f"policies/{vhost}/full", full)
-
     broker = scene.client()
     await broker.publish(SPOOL, ONE)
     outcomes = [await _outcome(asyncio.create_task(broker.publish(SPOOL, ONE))) for _ in range(20)]
@@ -295,7 +291,6 @@ async def test_the_http_api_tells_what_is_in_hand_and_the_limit(rabbitmq: Broker
     """Beside what AMQP counts; an operator's policy is lower than the queue's own argument, and holds."""
     lower = {"pattern": "workqueue", "definition": {"delivery-limit": 3}, "apply-to": "queues"}
     rabbitmq.api("PUT", f"operator-policies/{vhost}/lower", lower)
-
     async with rabbit_scene(rabbitmq, vhost, QueueForm(Form.QUORUM, delivery_limit=4)) as scene:
         api = ManagementSettings(f"http://{rabbitmq.host}:{rabbitmq.management_port}")
         broker = RabbitBroker(replace(scene.settings, management=api), SystemClock())

@@ -177,7 +177,6 @@ def test_attributes_that_james_stumbles_over_stay_out(text: str) -> None:
 async def test_nothing_is_put_anywhere_for_a_mail_that_may_not_come_in() -> None:
     """No blob, no row, no message; at any priority, now or later."""
     twins = twin_queue()
-
     async with await twins.process() as queue:
         for wish in ({"priority": 9}, {"delay": timedelta(hours=1)}, {}):
             with pytest.raises(WrongUse, match="its sender is no address"):

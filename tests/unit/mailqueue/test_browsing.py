@@ -308,7 +308,6 @@ class TestBounds:
     async def test_what_a_listing_remembers_is_bounded(self, monkeypatch: pytest.MonkeyPatch, twin: TwinQueue) -> None:
         """Past it a mail that is in both tables may be shown in both places."""
         monkeypatch.setattr(listing, "REMEMBERED_MAX", 1)
-
         process, due = await fill(twin, range(2)), DueMails(twin.tables, twin.clock, buckets=1)
         for number in range(2):
             await due.put(QUEUE, Listed(queued(number), NOON, Whereabouts.DELAYED, due_at=NOON + HOUR))

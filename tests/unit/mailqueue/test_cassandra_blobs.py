@@ -1,7 +1,5 @@
 """Blobs in James's tables: as James lays them out, whole or not there at all, whatever breaks off."""
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +8,6 @@ from hypothesis import strategies as st
 
 from cql.driver.asynchronous import InTurn
 from cql.memory import MemoryTables
-from cql.statements import Operation
 from mailqueue.blobs.cassandra import (
     PAGE_BLOBS,
     PART_BYTES,
@@ -28,7 +25,7 @@ from model.queue.blob_ids import BlobNaming, BlobsMode
 from model.queue.messages import BlobKind
 from tests.support.clock import VirtualClock
 from tests.support.james_queue import james_blobs, james_queue_rows
-from tests.support.striking import Strike, of
+from tests.support.striking import Strike, of, passing
 
 BODY = BlobKind.BODY
 OWN = BlobId("1_692_0f9a3c1e-7b0d-4c55-9a51-2f60d4a8c7e1")
@@ -60,12 +57,12 @@ class TestLayout:
             (3 * PART_BYTES, [PART_BYTES] * 3),
         ],
     )
-    def test_a_blob_is_its_parts_and_their_number(self, size: int, parts: list[int]) -> None:
+    async def test_a_blob_is_its_parts_and_their_number(self, size: int, parts: list[int]) -> None:
         """An empty one has one part too: James reads no number without one."""
         tables, store = tables_and_store()
-        asyncio.run(store.keep(OWN, b"x" * size))
+        await store.keep(OWN, b"x" * size)
         assert rows(tables, OWN) == ([len(parts)], parts)
-        assert asyncio.run(store.get(OWN)) == b"x" * size
+        assert await store.get(OWN) == b"x" * size
 
     async def test_what_james_wrote_is_read(self) -> None:
         """Every blob of a queue that James 3.8.1 filled, from its own rows."""
@@ -74,7 +71,6 @@ class TestLayout:
         for table in (older, BLOB_PARTS):
             for row in james_queue_rows(table):
                 tables.write(Put(table, row))
-
         for blob_id, content in james_blobs().items():
             assert await store.get(blob_id) == content
             assert await store.exists(blob_id)
@@ -102,40 +98,40 @@ class TestLayout:
 class TestBreakingOff:
     """A crash between two writes leaves no half of a blob that anybody could read."""
 
-    def test_a_put_that_breaks_off_is_not_there(self) -> None:
+    async def test_a_put_that_breaks_off_is_not_there(self) -> None:
         """At each of its writes: parts without their number are listed, so that they can be collected."""
         content = b"x" * (2 * PART_BYTES + 1)
         for lasts in range(4):
             tables, store = tables_and_store()
             tables.surround = breaking_after(lasts)
             with pytest.raises(BlobsUnreachable):
-                asyncio.run(store.keep(OWN, content))
-            tables.surround = _pass
-            assert not asyncio.run(store.exists(OWN))
+                await store.keep(OWN, content)
+            tables.surround = passing
+            assert not await store.exists(OWN)
             with pytest.raises(BlobMissing, match="counts its parts"):
-                asyncio.run(store.get(OWN))
-            assert len(asyncio.run(_listed(store))) == min(lasts, 1)
+                await store.get(OWN)
+            assert len(await _listed(store)) == min(lasts, 1)
 
-    def test_a_removal_that_breaks_off_is_gone_and_can_be_ended(self) -> None:
+    async def test_a_removal_that_breaks_off_is_gone_and_can_be_ended(self) -> None:
         """First goes what says that it is there."""
         tables, store = tables_and_store()
-        asyncio.run(store.keep(OWN, b"x"))
+        await store.keep(OWN, b"x")
         tables.surround = breaking_after(1)
         with pytest.raises(BlobsUnreachable):
-            asyncio.run(store.remove(OWN))
-        tables.surround = _pass
-        assert not asyncio.run(store.exists(OWN))
+            await store.remove(OWN)
+        tables.surround = passing
+        assert not await store.exists(OWN)
         assert rows(tables, OWN) == ([], [1])
-        asyncio.run(store.remove(OWN))
+        await store.remove(OWN)
         assert rows(tables, OWN) == ([], [])
 
-    def test_a_part_that_is_lost_makes_the_blob_missing(self) -> None:
+    async def test_a_part_that_is_lost_makes_the_blob_missing(self) -> None:
         """It is never put together without it; the error names the part."""
         tables, store = tables_and_store()
-        asyncio.run(store.keep(OWN, b"x" * 3 * PART_BYTES))
+        await store.keep(OWN, b"x" * 3 * PART_BYTES)
         tables.write(Remove(BLOB_PARTS, (OWN, 1)))
         with pytest.raises(BlobMissing, match="part 1 of 3 is not there"):
-            asyncio.run(store.get(OWN))
+            await store.get(OWN)
 
     async def test_a_blob_that_is_removed_while_it_is_listed_is_left_out(self) -> None:
         """Between the look at its key and the look at its parts."""
@@ -150,26 +146,26 @@ class TestBreakingOff:
 class TestParts:
     """Parts of another size, that somebody's `chunk.size` made."""
 
-    def test_shared_bytes_in_other_parts_are_left_as_they_are(self) -> None:
+    async def test_shared_bytes_in_other_parts_are_left_as_they_are(self) -> None:
         """James reads by the first number that it finds: parts of two sizes under one id would be another content."""
         tables, store = tables_and_store()
         content = b"0123456789"
         for number, part in enumerate(parts_of(content, 4)):
             tables.write(Put(BLOB_PARTS, {"id": SHARED, "chunknumber": number, "data": part}))
         tables.write(Put(BLOBS, {"id": SHARED, "position": 3}))
-        asyncio.run(store.keep(SHARED, content))
+        await store.keep(SHARED, content)
         assert rows(tables, SHARED) == ([3], [4, 4, 2])
-        assert asyncio.run(store.get(SHARED)) == content
+        assert await store.get(SHARED) == content
 
-    def test_shared_bytes_in_the_same_parts_are_put_again(self) -> None:
+    async def test_shared_bytes_in_the_same_parts_are_put_again(self) -> None:
         """So that what a collector removes meanwhile is there afterwards."""
         tables, store = tables_and_store()
-        asyncio.run(store.keep(SHARED, b"x"))
+        await store.keep(SHARED, b"x")
         tables.write(Remove(BLOB_PARTS, (SHARED,)))
-        asyncio.run(store.keep(SHARED, b"x"))
-        assert asyncio.run(store.get(SHARED)) == b"x"
+        await store.keep(SHARED, b"x")
+        assert await store.get(SHARED) == b"x"
 
-    def test_many_parts_are_asked_for_in_groups(self) -> None:
+    async def test_many_parts_are_asked_for_in_groups(self) -> None:
         """A mail of 50 MB is not 500 requests at once."""
         tables, store = tables_and_store()
         content = bytes(PART_BYTES) * (2 * PARTS_AT_ONCE) + b"end"
@@ -185,8 +181,8 @@ class TestParts:
                 return await super().write_all(writes)
 
         store = CassandraStore(Counting(tables))
-        asyncio.run(store.keep(OWN, content))
-        assert asyncio.run(store.get(OWN)) == content
+        await store.keep(OWN, content)
+        assert await store.get(OWN) == content
         assert max(most) == PARTS_AT_ONCE
 
 
@@ -197,36 +193,30 @@ class TestTelling:
         """With what the tables said of it."""
         tables, store = tables_and_store()
         tables.surround = breaking_after(0)
-
         for asked in (store.get(OWN), store.exists(OWN), store.remove(OWN), store.keep(OWN, b""), _listed(store)):
             with pytest.raises(BlobsUnreachable, match="blobs in Cassandra cannot be used: it broke off") as caught:
                 await asked
             assert caught.value.mend == "Wait."
 
-    def test_other_errors_stay_what_they_are(self) -> None:
+    async def test_other_errors_stay_what_they_are(self) -> None:
         """A keyspace without the tables is no store that may come back."""
         tables, store = tables_and_store()
-
-        def lack(_: Operation, __: Callable[[], Any]) -> Any:
-            raise SchemaMismatch("d_james", ("blobs",))
-
-        tables.surround = lack
+        tables.surround = Strike(of(object), SchemaMismatch("d_james", ("blobs",)))
         with pytest.raises(SchemaMismatch, match="lacks blobs"):
-            asyncio.run(store.get(OWN))
+            await store.get(OWN)
 
-    def test_a_compressed_blob_waits(self) -> None:
+    async def test_a_compressed_blob_waits(self) -> None:
         """Newer Jameses can be told to compress: that is no mail's beginning, and no missing blob."""
         _, store = tables_and_store()
-        asyncio.run(store.keep(OWN, b"\x28\xb5\x2f\xfd\x24\x00"))
+        await store.keep(OWN, b"\x28\xb5\x2f\xfd\x24\x00")
         with pytest.raises(BlobsUnreachable, match="compressed"):
-            asyncio.run(store.get(OWN))
+            await store.get(OWN)
 
 
 async def test_more_than_a_page_is_listed_with_times_and_sizes() -> None:
     """Blobs of one part and of several, the last of them being the newest."""
     clock = VirtualClock()
     blobs = open_cassandra(InTurn(MemoryTables(clock.micros)), clock, BlobNaming(BlobsMode.RANDOM))
-
     sizes = {}
     for number in range(PAGE_BLOBS * 2 + 1):
         size = number * PART_BYTES // 20
@@ -238,13 +228,9 @@ async def test_more_than_a_page_is_listed_with_times_and_sizes() -> None:
     assert [blob.blob_id for blob in in_time] == list(sizes)
 
 
-def breaking_after(writes_and_reads: int) -> Callable[[Operation, Callable[[], Any]], Any]:
+def breaking_after(writes_and_reads: int) -> Strike:
     """So many operations are carried out, then none."""
     return Strike(of(object), TimedOut("it broke off", mend="Wait."), skip=writes_and_reads)
-
-
-def _pass(_: Operation, carry_out: Callable[[], Any]) -> Any:
-    return carry_out()
 
 
 async def _listed(store: Any) -> list[Any]:

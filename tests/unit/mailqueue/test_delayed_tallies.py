@@ -224,7 +224,6 @@ async def test_a_slice_that_is_too_large_is_listed_in_order_and_not_held(
 ) -> None:
     """Its buckets are merged as they are read: a first page asks for a first page's marks, and no more."""
     monkeypatch.setattr(module, "PAGE_MAILS", 5)
-
     twin = twin_queue(buckets=buckets)
     at = instant_of(twin.clock.micros()) + HOUR
     async with await twin.process() as queue:
@@ -244,7 +243,6 @@ async def test_a_slice_that_is_too_large_is_listed_in_order_and_not_held(
 async def test_a_page_of_a_large_slice_begins_behind_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where many are due at the very same time too."""
     monkeypatch.setattr(module, "PAGE_MAILS", 3)
-
     twin = twin_queue(buckets=2)
     at = instant_of(twin.clock.micros()) + HOUR
     async with await twin.process() as queue:

@@ -74,7 +74,6 @@ async def test_a_pass_ends_and_all_is_forgotten(twin: TwinQueue) -> None:
 async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, twin: TwinQueue) -> None:
     """Past it marks are looked up each time, and answered the same."""
     monkeypatch.setattr(module, "REMEMBERED_MAX", 1)
-
     marks, asked = remembered(twin)
     await marks.put_all(QUEUE, IDS)
     pages = [IDS[:10], IDS[10:20], IDS[20:]]

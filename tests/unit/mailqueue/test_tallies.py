@@ -193,7 +193,6 @@ async def test_a_slice_is_forgotten_as_a_whole(monkeypatch: pytest.MonkeyPatch, 
 async def test_sums_that_were_forgotten_go_on_in_another_row(monkeypatch: pytest.MonkeyPatch, twin: TwinQueue) -> None:
     """Memory is bounded, and no sum is overwritten by a smaller one."""
     monkeypatch.setattr(module, "REMEMBERED_MAX", 3)
-
     tallies = twin.parts().tallies
     for hour in range(5):
         await count(tallies, enqueued=1, slice_start=NOON + hour * HOUR)
