@@ -21,7 +21,7 @@ _PAGE_ROWS_MAX = 1000
 SHUFFLE_PARTS = "spark.sql.shuffle.partitions"
 _SCHEMA_LOOKS = 6
 _SCHEMA_PACE = RetryPolicy(wait_seconds_min=0.5, wait_seconds_max=2.0)
-"""A connector that is at work already hears of new tables a second or more after they were created."""
+"""A running connector sees new tables a second or more after they were created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +39,20 @@ class Source:
     rows_per_second: int | None = None
 
     def scan(self, table: Table, columns: Iterable[str]) -> DataFrame:
-        """Every row of the table, with these columns only; fields of user types are told with a dot."""
+        """All rows of the table with these columns only; a field of a user type is named `column.field`."""
         reader = self.session.read.format(_FORMAT).options(**read_options(self))
         rows = opened(reader.options(keyspace=self.keyspace, table=table.name))
         return rows.select(*(sf.col(name).alias(name) for name in columns))
 
     def size_shuffles(self, largest: Iterable[DataFrame]) -> None:
-        """As many parts in a shuffle as in the scan of the largest table: Spark's own guess is 200, for any size."""
+        """Shuffle in as many parts as the largest table's scan has: Spark's default is 200, for any size."""
         scanned = (rows.rdd.getNumPartitions() for rows in largest)
         parts = max(self.session.sparkContext.defaultParallelism, *scanned)
         self.session.conf.set(SHUFFLE_PARTS, str(parts))
 
 
 def opened(reader: DataFrameReader, retries: Retries | None = None) -> DataFrame:
-    """The table; one that the connector does not know is asked for again, for it may be new."""
+    """The table; asks again where the connector does not know it, since it may be new."""
     retries = retries or Retries(SystemClock(), _SCHEMA_PACE)
     found = retries.rounds(lambda: _known(reader), _SCHEMA_LOOKS)
     return reader.load() if found is None else found
@@ -68,7 +68,7 @@ def _known(reader: DataFrameReader) -> DataFrame | None:
 
 
 def read_options(source: Source) -> dict[str, str]:
-    """Where to read, who asks, at which level and how fast, in the connector's words."""
+    """Address, credentials, consistency level and pace as the connector's options."""
     cores = source.session.sparkContext.defaultParallelism
     return {
         **contact_options(source.contact),
@@ -79,7 +79,6 @@ def read_options(source: Source) -> dict[str, str]:
 
 
 def contact_options(contact: Contact) -> dict[str, str]:
-    """The cluster's address and how one is let in."""
     options = {
         "spark.cassandra.connection.host": ",".join(contact.hosts),
         "spark.cassandra.connection.port": str(contact.port),
@@ -93,7 +92,7 @@ def contact_options(contact: Contact) -> dict[str, str]:
 
 
 def pace_options(rows_per_second: int | None, cores: int) -> dict[str, str]:
-    """The connector counts pages for each core: pages small enough that one a second is not too many."""
+    """The connector counts pages per core, so pages are small enough for one per second."""
     if rows_per_second is None:
         return {}
     rows_per_core = max(1, rows_per_second // cores)

@@ -30,16 +30,16 @@ def runs_here(master: str) -> bool:
 
 
 def ship_packages(context: SparkContext) -> None:
-    """Send our packages to every executor, those that come later too; once, and only where they are not yet.
+    """Send our packages to every executor, also to later ones; once, and only where they are missing.
 
-    The zip lies where Spark keeps such files of a driver, and goes away with the session.
+    The zip lies in the driver's temporary folder of Spark and is removed with the session.
     """
     if not (runs_here(str(context.master)) or _are_shipped(context)):
         context.addPyFile(str(write_zip(Path(SparkFiles.getRootDirectory()) / ZIP)))
 
 
 def write_zip(file: Path) -> Path:
-    """Every file of the packages, compiled ones aside; the same packages always give the same bytes."""
+    """Zip the packages' files without compiled ones; the same packages always give the same bytes."""
     with ZipFile(file, "w") as archive:
         for package in PACKAGES:
             for name, content in _contents(files(package), package):
@@ -57,7 +57,7 @@ def _contents(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _are_shipped(context: SparkContext) -> bool:
-    """By an earlier call, or by spark-submit: then this very file was read from a zip that it was given."""
+    """True after an earlier call, or under spark-submit: this very file was then read from a zip given to it."""
     given = (context.getConf().get("spark.submit.pyFiles") or "").split(",")
     names = {PurePath(path).name for path in (*context.listFiles, *given) if path}
     return not names.isdisjoint((ZIP, *Path(__file__).parts))
@@ -65,7 +65,7 @@ def _are_shipped(context: SparkContext) -> bool:
 
 LOOK_SECONDS: Final = 0.5
 STEADY_LOOKS: Final = 4
-"""So many looks with the same number, and all have come who come at once."""
+"""After this many equal counts in a row, the executors that start at once have started."""
 
 WAIT_SECONDS_MAX: Final = 300.0
 """How long the first executor may take; a busy YARN queue can need minutes."""
@@ -77,7 +77,7 @@ _MEND: Final = (
 
 
 def await_executors(context: SparkContext, clock: Clock) -> None:
-    """Wait until executors are there, and no more are coming; nothing to wait for in one process.
+    """Wait until the executors are there and their number is steady; returns at once for a local master.
 
     Raises:
         CannotReach: none came, or the cluster ended the application because none could start.
@@ -88,7 +88,7 @@ def await_executors(context: SparkContext, clock: Clock) -> None:
 
 
 def steady_number(number: Callable[[], int], master: str, clock: Clock) -> int:
-    """The number of executors, once it is more than none and stays the same; or what there is in the end.
+    """The number of executors once it is positive and steady, or the last one seen at the time limit.
 
     Raises:
         CannotReach: there is none in the end.
@@ -107,7 +107,7 @@ def steady_number(number: Callable[[], int], master: str, clock: Clock) -> int:
 
 
 def _number(context: Any, master: str) -> int:
-    """Executors besides the driver, which counts itself."""
+    """The executors without the driver, which Spark counts too."""
     if context.isStopped():
         raise CannotReach(f"{master} ended our application: its executors could not start", mend=_MEND)
     return int(context.getExecutorMemoryStatus().size()) - 1

@@ -1,4 +1,4 @@
-"""What goes wrong inside of Spark, said as mailmend says it: what, where, how to mend it; never a trace of Java."""
+"""Failures inside Spark as mailmend's errors: what, where, how to mend it; never a Java stack trace."""
 
 import re
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ _MEND_NODES: Final = "See which nodes are up with: nodetool status. Then run the
 
 @contextmanager
 def translated(contact: Contact, keyspace: str) -> Iterator[None]:
-    """Spark's and the connector's failures as mailmend's own."""
+    """Raise Spark's and the connector's failures as mailmend's errors."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -51,13 +51,12 @@ def translated(contact: Contact, keyspace: str) -> Iterator[None]:
 
 
 def is_unknown(error: Exception) -> bool:
-    """Whether the connector says that there is no such keyspace or table."""
     text = _text_of(error)
     return bool(_NO_KEYSPACE.search(text) or _NO_TABLE.search(text))
 
 
 def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # noqa: PLR0911 - one for each kind
-    """What a failure inside of Spark means, told from what it says."""
+    """Our error for a failure inside Spark, derived from its text."""
     if found := _OURS.search(text):
         return _told_by_executor(found["kind"], found["what"])
     if _NO_KEYSPACE.search(text):
@@ -80,19 +79,19 @@ def failure_of(text: str, contact: Contact, keyspace: str) -> MailmendError:  # 
 
 
 def _told_by_executor(name: str, what: str) -> MailmendError:
-    """An error of our own that a task raised: its kind matters, for it decides the exit code."""
+    """CannotReach for our error of that kind in a task, else MailmendError: the class decides the exit code."""
     kind = getattr(errors, name, MailmendError)
     return CannotReach(what, mend=_MEND_NODES) if issubclass(kind, CannotReach) else MailmendError(what)
 
 
 def _text_of(error: Exception) -> str:
-    """Everything that the error says, causes and all; a Java error says it only when it is asked."""
+    """The error's full text with its causes; a Java error gives it only when asked."""
     java = getattr(error, "java_exception", None)
     return f"{error}\n{java}" if java is not None else str(error)
 
 
 def _first_sentence(text: str) -> str:
-    """The last cause is the one that says what happened, never which of Java's methods was called; of that one line."""
+    """The last `Caused by` line, else the first line; 300 characters at most, no Java call."""
     noise = ("at ", "...", "An error occurred while calling")
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if not line.strip().startswith(noise)]
     lines = [line for line in lines if line]

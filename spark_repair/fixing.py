@@ -66,12 +66,11 @@ class Workplace:
 
     @property
     def projections(self) -> dict[str, Projection]:
-        """Every projection by its name in findings."""
         return {one.name: one for family in self.families for one in family.projections}
 
 
 def revisited(suspects: DataFrame, number: int, place: Workplace) -> DataFrame:
-    """One finding for each row-wise suspect, as text; kept on the executors' disks, for nothing is to be done twice."""
+    """One finding, as text, for each row-wise suspect; kept on the executors' disks, so that no fix runs twice."""
     counters = [one.name for family in place.families for one in family.counts]
     row_wise = suspects.where(~sf.col(PROJECTION).isin(counters)) if counters else suspects
     tasks = tasks_for(number, place.workers)
@@ -84,12 +83,11 @@ def revisited(suspects: DataFrame, number: int, place: Workplace) -> DataFrame:
 
 
 def tasks_for(suspects: int, workers: int) -> int:
-    """Tasks enough for every worker, and small enough that progress shows and a retry costs little."""
+    """The number of tasks: enough for every worker, small enough to show progress and to retry cheaply."""
     return max(workers, min(TASKS_MAX, -(-suspects // SUSPECTS_PER_TASK)))
 
 
 def findings_of(place: Workplace, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What one task does, on an executor."""
     projections = place.projections
     rows = (row for batch in batches for row in batch.to_pylist())
     suspects = (suspect_of(row, projections) for row in rows)
@@ -115,7 +113,6 @@ def _cluster(contact: Contact) -> CassandraCluster:
 
 
 def suspect_of(row: Mapping[str, Any], projections: Mapping[str, Projection]) -> Suspect:
-    """A suspect as the executors tell it, as the rest of mailmend knows it."""
     projection = projections[row[PROJECTION]]
     columns = projection.table.key
     key = tuple(decode(column.type, text) for column, text in zip(columns, row[KEY], strict=True))
@@ -131,14 +128,12 @@ def _wanted(projection: Projection, text: str | None) -> dict[str, Any]:
 
 
 def finding_text(finding: Finding) -> str:
-    """A finding as one line: what was seen, and what became of it."""
     result = finding.result.value if finding.result else None
     ended = [finding.error, finding.due, finding.unreached, finding.untried]
     return json.dumps([image_text(finding), result, *ended])
 
 
 def finding_from(text: str) -> Finding:
-    """The finding in such a line."""
     image, result, error, due, unreached, untried = json.loads(text)
     seen = image_from(image, result=Verdict(result) if result else None, error=error)
     return replace(seen, due=due, unreached=unreached, untried=untried)

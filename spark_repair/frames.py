@@ -23,7 +23,7 @@ _SEEDS = (1, 2)
 
 
 def canonical(column: Column, sources: Mapping[str, str]) -> Expression:
-    """The cell in the form in which it is compared; never to differ from `model.schema.table.canonical_value`.
+    """The cell in the form in which it is compared; must equal `model.schema.table.canonical_value`.
 
     Args:
         column: the compared column.
@@ -64,7 +64,7 @@ def fingerprints(columns: Sequence[Column], sources: Mapping[str, str]) -> tuple
 
 
 def bits_of(expressions: Iterable[Expression]) -> Expression:
-    """Booleans as one number, the first lowest; null counts as false."""
+    """Booleans as one number, the first as the lowest bit; null counts as false."""
     total = sf.lit(0).cast("long")
     for place, expression in enumerate(expressions):
         total = total + sf.when(expression, sf.lit(1 << place)).otherwise(sf.lit(0)).cast("long")
@@ -72,7 +72,7 @@ def bits_of(expressions: Iterable[Expression]) -> Expression:
 
 
 def cell_of(name: str) -> Expression:
-    """The column of that very name, dots and all."""
+    """The column of exactly that name, dots included."""
     return sf.col(f"`{name}`")
 
 
@@ -87,43 +87,39 @@ class Layout:
 
     @property
     def torn(self) -> int:
-        """The truth row lacks what every insert writes."""
+        """The bit of a truth row that lacks what every insert writes."""
         return 0
 
     @property
     def lost(self) -> int:
-        """The truth row's content is missing."""
+        """The bit of a truth row whose content is missing."""
         return 1
 
     def holds(self, condition: Condition) -> int:
-        """The truth row satisfies the condition."""
         return 2 + self.family.conditions.index(condition)
 
     def present(self, projection: Mirror | Filter) -> int:
-        """The projection has the row."""
         placed: tuple[Mirror | Filter, ...] = (self.family.mirror, *self.family.filters)
         return 2 + len(self.family.conditions) + placed.index(projection)
 
 
 def bit(place: int) -> Expression:
-    """Whether that bit is set."""
     return sf.col(BITS).bitwiseAND(sf.lit(1 << place)) != 0
 
 
 def columns_read(family: Family) -> dict[str, tuple[Table, tuple[str, ...]]]:
-    """What a check reads: for each table's spelling the table, and the columns in declared order."""
+    """The tables that a check reads, by spelling, each with its columns in declared order."""
     read = {family.truth.spelling: (family.truth, family.truth_columns)}
     return read | {one.name: (one.table, one.read_columns) for one in family.projections}
 
 
 def _sources(mirror: Mirror) -> dict[str, str]:
-    """The truth's name for each compared column of the mirror."""
     theirs = mirror.truth_names
     return {column.name: theirs.get(column.name, column.name) for column in mirror.compared}
 
 
 def truth_frame(family: Family, rows: DataFrame, *, accept_torn: bool) -> DataFrame:
-    """The truth, compact: the columns that keys are made of, its sets for unions, bits and fingerprint."""
+    """The compact truth: the columns of keys, the sets for unions, bits and fingerprint."""
     mirror = family.mirror
     kept = {column.name for column in family.truth.partition} | {union.column for union in family.unions}
     kept |= {theirs for projection in family.projections for _, theirs in projection.key}
@@ -146,14 +142,14 @@ def _lacks(mirror: Mirror) -> Expression:
 
 
 def mirror_frame(family: Family, rows: DataFrame) -> DataFrame:
-    """The mirror's rows, compact: key, bit and fingerprint."""
+    """The compact mirror rows: key, bit and fingerprint."""
     mirror = family.mirror
     one, two = fingerprints(mirror.compared, {column.name: column.name for column in mirror.compared})
     return _placed(Layout(family), mirror, rows, one, two)
 
 
 def filter_frame(family: Family, filtered: Filter, rows: DataFrame) -> DataFrame:
-    """A filter's rows, compact: key and bit."""
+    """A filter's compact rows: key and bit."""
     return _placed(Layout(family), filtered, rows, sf.lit(0).cast("long"), sf.lit(0).cast("long"))
 
 

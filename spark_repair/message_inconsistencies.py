@@ -54,7 +54,6 @@ class SparkEngine:
     keep: timedelta = KEEP
 
     def detect(self, settings: RepairSettings, progress: Progress) -> "SparkDetection":
-        """Read every table of the families once and find the suspects; small families beside the large ones."""
         detection = SparkDetection(self, settings)
         progress.stage("scan")
         try:
@@ -100,13 +99,12 @@ class SparkDetection(Scanned):
             check.close()
 
     def size_shuffles(self) -> None:
-        """Before anything is shuffled: parts as the largest truth has them."""
+        """Set the number of shuffle parts from the largest truth; call before anything is shuffled."""
         source = self._source()
         read = [columns_read(family)[family.truth.spelling] for family in self._settings.families]
         source.size_shuffles(source.scan(table, columns) for table, columns in read)
 
     def keep(self, found: Sequence[_Found]) -> None:
-        """Take in what was found, in the order of the families."""
         self._frames = [one.suspects for one in found]
         for one in found:
             self._scanned.update(one.scanned)
@@ -117,7 +115,6 @@ class SparkDetection(Scanned):
         return Source(engine.session, engine.contact, engine.keyspace, settings.level, settings.policy.rows_per_second)
 
     def suspects(self) -> Iterator[Suspect]:
-        """Every suspect, streamed: never more than a part of them in this process at once."""
         projections = {one.name: one for family in self._settings.families for one in family.projections}
         with self._translated():
             for family, frame in zip(self._settings.families, self._frames, strict=True):
@@ -129,7 +126,6 @@ class SparkDetection(Scanned):
         return sum(sum(self._counts.get(one.name, {}).values()) for one in projections)
 
     def revisit(self, policy: RepairPolicy, progress: Progress) -> Iterator[Finding]:
-        """Look at every row-wise suspect again on the executors, and mend what the policy allows."""
         place = self._workplace(policy)
         for family, frame in zip(self._settings.families, self._frames, strict=True):
             row_wise = tuple(one for one in family.projections if one.by_row)
@@ -154,7 +150,7 @@ class SparkDetection(Scanned):
         try:
             with self._translated():
                 with watched(share_of_tasks(self._engine.session, number), progress):
-                    findings.count()  # all tasks side by side; the iterator alone would run one after the other
+                    findings.count()  # run all tasks in parallel; the iterator alone runs one after the other
                 for row in findings.toLocalIterator():
                     yield fixing.finding_from(row[0])
         finally:
@@ -164,7 +160,6 @@ class SparkDetection(Scanned):
         return translated(self._engine.contact, self._engine.keyspace)
 
     def close(self) -> None:
-        """Let go of what the executors keep."""
         for frame in self._frames:
             frame.unpersist()
 
@@ -185,14 +180,13 @@ class _Counted:
     observed: dict[str, Observation] = field(default_factory=dict)
 
     def scan(self, name: str) -> DataFrame:
-        """The table's rows, counted under its spelling."""
         table, columns = columns_read(self.family)[name]
         self.observed[name] = Observation(name)
         return self.source.scan(table, columns).observe(self.observed[name], sf.count(sf.lit(1)).alias("rows"))
 
     @property
     def rows(self) -> dict[str, int]:
-        """Rows per table; only when every scan has run."""
+        """Rows per table; complete only after every scan has run."""
         return {name: int(seen.get["rows"]) for name, seen in self.observed.items()}
 
 
@@ -206,7 +200,6 @@ class _FamilyCheck:
     held: list[DataFrame] = field(default_factory=list)
 
     def suspects(self) -> DataFrame:
-        """Every suspect of the family, in one frame."""
         rows = self.tables.scan(self.family.truth.spelling)
         truth = self._hold(truth_frame(self.family, rows, accept_torn=self.accept_torn), StorageLevel.MEMORY_AND_DISK)
         leaks, truth = self._content_suspects(truth)
@@ -214,7 +207,7 @@ class _FamilyCheck:
         return reduce(DataFrame.unionByName, found).coalesce(native.shuffle_parts(rows))
 
     def _content_suspects(self, truth: DataFrame) -> tuple[list[DataFrame], DataFrame]:
-        """The leaks; and the truth, marked where its content is lost."""
+        """The leaks, and the truth with a mark where its content is lost."""
         content = self.family.content
         if content is None:
             return [], truth
@@ -250,13 +243,12 @@ class _FamilyCheck:
         return kept
 
     def close(self) -> None:
-        """Let go of what the executors keep."""
         for frame in self.held:
             frame.unpersist()
 
 
 def _by_place(family: Family) -> dict[tuple[str, ...], list[Mirror | Filter]]:
-    """The projections that are decided together: those of the same place."""
+    """The projections by place: those of one place are decided together."""
     together: dict[tuple[str, ...], list[Mirror | Filter]] = {}
     placed: tuple[Mirror | Filter, ...] = (family.mirror, *family.filters)
     for projection in placed:
@@ -265,7 +257,7 @@ def _by_place(family: Family) -> dict[tuple[str, ...], list[Mirror | Filter]]:
 
 
 def _truth_id(family: Family) -> str | None:
-    """The column that leads back to the truth: its partition key, where that is one UUID."""
+    """The truth's partition key column where that is one UUID, else None."""
     partition = family.truth.partition
     single = len(partition) == 1 and partition[0].type in ("uuid", "timeuuid")
     return partition[0].name if single else None

@@ -47,9 +47,9 @@ _SQL: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",
     # Plans are few and sized by hand: replanning them on the way costs more than it brings, and would cut empty
-    # results out of a plan, with them the row counts of its scans.
+    # results out of a plan, and with them its scans' row counts.
     "spark.sql.adaptive.enabled": "false",
-    # Fingerprints and ids do not compress; trying to costs as much as everything else that is done with a row.
+    # Fingerprints and ids do not compress; trying costs as much as all other work on a row.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
 
@@ -74,12 +74,11 @@ class SparkSettings:
 
     @property
     def folder(self) -> Path:
-        """Where the jars and the log are kept."""
         return self.cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mailmend"
 
     @property
     def log(self) -> Path:
-        """What the JVM has to say besides errors."""
+        """The file of the JVM's output other than errors."""
         return self.folder / "spark.log"
 
 
@@ -99,7 +98,7 @@ def connector_coordinates(pyspark_version: str) -> str:
 
 
 def launch_options(settings: SparkSettings) -> dict[str, str]:
-    """Every setting that the JVM is launched with. They are visible in `ps`: none is a secret."""
+    """All settings that the JVM is launched with. `ps` shows them: none is a secret."""
     options = {
         **_FIXED,
         **_SQL,
@@ -113,7 +112,7 @@ def launch_options(settings: SparkSettings) -> dict[str, str]:
 
 
 def open_session(settings: SparkSettings) -> SparkSession:
-    """A session: the one that runs already (inside of `spark-submit`, in tests), or a new one.
+    """The running session (inside `spark-submit`, in tests), or a new one.
 
     Raises:
         JavaMissing: no Java was found.
@@ -143,7 +142,7 @@ def session_for_a_command(settings: SparkSettings) -> Iterator[SparkSession]:
 
 
 def _submitted(settings: SparkSettings) -> SparkSession:
-    """Inside of spark-submit the JVM runs and the master is decided."""
+    """The session inside spark-submit, where the JVM runs and the master is decided."""
     names = ("spark.speculation", "spark.python.worker.reuse", "spark.redaction.regex")
     builder = SparkSession.builder
     for name, value in ({name: _FIXED[name] for name in names} | dict(settings.options)).items():
@@ -165,14 +164,14 @@ def _launched(settings: SparkSettings) -> SparkSession:
 
 
 def _gateway(conf: SparkConf, log: IO[bytes]) -> Any:
-    """The JVM: one for the life of this process; what it prints goes to the log, for stdout is the report's."""
+    """The JVM, one per process; it prints to the log, because stdout is for the report."""
     launch: Any = launch_gateway
     return SparkContext._gateway or launch(conf, {"stdout": log, "stderr": log})  # noqa: SLF001 - no public name
 
 
 @contextmanager
 def _environment(settings: SparkSettings) -> Iterator[None]:
-    """What PySpark takes from the environment, for as long as it looks."""
+    """Set PySpark's environment variables while the block runs."""
     if not (settings.java_home or os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise JavaMissing(
             "no Java was found, and Spark needs one",
@@ -187,7 +186,7 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
     }
     before = {name: os.environ.get(name) for name in wanted}
     _set_environment({name: value or before[name] for name, value in wanted.items() if name != "SPARK_HOME"})
-    os.environ.pop("SPARK_HOME", None)  # another Spark's scripts do not fit this PySpark
+    os.environ.pop("SPARK_HOME", None)  # the scripts of another Spark do not fit this PySpark
     try:
         yield
     finally:
@@ -195,7 +194,7 @@ def _environment(settings: SparkSettings) -> Iterator[None]:
 
 
 def executors_python(settings: SparkSettings) -> str:
-    """The Python of the executors: on a cluster what its people say (in Spark's own two ways), else this very one."""
+    """The Python of the executors: on a cluster as set in one of Spark's two ways, else this one."""
     named = None if runs_here(settings.master) else os.environ.get("PYSPARK_PYTHON")
     return settings.options.get("spark.pyspark.python") or named or sys.executable
 
@@ -209,7 +208,7 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The line that says why; the first line of an error from Java only says what Python had called."""
+    """The line with the cause; the first line of a Java error only names the call."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     if any("stopped SparkContext" in line for line in lines):
         return "no master answers there, or it ended our application"
@@ -224,7 +223,7 @@ def _start_failure(settings: SparkSettings, error: Exception) -> CannotReach:
 
 
 def _connector_options(settings: SparkSettings) -> dict[str, str]:
-    """The jars on disk where they are known and all there; else what to resolve, once."""
+    """The jars on disk where all are there, else the coordinates to resolve once."""
     ivy = settings.folder / "ivy"
     coordinates = connector_coordinates(version("pyspark"))
     jars = _remembered_jars(ivy, coordinates)
@@ -246,7 +245,6 @@ def _remembered_jars(ivy: Path, coordinates: str) -> list[str]:
 
 
 def _remember_jars(session: SparkSession, settings: SparkSettings) -> None:
-    """After the first start: which jars the coordinates came to, so that no later start asks the network."""
     coordinates = session.conf.get("spark.jars.packages", None)
     if not coordinates:
         return

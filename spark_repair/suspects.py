@@ -29,7 +29,7 @@ _SURE, _OPEN, _FOUND = "sure_", "open_", "found"
 
 
 def contents(content: Content, truth: DataFrame, rows: DataFrame) -> DataFrame:
-    """Contents that stand alone: leaks, and those that a truth misses; one row each, with its two bits."""
+    """Contents without a truth (leaks) or missing beside one (lost): one row each, with the two bits."""
     names = [theirs for _, theirs in content.key]
     ours = {theirs: ours for ours, theirs in content.key}
     claimed = truth.select(*map(cell_of, names), sf.lit(1 << _IN_TRUTH).alias(BITS))
@@ -39,7 +39,7 @@ def contents(content: Content, truth: DataFrame, rows: DataFrame) -> DataFrame:
 
 
 def together(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Rows of one key in one part, before they are aggregated.
+    """Rows of one key moved into one part, before they are aggregated.
 
     Keys are nearly unique within each scan: aggregating there first, as Spark would, only builds one more hash table.
     """
@@ -47,12 +47,10 @@ def together(rows: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 def shuffle_parts(rows: DataFrame) -> int:
-    """In how many parts the session shuffles."""
     return int(rows.sparkSession.conf.get(SHUFFLE_PARTS) or "1")
 
 
 def content_suspects(content: Content, alone: DataFrame) -> DataFrame:
-    """The leaks among the contents that stand alone."""
     symptoms = {"in_truth": bit(_IN_TRUTH), "in_projection": bit(_IN_CONTENT)}
     judged = alone.withColumn(VERDICT, verdict_column(Content.verdicts, symptoms))
     ids = sf.array().cast("array<string>")
@@ -75,7 +73,7 @@ def place_of(projection: Mirror | Filter, family: Family) -> tuple[str, ...]:
 
 
 def places(place: Sequence[str], truth: DataFrame, projected: Sequence[DataFrame]) -> DataFrame:
-    """Everything that is known of each place: one row, from one aggregation of truth and projections together."""
+    """What is known of each place: one row, from one aggregation of truth and projections together."""
     claims = truth.select(*map(cell_of, place), sf.lit(1).alias(TRUTHS), BITS, ONE, TWO)
     sides = together(reduce(DataFrame.unionByName, projected, claims), place)
     return sides.groupBy(*place).agg(
@@ -87,7 +85,7 @@ def places(place: Sequence[str], truth: DataFrame, projected: Sequence[DataFrame
 
 
 def place_suspects(family: Family, projections: Sequence[Mirror | Filter], known: DataFrame) -> DataFrame:
-    """The places where some projection does not agree, with a verdict column for each projection."""
+    """The places where some projection does not agree, with one verdict column per projection."""
     layout = Layout(family)
     judged = known
     for projection in projections:
@@ -132,7 +130,7 @@ def with_truth_ids(place: Sequence[str], wrong: DataFrame, truth: DataFrame, tru
 
 
 def spread(projections: Sequence[Mirror | Filter], wrong: DataFrame) -> DataFrame:
-    """A suspect for each projection that does not agree at a suspect place."""
+    """One suspect for each projection that does not agree at a place."""
     each = sf.array(*(_told(one) for one in projections))
     nothing = sf.lit(None).cast("string").alias(WANTED)
     found = wrong.select(sf.inline(each), TRUTH_IDS, nothing)
@@ -145,13 +143,13 @@ def _told(projection: Mirror | Filter) -> Expression:
 
 
 def _key(projection: Projection) -> Expression:
-    """The primary key of a projection's row as text, in its order, from the truth's columns."""
+    """A projection row's primary key as text, from the truth's columns."""
     theirs = dict(projection.key)
     return sf.array(*(cell_of(theirs[column.name]).cast("string") for column in projection.table.key))
 
 
 def counts_suspects(family: Family, counts: Counts, truth: DataFrame, rows: DataFrame) -> DataFrame:
-    """Groups whose counters cannot be right, whichever of the doubtful truth rows are counted."""
+    """Groups whose counters are wrong, whether or not the doubtful truth rows are counted."""
     layout, names = Layout(family), [theirs for _, theirs in counts.key]
     doubtful = bit(layout.torn) | bit(layout.lost)
     sums = []
@@ -181,7 +179,7 @@ def _within(counter: str) -> Expression:
 
 
 def union_suspects(union: Union, truth: DataFrame, rows: DataFrame, truth_id: str | None) -> DataFrame:
-    """Groups whose set lacks an element that some truth row carries; one truth id for each missing element."""
+    """Groups whose set lacks an element of some truth row; one truth id for each missing element."""
     names, element, one_id = [theirs for _, theirs in union.key], "element", "one_id"
     known = cell_of(truth_id) if truth_id else sf.lit(None).cast("string")
     carried = truth.select(*map(cell_of, names), sf.explode(cell_of(union.column)).alias(element), known.alias(one_id))
@@ -209,7 +207,7 @@ def _group_suspects(
 def _suspects(
     rows: DataFrame, projection: Projection, verdict: Expression, ids: Expression, wanted: Expression | None = None
 ) -> DataFrame:
-    """The one shape of suspects. Keys travel as text, in the order of the projection's primary key."""
+    """Suspects in their common columns; keys are text, in the order of the projection's primary key."""
     return rows.select(
         sf.lit(projection.name).alias(PROJECTION),
         verdict.alias(VERDICT),

@@ -31,7 +31,7 @@ _ALGORITHMS: Final = ("RSA", "EC")
 
 @cache
 def tls_options(session: SparkSession, contact: Contact) -> dict[str, str]:
-    """What the connector is told of TLS; nothing where the contact has none.
+    """The connector's TLS options; empty where the contact has no TLS.
 
     Raises:
         BadSettings: a file cannot be read, or is not what it should be.
@@ -50,7 +50,7 @@ def tls_options(session: SparkSession, contact: Contact) -> dict[str, str]:
 
 @cache
 def _stores(session: SparkSession) -> "_Stores":
-    """One folder, readable by this user alone, and one password for as long as the session is known."""
+    """The key stores of a session: one folder that only this user can read, and one password."""
     folder = Path(tempfile.mkdtemp(prefix="mailmend-tls-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return _Stores(session.sparkContext._gateway, folder, secrets.token_urlsafe(24))  # noqa: SLF001 - no public name
@@ -66,23 +66,19 @@ class _Stores:
 
     @property
     def jvm(self) -> Any:
-        """The JVM that will read them."""
         return self.gateway.jvm
 
     def options(self, name: str, path: Path) -> dict[str, str]:
-        """A store as the connector is told of it."""
         store = f"{_SSL}.{name}"
         return {f"{store}.path": str(path), f"{store}.password": self.password, f"{store}.type": _TYPE}
 
     def trusting(self, authority: str) -> Path:
-        """A store of the authorities in a PEM file."""
         store = self._empty()
         for number, certificate in enumerate(self._certificates(authority)):
             store.setCertificateEntry(f"authority{number}", certificate)
         return self._kept(store, "trust")
 
     def own(self, certificate: str, key: str) -> Path:
-        """A store of our own certificate and its key."""
         store, chain = self._empty(), self._certificates(certificate)
         links = self._array(self.jvm.java.security.cert.Certificate, chain)
         store.setKeyEntry("own", self._key(key), self._secret(), links)
@@ -137,7 +133,7 @@ def _text(path: str) -> str:
 
 
 def _der_key(path: str) -> bytes:
-    """The private key's bytes: of PKCS#8, unencrypted, the one form that Java reads."""
+    """The private key's bytes from a PEM file in unencrypted PKCS#8, the one form that Java reads."""
     text = _text(path)
     begin, end = text.find(_BEGIN), text.find(_END)
     if begin < 0 or end < begin:

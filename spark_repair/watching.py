@@ -1,4 +1,4 @@
-"""How far Spark is, told while it works; a figure that it cannot give just now is given the next time."""
+"""Progress of a running Spark job; a figure that is not available now is reported the next time."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ Measure = Callable[[], int]
 
 @contextmanager
 def watched(measure: Measure, progress: Progress) -> Iterator[None]:
-    """Advance the progress by what is measured, for as long as the block lasts."""
+    """Advance the progress by the measured value while the block runs."""
     told = _Told(measure, progress)
     done = threading.Event()
     thread = threading.Thread(target=told.until, args=(done,), name="mailmend-progress", daemon=True)
@@ -31,7 +31,7 @@ def watched(measure: Measure, progress: Progress) -> Iterator[None]:
 
 
 class _Told:
-    """What was told already, so that only what is new is told."""
+    """What was reported already, so that only the difference is reported."""
 
     def __init__(self, measure: Measure, progress: Progress) -> None:
         self._measure = measure
@@ -39,12 +39,11 @@ class _Told:
         self._steps = 0
 
     def until(self, done: threading.Event) -> None:
-        """Tell every now and then."""
         while not done.wait(EVERY_SECONDS):
             self.tell()
 
     def tell(self) -> None:
-        """Tell what is new; progress never goes back."""
+        """Report what is new; progress never goes back."""
         with suppress(Exception):
             steps = self._measure()
             if steps > self._steps:
@@ -53,7 +52,7 @@ class _Told:
 
 
 def rows_read(session: SparkSession) -> Measure:
-    """Rows that executors have read, those of kept frames too, by their own last report."""
+    """Rows that executors have read (also from kept frames), by their last report."""
     context: Any = session.sparkContext._jsc  # noqa: SLF001 - PySpark has no public name for the rows read so far
     store = context.sc().statusStore()
     running: dict[int, int] = {}
@@ -73,7 +72,7 @@ def rows_read(session: SparkSession) -> Measure:
 
 
 def share_of_tasks(session: SparkSession, steps: int) -> Measure:
-    """So much of the steps as the share of finished tasks in the largest running stage."""
+    """`steps` times the share of finished tasks in the largest running stage."""
     tracker = session.sparkContext.statusTracker()
 
     def measure() -> int:
