@@ -1,4 +1,4 @@
-"""What creates the types and tables that a keyspace lacks; and our own keyspace, the ledger, created."""
+"""Steps that create a keyspace's missing types and tables; creation of the ledger keyspace."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -26,10 +26,10 @@ class Step:
 def ensure_ledger(
     server: SchemaServer, ledger_keyspace: str, like_keyspace: str, replication: Replication | None = None
 ) -> tuple[str, ...]:
-    """Create our own keyspace, replicated like the mail keyspace, and its tables where they are missing.
+    """Create the ledger keyspace, replicated like the mail keyspace, and its missing tables.
 
-    Where all of it is there nothing is asked that would take a permission. Two that create it at once make the same
-    tables: each has an id of its name's own.
+    Where all of it exists, no permission to create is needed. Two that create it at once make the same tables: each
+    table's id follows from its name.
 
     Args:
         server: the cluster.
@@ -39,7 +39,7 @@ def ensure_ledger(
 
     Raises:
         UnknownKeyspace: the mail keyspace does not exist.
-        SchemaMismatch: a table of that name is there with other columns.
+        SchemaMismatch: a table of that name exists with other columns.
     """
     return _carry_out(server, ledger_steps(server, ledger_keyspace, like_keyspace, replication))
 
@@ -47,7 +47,7 @@ def ensure_ledger(
 def ledger_steps(
     server: SchemaServer, ledger_keyspace: str, like_keyspace: str, replication: Replication | None = None
 ) -> tuple[Step, ...]:
-    """What `ensure_ledger` would create; reads only, and raises as it does."""
+    """What `ensure_ledger` would create; reads only and raises the same errors."""
     live, version = live_schema(server, ledger_keyspace), parse_version(server.release_version)
     wrong = tuple(str(one) for one in differences(LEDGER, live) if _unfits(one))
     if wrong:
@@ -63,17 +63,17 @@ def ledger_steps(
 
 
 def _with_id(keyspace: str, table: Table) -> Table:
-    """The table under an id that follows from its name.
+    """The table with an id that follows from its name.
 
-    No lease can be taken before there is a table of leases; two creators would otherwise make two tables of one name,
-    of which each node keeps another, and rows are lost (CASSANDRA-10699).
+    No lease can be taken before the table of leases exists. Without the id, two creators make two tables of one
+    name, each node keeps one of them, and rows are lost (CASSANDRA-10699).
     """
     table_id = uuid5(_LEDGER_IDS, f"{identifier(keyspace)}.{table.name}")
     return replace(table, options={"id": str(table_id), **table.options})
 
 
 _LEDGER_IDS = UUID("6ba2c4e6-30a5-4d0f-9f58-6d61696c6d64")
-"""Under which the ids of our own tables are derived; never to be changed."""
+"""The namespace of our tables' ids (UUID version 5); never to be changed."""
 
 
 LEDGER = Schema((), LEDGER_TABLES)
@@ -86,12 +86,10 @@ def _carry_out(server: SchemaServer, steps: tuple[Step, ...]) -> tuple[str, ...]
 
 
 def keyspace_step(keyspace: str, replication: Replication) -> Step:
-    """What creates a keyspace."""
     return Step(f"keyspace {identifier(keyspace, 'keyspace name')}", keyspace_cql(keyspace, replication))
 
 
 def creations(keyspace: str, wanted: Schema, live: Schema, version: ServerVersion) -> Iterator[Step]:
-    """What creates everything that is wanted and not there."""
     for user_type in wanted.types:
         if live.user_type(user_type.name) is None:
             yield Step(f"type {user_type.spelling}", type_cql(keyspace, user_type))
@@ -101,7 +99,7 @@ def creations(keyspace: str, wanted: Schema, live: Schema, version: ServerVersio
 
 
 def _unfits(difference: Difference) -> bool:
-    """Whether our own statements would fail on it."""
+    """Whether mailmend's statements would fail because of it."""
     return difference.aspect in {
         Aspect.DIFFERENT_KEY,
         Aspect.DIFFERENT_ORDER,

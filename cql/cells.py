@@ -1,7 +1,7 @@
-"""Cells as Cassandra keeps and reconciles them: the rules behind the tables' twin in memory.
+"""Cells as Cassandra keeps and reconciles them: the rules of the tables in memory.
 
-Of two cells the later stays; at a tie a tombstone beats a value, what expires beats what does not, and the larger value
-beats the smaller. A row shows while its marker or any of its cells does. Pure: time and stamps are arguments.
+Of two cells the later stays; at a tie a tombstone beats a value, an expiring cell one that does not expire, and the
+larger value the smaller. A row is visible while its marker or any of its cells is. Pure: time and stamps are arguments.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ NEVER = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One written value, or (None) the tombstone of one."""
+    """One written value, or a tombstone (None)."""
 
     value: Any
     at: int
@@ -27,12 +27,12 @@ class Cell:
 
     @property
     def strength(self) -> tuple[Any, ...]:
-        """The stronger of two cells stays."""
+        """Sort key: of two cells the one with the larger strength stays."""
         fades = self.value is None or self.expires_at is not None
         return (self.at, fades, self.value is None, self.expires_at or 0, _as_bytes(self.value))
 
     def shows(self, deleted_at: int, now_seconds: int) -> bool:
-        """Whether it shows through a deletion, and has not expired."""
+        """Whether the cell is newer than the deletion and not expired."""
         alive = self.expires_at is None or now_seconds < self.expires_at
         return self.value is not None and alive and self.at > deleted_at
 
@@ -55,11 +55,11 @@ class StoredRow:
     counters: dict[str, Cell] = field(default_factory=dict)
 
     def mark(self, at: int, expires_at: int | None) -> None:
-        """Say that the row exists, whatever its columns hold: what an insert adds to an update."""
+        """Set the row marker, which an insert writes and an update does not."""
         self.marker = max(self.marker, Cell("row", at, expires_at), key=lambda cell: cell.strength)
 
     def assign(self, column: Column, value: Any, at: int, expires_at: int | None) -> None:
-        """Set a column, or clear it (None). A collection is cleared as of just before, then filled."""
+        """Set a column, or clear it (None). A collection is first cleared under the stamp just before `at`."""
         if column.is_collection:
             elements = self.collections.setdefault(column.name, Elements())
             elements.cleared_at = max(elements.cleared_at, at - 1)
@@ -68,26 +68,24 @@ class StoredRow:
             _merge(self.cells, column.name, Cell(value, at, expires_at if value is not None else None))
 
     def add(self, column: Column, values: Any, at: int, expires_at: int | None) -> None:
-        """Add elements to a collection."""
         cells = self.collections.setdefault(column.name, Elements()).cells
         for name, value in _elements(column, values):
             _merge(cells, name, Cell(value, at, expires_at))
 
     def take(self, column: Column, values: Iterable[Any], at: int) -> None:
-        """Remove elements from a collection."""
         cells = self.collections.setdefault(column.name, Elements()).cells
         for name in values:
             _merge(cells, name, Cell(None, at))
 
     def count(self, deltas: Mapping[str, int], at: int, deleted_at: int) -> None:
-        """Add to counters; one that was deleted starts anew."""
+        """Add to counters; a deleted counter starts again from 0."""
         for name, delta in deltas.items():
             before = self.counters.get(name)
             counted = before.value if before and before.at > deleted_at else 0
             self.counters[name] = Cell(counted + delta, at)
 
     def look(self, deleted_at: int, now_seconds: int) -> tuple[dict[str, Any], dict[str, int]] | None:
-        """What shows, and when it was written; None where nothing does."""
+        """The visible cells and their times; None where none is visible."""
         plain = {name: cell for name, cell in self.cells.items() if cell.shows(deleted_at, now_seconds)}
         counted = {name: cell for name, cell in self.counters.items() if cell.shows(deleted_at, now_seconds)}
         values = {name: cell.value for name, cell in (plain | counted).items()}
@@ -109,21 +107,19 @@ class Partition:
     deleted_at: dict[Key, int] = field(default_factory=dict)
 
     def remove(self, key: Key, at: int) -> None:
-        """Delete every row under the key, as of then."""
+        """Delete all rows under the key (a prefix will do) with stamp `at`."""
         self.deleted_at[key] = max(at, self.deleted_at.get(key, NEVER))
 
     def keys_under(self, table: Table, key: Key) -> list[Key]:
-        """The full keys that begin with this one."""
         if len(key) == len(table.key):
             return [key] if key in self.rows else []
         return [full for full in self.rows if full[: len(key)] == key]
 
     def deletion_of(self, key: Key) -> int:
-        """The latest deletion that covers the row."""
+        """The stamp of the latest deletion that covers the row."""
         return max(self.deleted_at.get(key[:length], NEVER) for length in range(1, len(key) + 1))
 
     def look(self, table: Table, key: Key, now_seconds: int) -> Seen | None:
-        """The row as a read of the table's columns shows it."""
         shown = self.rows[key].look(self.deletion_of(key), now_seconds)
         if shown is None:
             return None
@@ -134,7 +130,6 @@ class Partition:
 
 
 def in_clustering_order(table: Table, rows: list[Seen]) -> list[Seen]:
-    """The rows of one partition in the order in which the server keeps them."""
     for column in reversed(table.clustering):
         rows = sorted(rows, key=lambda seen: _order(column, seen.row[column.name]), reverse=column.descending)
     return rows
@@ -147,7 +142,7 @@ def _merge(cells: dict[Any, Cell], name: Any, cell: Cell) -> None:
 
 
 def _elements(column: Column, values: Any) -> Iterable[tuple[Any, Any]]:
-    """Each element's own name and value: a set's element names itself, a list's is known by its place."""
+    """Pairs of (element key, value): a set's element is its own key, a list's key is its index."""
     if column.type.startswith("map<"):
         return list(values.items())
     if column.type.startswith("list<"):
@@ -169,14 +164,14 @@ def _value(column: Column, values: Mapping[str, Any]) -> Any:
 
 
 def _order(column: Column, value: Any) -> Any:
-    """Version-1 UUIDs are ordered by their time first, then by their signed bytes; text by its bytes."""
+    """Version-1 UUIDs are ordered by time, then by their signed bytes; text by its bytes."""
     if column.type == "timeuuid":
         return (value.time, [byte - 256 if byte > 127 else byte for byte in value.bytes[8:]])  # noqa: PLR2004 - a sign bit
     return value.encode() if isinstance(value, str) else value
 
 
 def _as_bytes(value: Any) -> bytes:  # noqa: PLR0911 - one for each kind
-    """The value as it is stored, as far as its order matters at a tie."""
+    """The value as stored, as far as the order at a tie depends on it."""
     match value:
         case int():
             return int(value).to_bytes(8, "big", signed=True)

@@ -11,7 +11,7 @@ from model.schema.statements import CreateIndex, CreateView, Name
 from model.schema.table import Table
 
 _ONLY_READ = frozenset({"dclocal_read_repair_chance", "read_repair_chance"})
-"""Options that servers from 4.0 on still list, and refuse to be given."""
+"""Options that servers from 4.0 on list but refuse to set."""
 
 
 def live_file_text(keyspace: str, live: Schema, replication: Replication, release: str) -> str:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 
 def write_or_check(arguments: Sequence[str], file: Path, wanted: str, otherwise: str) -> int:
-    """Write the file; with `--check` as the only argument say whether it is up to date, and exit 1 where it is not.
+    """Write the file; with `--check` as the only argument report whether it is up to date, exit 1 if not.
 
     Args:
-        arguments: the command's.
+        arguments: of the command line.
         file: where the text is kept.
         wanted: what it should hold.
-        otherwise: what is said behind the file's name when it holds something else.
+        otherwise: the message after the file's name where it holds something else.
     """
     if list(arguments) != ["--check"]:
         file.write_text(wanted, encoding="utf-8")

@@ -1,6 +1,6 @@
 """Roles and grants as CQL, and a role's live grants as the model's values.
 
-No password is ever rendered: a role is created without a login, and whoever runs the statements gives it one.
+No password is ever rendered: a role is created without login, and the person who runs the statements sets one.
 """
 
 import re
@@ -21,36 +21,34 @@ _NOBODY = "not anonymous"
 
 
 def create_role_cql(role: str) -> str:
-    """CREATE ROLE, unable to log in until it is given a password."""
+    """CREATE ROLE without login: somebody must give it a password first."""
     return f"CREATE ROLE IF NOT EXISTS {_name(role)} WITH LOGIN = false;"
 
 
 def drop_role_cql(role: str) -> str:
-    """DROP ROLE."""
     return f"DROP ROLE IF EXISTS {_name(role)};"
 
 
 def login_cql(role: str) -> str:
-    """What gives a role its password; for a person to complete."""
+    """The statement that gives a role its password; a person must fill that in."""
     return f"ALTER ROLE {_name(role)} WITH PASSWORD = '...' AND LOGIN = true;"
 
 
 def grant_cql(grant: Grant, role: str) -> str:
-    """GRANT, of one permission: several at once are not for every version."""
+    """GRANT of one permission: not every version accepts several at once."""
     return f"GRANT {_permission(grant)} ON {grant.on} TO {_name(role)};"
 
 
 def revoke_cql(grant: Grant, role: str) -> str:
-    """REVOKE."""
     return f"REVOKE {_permission(grant)} ON {grant.on} FROM {_name(role)};"
 
 
 def holding_of(server: SchemaServer, role: str) -> Holding:
-    """What a role is and has, its own and what it inherits.
+    """A role's attributes and permissions, its own and inherited ones.
 
     Raises:
-        AccessDenied: this may be asked by the role itself and by a superuser only, or nobody logs in there at all.
-        WrongUse: the cluster gives everybody every permission.
+        AccessDenied: only the role itself and a superuser may ask this, or the cluster has no logins.
+        WrongUse: the cluster does not check permissions.
     """
     name = _name(role)
     try:
@@ -80,7 +78,7 @@ def _asked(server: SchemaServer, text: str) -> Sequence[Row]:
 
 
 def _resource(text: str) -> Resource:
-    """The resource as a server lists it; roles, functions and MBeans are kept in its words."""
+    """The resource as a server lists it; roles, functions and MBeans keep the server's text."""
     if text == _EVERYTHING:
         return Resource()
     if found := _TABLE.fullmatch(text):
@@ -93,7 +91,6 @@ def _resource(text: str) -> Resource:
 
 
 def _in_capitals(words: str) -> str:
-    """`all roles` as GRANT has it, `role ann` with the name left alone."""
     kind, _, name = words.partition(" ")
     return words.upper() if kind == "all" else f"{kind.upper()} {name}"
 

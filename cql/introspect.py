@@ -30,13 +30,12 @@ _NOT_OPTIONS = frozenset(
 
 
 def keyspace_exists(server: SchemaServer, keyspace: str) -> bool:
-    """Whether there is a keyspace of that name."""
     name = (_own_name(keyspace),)
     return bool(server.query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", name))
 
 
 def live_schema(server: SchemaServer, keyspace: str) -> Schema:
-    """The keyspace's types, tables, indexes and views; an unknown keyspace has none."""
+    """The keyspace's types, tables, indexes and views; empty for an unknown keyspace."""
     name = (_own_name(keyspace),)
     rows = {part: server.query(text, name) for part, text in _PARTS.items()}
     columns, dropped = _by_table(rows["columns"]), _by_table(rows["dropped_columns"])
@@ -58,7 +57,7 @@ _PARTS = {
 
 
 def _own_name(keyspace: str) -> str:
-    """The keyspace as the server knows it; it may be spelled in quotes."""
+    """The keyspace's name as the server knows it, without quotes."""
     return name_of(keyspace) if keyspace.startswith('"') else identifier(keyspace, "keyspace name")
 
 
@@ -90,7 +89,7 @@ def _dropped(row: Row) -> Column:
 
 
 def _index(row: Row) -> Index:
-    """An index; the target and the class are the server's own pairs among its options."""
+    """An index; the server keeps its target and class among its options."""
     rest = {name: text for name, text in row["options"].items() if name not in {"target", "class_name"}}
     using = row["options"].get("class_name", "")
     return Index(spelled(row["index_name"]), spelled(row["table_name"]), row["options"].get("target", ""), using, rest)
@@ -102,7 +101,7 @@ def _view(row: Row, columns: Sequence[Row]) -> View:
 
 
 def _place(row: Row) -> tuple[int, int, str]:
-    """Key columns in key order, the others by name, as the server lists them."""
+    """Sort key: key columns in key order, then the others by name, as the server lists them."""
     return _ORDER.index(_KINDS[row["kind"]]), row["position"], row["column_name"]
 
 
@@ -121,7 +120,6 @@ def _compaction(options: Mapping[str, str]) -> Compaction:
 
 
 def _literal(value: Any) -> str:
-    """An option's value as CQL has it."""
     if isinstance(value, Mapping):
         return option_text(map_literal({str(name): str(part) for name, part in value.items()}))
     if isinstance(value, bool):

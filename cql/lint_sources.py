@@ -1,4 +1,4 @@
-"""What lint looks at: texts of CQL, read into statements, or a live keyspace, which is only read."""
+"""The input of lint: CQL texts parsed into statements, or a live keyspace, which is only read."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,10 +17,10 @@ _SCYLLA = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'sy
 
 
 def statements_of(texts: Mapping[str, str]) -> tuple[Placed, ...]:
-    """The statements of the files, in their order.
+    """The files' statements in order.
 
     Raises:
-        CqlSyntaxError: the first thing that is not CQL, with file, line and column.
+        CqlSyntaxError: a text is not CQL; the message has file, line and column.
     """
     return tuple(placed for file, text in texts.items() for placed in _parsed(file, text))
 
@@ -39,11 +39,11 @@ def live_subject(
     release: ServerRelease | None,
     hint_window: timedelta | None,
 ) -> Subject:
-    """A live keyspace, with what its server says of itself where the settings say nothing.
+    """A live keyspace; where the settings say nothing, the server's own values are used.
 
     Raises:
-        UnknownKeyspace: there is none of that name.
-        WrongUse: the server is of a version that is not known.
+        UnknownKeyspace: no keyspace has that name.
+        WrongUse: the server's version is unknown.
     """
     replication = server.replication_of(keyspace)
     schema = live_schema(server, keyspace)
@@ -59,7 +59,6 @@ def live_subject(
 
 
 def release_of(server: SchemaServer) -> ServerRelease:
-    """What the server is."""
     return ServerRelease.SCYLLA if server.query(_SCYLLA) else parse_release(server.release_version)
 
 
@@ -69,7 +68,7 @@ def _hint_window(server: SchemaServer) -> timedelta | None:
 
 
 def _setting(server: SchemaServer, name: str) -> str:
-    """A setting of the node that answers; "" where it may not be read, or the version has no such table."""
+    """The setting of the node that answers; "" where it may not be read or the version has no such table."""
     try:
         rows = server.query(_SETTING, (name,))
     except MailmendError:

@@ -1,6 +1,6 @@
-"""The tables' twin in memory: what Cassandra would answer, without Cassandra.
+"""Tables in memory that answer as Cassandra would.
 
-Tests of everybody lean on it, so it keeps Cassandra's own rules, cell by cell (`cql.cells`): an insert leaves a row
+Many tests depend on it, so it keeps Cassandra's own rules, cell by cell (`cql.cells`): an insert leaves a row
 marker, an update does not; a delete covers what is stamped no later than itself; a conditional write is stamped by its
 ballot, not by its author. `tests/conformance` holds both to one suite. Not modelled: static columns, lists changed in
 place, tombstones that are purged.
@@ -34,11 +34,11 @@ from model.operations import (
 from model.schema.table import Key, Row, Table
 
 Surround = Callable[[Operation, Callable[[], Any]], Any]
-"""Wrapped around every operation: gets it and what carries it out; may fail before, after, or instead."""
+"""Called for each operation with a function that carries it out; may fail before, after, or instead."""
 
 
 def token_of(partition_key: Key) -> int:
-    """Where a partition stands in the order of a scan: spread like a real token, from -2**63 to 2**63-1."""
+    """A partition's place in the order of a scan: from -2**63 to 2**63-1, spread like real tokens."""
     return int.from_bytes(blake2b(repr(partition_key).encode(), digest_size=8).digest(), signed=True)
 
 
@@ -58,7 +58,6 @@ class MemoryTables:
         self._lock = threading.RLock()
 
     def read(self, read: Read) -> Sequence[Seen]:
-        """The rows under the key, in clustering order."""
         keys = [(*read.key, one) for one in dict.fromkeys(read.among)] if read.among else [read.key]
         seen: Sequence[Seen] = self._surrounded(
             read, lambda: [seen for key in keys for seen in self._read(read.table, key, times=read.times)]
@@ -66,29 +65,24 @@ class MemoryTables:
         return seen
 
     def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        """Many reads; one answer or one error for each, in order."""
         return [_caught(self.read, read) for read in reads]
 
     def scan(self, scan: Scan) -> Iterator[Row]:
-        """Every row in token order, as they stand when the scan begins."""
+        """The rows as they are when the scan begins, in token order."""
         rows: Sequence[Row] = self._surrounded(scan, lambda: self._scan(scan))
         yield from rows
 
     def write(self, write: Write) -> None:
-        """Carry out one write."""
         self._surrounded(write, lambda: self._write(write))
 
     def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        """Many independent writes; for each its error, or None, in order."""
         return [_caught(self.write, write) for write in writes]
 
     def attempt(self, write: Conditional) -> Applied:
-        """Carry out one conditional write, stamped by its ballot."""
         applied: Applied = self._surrounded(write, lambda: self._attempt(write))
         return applied
 
     def node_micros(self) -> list[int]:
-        """The clock of the only node."""
         return [self._micros()]
 
     def _surrounded(self, operation: Operation, carry_out: Callable[[], Any]) -> Any:
@@ -150,7 +144,7 @@ class MemoryTables:
         return Applied(applied=True)
 
     def _refusal(self, table: Table, key: Key, expected: Row) -> Applied | None:
-        """An absent row is like one of nulls, except where nothing but its existence is expected."""
+        """An absent row equals one of nulls, except where only its existence is expected."""
         current = self._current(table, key)
         as_expected = all(_equal((current or {}).get(name), value) for name, value in expected.items())
         if as_expected and (expected or current is not None):
@@ -198,7 +192,7 @@ class MemoryTables:
         return self._tables[table.name].setdefault(key[:width], Partition())
 
     def _stamp(self, at: int | None) -> int:
-        """A stamp is its author's, or now's; the clock's own stamps never repeat and never go back."""
+        """`at`, else now; our own stamps never repeat and never go back."""
         if at is not None:
             return at
         self._last_stamp = max(self._micros(), self._last_stamp + 1)
@@ -213,7 +207,7 @@ class MemoryTables:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """As a condition compares: no collection and an empty one are the same."""
+    """Equality as in conditions: no collection equals an empty one."""
     return one == other or (not one and not other and (_is_collection(one) or _is_collection(other)))
 
 

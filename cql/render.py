@@ -28,7 +28,7 @@ KEYSPACE = "apache_james"
 
 @dataclass(frozen=True, order=True, slots=True)
 class ServerVersion:
-    """The version of a server: what of CQL it understands."""
+    """A server's version, which decides what CQL it understands."""
 
     major: int
     minor: int = 0
@@ -55,12 +55,11 @@ def parse_version(release: str) -> ServerVersion:
 
 
 def keyspace_cql(keyspace: str, replication: Replication) -> str:
-    """CREATE KEYSPACE."""
     return f"CREATE KEYSPACE IF NOT EXISTS {keyspace_name(keyspace)} WITH replication = {replication};"
 
 
 def type_cql(keyspace: str | None, user_type: UserType, *, if_not_exists: bool = True) -> str:
-    """CREATE TYPE; with no keyspace its name stays alone."""
+    """CREATE TYPE; without a keyspace the name is unqualified."""
     fields = ",\n".join(f"    {checked_spelling(name)} {parse_type(kind)}" for name, kind in user_type.fields)
     return f"CREATE TYPE {_UNLESS * if_not_exists}{qualified(keyspace, user_type.spelling)} (\n{fields}\n);"
 
@@ -68,7 +67,7 @@ def type_cql(keyspace: str | None, user_type: UserType, *, if_not_exists: bool =
 def table_cql(
     keyspace: str | None, table: Table, server: ServerVersion = CASSANDRA_5, *, if_not_exists: bool = True
 ) -> str:
-    """CREATE TABLE; with no keyspace its name stays alone.
+    """CREATE TABLE; without a keyspace the name is unqualified.
 
     Raises:
         WrongUse: the server is too old for the table's compaction.
@@ -81,13 +80,12 @@ def table_cql(
 
 
 def schema_cql(keyspace: str, schema: Schema, server: ServerVersion = CASSANDRA_5) -> Iterator[str]:
-    """Every statement that creates the schema's types and tables, in the order in which they can run."""
+    """The statements that create the schema's types and tables, in an order in which they can run."""
     yield from (type_cql(keyspace, user_type) for user_type in schema.types)
     yield from (table_cql(keyspace, table, server) for table in schema.tables)
 
 
 def schema_file_text(keyspace: str = KEYSPACE) -> str:
-    """What `cql/schema.cql` should hold."""
     head = (
         "-- The tables of the mail keyspace, rendered from model/catalog/mail.py: change the catalog, not this file.\n"
         "-- `mailmend schema apply` creates them, with your own keyspace, replication and compaction."
@@ -97,32 +95,29 @@ def schema_file_text(keyspace: str = KEYSPACE) -> str:
 
 
 def qualified(keyspace: str | None, name: str) -> str:
-    """A table or type by its keyspace, where one is given, and its own name."""
     own = checked_spelling(name)
     return own if keyspace is None else f"{keyspace_name(keyspace)}.{own}"
 
 
 def keyspace_name(keyspace: str) -> str:
-    """A keyspace as the server will call it, in quotes only where it is spelled so."""
+    """The keyspace's name as the server has it; in double quotes only where the spelling needs them."""
     return checked_spelling(keyspace) if keyspace.startswith('"') else identifier(keyspace, "keyspace name")
 
 
 def column_cql(column: Column) -> str:
-    """A column's definition."""
     static = " STATIC" if column.kind is Kind.STATIC else ""
     mask = f" MASKED WITH {checked(column.mask, column_mask)}" if column.mask else ""
     return f"{checked_spelling(column.spelling)} {parse_type(column.type)}{static}{mask}"
 
 
 def key_cql(table: Table) -> str:
-    """The PRIMARY KEY of a table."""
     partition = ", ".join(checked_spelling(column.spelling) for column in table.partition)
     clustering = "".join(f", {checked_spelling(column.spelling)}" for column in table.clustering)
     return f"PRIMARY KEY (({partition}){clustering})"
 
 
 def options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
-    """What follows WITH, one option after the other.
+    """The options after WITH, one by one.
 
     Raises:
         WrongUse: the server is too old for the table's compaction, or too new for its storage.
@@ -140,15 +135,15 @@ def options_cql(table: Table, server: ServerVersion) -> Iterator[str]:
 
 
 def lacking_options(table: Table, server: ServerVersion) -> frozenset[str]:
-    """Options of the table that the server does not have yet."""
+    """The table's options that this server does not have yet."""
     return frozenset(name for name in table.options if server < _OPTIONS_SINCE.get(name, server))
 
 
 def option_cql(name: str, value: str, owner: str, server: ServerVersion) -> str:
-    """An option as it is set.
+    """`name = value` for WITH.
 
     Raises:
-        WrongUse: it is one that this server refuses.
+        WrongUse: the server refuses this option.
     """
     if name != COMPACT_STORAGE:
         return f"{checked_spelling(name)} = {checked(value, literal)}"
@@ -170,7 +165,6 @@ def _refuse_too_new(table: Table, compaction: Compaction, server: ServerVersion)
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file, or with --check say whether it is up to date."""
     otherwise = "is not what the catalog says: python -m cql.render writes it anew"
     return write_or_check(arguments, SCHEMA_FILE, schema_file_text(), otherwise)
 

@@ -1,4 +1,4 @@
-"""How many copies of a keyspace are kept, and where: as people write it, as the server has it, as CQL says it."""
+"""How many copies of a keyspace are kept and where: as people write it, as the server has it, as CQL."""
 
 import re
 from collections.abc import Mapping
@@ -27,7 +27,6 @@ class Replication:
 
 
 def in_every_data_centre(copies: int) -> Replication:
-    """So many copies in each data centre that the cluster has."""
     return Replication(BY_TOPOLOGY, {EVERY_DATA_CENTRE: _number_of_copies(str(copies), str(copies))})
 
 
@@ -46,7 +45,6 @@ def parse_replication(text: str) -> Replication:
 
 
 def replication_from(options: Mapping[str, str]) -> Replication:
-    """Replication as the server tells it: copied from one keyspace to another."""
     copies = {name: value for name, value in options.items() if name != "class"}
     return Replication(options["class"].rsplit(".", 1)[-1], copies)
 

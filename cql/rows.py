@@ -27,7 +27,6 @@ _PLAIN |= {"uuid", "varchar"}
 
 
 def normalised(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
-    """A value as the driver gives it in the model's form, whatever its type."""
     if value is None or isinstance(value, str | bytes | bool | int | float | UUID | Decimal):
         return value
     if isinstance(value, datetime):
@@ -38,13 +37,13 @@ def normalised(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
         return tuple(normalised(part) for part in value)
     if isinstance(value, Mapping):
         return {normalised(name): normalised(part) for name, part in value.items()}
-    if hasattr(value, "__iter__"):  # a set, of the driver's own sorted kind
+    if hasattr(value, "__iter__"):  # the driver's own sorted set
         return frozenset(normalised(part) for part in value)
     return value
 
 
 def conversion_of(cql_type: str) -> Conversion | None:
-    """What turns the driver's value of that type, never null, into the model's; None where it already is."""
+    """The conversion from the driver's value (never null) to the model's; None where they are equal."""
     if cql_type in _PLAIN:
         return None
     if cql_type == "timestamp":
@@ -55,13 +54,13 @@ def conversion_of(cql_type: str) -> Conversion | None:
 
 
 def row_reader(columns: Sequence[Column]) -> Callable[[Sequence[Any]], dict[str, Any]]:
-    """What makes a row of the driver's values for these columns; made once for many rows, because scans are long."""
+    """A function from the driver's values to a row; made once for many rows, because scans are long."""
     names = tuple(column.name for column in columns)
     conversions = [(column.name, conversion_of(column.type)) for column in columns]
     changed = [(name, conversion) for name, conversion in conversions if conversion]
 
     def read(values: Sequence[Any]) -> dict[str, Any]:
-        row = dict(zip(names, values, strict=False))  # what follows the columns are their times
+        row = dict(zip(names, values, strict=False))  # the times follow the columns
         for name, conversion in changed:
             if row[name] is not None:
                 row[name] = conversion(row[name])
@@ -71,7 +70,7 @@ def row_reader(columns: Sequence[Column]) -> Callable[[Sequence[Any]], dict[str,
 
 
 def seen_reader(columns: Sequence[Column], timed: Sequence[Column]) -> Callable[[Sequence[Any]], Seen]:
-    """What makes a row and its times of the driver's values: the columns first, the times of some of them after."""
+    """A function from the driver's values (columns, then times of some of them) to a row with times."""
     read, width = row_reader(columns), len(columns)
     names = tuple(column.name for column in timed)
 
@@ -83,7 +82,7 @@ def seen_reader(columns: Sequence[Column], timed: Sequence[Column]) -> Callable[
 
 
 def adaptation_of(kind: Any) -> Conversion | None:
-    """What the driver needs where its type is a user type or holds one: fields in order, where we have them by name."""
+    """The conversion to the driver's form of a type with user types: fields in order instead of by name."""
     if getattr(kind, "fieldnames", None):
         return lambda value: tuple(value.get(name) for name in kind.fieldnames) if isinstance(value, Mapping) else value
     parts = [adaptation_of(part) for part in getattr(kind, "subtypes", ())]
@@ -95,7 +94,7 @@ def adaptation_of(kind: Any) -> Conversion | None:
 def adapted_values(
     values: tuple[Any, ...], adaptations: Iterable[tuple[int, Conversion]], unset: object
 ) -> tuple[Any, ...]:
-    """The values of a statement's markers, those of some places adapted; what is null or unset stays so."""
+    """The markers' values, converted at some places; null and unset stay as they are."""
     changed = list(values)
     for place, adapt in adaptations:
         if changed[place] is not None and changed[place] is not unset:
@@ -104,7 +103,7 @@ def adapted_values(
 
 
 def encode(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
-    """A model value as JSON has it: UUID and instants as text, sets sorted, bytes as `0x…`."""
+    """A model value for JSON: UUIDs and instants as text, sets sorted, bytes as `0x…`."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -125,7 +124,7 @@ def encode(value: Any) -> Any:  # noqa: PLR0911 - one for each kind
 
 
 def decode(cql_type: str, value: Any) -> Any:
-    """A JSON value as the model has it, by its CQL type. The fields of a user type are taken as they stand.
+    """A JSON value in the model's form, by its CQL type. Fields of a user type stay as they are.
 
     Raises:
         ValueError: the value is not one of that type.
@@ -164,7 +163,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _order(value: Any) -> tuple[str, Any]:
-    """JSON parts of different kinds do not compare: by kind first."""
+    """JSON values of different kinds do not compare, so the kind comes first."""
     return (type(value).__name__, value if isinstance(value, str | int | float) else str(value))
 
 
@@ -198,7 +197,7 @@ _SCALARS: Mapping[str, Conversion] = {
 
 
 def answer_of(operation: Operation, *, collection_times: bool) -> Callable[[Any], Any]:
-    """What makes our own answer of the driver's: rows with times, a scan's row, whether it applied, nothing."""
+    """A function from the driver's answer to ours: rows with times, a scan's row, Applied, or None."""
     match operation:
         case Read():
             selection = selection_of(operation, collection_times=collection_times)
@@ -213,7 +212,7 @@ def answer_of(operation: Operation, *, collection_times: bool) -> Callable[[Any]
 
 
 def applied_of(answer: Any) -> Applied:
-    """The server adds what stood there when it refused, and nothing where there was no row."""
+    """The server adds the current values to a refusal, and nothing where there is no row."""
     (applied, *found), names = answer.one(), answer.column_names[1:]
     if applied or not names:
         return Applied(bool(applied))

@@ -24,12 +24,12 @@ class Selection:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names, a field of a user type by its dotted name."""
+        """The columns' names; a field of a user type has a dotted name."""
         return tuple(column.name for column in self.columns)
 
 
 def shape_of(operation: Operation) -> Hashable:  # noqa: PLR0911 - one for each kind
-    """What the operation's text depends on. Tables are told apart by identity: hold the table while using the shape."""
+    """The key by which texts are cached. Tables count by identity: keep the table while the shape is in use."""
     match operation:
         case Put(table, row, at, clear, ttl):
             return (Put, id(table), *row, at is None, clear, ttl is None)
@@ -54,7 +54,7 @@ def shape_of(operation: Operation) -> Hashable:  # noqa: PLR0911 - one for each 
 
 
 def values_of(operation: Operation, unset: object) -> tuple[Any, ...]:  # noqa: PLR0911 - one for each kind
-    """The values for the text's markers, in order; `unset` is what the driver takes for "leave this column alone"."""
+    """The values of the text's markers, in order; `unset` is the driver's value for "leave this column alone"."""
     match operation:
         case Put(_, row, at, clear, ttl):
             cells = row.values() if clear else _set_or(unset, row)
@@ -80,7 +80,7 @@ def values_of(operation: Operation, unset: object) -> tuple[Any, ...]:  # noqa: 
 
 
 def selection_of(read: Read | Scan, *, collection_times: bool) -> Selection:
-    """What the read selects. The times of collections can be read from Cassandra 5 on only."""
+    """What the read selects. Times of collections can be read from Cassandra 5 on only."""
     match read:
         case Read(table, _, _, times):
             return Selection(table.columns, tuple(_timed(table, collection_times=collection_times)) if times else ())
@@ -89,7 +89,6 @@ def selection_of(read: Read | Scan, *, collection_times: bool) -> Selection:
 
 
 def render(keyspace: str, operation: Operation, *, collection_times: bool = False) -> str:  # noqa: PLR0911 - one for each kind
-    """The operation's text, with a marker for every value."""
     name = f"{identifier(keyspace, 'keyspace name')}.{identifier(operation.table.spelling, 'table name')}"
     match operation:
         case Read() | Scan():
@@ -128,12 +127,11 @@ def _render_selection(selection: Selection) -> str:
 
 
 def _render_column(column: Column) -> str:
-    """A column, or a field of a user type as `column.field`."""
     return ".".join(identifier(part, "column name") for part in column.name.split("."))
 
 
 def _render_time(column: Column) -> str:
-    """A field has the time of its whole (frozen) value."""
+    """A field has the write time of its whole (frozen) value."""
     whole = identifier(column.name.partition(".")[0], "column name")
     return f"MAXWRITETIME({whole})" if column.is_collection else f"WRITETIME({whole})"
 

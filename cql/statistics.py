@@ -1,4 +1,4 @@
-"""What a cluster tells of its tables over CQL alone: virtual tables where they may be read, and size estimates.
+"""Figures of a cluster's tables that CQL alone gives: virtual tables where they may be read, and size estimates.
 
 Every figure is None where no node gave it. A table that this server does not have, or that these credentials may not
 read, is a note, not a failure: the advice then rests on fewer figures, and says so.
@@ -17,7 +17,7 @@ MIB: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """What one node said: its rows, or why there are none."""
+    """One node's rows, or why there are none."""
 
     node: str
     rows: Sequence[Row] = ()
@@ -30,7 +30,7 @@ Ask = Callable[[str, Sequence[Any]], Sequence[NodeAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class NodeFigure:
-    """A figure that each node keeps by table, and what the cluster's figure is made of: a sum, or the worst node's."""
+    """A per-table figure of each node; the cluster's figure is the sum or the worst node's."""
 
     figure: str
     table: str
@@ -52,13 +52,13 @@ VIEWS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TableFigures:
-    """What is known of one table.
+    """The figures of one table.
 
     Attributes:
-        partitions: estimated, each once however many copies there are.
+        partitions: estimated; copies are not counted.
         mean_partition_bytes: estimated, uncompressed.
         disk_bytes: on all nodes that answered, in whole MiB.
-        max_partition_bytes, *_p99_*: of the node where they are worst.
+        max_partition_bytes, *_p99_*: of the worst node.
     """
 
     partitions: int | None = None
@@ -73,7 +73,7 @@ class TableFigures:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the cluster tells of some tables, and how many of its nodes were heard."""
+    """Figures of some tables, and how many nodes answered."""
 
     tables: Mapping[str, TableFigures]
     nodes_up: int = 1
@@ -83,7 +83,7 @@ class Statistics:
 
 
 def read_statistics(ask: Ask, keyspace: str, tables: Sequence[str]) -> Statistics:
-    """Everything that can be read of those tables (lower-case names)."""
+    """All figures that can be read of these tables (lower-case names)."""
     notes: Counter[str] = Counter()
     estimates = {name: _estimate(ask, keyspace, name, notes) for name in tables}
     views: dict[str, Any] = {view.figure: _view(ask, keyspace, view, notes) for view in VIEWS}
@@ -128,7 +128,7 @@ def _view(ask: Ask, keyspace: str, view: NodeFigure, notes: Counter[str]) -> dic
 
 
 def _hint_window(ask: Ask, notes: Counter[str]) -> float | None:
-    """The longest window of any node; `max_hint_window_in_ms` is the name that every version knows."""
+    """The longest hint window of any node; every version knows the name `max_hint_window_in_ms`."""
     text = "SELECT name, value FROM system_views.settings WHERE name = ?"
     rows = _rows_of(ask(text, ("max_hint_window_in_ms",)), "system_views.settings", notes) or ()
     windows = [int(row["value"]) / 1000 for row in rows if str(row["value"]).isdigit()]
@@ -136,7 +136,7 @@ def _hint_window(ask: Ask, notes: Counter[str]) -> float | None:
 
 
 def _rows_of(answers: Sequence[NodeAnswer], place: str, notes: Counter[str]) -> list[Row] | None:
-    """The rows of every node that answered; None when none did."""
+    """The rows of each node that answered; None when none did."""
     for answer in answers:
         if answer.error is not None:
             notes[_note_of(answer, place)] += 1

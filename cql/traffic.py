@@ -1,7 +1,7 @@
-"""How much mail goes through a keyspace, measured where it can be: the queue's slices, the births of messages.
+"""How much mail goes through a keyspace, measured by the queue's slices and the messages' creation times.
 
-Reads only, and little: at most a few hundred slices are counted and a few ten thousand keys read, in token order, which
-is as good as drawn by lot. What cannot be read is None.
+Reads only, and little: at most a few hundred slices are counted and some ten thousand keys read, in token order, which
+is as good as a random sample. What cannot be read is None.
 """
 
 import json
@@ -33,24 +33,24 @@ BROWSE_START: Final = "browsestart"
 EVENTS: Final = "eventstore"
 
 PARTITIONS_MAX: Final = 100_000
-"""Keys of partitions come in token order: all of them must be seen to know the newest."""
+"""Partition keys come in token order, so all must be read to find the newest."""
 
 SLICES_COUNTED_MAX: Final = 300
 IDS_MAX: Final = 20_000
 MAILBOXES_MAX: Final = 10_000
 SLICE_SECONDS_DEFAULT: Final = 3_600
-"""James's own, where neither a configuration nor two slices say otherwise."""
+"""James's default, where neither a configuration nor two slices say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueTraffic:
-    """What the queue's tables tell.
+    """The queue's traffic, from its tables.
 
     Attributes:
         queue: the busiest one.
-        rates: of its slices that are over; None where there is none.
-        settings: what the queue is set to now, where James wrote it down.
-        oldest_seconds: how long ago the slice began before which nothing waits: at least the present longest stay.
+        rates: of its finished slices; None where there is none.
+        settings: the queue's current settings, where James wrote them down.
+        oldest_seconds: age of the oldest slice that may hold mail: at least the longest present stay.
         mails_per_partition: on average.
     """
 
@@ -63,7 +63,7 @@ class QueueTraffic:
 
 @dataclass(frozen=True, slots=True)
 class MessageTraffic:
-    """What the message tables tell: births of messages, and how often a message changes after it was added."""
+    """How many messages are created, and how often a message changes after that."""
 
     rates: Rates | None
     changes: float | None
@@ -71,13 +71,13 @@ class MessageTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Reads that may be refused: what these credentials do not show is not there, and a note says so."""
+    """Reads that may be refused: what these credentials may not read counts as absent, and a note says so."""
 
     server: SchemaServer
     notes: list[str] = field(default_factory=list)
 
     def rows(self, table: str, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """The rows of a statement that reads the table; none where that is not permitted.
+        """The statement's rows; none where the credentials may not read the table.
 
         Raises:
             CannotReach: the cluster does not answer.
@@ -92,7 +92,7 @@ class Reading:
 
 
 def queue_traffic(reading: Reading, keyspace: str, live: Schema, now_micros: int) -> QueueTraffic | None:
-    """The queue's traffic; None where the keyspace has no queue tables, or nothing in them.
+    """The queue's traffic; None where the keyspace has no queue tables or they are empty.
 
     Raises:
         CannotReach: the cluster does not answer.
@@ -117,7 +117,7 @@ def queue_traffic(reading: Reading, keyspace: str, live: Schema, now_micros: int
 def message_traffic(
     reading: Reading, keyspace: str, live: Schema, now_micros: int, partitions: int | None
 ) -> MessageTraffic:
-    """The message tables' traffic; `partitions` estimates how many messages there are in all.
+    """The message tables' traffic; `partitions` is the estimated number of all messages.
 
     Raises:
         CannotReach: the cluster does not answer.
@@ -135,7 +135,7 @@ def message_traffic(
 
 
 def _mails_by_partition(reading: Reading, keyspace: str) -> dict[tuple[str, int, int], int]:
-    """Mails by queue, start of the slice and bucket, of the newest slices."""
+    """Mails by (queue, start of the slice, bucket), of the newest slices."""
     place = f"{keyspace}.{ENQUEUED}"
     keys = ("queuename", "timerangestart", "bucketid")
     partitions = reading.rows(place, f"SELECT DISTINCT {', '.join(keys)} FROM {place} LIMIT {PARTITIONS_MAX}")  # noqa: S608 - validated
@@ -149,7 +149,7 @@ def _mails_by_partition(reading: Reading, keyspace: str) -> dict[tuple[str, int,
 
 
 def queue_settings(reading: Reading, keyspace: str, live: Schema) -> SliceSettings | None:
-    """What the queue is set to now, where somebody wrote it down.
+    """The queue's current settings; None where James wrote none down.
 
     Raises:
         CannotReach: the cluster does not answer.
@@ -161,7 +161,7 @@ def queue_settings(reading: Reading, keyspace: str, live: Schema) -> SliceSettin
 
 
 def settings_of(events: Sequence[Row]) -> SliceSettings | None:
-    """What the last of James's configuration events says; None where there is none that can be read."""
+    """The settings in James's last readable configuration event; None where there is none."""
     for row in reversed(events):
         try:
             event = json.loads(row["event"])
@@ -181,7 +181,7 @@ def _oldest_seconds(reading: Reading, keyspace: str, queue: str, now: int) -> fl
 
 
 def _changes(reading: Reading, keyspace: str, live: Schema) -> float | None:
-    """Both generators are keyed by mailbox, so the first so many mailboxes are the same in both."""
+    """Both generators are keyed by mailbox, so LIMIT takes the same mailboxes from both."""
     if live.table("modseq") is None or live.table("messagecounter") is None:
         return None
     uids = _sum(reading, f"{keyspace}.messagecounter", "nextuid")

@@ -1,7 +1,7 @@
-"""The tables for asyncio: every request is awaited, none blocks the loop, a bounded number is under way at once.
+"""The tables for asyncio: no request blocks the loop, and a bounded number is in flight at once.
 
-Single requests end by the driver's own callback, without a thread of their own; many at once go through the
-session's own window in one thread. `InTurn` gives the same form to any tables that answer at once: the memory twin.
+The driver's callback ends single requests, without a thread for each; many at once go through the
+session's own window in one thread. `InTurn` adapts tables that answer at once, such as the tables in memory.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cql.driver.session import Keyspace, PendingRequest
 
 IN_FLIGHT = 256
-"""How many single requests of one `AsyncKeyspace` are under way at once; more wait for their turn."""
+"""The most single requests of one `AsyncKeyspace` in flight; more of them wait."""
 
 
 class AsyncKeyspace:
@@ -29,16 +29,13 @@ class AsyncKeyspace:
         self._turns = asyncio.Semaphore(in_flight)
 
     async def read(self, read: Read) -> Sequence[Seen]:
-        """The rows under the key, in clustering order."""
         seen: Sequence[Seen] = await self._one(read)
         return seen
 
     async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        """Many reads at once; one answer or one error for each, in order."""
         return await asyncio.to_thread(self._keyspace.read_all, reads) if reads else []
 
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:
-        """Every row in order; while one page is looked at, the next is under way."""
         request = await self._launched(scan)
         await _landed(request)
         while True:
@@ -52,15 +49,12 @@ class AsyncKeyspace:
             await _landed(request)
 
     async def write(self, write: Write) -> None:
-        """Carry out one write at QUORUM."""
         await self._one(write)
 
     async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        """Many independent writes at once; for each its error, or None, in order."""
         return await asyncio.to_thread(self._keyspace.write_all, writes) if writes else []
 
     async def attempt(self, write: Conditional) -> Applied:
-        """Carry out one conditional write at SERIAL and QUORUM."""
         applied: Applied = await self._one(write)
         return applied
 
@@ -74,7 +68,7 @@ class AsyncKeyspace:
         return answer
 
     async def _launched(self, operation: Operation) -> "PendingRequest":
-        """Preparing a shape asks the server, so its first launch does not happen in the loop."""
+        """Preparing a shape asks the server, so its first launch runs in a thread, not in the loop."""
         if self._keyspace.knows(operation):
             return self._keyspace.launch(operation)
         return await asyncio.to_thread(self._keyspace.launch, operation)
@@ -88,50 +82,44 @@ async def _landed(request: "PendingRequest") -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, landed: asyncio.Future[None]) -> None:
-    """From the driver's thread; a loop that is closed by now has nobody who waits."""
+    """Called in the driver's thread; nobody waits any more where the loop is closed."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(_wake, landed)
 
 
 def _wake(landed: asyncio.Future[None]) -> None:
-    if not landed.done():  # its waiter may have been cancelled
+    if not landed.done():  # the waiting task may have been cancelled
         landed.set_result(None)
 
 
 class InTurn:
-    """Tables that answer at once, in the form of those that are awaited. Others have their turn before each answer."""
+    """Blocking tables as asynchronous ones; other tasks run before each answer."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
     async def read(self, read: Read) -> Sequence[Seen]:
-        """The rows under the key, in clustering order."""
         await asyncio.sleep(0)
         return self._tables.read(read)
 
     async def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        """Many reads; one answer or one error for each, in order."""
         await asyncio.sleep(0)
         return self._tables.read_all(reads)
 
     async def scan(self, scan: Scan) -> AsyncIterator[Row]:
-        """Every row in order."""
         await asyncio.sleep(0)
         for row in self._tables.scan(scan):
             yield row
             await asyncio.sleep(0)
 
     async def write(self, write: Write) -> None:
-        """Carry out one write."""
         await asyncio.sleep(0)
         self._tables.write(write)
 
     async def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        """Many independent writes; for each its error, or None, in order."""
         await asyncio.sleep(0)
         return self._tables.write_all(writes)
 
     async def attempt(self, write: Conditional) -> Applied:
-        """Carry out one conditional write."""
         await asyncio.sleep(0)
         return self._tables.attempt(write)

@@ -1,6 +1,6 @@
-"""Where a cluster is and how one is let in: plain data, so that workers elsewhere receive it whole.
+"""A cluster's address and credentials as plain data, so that remote workers can receive it.
 
-Apart from the session, so that settings can be read and refused without any driver.
+Separate from the session, so that settings can be checked without any driver.
 """
 
 import socket
@@ -19,7 +19,7 @@ leaves it, requests that are sent side by side wait up to 50 ms for each other."
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """Where a cluster is and how one is let in; plain data, so that workers elsewhere receive it whole.
+    """A cluster's address and credentials.
 
     Attributes:
         local_dc: the data centre to talk to; None takes that of the first host which answers.
@@ -45,22 +45,20 @@ class Contact:
 
     @property
     def address(self) -> str:
-        """The hosts and port, as people write them."""
         return ", ".join(f"{host}:{self.port}" for host in self.hosts)
 
     def seconds_for(self, operation: Operation) -> float:
-        """The longest wait for the answer to the operation; a count is sent once, so it gets the longer one."""
+        """The longest wait for an answer; a count cannot be sent again, so it gets `request_seconds`."""
         short = isinstance(operation, Put | Change | Remove | PutIfAbsent | ChangeIf | RemoveIf)
         return min(self.write_seconds, self.request_seconds) if short else self.request_seconds
 
     @property
     def tls(self) -> bool:
-        """Whether TLS is spoken."""
         return bool(self.tls_ca or self.tls_cert)
 
 
 def tls_context(contact: Contact) -> ssl.SSLContext | None:
-    """Certificates are always checked; the names in them only on demand, as nodes are found by address."""
+    """Certificates are always checked; host names only on request, as nodes are found by address."""
     if not contact.tls:
         return None
     try:
@@ -68,7 +66,7 @@ def tls_context(contact: Contact) -> ssl.SSLContext | None:
         context.check_hostname = contact.tls_hostnames
         if contact.tls_cert:
             context.load_cert_chain(contact.tls_cert, contact.tls_key)
-    except OSError as error:  # ssl's own errors are of this kind too
+    except OSError as error:  # ssl's errors are OSErrors too
         paths = ", ".join(path for path in (contact.tls_ca, contact.tls_cert, contact.tls_key) if path)
         raise BadSettings(
             f"the TLS files cannot be used: {error} ({paths})", mend="Check --tls-ca, --tls-cert and --tls-key."

@@ -1,4 +1,4 @@
-"""What each of the driver's errors is to us, and the words of the one that is raised instead."""
+"""The driver's errors, mapped to ours."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -39,13 +39,13 @@ _KINDS: tuple[tuple[type[Exception], DriverFailure], ...] = (
     (ProtocolError, DriverFailure.BROKEN),
     (OSError, DriverFailure.BROKEN),
 )
-"""The first that fits; an error of any other class is a bug, and shows."""
+"""The first that fits; an error of any other class is a bug and is raised as it is."""
 
 FAILURES = tuple(kind for kind, _ in _KINDS)
 
 
 def failure_kind(error: Exception) -> DriverFailure:
-    """Which failure the driver met. It wraps refused credentials into an error that says: nobody answered."""
+    """The kind of failure. The driver wraps refused credentials into "no host available"."""
     tried = getattr(error, "errors", None)
     if isinstance(tried, Mapping) and any(isinstance(one, AuthenticationFailed) for one in tried.values()):
         return DriverFailure.DENIED
@@ -53,7 +53,7 @@ def failure_kind(error: Exception) -> DriverFailure:
 
 
 def said_by(error: Exception) -> str:
-    """What the driver says; of several nodes' errors the nodes' own words."""
+    """The driver's message; where several nodes failed, the nodes' own messages."""
     tried = getattr(error, "errors", None)
     if isinstance(tried, Mapping):
         return "; ".join(f"{host}: {one}" for host, one in tried.items()) or str(error.args[0])
@@ -61,13 +61,11 @@ def said_by(error: Exception) -> str:
 
 
 def our_error(error: Exception, purpose: Purpose, keyspace: str, table: str = "") -> MailmendError:
-    """Our error for the driver's."""
     return failure_of(failure_kind(error), said_by(error), purpose, keyspace, table)
 
 
 @contextmanager
 def our_errors_at(contact: Contact) -> Iterator[None]:
-    """Turn what the driver meets while it connects into our errors."""
     try:
         yield
     except FAILURES as error:
@@ -77,7 +75,6 @@ def our_errors_at(contact: Contact) -> Iterator[None]:
 
 @contextmanager
 def our_errors(purpose: Purpose, keyspace: str, table: str = "") -> Iterator[None]:
-    """Turn the driver's errors into ours."""
     try:
         yield
     except FAILURES as error:

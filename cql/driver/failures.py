@@ -1,7 +1,7 @@
-"""What it means for us when the cluster fails, and what a person can do about it.
+"""What a failure of the cluster means, and what a person can do about it.
 
-The session says which kind of failure it met (it knows the driver's classes, this module does not); what is decided
-here is what became of the request. The one rule that matters: a conditional write or a count whose answer is lost is
+The session names the kind of failure (this module does not know the driver's classes); this module decides what
+became of the request. The one rule that matters: a conditional write or a count whose answer is lost is
 in doubt, whatever the failure was called.
 """
 
@@ -29,12 +29,11 @@ class Purpose(Enum):
 
     READ = "read"
     WRITE = "write"  # idempotent: sending it again is harmless
-    ONCE = "change"  # conditional or counting: with the answer lost, what happened is unknown
+    ONCE = "change"  # conditional or counting: without an answer nobody knows what happened
     SCHEMA = "change the schema of"
 
 
 def purpose_of(operation: Operation) -> Purpose:
-    """What the operation is for."""
     match operation:
         case Read() | Scan():
             return Purpose.READ
@@ -45,14 +44,14 @@ def purpose_of(operation: Operation) -> Purpose:
 
 
 class DriverFailure(Enum):
-    """What went wrong, as far as the request is concerned."""
+    """The kinds of failure that differ in what became of the request."""
 
     DENIED = "denied"  # the credentials, or the permission
     NO_HOST = "no host"  # the request never left
     FEW_REPLICAS = "few replicas"  # the coordinator did not even begin
-    REFUSED = "refused"  # the request is not one that the server would ever take
+    REFUSED = "refused"  # the server never accepts this request
     SILENCE = "silence"  # no answer in time
-    BROKEN = "broken"  # anything else: the connection was lost, a replica failed, the server stumbled
+    BROKEN = "broken"  # anything else: a lost connection, a failed replica, a server error
 
 
 _MEND_ACCESS = "Check --username, --password-file and what the role was granted."
@@ -70,7 +69,7 @@ _CODE = re.compile(r".*message=\"(.*)\"", re.DOTALL)
 
 
 def failure_of(kind: DriverFailure, said: str, purpose: Purpose, keyspace: str, table: str) -> MailmendError:  # noqa: PLR0911 - one for each kind
-    """Our error for the failure: what was asked, what became of it, how to mend it."""
+    """Our error: what was asked, whether it may have happened, how to mend it."""
     request, said = f"{purpose.value} {keyspace}.{table}".strip("."), _plain(said)
     match kind:
         case DriverFailure.DENIED:
@@ -94,7 +93,6 @@ def failure_of(kind: DriverFailure, said: str, purpose: Purpose, keyspace: str, 
 def no_contact(
     kind: DriverFailure, said: str, address: str, local_dc: str | None, *, tls: bool = False
 ) -> MailmendError:
-    """Our error for a cluster that could not be connected to at all."""
     if found := tls_failure(said, address, tls=tls):
         return found
     if kind is DriverFailure.DENIED:
@@ -105,7 +103,7 @@ def no_contact(
 
 
 def permission_lacking(said: str, request: str) -> AccessDenied | None:
-    """Our error where the server names the role, the permission and the resource; None where it does not."""
+    """AccessDenied where the server names role, permission and resource; else None."""
     found = _NO_PERMISSION.search(said)
     if found is None:
         return None
@@ -124,7 +122,6 @@ def _refusal(said: str, request: str, keyspace: str, table: str) -> MailmendErro
 
 
 def _plain(said: str) -> str:
-    """The server's own sentence, out of the driver's wrapping."""
     found = _CODE.fullmatch(said.strip("<>"))
     return found[1] if found else said
 
@@ -166,7 +163,7 @@ _HUNG_UP = re.compile(r"Connection reset by peer|Connection to \S+ was closed|Er
 
 
 def tls_failure(said: str, address: str, *, tls: bool) -> CannotReach | None:
-    """Our error where the two sides failed over TLS; None where it was something else.
+    """Our error where TLS failed between the two sides; None for any other failure.
 
     Args:
         said: the driver's words.

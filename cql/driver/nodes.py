@@ -1,7 +1,7 @@
-"""Questions that one node must answer for itself: its virtual tables, and how it went about a read.
+"""Questions to single nodes: their virtual tables, and the trace of a read.
 
-A virtual table shows the node that is asked and no other, so a figure of the cluster is the sum of what every node
-says; a node that does not answer, or refuses, is named in the answer instead of being left out.
+A virtual table shows only the node that is asked, so a cluster's figure is the sum over all nodes; the answer names
+the nodes that do not answer or refuse.
 """
 
 import re
@@ -29,7 +29,7 @@ _READ_ENDS = re.compile(r"Read \d+ live rows")
 
 
 def ask_every_node(cluster: CassandraCluster, text: str, values: Sequence[Any] = ()) -> list[NodeAnswer]:
-    """One answer from every node that is up; `text` reads a table of the node's own."""
+    """The answer of each node that is up; `text` reads a table that is local to a node."""
     nodes = cluster.nodes_up()
     try:
         bound = cluster.prepare(text).bind(values)
@@ -41,17 +41,15 @@ def ask_every_node(cluster: CassandraCluster, text: str, values: Sequence[Any] =
 
 @dataclass(frozen=True, slots=True)
 class CassandraNodes:
-    """The nodes of a cluster, each asked for itself: gossip lags. Implements `model.ports.SchemaNodes`."""
+    """The nodes of a cluster, each asked directly, since gossip lags. Implements `model.ports.SchemaNodes`."""
 
     cluster: CassandraCluster
 
     def schema_versions(self) -> Mapping[str, UUID | None]:
-        """The schema's version on every node that is up, by address; None where the node does not answer."""
         answers = ask_every_node(self.cluster, "SELECT schema_version FROM system.local")
         return {one.node: one.rows[0]["schema_version"] if one.rows else None for one in answers}
 
     def nodes_down(self) -> Sequence[str]:
-        """The addresses of the nodes that are known and not up."""
         return sorted(str(host.address) for host in self.cluster.session.cluster.metadata.all_hosts() if not host.is_up)
 
 
@@ -64,13 +62,12 @@ def _answered(node: str, future: Any) -> NodeAnswer:
 
 
 def rows_of(answer: Any) -> list[Row]:
-    """The driver's answer as rows by column name, every page of it."""
     names = answer.column_names or ()
     return [dict(zip(names, map(normalised, values), strict=True)) for values in answer]
 
 
 def traced(cluster: CassandraCluster, text: str, values: Sequence[Any]) -> UUID:
-    """Carry out a read with tracing; the name under which the node writes down how it went about it."""
+    """Carry out a read with tracing; returns the trace's session id."""
     bound = cluster.prepare(text).bind(values)
     with our_errors(Purpose.READ, "with tracing"):
         future = cluster.session.execute_async(bound, trace=True)
@@ -80,13 +77,13 @@ def traced(cluster: CassandraCluster, text: str, values: Sequence[Any]) -> UUID:
 
 
 def sstables_of(cluster: CassandraCluster, trace: UUID) -> int | None:
-    """How many SSTables a traced read took rows from; None while the trace is not yet written whole."""
+    """How many SSTables a traced read took rows from; None while the trace is incomplete."""
     steps = cluster.query("SELECT activity FROM system_traces.events WHERE session_id = ?", (trace,))
     return sstables_in(str(step["activity"]) for step in steps)
 
 
 def sstables_in(steps: Iterable[str]) -> int | None:
-    """The SSTables that a trace's steps name, each once; None where the read's last step is not among them."""
+    """The number of distinct SSTables in a trace's steps; None where the read's last step is missing."""
     said = list(steps)
     if not any(_READ_ENDS.search(step) for step in said):
         return None
@@ -102,7 +99,7 @@ _ON_DISK = "SELECT table_name, mebibytes FROM system_views.disk_usage WHERE keys
 
 
 def sizes_in(cluster: CassandraCluster, keyspace: str) -> Mapping[str, TableSize]:
-    """The size of each table of the keyspace that the nodes can tell of, by the table's name."""
+    """Table sizes by table name, as far as the nodes report them; empty for an unknown keyspace."""
     name = name_of(checked_spelling(keyspace, "keyspace name"))
     if not keyspace_exists(cluster, keyspace):
         return {}
@@ -111,5 +108,5 @@ def sizes_in(cluster: CassandraCluster, keyspace: str) -> Mapping[str, TableSize
 
 
 def _rows(answers: Sequence[NodeAnswer]) -> list[Sequence[Row]]:
-    """What was answered; a node that refused or kept silent is scaled over."""
+    """The rows of the nodes that answered; the others are estimated by scaling."""
     return [answer.rows for answer in answers if answer.error is None]

@@ -39,11 +39,11 @@ from model.schema.table import Row, Table, identifier
 __all__ = ["CassandraCluster", "Contact", "Keyspace", "connect"]
 
 IN_FLIGHT = 128
-"""How many requests of one `read_all` or `write_all` are under way at once."""
+"""How many requests of one `read_all` or `write_all` are in flight at once."""
 
 PAGE_ROWS = 2000
 SCHEMA_SECONDS = 30.0
-"""How long the node that is asked may take to change the schema; and the others, until they have heard of it."""
+"""How long one node may take to change the schema, and how long the others may take to agree."""
 
 _RECONNECT_SECONDS = (0.5, 15.0)
 """First and longest wait between two attempts to reach a node that is down; the driver's own grow to 10 minutes."""
@@ -52,14 +52,14 @@ EVERY_NODE = "every node"
 _SHAPES_MAX = 1000
 _COLLECTION_TIMES_SINCE = 5
 
-logging.getLogger("cassandra").addHandler(logging.NullHandler())  # what matters is raised; the rest is for who asks
+logging.getLogger("cassandra").addHandler(logging.NullHandler())  # what matters is raised
 
 
 def connect(contact: Contact) -> "CassandraCluster":
     """Open connections to the cluster.
 
     Raises:
-        BadSettings: the contact itself cannot be right.
+        BadSettings: the contact's values are invalid.
         CannotReach: nobody answers there, or not to these credentials (`AccessDenied`).
     """
     if not contact.hosts:
@@ -98,15 +98,15 @@ def _profile(contact: Contact, balancing: Any) -> Any:
 
 
 class _AskAgain(RetryPolicy):  # type: ignore[misc] # the driver has no types
-    """What is idempotent is sent to the next node when one fails; too few replicas are reported at once."""
+    """Sends idempotent requests to the next node when one fails; reports too few replicas at once."""
 
     def on_unavailable(self, *_: Any, **__: Any) -> tuple[Any, None]:
-        """The driver would ask the nodes that are down, and tell that nobody answered."""
+        """The driver would try further nodes and then report that no host answered."""
         return self.RETHROW, None
 
 
 class CassandraCluster:
-    """A cluster that answers. Implements `model.ports.NodeClocks`."""
+    """A connected cluster. Implements `model.ports.NodeClocks`."""
 
     def __init__(self, contact: Contact, cluster: Any, session: Any) -> None:
         self.contact = contact
@@ -123,7 +123,7 @@ class CassandraCluster:
 
     @property
     def collection_times(self) -> bool:
-        """Whether the server tells when the elements of a collection were written (Cassandra 5.0 and later)."""
+        """Whether WRITETIME works on collections (Cassandra 5.0 and later)."""
         return int(self.release_version.partition(".")[0]) >= _COLLECTION_TIMES_SINCE
 
     def keyspace(self, name: str) -> "Keyspace":
@@ -138,7 +138,7 @@ class CassandraCluster:
         return keyspace
 
     def replication_of(self, keyspace: str) -> Mapping[str, str]:
-        """The keyspace's replication options, as the server has them.
+        """The keyspace's replication options as the server has them.
 
         Raises:
             UnknownKeyspace: there is none of that name.
@@ -150,7 +150,7 @@ class CassandraCluster:
         return dict(rows[0]["replication"])
 
     def query(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """The rows that a statement of our own answers; for the server's own tables (`system`, `system_schema`)."""
+        """The rows of a statement by column name; for the server's tables (`system`, `system_schema`)."""
         statement = self.prepare(text)
         with our_errors(Purpose.READ, "system tables"):
             answer = self.session.execute(statement.bind(values))
@@ -158,15 +158,15 @@ class CassandraCluster:
             return [dict(zip(names, map(normalised, row), strict=True)) for row in answer]
 
     def execute_ddl(self, text: str, seconds: float = SCHEMA_SECONDS, agreed: float = SCHEMA_SECONDS) -> None:
-        """Change the schema (or, in a migration, rows) within `seconds`; then wait until every node that is up has it.
+        """Change the schema (or, in a migration, rows) within `seconds`; wait until all nodes that are up have it.
 
         Raises:
-            SchemaDisagreement: not all had it in `agreed` seconds (0: nobody looks); change nothing further before.
+            SchemaDisagreement: not all have it after `agreed` seconds (0: no check); make no further change until then.
         """
         self._cluster.max_schema_agreement_wait = agreed
         statement = SimpleStatement(text, FallthroughRetryPolicy(), ConsistencyLevel.QUORUM)
         with our_errors(Purpose.SCHEMA, "the cluster"):
-            # The timer runs on while the driver waits for the others; it may wait for an earlier change first.
+            # The timer also runs while the driver waits for the other nodes, and for an earlier change before that.
             future = self.session.execute_async(statement, timeout=seconds + 2 * agreed)
             future.result()
         if agreed and not future.is_schema_agreed:
@@ -176,7 +176,6 @@ class CassandraCluster:
             )
 
     def node_micros(self) -> list[int]:
-        """now() of every node that is up, in microseconds since 1970, in every data centre."""
         up = self.nodes_up()
         now = self.prepare("SELECT now() FROM system.local").bind(())
         with our_errors(Purpose.READ, "the nodes' clocks"):
@@ -184,18 +183,16 @@ class CassandraCluster:
             return [micros_of(future.result().one()[0]) for future in asked]
 
     def close(self) -> None:
-        """Close every connection."""
         self._cluster.shutdown()
 
     def prepare(self, text: str, keyspace: str = "system", table: str = "") -> Any:
-        """The driver's prepared statement for the text, prepared once."""
         if text not in self._prepared:
             with our_errors(Purpose.READ, keyspace, table):
                 self._prepared[text] = self.session.prepare(text)
         return self._prepared[text]
 
     def nodes_up(self) -> list[Any]:
-        """Every node that is up, in every data centre; those of others are left alone until they are asked for."""
+        """The nodes that are up, in all data centres; no connection is opened to remote ones before this call."""
         if EVERY_NODE not in self._cluster.profile_manager.profiles:
             profile = _profile(self.contact, RoundRobinPolicy())
             with suppress(OperationTimedOut):  # a node that hangs is reported when it is asked
@@ -205,12 +202,12 @@ class CassandraCluster:
 
 @dataclass(frozen=True, slots=True)
 class PreparedShape:
-    """A shape that was prepared: what is left is to bind values, send, and read the answer.
+    """A prepared shape: binds values, sends, and reads the answer.
 
     Attributes:
         table: kept, because shapes tell tables apart by identity.
-        adapted: the markers whose values the driver takes in another form.
-        seconds: how long one answer is waited for.
+        adapted: the markers whose values must be converted for the driver.
+        seconds: the longest wait for one answer.
     """
 
     table: Table
@@ -222,7 +219,7 @@ class PreparedShape:
 
 
 class PendingRequest:
-    """A request under way; one that could not even be sent is answered by its error. A scan lands page by page."""
+    """A request in flight; where it could not be sent, its result is the error. A scan arrives page by page."""
 
     __slots__ = ("_error", "_future", "_keyspace", "_shape")
 
@@ -230,7 +227,7 @@ class PendingRequest:
         self._keyspace, self._shape, self._future, self._error = keyspace, shape, future, error
 
     def result(self) -> Any:
-        """What was answered, or the error that it met; blocks until then."""
+        """The answer; blocks until it is there, and raises the request's error."""
         if self._shape is None:
             return self._error
         try:
@@ -241,7 +238,7 @@ class PendingRequest:
             return failure
 
     def page(self) -> list[Row]:
-        """The rows of the page that landed; raises what the request met instead."""
+        """The rows of the current page; raises the request's error."""
         if self._shape is None:
             assert self._error is not None
             raise self._error
@@ -250,16 +247,16 @@ class PendingRequest:
 
     @property
     def in_pages(self) -> bool:
-        """Whether what landed is not all of the answer."""
+        """Whether further pages follow."""
         return self._shape is not None and bool(self._future.has_more_pages)
 
     def ask_next_page(self) -> None:
-        """Ask for the next page; `call_back` again."""
+        """Request the next page; `call_back` must be called again."""
         self._future.clear_callbacks()
         self._future.start_fetching_next_page()
 
     def call_back(self, landed: Callable[[], None]) -> None:
-        """Call back, in the driver's own thread, as soon as it has landed: well or not."""
+        """Call `landed` in the driver's thread once there is an answer or an error."""
         if self._shape is None:
             landed()
             return
@@ -277,16 +274,14 @@ class Keyspace:
         self._shapes: dict[Hashable, PreparedShape] = {}
 
     def read(self, read: Read) -> Sequence[Seen]:
-        """The rows under the key, in clustering order."""
         seen: Sequence[Seen] = self._one(read)
         return seen
 
     def read_all(self, reads: Sequence[Read]) -> list[Sequence[Seen] | MailmendError]:
-        """Many reads at once; one answer or one error for each, in order."""
         return self._each(reads)
 
     def scan(self, scan: Scan) -> Iterator[Row]:
-        """Every row in token order; while one page is looked at, the next is under way."""
+        """While one page is processed, the next one is already requested."""
         request, more = self.launch(scan), True
         while more:
             page, more = request.page(), request.in_pages
@@ -295,24 +290,21 @@ class Keyspace:
             yield from page
 
     def write(self, write: Write) -> None:
-        """Carry out one write at QUORUM."""
         self._one(write)
 
     def write_all(self, writes: Sequence[Write]) -> list[MailmendError | None]:
-        """Many independent writes at once; for each its error, or None, in order."""
         return self._each(writes)
 
     def attempt(self, write: Conditional) -> Applied:
-        """Carry out one conditional write at SERIAL and QUORUM."""
         applied: Applied = self._one(write)
         return applied
 
     def knows(self, operation: Operation) -> bool:
-        """Whether an operation of that shape was prepared: else its first launch asks the server, and waits."""
+        """Whether this shape is prepared; else the first launch asks the server and blocks."""
         return shape_of(operation) in self._shapes
 
     def launch(self, operation: Operation) -> PendingRequest:
-        """Send the request and return at once."""
+        """Send the request without waiting for its answer."""
         try:
             shape = self._shape(operation)
             future = self._session.execute_async(self._bound(shape, operation), timeout=shape.seconds)
@@ -327,9 +319,9 @@ class Keyspace:
         return answer
 
     def _each(self, operations: Iterable[Operation]) -> list[Any]:
-        """A window of requests slides over the operations, half of it at a time: waking up for each answer costs more.
+        """Keep a window of requests in flight and refill it by halves: waking up for each answer costs more.
 
-        The oldest are awaited first, while the younger half is under way.
+        The older half is read while the younger half is in flight.
         """
         answers: list[Any] = []
         pending: list[PendingRequest] = []
@@ -345,7 +337,7 @@ class Keyspace:
         key = shape_of(operation)
         shape = self._shapes.get(key)
         if shape is None:
-            if len(self._shapes) >= _SHAPES_MAX:  # tables that were unpickled again and again
+            if len(self._shapes) >= _SHAPES_MAX:  # tables that were unpickled many times
                 self._shapes.clear()
             shape = self._shapes[key] = self._prepared(operation)
         return shape

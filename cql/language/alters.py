@@ -33,7 +33,6 @@ _TYPES_ARE_KEPT = "The type of a column or field cannot be changed: add one of t
 
 
 def create_keyspace(stream: Stream) -> CreateKeyspace:
-    """What follows CREATE KEYSPACE."""
     unless = stream.if_not_exists()
     keyspace = stream.named_keyspace()
     stream.expect("WITH")
@@ -41,7 +40,6 @@ def create_keyspace(stream: Stream) -> CreateKeyspace:
 
 
 def alter_keyspace(stream: Stream) -> AlterKeyspace:
-    """What follows ALTER KEYSPACE."""
     only = stream.if_exists()
     keyspace = stream.named_keyspace()
     stream.expect("WITH")
@@ -49,13 +47,11 @@ def alter_keyspace(stream: Stream) -> AlterKeyspace:
 
 
 def drop_keyspace(stream: Stream) -> DropKeyspace:
-    """What follows DROP KEYSPACE."""
     only = stream.if_exists()
     return DropKeyspace(stream.named_keyspace(), only)
 
 
 def create_type(stream: Stream) -> CreateType:
-    """What follows CREATE TYPE."""
     unless = stream.if_not_exists()
     name = stream.named("the name of a type")
     stream.expect("(")
@@ -79,7 +75,6 @@ def _field(stream: Stream) -> tuple[str, str]:
 
 
 def alter_type(stream: Stream) -> Statement:
-    """What follows ALTER TYPE."""
     only = stream.if_exists()
     name = stream.named("the name of a type")
     if stream.accept("ADD"):
@@ -104,7 +99,6 @@ def _renames(stream: Stream, what: str) -> tuple[tuple[str, str], ...]:
 
 
 def alter_table(stream: Stream) -> Statement:
-    """What follows ALTER TABLE."""
     only = stream.if_exists()
     name = stream.named("the name of a table")
     if stream.accept("ADD"):
@@ -146,7 +140,7 @@ def _drop(stream: Stream, name: Name, *, only: bool) -> DropColumns:
 
 
 def _mask(stream: Stream) -> Other:
-    """ALTER TABLE ... ALTER: only the mask of a column can be changed."""
+    """ALTER TABLE ... ALTER: only a column's mask can be changed."""
     stream.if_exists()
     stream.column()
     if stream.sees("TYPE"):
@@ -160,7 +154,6 @@ def _mask(stream: Stream) -> Other:
 
 
 def alter_view(stream: Stream) -> SetViewOptions:
-    """What follows ALTER MATERIALIZED VIEW."""
     only = stream.if_exists()
     name = stream.named("the name of a view")
     stream.expect("WITH")
@@ -168,20 +161,17 @@ def alter_view(stream: Stream) -> SetViewOptions:
 
 
 def drop(stream: Stream, kind: type[Drop]) -> Drop:
-    """What follows DROP TABLE, TYPE, INDEX or MATERIALIZED VIEW."""
     only = stream.if_exists()
     return kind(stream.named(f"the name of what is dropped ({kind.word})"), only)
 
 
 def truncate(stream: Stream) -> Truncate:
-    """What follows TRUNCATE."""
     if not stream.accept("TABLE"):
         stream.accept("COLUMNFAMILY")
     return Truncate(stream.named("the name of a table"))
 
 
 def create_index(stream: Stream, *, custom: bool = False) -> CreateIndex:
-    """What follows CREATE [CUSTOM] INDEX."""
     unless = stream.if_not_exists()
     spelling = "" if stream.sees("ON") else stream.name("the name of an index").text
     stream.expect("ON")
@@ -197,7 +187,7 @@ def create_index(stream: Stream, *, custom: bool = False) -> CreateIndex:
 
 
 def targets(stream: Stream) -> str:
-    """Take what an index is on, and give it in one spelling; "" where that is left to its class."""
+    """Take an index's targets; returns normalised text, "" where the class decides."""
     if stream.sees(")") or stream.ended:
         return ""
     return ", ".join(stream.separated(_target))

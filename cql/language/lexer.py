@@ -30,7 +30,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text, as it stands there from `start` up to, not including, `end`."""
+    """A piece of the text from offset `start` up to, not including, `end`."""
 
     kind: Kind
     text: str
@@ -39,12 +39,11 @@ class Token:
 
     @property
     def span(self) -> Span:
-        """Where it stands."""
         return Span(self.start, self.end)
 
     @property
     def word(self) -> str:
-        """The word in capitals, as keywords are compared; "" where it is none."""
+        """The word in capitals, as keywords are compared; "" for other kinds."""
         return self.text.upper() if self.kind is Kind.WORD else ""
 
 
@@ -72,14 +71,14 @@ _UNENDED = {
     "$$": "a text begins here and never ends: its closing $$ is missing",
     "/*": "a comment begins here and never ends: its closing */ is missing",
 }
-"""What can only begin where no whole one stands."""
+"""Openings of tokens that have no end; matched only where no complete token is."""
 
 
 def tokens_of(text: str) -> Iterator[Token]:
-    """The tokens of a text, comments among them, white space not; the last is `Kind.END`.
+    """The tokens of a text with its comments, without white space; the last is `Kind.END`.
 
     Raises:
-        CqlSyntaxError: a character that CQL has no use for, or something that never ends (placed at its begin).
+        CqlSyntaxError: a character that CQL does not use, or a token without an end (placed at its start).
     """
     at = 0
     while at < len(text):

@@ -79,7 +79,7 @@ _PASSED_OVER: tuple[tuple[str, ...], ...] = (
     ("ATTACH", "SERVICE_LEVEL"),
     ("DETACH", "SERVICE_LEVEL"),
 )
-"""How statements begin that change no table."""
+"""The first words of statements that change no table."""
 
 _WORDS_OF_CQLSH = """
     capture clear cls consistency copy debug elapsed exit expand help history login paging quit serial show source
@@ -95,7 +95,7 @@ def parse(text: str) -> tuple[Parsed, ...]:
     """The statements of a text, each with its place.
 
     Raises:
-        CqlSyntaxError: the first thing in it that is not CQL.
+        CqlSyntaxError: placed at the first thing that is not CQL.
     """
     return tuple(_statements(Stream(text)))
 
@@ -139,7 +139,7 @@ def _other(stream: Stream, words: Sequence[str]) -> Other:
 
 
 def _unknown(stream: Stream) -> CqlSyntaxError:
-    """What to raise where no statement begins: at the first word that goes on with none."""
+    """The error where no statement begins: at the first word that fits none."""
     first = stream.next
     if first.word in _OF_CQLSH:
         return stream.wrong(f"{first.text} is a command of cqlsh, which servers do not know", mend=_MEND_CQLSH)
@@ -151,7 +151,7 @@ def _unknown(stream: Stream) -> CqlSyntaxError:
 
 
 def _notes(stream: Stream, first: Token, before: int) -> tuple[str, ...]:
-    """The comments right before a statement: none of them stands after an empty line, or behind another statement."""
+    """The comments directly before a statement: not before an empty line, not on another statement's line."""
     comments = stream.comments_until(first.start)
     line_end = stream.text.find("\n", before) if before else 0
     behind = len(stream.text) if line_end < 0 else line_end

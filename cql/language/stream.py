@@ -1,6 +1,6 @@
-"""The tokens of a text as a parser walks them: look, take, or say in words what was expected instead.
+"""The tokens of a text for a parser: look ahead, take, or report what was expected instead.
 
-Whatever a parser asked for in vain at a place is remembered, so that the message lists all that could have stood there.
+All that a parser tried in vain at a place is remembered, so that the message lists everything expected there.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,9 +31,9 @@ _NAMES = (Kind.WORD, Kind.QUOTED)
 
 
 class Stream:
-    """A place among the tokens of a text. Whoever holds it moves it forward, never back.
+    """A position among the tokens of a text; it moves forward only.
 
-    What takes something raises CqlSyntaxError where something else comes next; `accept` and `if_...` take or leave.
+    Methods that take a token raise CqlSyntaxError where another comes next; `accept` and `if_...` return False.
     """
 
     def __init__(self, text: str) -> None:
@@ -49,7 +49,6 @@ class Stream:
         self.begin_statement()
 
     def begin_statement(self) -> None:
-        """Forget what was said of the statement before."""
         self._wanted.clear()
         self.name_at: Span | None = None
         self.keyspace: str | None = None
@@ -57,25 +56,22 @@ class Stream:
 
     @property
     def next(self) -> Token:
-        """The token that comes next."""
         return self._tokens[self._at]
 
     @property
     def last_end(self) -> int:
-        """Where the token before ends."""
         return self._tokens[self._at - 1].end if self._at else 0
 
     @property
     def ended(self) -> bool:
-        """Whether nothing comes any more."""
         return self.next.kind is Kind.END
 
     def ahead(self, count: int) -> Token:
-        """A later token; the last one where the text ends before."""
+        """A later token; the last one where the text ends earlier."""
         return self._tokens[min(self._at + count, len(self._tokens) - 1)]
 
     def take(self) -> Token:
-        """The next token, whatever it is; the end stays where it is."""
+        """Take the next token, whatever it is; at the end of the text nothing moves."""
         token = self.next
         if token.kind is not Kind.END:
             self._at += 1
@@ -92,7 +88,7 @@ class Stream:
         return False
 
     def accept(self, *words: str) -> bool:
-        """Take these keywords or marks where they come next, in this order."""
+        """Take these keywords or marks if they come next, in this order."""
         if not self.sees(*words):
             return False
         for _ in words:
@@ -100,14 +96,14 @@ class Stream:
         return True
 
     def dot(self) -> bool:
-        """Take a dot where it comes next; messages never list it as expected."""
+        """Take a dot if it comes next; messages never list it as expected."""
         if self.next.text == ".":
             self.take()
             return True
         return False
 
     def expect(self, *words: str) -> Token:
-        """Take these keywords or marks one after the other, and give the last."""
+        """Take these keywords or marks in this order; returns the last."""
         for word in words:
             if not self.sees(word):
                 raise self.unexpected()
@@ -115,29 +111,25 @@ class Stream:
         return token
 
     def one_of(self, *words: str) -> str:
-        """Take one of these keywords or marks."""
         for word in words:
             if self.accept(word):
                 return word
         raise self.unexpected()
 
     def if_exists(self) -> bool:
-        """Take IF EXISTS where it comes next."""
         return self.accept("IF") and bool(self.expect("EXISTS"))
 
     def if_not_exists(self) -> bool:
-        """Take IF NOT EXISTS where it comes next."""
         return self.accept("IF") and bool(self.expect("NOT", "EXISTS"))
 
     def separated(self, rule: Callable[["Stream"], T], by: str = ",") -> list[T]:
-        """Take one or more of something, with a keyword or mark between them."""
         found = [rule(self)]
         while self.accept(by):
             found.append(rule(self))
         return found
 
     def until(self, closing: str, rule: Callable[["Stream"], T]) -> list[T]:
-        """Take any number of something with commas between them, and the bracket that closes them."""
+        """Take any number of items with commas between them, and the closing bracket."""
         found: list[T] = []
         while not self.accept(closing):
             found.append(rule(self))
@@ -146,13 +138,12 @@ class Stream:
         return found
 
     def of_kind(self, *kinds: Kind, called: str = "") -> Token:
-        """Take a token of one of these kinds."""
         if self.next.kind not in kinds:
             raise self.unexpected(called or " or ".join(kind.value for kind in kinds))
         return self.take()
 
     def name(self, called: str) -> Token:
-        """Take a name: an identifier that is no reserved word, or one in double quotes."""
+        """Take a name: an identifier that is not reserved, or one in double quotes."""
         token = self.next
         if token.word in _RESERVED:
             quoted = f'If it is meant as a name, it needs double quotes: "{token.text.lower()}".'
@@ -160,13 +151,12 @@ class Stream:
         return self.of_kind(*_NAMES, called=called)
 
     def column(self) -> Token:
-        """Take the name of a column, and remember where it stands."""
         token = self.name("a column")
         self.place("column", token)
         return token
 
     def qualified(self, called: str) -> tuple[Name, Span]:
-        """Take a name with or without its keyspace, and say where both stand."""
+        """Take a name with or without a keyspace; returns it and the place of both."""
         first = self.name(called)
         if not self.dot():
             return Name(first.text), first.span
@@ -174,42 +164,37 @@ class Stream:
         return Name(last.text, first.text), Span(first.start, last.end)
 
     def named(self, called: str) -> Name:
-        """Take the name that decides the keyspace of the statement."""
         name, self.name_at = self.qualified(called)
         self.keyspace = name.keyspace
         return name
 
     def named_keyspace(self) -> str:
-        """Take the name of a keyspace that the statement is about."""
         token = self.name("the name of a keyspace")
         self.name_at, self.keyspace = token.span, token.text
         return token.text
 
     def name_in_batch(self, index: int) -> None:
-        """Say where the name of a batch's write stands, as a batch has none of its own."""
+        """Record the place of the name in a batch's write, as a batch itself has no name."""
         if self.name_at is not None:
             self.mark(("name", str(index)), self.name_at)
         self.name_at = None
 
     def place(self, what: str, token: Token, name: str | None = None, *, until: Token | None = None) -> None:
-        """Remember where a part of the statement stands, by its name as the server knows it."""
         self.mark((what, name_of(token.text) if name is None else name), Span(token.start, (until or token).end))
 
     def mark(self, part: tuple[str, str], span: Span) -> None:
-        """Remember where a part of the statement stands; the first place counts."""
+        """Record the place of a part of the statement; the first place counts."""
         self.places.setdefault(part, span)
 
     @property
     def position(self) -> int:
-        """How many tokens were taken so far."""
         return self._at
 
     def taken_since(self, position: int) -> Sequence[Token]:
-        """The tokens taken since then."""
         return self._tokens[position : self._at]
 
     def comments_until(self, offset: int) -> Sequence[Token]:
-        """The comments before that place that were not asked for yet."""
+        """The comments before the offset that no earlier call returned."""
         first = self._comment
         while self._comment < len(self.comments) and self.comments[self._comment].start < offset:
             self._comment += 1
@@ -217,10 +202,10 @@ class Stream:
 
     @contextmanager
     def nested(self) -> Iterator[None]:
-        """One bracket deeper, for as long as the body runs.
+        """One bracket deeper while the body runs.
 
         Raises:
-            CqlSyntaxError: that is too deep.
+            CqlSyntaxError: it is nested too deeply.
         """
         self._depth += 1
         if self._depth > DEPTH:
@@ -229,22 +214,22 @@ class Stream:
         self._depth -= 1
 
     def unexpected(self, *wanted: str, mend: str = "") -> CqlSyntaxError:
-        """What to raise where something else should come next: all that was asked for in vain, and what is there."""
+        """The error for a wrong next token: all that was tried here, and what was found."""
         expected = tuple(dict.fromkeys((*self._wanted, *wanted)))
         return self.wrong(
             f"expected {_either(expected)}, found {_shown(self.next)}", mend=mend or _meant(self.next, expected)
         )
 
     def wrong(self, problem: str, at: Token | None = None, *, mend: str = "") -> CqlSyntaxError:
-        """What to raise where a token (the next one) cannot be meant."""
+        """The error for a token (by default the next one) that makes no sense here."""
         return CqlSyntaxError(problem, place_of(self.text, (at or self.next).start), mend=mend)
 
 
 def checked(text: str, rule: Callable[[Stream], object]) -> str:
-    """The text, once it is known to be what the rule takes, wholly: nothing can break out of it.
+    """The text, if the rule accepts all of it: so nothing can be injected through it.
 
     Raises:
-        CqlSyntaxError: it is not.
+        CqlSyntaxError: the rule does not accept it.
     """
     stream = Stream(text)
     rule(stream)
@@ -271,7 +256,7 @@ def _shown(token: Token) -> str:
 
 
 def _meant(token: Token, expected: Sequence[str]) -> str:
-    """A keyword that is spelled nearly so."""
+    """A hint with the most similar expected keyword, or ""."""
     if token.kind is not Kind.WORD:
         return ""
     keywords = [phrase.split()[0] for phrase in expected if phrase.isupper()]

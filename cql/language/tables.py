@@ -1,7 +1,6 @@
 """CREATE TABLE and CREATE MATERIALIZED VIEW: columns, key, order, options.
 
-What a table cannot be whatever the server (no key, two keys, a key of columns that are not there) is refused here, at
-its place.
+What no server accepts (no key, two keys, a key of missing columns) is refused here, at its place.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from model.schema.table import COMPACT_STORAGE, Column, Kind, Table
 
 @dataclass(slots=True)
 class Body:
-    """What was read of a table so far."""
+    """The parts of a table read so far."""
 
     columns: dict[str, Column] = field(default_factory=dict)
     """By name, as the server knows it."""
@@ -27,13 +26,13 @@ class Body:
 
     @property
     def key(self) -> tuple[Token, ...]:
-        """Where the key names its columns."""
+        """The tokens of the primary key's columns."""
         return (*self.partition, *self.clustering)
 
 
 @dataclass(slots=True)
 class Options:
-    """The options of one statement, and where each stands."""
+    """The options of one statement, each with its place."""
 
     literals: dict[str, str] = field(default_factory=dict)
     order: list[tuple[Token, bool]] = field(default_factory=list)
@@ -41,14 +40,14 @@ class Options:
 
 
 def options(stream: Stream, *, of_table: bool = False) -> Options:
-    """Take options with AND between them.
+    """Take options joined by AND.
 
     Args:
-        stream: where they come next.
-        of_table: the words that only CREATE TABLE and CREATE MATERIALIZED VIEW have are taken too.
+        stream: the options come next.
+        of_table: also take the options that only CREATE TABLE and CREATE MATERIALIZED VIEW have.
 
     Raises:
-        CqlSyntaxError: what comes next is no option, or one that was there already.
+        CqlSyntaxError: no option comes next, or one is repeated.
     """
     found = Options()
     stream.separated(lambda _: _option(stream, found, of_table=of_table), by="AND")
@@ -83,7 +82,6 @@ def _ordered(stream: Stream) -> tuple[Token, bool]:
 
 
 def create_table(stream: Stream) -> CreateTable:
-    """What follows CREATE TABLE."""
     unless = stream.if_not_exists()
     name = stream.named("the name of a table")
     body = Body()
@@ -117,7 +115,6 @@ def _part(stream: Stream, body: Body) -> None:
 
 
 def column_definition(stream: Stream) -> Column:
-    """Take a column with its type, STATIC and mask."""
     token = stream.column()
     kind = cql_type(stream)
     static = stream.accept("STATIC")
@@ -126,7 +123,7 @@ def column_definition(stream: Stream) -> Column:
 
 
 def column_mask(stream: Stream) -> str:
-    """Take what follows MASKED WITH, and give it in one spelling."""
+    """Take what follows MASKED WITH; returns its normalised text."""
     first = stream.position
     if not stream.accept("DEFAULT"):
         stream.qualified("a function")
@@ -141,7 +138,6 @@ def _only_key(stream: Stream, body: Body, token: Token) -> None:
 
 
 def _key(stream: Stream, body: Body) -> None:
-    """What follows PRIMARY KEY."""
     opening = stream.expect("(")
     _only_key(stream, body, opening)
     if stream.accept("("):
@@ -160,7 +156,7 @@ def _names(stream: Stream) -> list[Token]:
 
 
 def _table(stream: Stream, spelling: str, body: Body) -> Table:
-    """The table, once its options are read too."""
+    """The table; call after its options are read."""
     found = options(stream, of_table=True) if stream.accept("WITH") else None
     order = found.order if found else []
     table = Table(spelling, (*_key_columns(stream, body, order), *_others(body)))
@@ -187,7 +183,7 @@ def _key_columns(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]]
 
 
 def _descending(stream: Stream, body: Body, order: Sequence[tuple[Token, bool]]) -> set[str]:
-    """The clustering columns that descend, once the order is known to name all of them in the key's order."""
+    """The descending clustering columns; the order must name all of them in the key's order."""
     wanted = [name_of(token.text) for token in body.clustering]
     for place, (token, _) in enumerate(order):
         if wanted[place : place + 1] != [name_of(token.text)]:
@@ -204,7 +200,6 @@ def _others(body: Body) -> list[Column]:
 
 
 def create_view(stream: Stream) -> CreateView:
-    """What follows CREATE MATERIALIZED VIEW."""
     unless = stream.if_not_exists()
     name = stream.named("the name of a view")
     stream.expect("AS", "SELECT")
@@ -222,13 +217,12 @@ def create_view(stream: Stream) -> CreateView:
 
 
 def _selected(stream: Stream) -> dict[str, Column]:
-    """The columns that a view selects, their types unknown."""
+    """The columns that a view selects; their types are unknown."""
     tokens = stream.separated(Stream.column)
     return {name_of(token.text): Column(token.text, "") for token in tokens}
 
 
 def _where(stream: Stream) -> str:
-    """The condition, in one spelling."""
     first = stream.position
     conditions(stream)
     return spaced(stream.taken_since(first))

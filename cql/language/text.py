@@ -1,7 +1,7 @@
 """Statements of `model.schema.statements` as CQL text, the inverse of the parser, for one keyspace and server version.
 
-Tables and types are rendered in one place only, `cql.render`; nothing is written here that was not checked to be a
-whole name, a type or a literal.
+Tables and types are rendered in `cql.render` only; each text inserted here is first checked to be a whole name, type
+or literal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,30 +51,30 @@ from model.schema.statements import (
 )
 
 _PLAIN_CLASSES = frozenset({"", "sai", "legacy_local_table"})
-"""What CREATE INDEX takes without CUSTOM (5.0 and later, except for the built-in one)."""
+"""Index classes that CREATE INDEX takes without CUSTOM (5.0 and later, except for the built-in one)."""
 
 _UNLESS = "IF NOT EXISTS "
 _ONLY = "IF EXISTS "
 
 
 def ddl_cql(statement: Statement, keyspace: str | None, server: ServerVersion = CASSANDRA_5) -> str:
-    """The statement as CQL, with its semicolon.
+    """The statement as CQL with its semicolon.
 
     Args:
         statement: a change of the schema, TRUNCATE or USE.
-        keyspace: where its name lies, unless the name says so itself; with None such a name stays alone.
-        server: what the text is for.
+        keyspace: for names without one; with None such names stay unqualified.
+        server: the version for which the text is rendered.
 
     Raises:
-        WrongUse: the server does not have what the statement asks for, or the statement changes no schema.
-        BadIdentifier: a name in it is none that CQL takes.
+        WrongUse: the server lacks what the statement needs, or the statement changes no schema.
+        BadIdentifier: CQL does not accept a name in it.
     """
     return f"{_Renderer(keyspace, server).text(statement)};"
 
 
 @dataclass(frozen=True, slots=True)
 class _Renderer:
-    """How each kind of statement is written for one keyspace and server."""
+    """Renders each kind of statement for one keyspace and server."""
 
     keyspace: str | None
     server: ServerVersion
@@ -164,5 +164,4 @@ def _renames(renames: Sequence[tuple[str, str]]) -> str:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """One as it is, several in brackets."""
     return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"

@@ -1,6 +1,6 @@
-"""Types, literals, values and conditions: read for their form, and given in one spelling where they are kept as text.
+"""Types, literals, values and conditions: their syntax is checked, and those kept as text are normalised.
 
-Rules ask for the columns and what they are compared with; whether a value fits its column is left to the server.
+Rules need the columns and the values compared with them; the server checks whether a value fits its column.
 """
 
 from collections.abc import Sequence
@@ -14,20 +14,20 @@ from model.schema.literals import text_literal
 from model.schema.names import name_of
 
 _PARAMETERS = {"list": 1, "set": 1, "map": 2, "frozen": 1, "vector": 2}
-"""How many types stand between the angle brackets; a tuple has any number of them, but not none."""
+"""How many types are between the angle brackets; a tuple has one or more."""
 
 _PLAIN = (Kind.NUMBER, Kind.UUID, Kind.BLOB, Kind.DURATION)
 _OPERATORS = ("+", "-", "*", "/", "%")
 _COMPARISONS = ("<=", ">=", "!=", "<", ">")
 _RESERVED_VALUES = ("NULL", "NAN", "INFINITY", "TOKEN")
-"""Reserved words that are values, or functions, all the same."""
+"""Reserved words that are values or functions."""
 
 
 def cql_type(stream: Stream) -> str:
-    """Take a type, and give its text in its one form.
+    """Take a type; returns its normalised text.
 
     Raises:
-        CqlSyntaxError: no type comes next, or one with the wrong number of types in it.
+        CqlSyntaxError: no type comes next, or it has the wrong number of parameters.
     """
     token = stream.next
     text = _type(stream)
@@ -67,7 +67,7 @@ def _inner_types(stream: Stream, name: str, count: int | None) -> list[str]:
 
 
 def literal(stream: Stream) -> str:
-    """Take a literal, and give it in one form: texts in single quotes, maps and sets with one space after a comma.
+    """Take a literal; returns it normalised: single quotes, one space after each comma of a map or set.
 
     Raises:
         CqlSyntaxError: no literal comes next.
@@ -92,14 +92,13 @@ def _literal_or_pair(stream: Stream) -> str:
 
 
 def text_value(token: Token) -> str:
-    """What a text in quotes says."""
     if token.text.startswith("$$"):
         return token.text[2:-2]
     return token.text[1:-1].replace("''", "'")
 
 
 def term(stream: Stream) -> str:
-    """Take a value (a literal, a collection, a bind mark, a function, sums of these), and give it as it stands.
+    """Take a value (literal, collection, bind mark, function, or sums of these); returns its text.
 
     Raises:
         CqlSyntaxError: no value comes next.
@@ -114,7 +113,6 @@ def term(stream: Stream) -> str:
 
 
 def bind_mark(stream: Stream) -> bool:
-    """Take a bind mark where one comes next."""
     if stream.accept("?"):
         return True
     if not stream.accept(":"):
@@ -144,7 +142,7 @@ def _operand(stream: Stream) -> None:
 
 
 def _named(stream: Stream) -> None:
-    """A word as it is, or a function with what it is given, or an element or a field of a column."""
+    """A word alone, a function with its arguments, or an element or field of a column."""
     if stream.next.word in _RESERVED_VALUES:
         stream.take()
     else:
@@ -158,7 +156,7 @@ def _named(stream: Stream) -> None:
 
 
 def _element(stream: Stream) -> None:
-    """What stands between [ and ]: an index, a key, or a slice of either."""
+    """What is between [ and ]: an index, a key, or a slice of either."""
     if not stream.sees("."):
         term(stream)
     if stream.accept(".", ".") and not stream.sees("]"):
@@ -167,7 +165,7 @@ def _element(stream: Stream) -> None:
 
 
 def _bracketed(stream: Stream) -> None:
-    """A tuple, or a type in brackets before the value that is to be of it."""
+    """A tuple, or a type in brackets before a value (a cast)."""
     cast = _is_cast(stream)
     stream.expect("(")
     if not cast:
@@ -194,7 +192,7 @@ def _term_or_pair(stream: Stream) -> None:
 
 
 def conditions(stream: Stream) -> dict[str, str]:
-    """Take conditions with AND between them, and give what columns must be equal to, by name, as it stands.
+    """Take conditions joined by AND; returns the values that columns must equal, by column name.
 
     Raises:
         CqlSyntaxError: what comes next is no condition.
@@ -204,7 +202,7 @@ def conditions(stream: Stream) -> dict[str, str]:
 
 
 def _condition(stream: Stream) -> tuple[str, str]:
-    """The column and the value that it must be equal to; "" where it is another condition."""
+    """The column and the value that it must equal; "" for other conditions."""
     column = _subject(stream)
     if stream.accept("="):
         return column, term(stream)
@@ -228,7 +226,7 @@ def _condition(stream: Stream) -> tuple[str, str]:
 
 
 def _subject(stream: Stream) -> str:
-    """What a condition is about: a column (its name is given), a part of one, several columns, or their token."""
+    """The left side of a condition: a column (its name is returned), part of one, a tuple, or a token."""
     if stream.accept("TOKEN", "(") or stream.accept("("):
         stream.separated(lambda _: stream.name("a column"))
         stream.expect(")")
@@ -250,7 +248,7 @@ _BEFORE_BRACKETS = ("IN", "AND", "CONTAINS", "KEY", "LIKE", "BETWEEN")
 
 
 def spaced(tokens: Sequence[Token]) -> str:
-    """The tokens in one spelling, as a person would write them: spaces around words and comparisons."""
+    """The tokens' normalised text, with spaces around words and comparisons."""
     text = _shown(tokens[0])
     for before, token in pairwise(tokens):
         called = token.text in {"(", "["} and before.word not in _BEFORE_BRACKETS and before.text not in _COMPARING

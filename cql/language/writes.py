@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE and batches of them, as far as rules ask about them."""
+"""INSERT, UPDATE, DELETE and batches of them, as far as the rules need them."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from model.schema.statements import Batch, Change, Name, Write
 
 @dataclass(slots=True)
 class _Extras:
-    """What USING, WHERE and IF say."""
+    """The contents of USING, WHERE and IF."""
 
     timestamp: str | None = None
     ttl: str | None = None
@@ -22,7 +22,6 @@ class _Extras:
 
 
 def insert(stream: Stream) -> Write:
-    """What follows INSERT."""
     stream.expect("INTO")
     name = stream.named("the name of a table")
     extras = _Extras()
@@ -56,7 +55,7 @@ def _column(stream: Stream) -> str:
 
 
 def _json(stream: Stream) -> tuple[str, ...]:
-    """The columns of a JSON object; none where it is bound later."""
+    """The columns of a JSON object; empty where it is bound later."""
     token = stream.next
     columns: tuple[str, ...] = ()
     if not bind_mark(stream):
@@ -79,7 +78,6 @@ def _object(stream: Stream, text: str) -> tuple[str, ...]:
 
 
 def update(stream: Stream) -> Write:
-    """What follows UPDATE."""
     name = stream.named("the name of a table")
     extras = _Extras()
     _using(stream, extras)
@@ -99,7 +97,7 @@ def _assignment(stream: Stream) -> str:
 
 
 def _column_or_part(stream: Stream) -> str:
-    """Take a column, or an element or a field of one, and give the column's name."""
+    """Take a column, or an element or field of one; returns the column's name."""
     column = _column(stream)
     if stream.accept("["):
         term(stream)
@@ -110,7 +108,6 @@ def _column_or_part(stream: Stream) -> str:
 
 
 def delete(stream: Stream) -> Write:
-    """What follows DELETE."""
     columns: list[str] = []
     while not stream.accept("FROM"):
         if columns:
@@ -149,7 +146,6 @@ def _attribute(stream: Stream, extras: _Extras) -> None:
 
 
 def _amount(stream: Stream) -> str:
-    """A number or a bind mark, as it stands."""
     begin = stream.next.start
     if stream.accept(":"):
         stream.name("the name of a bind mark")
@@ -167,7 +163,6 @@ _WRITES: dict[str, Callable[[Stream], Write]] = {"INSERT": insert, "UPDATE": upd
 
 
 def batch(stream: Stream) -> Batch:
-    """What follows BEGIN."""
     logged = not stream.accept("UNLOGGED")
     if logged:
         stream.accept("COUNTER")

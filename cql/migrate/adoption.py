@@ -28,7 +28,7 @@ _ADOPTED = "adopted as "
 
 
 def look_at(server: SchemaServer, keyspace: str, history: History | None) -> tuple[Adoption, Baseline | None]:
-    """What adopting would do, and the baseline that stands; reads only.
+    """What adopting would do, and the current baseline; reads only.
 
     Args:
         server: the cluster.
@@ -36,7 +36,7 @@ def look_at(server: SchemaServer, keyspace: str, history: History | None) -> tup
         history: of the keyspace; None where there is no ledger.
 
     Raises:
-        UnknownKeyspace: there is none of that name.
+        UnknownKeyspace: no keyspace has that name.
     """
     server.replication_of(keyspace)
     record = record_of(history)
@@ -44,12 +44,12 @@ def look_at(server: SchemaServer, keyspace: str, history: History | None) -> tup
 
 
 def adopt(server: SchemaServer, history: History, leases: LeaseSource, migrations: Sequence[Migration]) -> Baseline:
-    """Take the keyspace over: its migrations count as done, and its schema is remembered by its fingerprint.
+    """Adopt the keyspace: its migrations count as done, and its schema's fingerprint is recorded.
 
     Args:
         server: the cluster.
         history: of a keyspace that `look_at` found adoptable.
-        leases: where the lease of schema changes is taken.
+        leases: for the lease of schema changes.
         migrations: our own, all of which count as done.
 
     Raises:
@@ -83,11 +83,11 @@ def adopt(server: SchemaServer, history: History, leases: LeaseSource, migration
 
 
 def forget(history: History, leases: LeaseSource) -> Baseline | None:
-    """Undo an adoption; what it was, or None when there was none.
+    """Undo an adoption; returns its baseline, or None when there was none.
 
     Raises:
         LeaseHeld: the schema of the keyspace is being changed.
-        UnsafeRequest: migrations were applied to it since, whose history would be lost.
+        UnsafeRequest: migrations were applied since, and their history would be lost.
     """
     keyspace = history.keyspace
     with leases.held(lease_name(keyspace), "schema adopt --forget") as held:
@@ -114,7 +114,7 @@ class VersionWritten:
     key: UUID | None = None
 
     def undo(self, keyspace: str) -> str:
-        """The CQL that takes it back; "" where nothing was written."""
+        """The CQL that removes the row; "" where nothing was written."""
         table = f"{keyspace}.{SCHEMA_VERSION.name}"
         row = f"key = {self.key} AND value = {self.step.after}"
         return f"DELETE FROM {table} WHERE {row};" if self.key else ""  # noqa: S608 - shown to a person, never sent
@@ -126,7 +126,7 @@ def version_step(live: Schema, keyspace: str, rows: Tables, generation: Generati
     Raises:
         SchemaMismatch: the keyspace has no table of versions.
         WrongUse: no James of this generation knows such a version.
-        UnsafeRequest: a greater one stands there, so nobody would read it.
+        UnsafeRequest: a greater version is there, so nobody would read this one.
     """
     if live.table(SCHEMA_VERSION.name) is None:
         raise SchemaMismatch(keyspace, (f"table {SCHEMA_VERSION.spelling}",))
@@ -135,7 +135,7 @@ def version_step(live: Schema, keyspace: str, rows: Tables, generation: Generati
 
 
 def write_version(rows: Tables, clock: Clock, step: VersionStep) -> VersionWritten:
-    """Write a row of the version, as James itself does; nothing where it stands there already."""
+    """Write a row of the version, as James does; nothing where it is there already."""
     if not step.changes:
         return VersionWritten(step)
     key = clock.new_uuid()

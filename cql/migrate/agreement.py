@@ -1,8 +1,8 @@
-"""Whether all nodes have the same schema: looked at before and after every statement of a migration.
+"""Whether all nodes have the same schema: checked before and after each statement of a migration.
 
-A change that is sent while the nodes disagree may be merged with another in ways nobody planned. So one waits, a
-bounded time, and then stops with the nodes named. A node that is down does not count: it takes the schema from the
-others soon after it has returned. `--require-all-nodes` makes it count, for who would rather wait for it.
+A change that is sent while the nodes disagree may be merged with another in unplanned ways. So a migration waits a
+bounded time, and then stops and names the nodes. A node that is down does not count: it takes the schema from the
+others soon after it has returned. `--require-all-nodes` makes it count.
 """
 
 from collections import Counter
@@ -29,12 +29,12 @@ class NodeVersions:
 
     @property
     def agreed(self) -> bool:
-        """Whether every node that is up answers, and all answer the same."""
+        """Whether all nodes that are up answer with the same version."""
         return len(set(self.up.values())) == 1 and None not in self.up.values()
 
     @property
     def behind(self) -> tuple[str, ...]:
-        """The nodes that have another version than most, in their order."""
+        """The nodes whose version is not the most frequent one, in their order."""
         most = Counter(version for version in self.up.values() if version).most_common(1)
         return tuple(node for node, version in self.up.items() if not most or version != most[0][0])
 
@@ -49,7 +49,7 @@ class Agreement:
 
     Args:
         seconds: how long, at most.
-        require_all: whether a node that is down counts as one that disagrees.
+        require_all: a node that is down counts as one that disagrees.
     """
 
     nodes: SchemaNodes
@@ -58,7 +58,7 @@ class Agreement:
     require_all: bool = False
 
     def wait(self, when: str) -> NodeVersions:
-        """Wait; return what the nodes then have.
+        """Wait; returns the nodes' versions at the end.
 
         Args:
             when: for the message: "before anything was changed".
@@ -76,7 +76,6 @@ class Agreement:
         return seen
 
     def look(self) -> NodeVersions:
-        """What the nodes have now."""
         return NodeVersions(self.nodes.schema_versions(), tuple(self.nodes.nodes_down()))
 
     def _enough(self, seen: NodeVersions) -> bool:

@@ -1,7 +1,7 @@
 """Migrations read from a folder: ours, which come with the package, or anybody's own.
 
-Whatever is wrong with a file is reported before anything runs: its name, its number, its head, its CQL with line,
-column and caret, a statement that no migration may hold.
+Errors in a file are reported before anything runs: its name, its number, its head, its CQL with line, column and
+caret, a statement that no migration may hold.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ _UNBOUND = "nobody binds its values: write them out"
 
 
 def shipped() -> tuple[Migration, ...]:
-    """Our own migrations: together they make what `model.catalog.mail` declares."""
+    """Mailmend's own migrations: together they make the schema of `model.catalog.mail`."""
     return _read(files("cql") / "migrations")
 
 
@@ -42,7 +42,7 @@ def read_folder(folder: Path) -> tuple[Migration, ...]:
     """The migrations of a folder, in order.
 
     Raises:
-        BadMigration: the folder or a file cannot be read, or holds what cannot be run; the message names the file.
+        BadMigration: the folder or a file cannot be read or run; the message names the file.
         CqlSyntaxError: a file is not CQL.
     """
     if not folder.is_dir():
@@ -58,7 +58,7 @@ def _read(folder: Traversable) -> tuple[Migration, ...]:
 
 
 def _named(folder: Traversable) -> Iterator[tuple[FileName, Traversable]]:
-    """The files that are meant as migrations; a README or an editor's own files are not."""
+    """The files with a migration's name; a README or an editor's files are skipped."""
     for file in folder.iterdir():
         if file.name.lower().endswith(ENDING) and not file.name.startswith("."):
             yield file_name(file.name), file
@@ -109,14 +109,13 @@ def parse_named(name: str, text: str) -> tuple[Parsed, ...]:
 
 
 def refused(name: str, text: str, parsed: Parsed, why: str) -> BadMigration:
-    """What to say of a statement that may not stand where it stands."""
     line = text.count("\n", 0, parsed.span.start) + 1
     first, *_ = text[parsed.span.start : parsed.span.end].splitlines()
     return BadMigration(f"{name}, line {line}: a migration may not hold `{first}`", mend=f"Reason: {why}.")
 
 
 def _not_plain(text: str, parsed: Parsed) -> str:
-    """Why a data statement could not be sent as it stands, or would not leave the same rows when sent twice, or ""."""
+    """Why a data statement cannot be sent as it is, or gives other rows when sent twice; else ""."""
     if not isinstance(parsed.statement, Write):
         return ""
     pairs = list(pairwise(tokens_between(text, parsed)))
@@ -128,11 +127,11 @@ def _not_plain(text: str, parsed: Parsed) -> str:
 
 
 def _function(token: Token) -> str:
-    """The name of a function as both of its spellings have it; 5.0 knows `current_date` and `currentDate`."""
+    """The function's name without underscores: 5.0 knows `current_date` and `currentDate`."""
     named = token.kind in (Kind.WORD, Kind.QUOTED)
     return name_of(token.text).replace("_", "") if named else ""
 
 
 def _ends_a_term(token: Token) -> bool:
-    """Whether a sign after it takes two sides: `count + 1`, not `= -1`."""
+    """Whether a sign after the token is binary: `count + 1`, not `= -1`."""
     return token.kind is not Kind.MARK or token.text in (")", "]", "}")

@@ -36,7 +36,7 @@ class History:
     Args:
         rows: the ledger keyspace.
         keyspace: whose schema it is.
-        owner: who we are, for people.
+        owner: this applier's name, for people.
         version: of mailmend.
     """
 
@@ -47,17 +47,16 @@ class History:
     version: str
 
     def entries(self) -> tuple[Entry, ...]:
-        """What was applied, by number."""
+        """The applied and running migrations, by number."""
         seen = self.rows.read(Read(SCHEMA_MIGRATION, (self.keyspace,), Level.SERIAL))
         return tuple(_entry(one.row) for one in seen)
 
     def statements(self, number: int) -> tuple[StatementEntry, ...]:
-        """The statements of one migration as far as they were begun, by position."""
+        """The begun statements of one migration, by position."""
         seen = self.rows.read(Read(SCHEMA_STATEMENT, (self.keyspace, number)))
         return tuple(_statement(one.row) for one in seen)
 
     def record(self) -> LedgerRecord:
-        """Everything that planning and verifying ask of the ledger."""
         entries = self.entries()
         running = [one.number for one in entries if not one.ended]
         return LedgerRecord(
@@ -70,12 +69,12 @@ class History:
         return tuple(_unlock(one.row) for one in seen)
 
     def begin(self, migration: Migration, claim: UUID, standing: Entry | None) -> Entry:
-        """Write down that the migration is running, and that we run it.
+        """Record the migration as running under our claim.
 
         Args:
             migration: the next one.
             claim: names our holding of the lease.
-            standing: its entry, where an applier before us has left one.
+            standing: its entry, where an earlier applier left one.
 
         Raises:
             LeaseLost: another applier has written meanwhile.
@@ -88,7 +87,7 @@ class History:
         return self._changed(standing, entry)
 
     def advanced(self, entry: Entry, done: int) -> Entry:
-        """Write down how many statements are done; a refusal tells that we are no longer the applier.
+        """Record how many statements are done; a refusal means that we are no longer the applier.
 
         Raises:
             LeaseLost: another applier has written meanwhile.
@@ -96,7 +95,7 @@ class History:
         return self._changed(entry, replace(entry, done=done))
 
     def ended(self, entry: Entry) -> Entry:
-        """Write down that the migration is applied.
+        """Record the migration as applied.
 
         Raises:
             LeaseLost: another applier has written meanwhile.
@@ -106,12 +105,12 @@ class History:
         )
 
     def baseline(self, migrations: Iterable[Migration], claim: UUID, note: str) -> tuple[Entry, ...]:
-        """Write down migrations as what is there already: they are never run here.
+        """Record migrations as already there: they are never run here.
 
         Args:
             migrations: from the first on.
             claim: drawn by the caller, who holds the lease.
-            note: why, for people: what the keyspace was recognised as.
+            note: what the keyspace was recognised as, for people.
 
         Raises:
             LeaseLost: another applier has written meanwhile.
@@ -124,12 +123,12 @@ class History:
         return tuple(self._settled(PutIfAbsent(SCHEMA_MIGRATION, self._row(one)), one) for one in entries)
 
     def adoption(self) -> Baseline | None:
-        """What the keyspace was when it was adopted; None where it was not."""
+        """The baseline at adoption; None where the keyspace was not adopted."""
         seen = self.rows.read(Read(SCHEMA_BASELINE, (self.keyspace,), Level.SERIAL))
         return _baseline(seen[0].row) if seen else None
 
     def put_adoption(self, baseline: Baseline) -> None:
-        """Write down that the keyspace was adopted.
+        """Record the adoption.
 
         Raises:
             LeaseLost: somebody else has adopted it meanwhile.
@@ -150,13 +149,13 @@ class History:
         """Remove the baseline.
 
         Raises:
-            LeaseLost: it is another by now.
+            LeaseLost: another baseline stands there now.
         """
         expected = {"fingerprint": baseline.fingerprint, "adoptedat": baseline.adopted_at}
         self._settle_adoption(RemoveIf(SCHEMA_BASELINE, (self.keyspace,), expected), None)
 
     def _settle_adoption(self, write: Conditional, wanted: Baseline | None) -> None:
-        """Carry out a conditional write; where its answer is lost, a SERIAL read tells."""
+        """Carry out a conditional write; where its answer is lost, a SERIAL read decides."""
         try:
             applied = self.rows.attempt(write).applied
         except DoubtfulWrite:
@@ -168,7 +167,7 @@ class History:
             )
 
     def begun(self, number: int, position: int, author_text: str, cql: str, attempt: UUID) -> StatementEntry:
-        """Write down that a statement is about to be sent; `author_text` is what the file holds."""
+        """Record that a statement is about to be sent; `author_text` is the file's text."""
         entry = StatementEntry(
             number, position, checksum_of(author_text), StatementState.BEGUN, attempt, self._now(), cql
         )
@@ -181,22 +180,19 @@ class History:
             "attempt": attempt,
             "cql": cql,
             "startedat": entry.started_at,
-            "endedat": None,  # what an attempt before it has met is forgotten
+            "endedat": None,  # forget what an earlier attempt met
             "error": None,
         }
         self.rows.write(Put(SCHEMA_STATEMENT, row, clear=True))
         return entry
 
     def done(self, entry: StatementEntry) -> StatementEntry:
-        """Write down that the statement took effect."""
         return self._settle(entry, StatementState.DONE, "")
 
     def failed(self, entry: StatementEntry, error: str) -> StatementEntry:
-        """Write down that the server refused the statement."""
         return self._settle(entry, StatementState.FAILED, error)
 
     def unlocked(self, holder: str, reason: str) -> Unlock:
-        """Write down that a lease was ended by force."""
         at = self.clock.new_uuid()
         row = {"keyspacename": self.keyspace, "at": at, "holder": holder, "unlockedby": self.owner, "reason": reason}
         self.rows.write(Put(SCHEMA_UNLOCK, row))
@@ -216,12 +212,12 @@ class History:
         return self._settled(write, entry, standing.claim)
 
     def _settled(self, write: Conditional, wanted: Entry, before: UUID | None = None) -> Entry:
-        """Carry out a conditional write; where its answer is lost, a SERIAL read tells.
+        """Carry out a conditional write; where its answer is lost, a SERIAL read decides.
 
         Args:
             write: puts `wanted` there.
-            wanted: the entry that is to stand there.
-            before: the claim of the entry that it takes the place of.
+            wanted: the new entry.
+            before: the claim of the entry that it replaces.
         """
         try:
             applied = self.rows.attempt(write).applied
@@ -230,7 +226,7 @@ class History:
             if standing == wanted:
                 return wanted
             if standing is None or standing.claim in {wanted.claim, before}:
-                raise  # as it was before: the same command goes on from there
+                raise  # unchanged: the same command continues from there
             applied = False
         if applied:
             return wanted
@@ -240,7 +236,6 @@ class History:
         )
 
     def _entry(self, migration: Migration, state: MigrationState, claim: UUID) -> Entry:
-        """What we would write of the migration now."""
         count, now = len(migration.statements), self._now()
         return Entry(
             migration.file, migration.checksum, migration.chain, state, count, 0, self.owner, now, self.version, claim
@@ -316,5 +311,4 @@ def _baseline(row: Row) -> Baseline:
 
 
 def record_of(history: History | None) -> LedgerRecord:
-    """What the ledger holds; nothing where there is no ledger."""
     return history.record() if history else LedgerRecord()

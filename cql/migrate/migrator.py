@@ -32,13 +32,13 @@ STATEMENT_SECONDS = 30.0
 
 @dataclass(slots=True)
 class RolloutResult:
-    """What was done so far, and what the plan was.
+    """The plan and what was done so far.
 
     Attributes:
-        nodes: how the nodes were when it ended.
-        created: tables, types, indexes and views that came of it, as reports name them.
-        applied: migrations that came to their end.
-        statements: those that were sent.
+        nodes: the nodes' versions at the end.
+        created: new tables, types, indexes and views, as reports name them.
+        applied: migrations that were completed.
+        statements: the statements that were sent.
     """
 
     plan: RolloutPlan
@@ -70,15 +70,15 @@ class Migrator:
     statement_seconds: float = STATEMENT_SECONDS
 
     def roll_out(self, request: RolloutRequest, *, dry_run: bool = False) -> RolloutResult:
-        """Take the keyspace to what the migrations say. A second time there is nothing to do, and nothing is written.
+        """Take the keyspace to its migrations' state. A second call has nothing to do and writes nothing.
 
         Raises:
-            LeaseHeld: somebody else is at it; the message says who.
-            LeaseLost: the lease was lost on the way; what was done stands.
-            SchemaDisagreement: the nodes do not agree; named.
-            MigrationFailed: the server refused a statement; which, and why.
+            LeaseHeld: another applier holds the lease; the message says who.
+            LeaseLost: the lease was lost meanwhile; statements already sent stay.
+            SchemaDisagreement: the nodes do not agree; the message names them.
+            MigrationFailed: the server refused a statement; the message says which and why.
             CannotReach: a statement gave no answer.
-            and whatever `plan_rollout` raises, before anything is done.
+            and the errors of `plan_rollout`, before anything is done.
         """
         result = RolloutResult(plan_rollout(self.server, record_of(self.history), request))
         if dry_run or result.plan.empty:
@@ -95,9 +95,9 @@ class Migrator:
         return result
 
     def run_optional(self, keyspace: str, migration: OptionalMigration) -> tuple[str, ...]:
-        """Run what of an upgrade note is still to do; the statements that were sent.
+        """Run the rest of an upgrade note; returns the statements that were sent.
 
-        Each is looked up in the live schema first, so whoever was interrupted types the same command again.
+        Each is first looked up in the live schema, so the same command can be repeated after an interruption.
 
         Raises:
             LeaseHeld: somebody else changes the schema.
@@ -119,7 +119,7 @@ class Migrator:
 
 @dataclass(frozen=True, slots=True)
 class _Applier:
-    """One holding of the lease; what it does is added to the result as it is done."""
+    """Works while the lease is held; adds to the result as it goes."""
 
     by: Migrator
     history: History
@@ -128,7 +128,7 @@ class _Applier:
     result: RolloutResult
 
     def carry_out(self, record: LedgerRecord) -> None:
-        """Create the keyspace, run the migrations, create what is missing besides."""
+        """Create the keyspace, run the migrations, then create the rest of the plan."""
         plan = self.result.plan
         if plan.creation:
             self._create(plan.creation)
@@ -142,7 +142,7 @@ class _Applier:
             self._create(step)
 
     def send(self, cql: str, place: str) -> None:
-        """Send a statement that no migration holds (a keyspace, a table that went missing), with the same care."""
+        """Send a statement outside the migrations (a keyspace, a missing table) with the same checks."""
         self.by.agreement.wait(f"before {place}")
         self._check_lease()
         self._send(cql, place)
@@ -168,7 +168,7 @@ class _Applier:
         self.result.applied.append(str(migration.file))
 
     def _settle(self, planned: PlannedStatement) -> None:
-        """Bring one statement to its end."""
+        """Send one statement, or finish an earlier attempt of it."""
         if planned.way is Way.RECORD:
             self.history.done(planned.before or self._begun(planned))
             return
@@ -198,7 +198,6 @@ class _Applier:
 
     @contextmanager
     def _refusal_recorded(self, begun: StatementEntry, place: str) -> Iterator[None]:
-        """A refusal is written down with the server's own words."""
         try:
             yield
         except WrongUse as error:

@@ -1,8 +1,8 @@
-"""What takes a keyspace to what its migrations say: planned by reading alone.
+"""The plan that takes a keyspace to its migrations' state; planning only reads.
 
 A keyspace that James made is left alone until it was adopted; one that mailmend made before there was a history is
-taken over as it is. What a migration of ours made and is not there any more (a projection that somebody dropped) is
-made again.
+taken over as it is. What a migration of ours made and is gone (a projection that somebody dropped) is made
+again.
 """
 
 from collections import Counter
@@ -27,10 +27,10 @@ from model.schema.lint.servers import ServerRelease, exact_release
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequest:
-    """What a person asks for.
+    """What a person requests.
 
     Attributes:
-        ours: whether these are the migrations that come with mailmend; anybody else's know nothing of James.
+        ours: whether these are mailmend's own migrations; others know nothing of James.
         replication: of a keyspace that does not exist yet; None asks for one copy where there is one node.
         creates: whether such a keyspace is created at all: a mistyped name must not become a keyspace.
         compaction: of the big message tables, where our migrations create them.
@@ -49,21 +49,20 @@ class RolloutRequest:
     phase: Phase | None = None
 
     def spelling_for(self, server: SchemaServer) -> Spelling:
-        """How the statements are spelled for the server."""
         return Spelling(self.keyspace, parse_version(server.release_version), self.compaction if self.ours else None)
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutPlan:
-    """What would be done.
+    """What a rollout would do.
 
     Attributes:
         creation: what creates the keyspace, where it does not exist yet.
         replication: of the keyspace that is created.
-        migrations: what is run of the migrations, and what is left.
-        besides: what is created apart from them.
-        withheld: what is not created, for the keyspace is James's own and was not adopted.
-        foreign: whether it is such a keyspace.
+        migrations: which migrations run, and which are left.
+        besides: what is created outside the migrations.
+        withheld: what is not created, because James made the keyspace and it was not adopted.
+        foreign: whether James made the keyspace and it was not adopted.
     """
 
     creation: Step | None
@@ -75,12 +74,11 @@ class RolloutPlan:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to do."""
         return self.creation is None and self.migrations.empty and not self.besides
 
 
 def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutRequest) -> RolloutPlan:
-    """What rolling out would do; reads only.
+    """The plan of a rollout; reads only.
 
     Raises:
         HistoryMismatch: the migrations are not those that were applied.
@@ -110,7 +108,7 @@ def plan_rollout(server: SchemaServer, record: LedgerRecord, request: RolloutReq
 
 
 def _refuse_unknown(planned: PlannedStatement, release: ServerRelease | None) -> None:
-    """Tell of a class or an option that the server does not know while nothing is changed yet.
+    """Refuse classes and options that the server does not know, before anything is changed.
 
     Raises:
         BadMigration: the statement has one.
@@ -126,7 +124,7 @@ def _refuse_unknown(planned: PlannedStatement, release: ServerRelease | None) ->
 
 
 def _replication(server: SchemaServer, request: RolloutRequest) -> Replication:
-    """Of the keyspace that is created: as asked for; unasked one copy, where there is one node to keep it."""
+    """The new keyspace's replication: the requested one, else one copy where there is one node."""
     if not request.creates:
         raise WrongUse(
             f"keyspace {request.keyspace!r} does not exist",
@@ -146,7 +144,6 @@ def _replication(server: SchemaServer, request: RolloutRequest) -> Replication:
 
 
 def _besides(server: SchemaServer, request: RolloutRequest, plan: MigrationPlan, live: Schema) -> tuple[Step, ...]:
-    """What is created apart from the migrations."""
     if holds_mail(live) and not was_made_here(live):
         return _lacking(server, request, live) if request.complete else ()
     declared = declared_by(plan.reached)
@@ -158,7 +155,7 @@ def _besides(server: SchemaServer, request: RolloutRequest, plan: MigrationPlan,
 
 
 def _lacking(server: SchemaServer, request: RolloutRequest, live: Schema) -> tuple[Step, ...]:
-    """What mailmend reads or writes and a keyspace of James lacks, in the form of its own generation."""
+    """What mailmend needs and a keyspace of James lacks, in the form of that keyspace's generation."""
     schema = recognise(live).generation.schema
     names = {table.name for table in MAIL_TABLES}
     needed = compacted((table for table in schema.tables if table.name in names), request.compaction)
@@ -167,5 +164,4 @@ def _lacking(server: SchemaServer, request: RolloutRequest, live: Schema) -> tup
 
 
 def lease_name(keyspace: str) -> str:
-    """The lease under which a keyspace's schema is changed."""
     return f"schema {keyspace}"

@@ -3,10 +3,10 @@
 A statement is its author's text with the keyspace before the name. Only in our own migrations is one choice open, how
 the big message tables are compacted, and options that an older server lacks are left out.
 
-Sent twice (its applier was killed, the answer was lost, a paused coordinator goes on after an hour), a statement must
-do once what it does. A table is created under an id that was drawn and written down before the first sending: two
-coordinators that create it make the same table, not two of one name that lose each other's rows (CASSANDRA-10699).
-Rows are written as of that moment, so that a repetition overwrites nothing that is newer.
+A statement may be sent twice (its applier was killed, the answer was lost, a paused coordinator continues after an
+hour) but must take effect once. A table is created under an id that was drawn and written down before the first
+sending: two coordinators that create it make the same table, not two of one name that lose each other's rows
+(CASSANDRA-10699). Rows are written as of that moment, so that a repetition overwrites nothing that is newer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,17 +40,17 @@ class Spelling:
     choice: CompactionChoice | None = None
 
     def shown(self, migration: Migration, position: int) -> str:
-        """The statement as a plan shows it, to be read or piped into cqlsh."""
+        """The statement as a plan shows it; can be piped into cqlsh."""
         text, parsed = self._chosen(migration, position)
         return f"{qualified(text, parsed, self.keyspace)};"
 
     def sent(self, migration: Migration, position: int, attempt: UUID) -> str:
-        """The statement as the server gets it; the same for every repetition of the attempt."""
+        """The statement as the server gets it; the same for each repetition of the attempt."""
         text, parsed = self._chosen(migration, position)
         return sent(text, parsed, self.keyspace, attempt)
 
     def _chosen(self, migration: Migration, position: int) -> tuple[str, Parsed]:
-        """The text that holds the statement, and the statement in it.
+        """The text that holds the statement, and the parsed statement.
 
         Raises:
             WrongUse: the server is too old for the compaction.
@@ -69,11 +69,11 @@ class Spelling:
 
 
 Insertion = tuple[int, str]
-"""Something to put into a text, and before which of its characters."""
+"""Offset, and the text to insert before it."""
 
 
 def qualified(text: str, parsed: Parsed, keyspace: str) -> str:
-    """The statement with the keyspace before the name that decides it, otherwise as its author wrote it."""
+    """The statement with the keyspace before its deciding name, otherwise as its author wrote it."""
     return _with(text, parsed, _keyspace(parsed, keyspace))
 
 
@@ -90,13 +90,13 @@ def sent(text: str, parsed: Parsed, keyspace: str, attempt: UUID) -> str:
 
 
 def tokens_between(text: str, parsed: Parsed) -> list[Token]:
-    """The statement's tokens, without comments, by their places in the statement's own text."""
+    """The statement's tokens without comments; offsets count from the statement's start."""
     own = text[parsed.span.start : parsed.span.end]
     return [token for token in tokens_of(own) if token.kind not in (Kind.COMMENT, Kind.END)]
 
 
 def _with(text: str, parsed: Parsed, insertions: Sequence[Insertion]) -> str:
-    """The statement's own text with these put in; places are the statement's own."""
+    """The statement's text with the insertions; offsets count from the statement's start."""
     own = text[parsed.span.start : parsed.span.end]
     for place, what in sorted(insertions, reverse=True):
         own = own[:place] + what + own[place:]
@@ -111,7 +111,6 @@ def _keyspace(parsed: Parsed, keyspace: str) -> list[Insertion]:
 
 
 def _once(text: str, parsed: Parsed, attempt: UUID) -> Iterator[Insertion]:
-    """What makes every repetition the same as the first sending."""
     match parsed.statement:
         case CreateTable(_, table):
             if "id" not in table.options:
@@ -124,14 +123,14 @@ def _once(text: str, parsed: Parsed, attempt: UUID) -> Iterator[Insertion]:
 
 
 def _table_id(tokens: Sequence[Token], attempt: UUID) -> Insertion:
-    """After the columns: into the WITH that is there, or as one of its own."""
+    """After the columns: in an existing WITH, else in a new one."""
     end = tokens[-1].end
     options = next((token for depth, token in _with_depth(tokens) if depth == 0 and token.word == "WITH"), None)
     return (options.end, f" ID = {attempt} AND") if options else (end, f" WITH ID = {attempt}")
 
 
 def _timestamp(text: str, parsed: Parsed, write: Write, micros: int) -> Insertion:
-    """Into the USING that is there, or as one of its own: at the end of an INSERT, elsewhere behind the table."""
+    """In an existing USING, else in a new one: at the end of an INSERT, elsewhere after the table."""
     tokens = tokens_between(text, parsed)
     using = next((token for depth, token in _with_depth(tokens) if depth == 0 and token.word == "USING"), None)
     if using:
@@ -142,7 +141,7 @@ def _timestamp(text: str, parsed: Parsed, write: Write, micros: int) -> Insertio
 
 
 def _after_name(tokens: Sequence[Token], parsed: Parsed) -> int:
-    """The end of the table's name, its keyspace before it included."""
+    """The end of the table's name (with its keyspace)."""
     assert parsed.name_at is not None
     at = parsed.name_at.start - parsed.span.start
     rest = [token for token in tokens if token.start >= at]
@@ -153,7 +152,7 @@ def _after_name(tokens: Sequence[Token], parsed: Parsed) -> int:
 
 
 def _with_depth(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
-    """Each token, and in how many brackets it stands."""
+    """Each token with its depth in brackets."""
     depth = 0
     for token in tokens:
         depth -= token.text in _CLOSE
