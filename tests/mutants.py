@@ -31,6 +31,7 @@ from types import CodeType
 from typing import Final
 
 import libcst as cst
+import libcst.matchers as m
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from libcst.metadata import MetadataWrapper, PositionProvider
@@ -42,6 +43,7 @@ CPU_TIMES_UNCHANGED: Final = 10
 WALL_SECONDS_MAX: Final = 300
 MEMORY_BYTES_MAX: Final = 6 * 2**30
 QUIET: Final = ("-qq", "-x", "--no-header", "--no-summary", "-p", "no:cacheprovider", "-o", "timeout=0")
+KIND: Final = m.ClassDef(bases=[m.ZeroOrMore(), m.Arg(m.Name("Enum")), m.ZeroOrMore()])
 REWRITE_WARNING: Final = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 settings.register_profile(
@@ -78,6 +80,7 @@ class _Changes(cst.CSTVisitor):
 
     def __init__(self) -> None:
         self.found: list[tuple[int, cst.CSTNode, cst.CSTNode]] = []
+        self.names: set[cst.CSTNode] = set()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         """Change this node in every way, and go on below it."""
@@ -85,6 +88,10 @@ class _Changes(cst.CSTVisitor):
             return False  # types are mypy's to check; what an error says is for people
         if isinstance(node, cst.Expr) and isinstance(node.value, cst.BaseString):
             return False  # a docstring
+        if m.matches(node, KIND):
+            self.names.update(m.findall(node, m.Assign(value=m.SimpleString())))
+        if node in self.names:
+            return False  # a kind may be called anything
         changed = [other for kind, change in mutation_operators if isinstance(node, kind) for other in change(node)]
         if isinstance(node, cst.If | cst.CompIf):
             changed += [node.with_changes(test=forced) for forced in _forced(node.test)]
