@@ -15,7 +15,6 @@ import io
 import os
 import random
 import resource
-import signal
 import sys
 import tomllib
 from collections import Counter
@@ -39,10 +38,20 @@ from mutmut.mutation.mutators import mutation_operators
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 CPU_SECONDS_MIN: Final = 10
+CPU_SECONDS_UNCHANGED_MAX: Final = 300
 CPU_TIMES_UNCHANGED: Final = 10
-WALL_SECONDS_MAX: Final = 300
+TEST_SECONDS_MAX: Final = 30
 MEMORY_BYTES_MAX: Final = 6 * 2**30
-QUIET: Final = ("-qq", "-x", "--no-header", "--no-summary", "-p", "no:cacheprovider", "-o", "timeout=0")
+QUIET: Final = (
+    "-qq",
+    "-x",
+    "--no-header",
+    "--no-summary",
+    "-p",
+    "no:cacheprovider",
+    "-o",
+    f"timeout={TEST_SECONDS_MAX}",
+)
 KIND: Final = m.ClassDef(bases=[m.ZeroOrMore(), m.Arg(m.Name("Enum")), m.ZeroOrMore()])
 REWRITE_WARNING: Final = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 
@@ -90,8 +99,10 @@ class _Changes(cst.CSTVisitor):
             return False  # a docstring
         if m.matches(node, KIND):
             self.names.update(m.findall(node, m.Assign(value=m.SimpleString())))
+            for member in m.findall(node, m.Assign()):
+                self.names.update(m.findall(member, m.SimpleString()))
         if node in self.names:
-            return False  # a kind may be called anything
+            return False  # what a kind is called, and says of itself, is for people
         changed = [other for kind, change in mutation_operators if isinstance(node, kind) for other in change(node)]
         if isinstance(node, cst.If | cst.CompIf):
             changed += [node.with_changes(test=forced) for forced in _forced(node.test)]
@@ -158,7 +169,7 @@ class Trials:
     def __init__(self, module: str, tests: Sequence[str], packages: Sequence[str]) -> None:
         self.module = module
         self.tests = tests
-        self.cpu_seconds = WALL_SECONDS_MAX
+        self.cpu_seconds = CPU_SECONDS_UNCHANGED_MAX
         with redirect_stdout(io.StringIO()):  # libraries are imported once, by us; our own modules by each process
             pytest.main([*QUIET, *REWRITE_WARNING, "--collect-only", *tests])
         for name in [name for name in sys.modules if name.partition(".")[0] in (*packages, "tests")]:
@@ -179,7 +190,6 @@ class Trials:
         limit = round(resource.getrusage(resource.RUSAGE_SELF).ru_utime) + self.cpu_seconds
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-        signal.alarm(WALL_SECONDS_MAX)
         if mutant:
             sys.meta_path.insert(0, _Changed(mutant))
         try:

@@ -25,6 +25,12 @@ def test_every_answer_has_a_verdict(seen: LookedUp) -> None:
     assert isinstance(verdict_of(seen), DeliveryVerdict)
 
 
+@pytest.mark.parametrize("seen", [seen for seen in FOUND if not seen.queued])
+def test_what_cannot_be_read_is_bad_whatever_else_was_found(seen: LookedUp) -> None:
+    """There is nothing to deliver, and no name to look for."""
+    assert verdict_of(seen) is DeliveryVerdict.BAD
+
+
 @pytest.mark.parametrize("seen", [seen for seen in FOUND if seen.queued and seen.marked])
 def test_a_mark_outweighs_whatever_is_missing(seen: LookedUp) -> None:
     """What an operator deleted never raises an alarm over its bytes, its row, or a server that is away."""
@@ -56,34 +62,41 @@ def test_a_mail_is_delivered_only_with_its_bytes() -> None:
     assert all(seen.content is not None and not seen.marked and not seen.silence for seen in delivered)
 
 
-def test_every_verdict_has_its_treatment() -> None:
-    """And a count of its own, but for copies of what is delayed."""
-    counts = [verdict.count for verdict in DeliveryVerdict if verdict is not DeliveryVerdict.DELAYED]
-    assert len(set(counts)) == len(counts)
+def test_a_mail_that_waits_with_its_bytes_is_delivered() -> None:
+    """Unless anything speaks against it; bytes that are none are bytes too."""
+    assert verdict_of(LookedUp(QUEUED, content=b"")) is DeliveryVerdict.DELIVER
+    assert verdict_of(LookedUp(QUEUED)) is DeliveryVerdict.BLOB_MISSING
+
+
+def test_what_was_looked_up_names_its_mail_where_it_can_be_read() -> None:
+    """For the log."""
+    assert LookedUp(QUEUED).enqueue_id == QUEUED.enqueue_id
+    assert LookedUp(None).enqueue_id is None
 
 
 @pytest.mark.parametrize(
-    ("verdict", "settling"),
+    ("verdict", "settling", "count", "logged"),
     [
-        (DeliveryVerdict.DELIVER, Settling.NOTHING),
-        (DeliveryVerdict.FILTERED, Settling.ACK),
-        (DeliveryVerdict.DELAYED, Settling.ACK),
-        (DeliveryVerdict.GONE, Settling.ACK),
-        (DeliveryVerdict.UNSURE, Settling.DEAD_LETTER),
-        (DeliveryVerdict.BAD, Settling.DEAD_LETTER),
-        (DeliveryVerdict.BLOB_MISSING, Settling.DEAD_LETTER),
-        (DeliveryVerdict.LATER, Settling.REQUEUE),
+        (DeliveryVerdict.DELIVER, Settling.NOTHING, QueueCount.DELIVERED, False),
+        (DeliveryVerdict.FILTERED, Settling.ACK, QueueCount.FILTERED, False),
+        (DeliveryVerdict.DELAYED, Settling.ACK, QueueCount.FILTERED, False),
+        (DeliveryVerdict.GONE, Settling.ACK, QueueCount.GONE, True),
+        (DeliveryVerdict.UNSURE, Settling.DEAD_LETTER, QueueCount.UNSURE, True),
+        (DeliveryVerdict.BAD, Settling.DEAD_LETTER, QueueCount.BAD, True),
+        (DeliveryVerdict.BLOB_MISSING, Settling.DEAD_LETTER, QueueCount.BLOB_MISSING, True),
+        (DeliveryVerdict.LATER, Settling.REQUEUE, QueueCount.RETURNED, True),
     ],
 )
-def test_what_the_broker_is_told(verdict: DeliveryVerdict, settling: Settling) -> None:
-    """A dead letter is what nobody can work on, and what nobody can tell whether to."""
-    assert verdict.settling is settling
+def test_every_verdict_has_its_treatment(
+    verdict: DeliveryVerdict, settling: Settling, count: QueueCount, logged: bool
+) -> None:
+    """A dead letter is what nobody can work on, and what nobody can tell whether to; what is dropped is logged."""
+    assert (verdict.settling, verdict.count, bool(verdict.log)) == (settling, count, logged)
 
 
 def test_only_marked_mails_lose_their_bytes() -> None:
     """One that merely has no row may be delayed, or rescued into a later slice."""
     assert [verdict for verdict in DeliveryVerdict if verdict.forgets_blobs] == [DeliveryVerdict.FILTERED]
-    assert DeliveryVerdict.GONE.count is QueueCount.GONE
 
 
 def test_what_is_listed_is_no_dead_letter() -> None:
