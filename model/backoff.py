@@ -21,7 +21,7 @@ class BackOff:
     longest: timedelta
 
     def wait(self, attempts: int) -> timedelta:
-        """How long to wait after so many tries, counted from 1."""
+        """The wait after that many tries, counted from 1."""
         doublings: int = max(attempts, 1) - 1
         if doublings >= (self.longest // self.first).bit_length():
             return self.longest

@@ -39,7 +39,7 @@ class MailmendError(Exception):
         return f"{self.what}\n{self.mend}" if self.mend else self.what
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Keep both sentences when an executor sends the error home: exceptions pickle only their positional part."""
+        """Keep both sentences when an executor pickles the error: exceptions pickle only their positional part."""
         return (_revive, (type(self), self.what, self.mend, self.__dict__))
 
 
@@ -119,7 +119,6 @@ class CqlSyntaxError(WrongUse):
         return self.place.column
 
     def in_file(self, file: str) -> Self:
-        """The same error, told with the name of its file."""
         return type(self)(self.problem, self.place, mend=self.mend, file=file)
 
 
@@ -312,7 +311,7 @@ class Delayed(WrongUse):
 
 
 def came_of_interruption(error: BaseException | None) -> bool:
-    """Whether a person stopped it: what fails while letting go after Ctrl-C (Spark's own, say) is still the Ctrl-C."""
+    """Whether Ctrl-C caused it, directly or through a failing clean-up (Spark's own, say)."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True

@@ -31,14 +31,14 @@ _UUID_EPOCH_100NS = 0x01B21DD213814000  # 1582-10-15 to 1970-01-01 in units of 1
 
 
 def micros_of(time_uuid: UUID) -> int:
-    """The instant inside a version-1 UUID, in microseconds since 1970."""
+    """The time in a version-1 UUID, in microseconds since 1970."""
     return (time_uuid.time - _UUID_EPOCH_100NS) // 10
 
 
 def restored_id(was: EnqueueId, queue: QueueName) -> EnqueueId:
-    """The id under which a mail comes back that was taken out of a queue: the same, however often that is begun.
+    """The id of a mail that is put back after its removal from a queue: the same on every retry.
 
-    Nothing of the removal is in it: a removal that was killed and done again keeps the same mail twice, and it is to
+    It does not depend on the removal: a removal that was killed and repeated keeps the same mail twice, and it must
     come back once.
     """
     return EnqueueId(uuid5(was, f"mailmend:restored:{queue}"))

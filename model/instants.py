@@ -1,4 +1,4 @@
-"""Microseconds since 1970, in which the house counts, as the instants that `timestamp` columns keep."""
+"""Microseconds since 1970, our unit of time, as the instants that `timestamp` columns keep."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -8,5 +8,5 @@ MICROS: Final = 1_000_000
 
 
 def instant_of(micros: int) -> datetime:
-    """The instant in whole milliseconds, as a `timestamp` column keeps it."""
+    """The time in whole milliseconds, as a `timestamp` column keeps it."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=micros // 1000)

@@ -36,7 +36,7 @@ class Seen:
 
     @property
     def newest(self) -> int | None:
-        """The latest visible write in microseconds, or None where no time can be read (a row of key columns only)."""
+        """The latest visible write in microseconds; None where no time can be read (a row of key columns only)."""
         return max(self.written_at.values(), default=None)
 
 
@@ -44,8 +44,8 @@ class Seen:
 class Read:
     """Rows of one partition: `key` is the partition key or any longer prefix of the primary key.
 
-    Or of several at once: `among` then holds some values for the column after `key`, each of which is meant. One
-    request is spared for each, and one partition without an answer leaves the others unanswered too; so ask for few.
+    Or of several partitions at once: `among` then holds values for the column after `key`. This saves requests, but one
+    partition without an answer fails them all; so ask for few.
     """
 
     table: Table

@@ -89,11 +89,11 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass; blocks the thread."""
+        """Wait; blocks the thread."""
         ...
 
     async def pause(self, seconds: float) -> None:
-        """Let time pass, while the event loop runs others."""
+        """Wait without blocking the event loop."""
         ...
 
     def new_uuid(self) -> UUID:
@@ -105,7 +105,7 @@ class Clock(Protocol):
         ...
 
     def chance(self) -> float:
-        """A number from 0 up to, and without, 1."""
+        """A random number from 0 up to, but not including, 1."""
         ...
 
 
@@ -124,25 +124,25 @@ class Lags(Protocol):
         """Keep the suspects durably.
 
         Raises:
-            Unjournalled: nobody took them. The truth is written all the same.
+            Unjournalled: neither the ledger nor the disk took them. The truth is written all the same.
         """
         ...
 
 
 class Progress(Protocol):
-    """Where long work tells how far it is. Adapters: a terminal, plain lines, nothing."""
+    """Where long work reports its progress. Adapters: a terminal, plain lines, nothing."""
 
     def stage(self, name: str, total: int | None = None) -> None:
         """A new stage begins, of `total` steps if that is known."""
         ...
 
     def advance(self, steps: int, suspects: int = 0) -> None:
-        """So many more rows (or keys) are done, so many more suspects found."""
+        """`steps` more rows (or keys) are done, `suspects` more suspects were found."""
         ...
 
 
 class Silent:
-    """Progress that nobody watches."""
+    """Shows nothing."""
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Begin a stage."""
@@ -152,10 +152,10 @@ class Silent:
 
 
 class HeldLease(Protocol):
-    """A lease in hand. Adapter: `repair.ledger.leases.TakenLease`."""
+    """A lease that this process holds. Adapter: `repair.ledger.leases.TakenLease`."""
 
     def check(self, seconds: float = 0.0) -> None:
-        """Make sure that it is still ours, and will be for so long.
+        """Make sure that it is still ours, and will be for that many seconds.
 
         Raises:
             LeaseLost: it is not, or that cannot be known.
@@ -181,7 +181,7 @@ class SchemaServer(Protocol):
     release_version: str
 
     def query(self, text: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """The rows that a statement answers."""
+        """The rows that a statement returns."""
         ...
 
     def execute_ddl(self, text: str, seconds: float = ..., agreed: float = ...) -> None:
@@ -206,10 +206,10 @@ class SchemaNodes(Protocol):
 
 
 class Delivery(Protocol):
-    """A message in hand, until it is acked, requeued or dead-lettered: exactly one of them, once.
+    """A delivered message, to be acked, requeued or dead-lettered: exactly one of them, once.
 
     Each of the three raises `BrokerUnreachable` when the connection that brought the message is gone: the broker then
-    delivers it again, to somebody.
+    delivers it again, to some consumer.
     """
 
     @property
@@ -219,12 +219,12 @@ class Delivery(Protocol):
 
     @property
     def redelivered(self) -> bool:
-        """Whether somebody may have had it before."""
+        """Whether it may have been delivered before."""
         ...
 
     @property
     def dead_lettered(self) -> bool:
-        """Whether it was in a dead letter queue once (it carries `x-death`)."""
+        """Whether it was ever in a dead letter queue (it carries `x-death`)."""
         ...
 
     @property
@@ -233,20 +233,20 @@ class Delivery(Protocol):
         ...
 
     async def ack(self) -> None:
-        """It is done with."""
+        """The message is processed."""
         ...
 
     async def requeue(self) -> None:
-        """It goes back to where it came from, at once."""
+        """Return it to its queue, at once."""
         ...
 
     async def dead_letter(self) -> None:
-        """It goes to the dead letter queue."""
+        """Move it to the dead letter queue."""
         ...
 
 
 def unheard() -> None:
-    """Nobody is told."""
+    """Do nothing: nobody listens."""
 
 
 class Broker(Protocol):
@@ -274,10 +274,11 @@ class Broker(Protocol):
         priorities: Collection[int] | None = None,
         on_lost: Callable[[], None] = unheard,
     ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
-        """Take messages, at most `prefetch` of each level in hand; None: of all ten, declared where missing.
+        """Take messages, at most `prefetch` unacked of each level; None: of all ten, declared where missing.
 
-        The iterator goes on over reconnections, with new deliveries. Leaving the context returns what is in hand.
-        `on_lost` is told of every consumer (a level has one) that the broker took away or whose connection broke, and
+        The iterator goes on over reconnections, with new deliveries. Leaving the context returns unacked messages.
+        `on_lost` is called for every consumer (a level has one) that the broker took away or whose connection broke,
+        and
         that is set up anew.
         """
         ...
@@ -316,7 +317,7 @@ class Blobs(Protocol):
         ...
 
     async def delete(self, blob_id: BlobId) -> None:
-        """Forget the bytes; none there is fine. An id made of what it names is left alone: others may refer to it.
+        """Delete the bytes, if there are any. Deduplicated blobs are left alone: others may refer to them.
 
         Raises:
             BlobsUnreachable: the store does not answer.
@@ -324,7 +325,7 @@ class Blobs(Protocol):
         ...
 
     async def delete_all(self, blob_ids: Collection[BlobId]) -> None:
-        """Forget the bytes of many, as `delete` does, in as few requests as the store can.
+        """Delete the bytes of many, as `delete` does, in as few requests as the store can.
 
         Raises:
             BlobsUnreachable: the store does not answer; some may be left.

@@ -51,15 +51,15 @@ class TrialResult:
 
     @property
     def sstables(self) -> float:
-        """SSTables per read, both kinds of read counting alike."""
+        """SSTables per read; both kinds of read count alike."""
         return (self.mailbox.sstables_mean + self.message.sstables_mean) / 2
 
     @property
     def p99_ms(self) -> float:
-        """The 99th percentile of opening a mailbox and of looking a message up, together.
+        """The 99th percentile of mailbox openings and message lookups together, in milliseconds.
 
-        Of fewer than a hundred reads it would be the slowest of all, a matter of luck: such reads are left out where
-        the other kind was read often enough.
+        With fewer than a hundred reads it is just the slowest one: that kind is left out where the other was read often
+        enough.
         """
         both = (self.mailbox, self.message)
         return sum(cost.p99_ms for cost in both if cost.reads >= P99_READS_MIN) or sum(cost.p99_ms for cost in both)
@@ -107,14 +107,13 @@ class CompactionAdvice:
 
     @property
     def change(self) -> bool:
-        """Whether the tables have another one now."""
         return self.present is not self.choice
 
 
 def choose(
     results: Sequence[TrialResult], present: CompactionChoice | None, served: frozenset[CompactionChoice]
 ) -> CompactionAdvice:
-    """The choice by the stated rule, among those that the user's server understands.
+    """The choice by the rule above, among those that the user's server supports.
 
     Args:
         results: what the trial measured; at least one of them of a choice that is served.
@@ -140,7 +139,7 @@ def choose(
 
 
 def _price(chosen: CompactionChoice, results: Sequence[TrialResult]) -> list[str]:
-    """What merging costs in writing, which the rule leaves out of account: reads are what users wait for."""
+    """What merging costs in writes; the rule ignores it, because users wait for reads."""
     rewritten = {one.choice: one.rewritten_bytes for one in results}
     least = min(results, key=lambda one: one.rewritten_bytes).choice
     if rewritten[chosen] <= rewritten[least] * 2:

@@ -140,9 +140,9 @@ class QueueAdvice(Lifetimes):
 
 
 def lifetimes(stay_seconds: int, slice_seconds: int) -> Lifetimes:
-    """How long rows and marks must live where no mail stays longer, in windows of whole slices.
+    """How long rows and marks must live if no mail stays longer than that; windows are whole slices.
 
-    The advice and the catalog both ask here, so they cannot disagree.
+    The advice and the catalog both call this, so they cannot disagree.
     """
     slack = _slack(stay_seconds)
     ttl, window = windows_over(stay_seconds + slack, slice_seconds)
@@ -152,12 +152,11 @@ def lifetimes(stay_seconds: int, slice_seconds: int) -> Lifetimes:
 
 
 def gc_grace_for(hint_window_seconds: float) -> int:
-    """How long tombstones of tables in which everything expires are kept, in seconds."""
+    """`gc_grace_seconds` of tables in which everything expires."""
     return max(GC_GRACE_SECONDS_MIN, math.ceil(hint_window_seconds))
 
 
 def advise_queue(traffic: Traffic, now: SliceSettings | None = None) -> QueueAdvice:
-    """What the queue's tables should be set to for that traffic, with what they are set to now as a bound."""
     stay = math.ceil(traffic.longest_stay_seconds.value)
     slice_seconds = _slice_for(traffic.mails_per_second.value, stay + _slack(stay), now)
     bare = QueueAdvice(
@@ -175,7 +174,7 @@ def _slack(stay_seconds: int) -> int:
 
 
 def windows_over(seconds: int, slice_seconds: int) -> tuple[int, int]:
-    """A time to live of at least so long, and the time window that it spans 20 to 30 times.
+    """A time to live of at least that many seconds, and a time window that fits into it 20 to 30 times.
 
     The window is a whole number of slices and of minutes. Where the slice is longer than a sixtieth of the time, the
     time to live grows until 20 windows fit.
@@ -189,12 +188,12 @@ def windows_over(seconds: int, slice_seconds: int) -> tuple[int, int]:
 
 
 def history_window_days(history_seconds: float) -> int:
-    """The time window, in days, of which a table without time to live keeps two dozen over its history."""
+    """Time window in days for a table without time to live: about two dozen over its history."""
     return max(1, round(history_seconds / DAY / HISTORY_WINDOWS))
 
 
 def window_compaction(seconds: int) -> Compaction:
-    """TWCS with a window of so many seconds (whole minutes), in the largest unit that it takes."""
+    """TWCS with a window of that length (whole minutes), in the largest unit that fits."""
     unit, name = next((one for one in _WINDOW_UNITS if seconds % one[0] == 0), _WINDOW_UNITS[-1])
     options = {"compaction_window_unit": name, "compaction_window_size": str(max(1, seconds // unit))}
     return Compaction("TimeWindowCompactionStrategy", options)
@@ -204,12 +203,12 @@ _WINDOW_UNITS: Final = ((DAY, "DAYS"), (HOUR, "HOURS"), (MINUTE, "MINUTES"))
 
 
 def bloom_bytes(rows: float, chance: float) -> float:
-    """What the bloom filters of so many keys take of memory (the textbook's formula for an ideal filter)."""
+    """Memory of bloom filters for that many keys, in bytes (textbook formula for an ideal filter)."""
     return rows * -math.log(chance) / math.log(2) ** 2 / 8
 
 
 def _slice_for(rate: float, seconds: int, now: SliceSettings | None) -> int:
-    """The window whose average is nearest to 10,000 mails, short enough that time windows are whole slices."""
+    """The slice window nearest to 10,000 mails on average, short enough that time windows are whole slices."""
     *_, most = WINDOWS
     fitting = [one for one in SLICE_WINDOWS if one <= seconds / most / 2] or [SLICE_WINDOWS[0]]
     allowed = [one for one in fitting if now is None or now.slice_seconds % one == 0]
@@ -319,7 +318,7 @@ _UNITS: Sequence[tuple[int, str]] = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (
 
 
 def span(seconds: float) -> str:
-    """A length of time in at most two units: `8 d`, `2 h 30 min`."""
+    """A duration in at most two units: `8 d`, `2 h 30 min`."""
     left, words = math.ceil(seconds), []
     for unit, name in _UNITS:
         count, left = divmod(left, unit)

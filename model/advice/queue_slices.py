@@ -48,12 +48,10 @@ class ConfigurationAdvice:
 
     @property
     def changes(self) -> bool:
-        """Whether something is to be set."""
         return self.advised != self.present
 
 
 def advise_configuration(traffic: Traffic, now: SliceSettings | None) -> ConfigurationAdvice:
-    """What the view should be configured as for that traffic."""
     bound, free = advise_queue(traffic, now), advise_queue(traffic)
     advised, best = (_configuration(one, traffic) for one in (bound, free))
     present = _present(now)
@@ -68,7 +66,7 @@ def advise_configuration(traffic: Traffic, now: SliceSettings | None) -> Configu
 
 
 def pace_for(mails_per_slice: float) -> int:
-    """One of so many dequeues moves the browse start: about ten times a slice, as a round number."""
+    """After how many dequeues the browse start moves: about ten times a slice, as a round number."""
     wanted = mails_per_slice / MOVES_PER_SLICE
     return min(_round_numbers(), key=lambda one: max(one, wanted) / max(min(one, wanted), 1e-9))
 

@@ -42,7 +42,7 @@ class Rates:
 
 
 def births_of(ids: Iterable[UUID], now_micros: int) -> list[int]:
-    """When the messages of those ids were born, in microseconds; ids without a believable time are left out."""
+    """Birth times of the messages in microseconds since 1970; ids without a believable time are left out."""
     born = (micros_of(one) for one in ids if one.version == _VERSION_WITH_TIME)
     return [at for at in born if _EARLIEST_MICROS <= at <= now_micros + DAY * MICROS]
 
@@ -82,7 +82,7 @@ def slice_gap(mails: Mapping[tuple[str, int], int]) -> int | None:
 
 
 def rates_of_slices(mails: Mapping[tuple[str, int], int], queue: str, window: int, now_seconds: int) -> Rates | None:
-    """Mails per second of one queue from its slices that are over; None where none is. Empty slices between count."""
+    """Mails per second of one queue, from its finished slices (empty ones between them count); None without any."""
     over = {start: count for (name, start), count in mails.items() if name == queue and start + window <= now_seconds}
     if not over:
         return None

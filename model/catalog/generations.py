@@ -28,13 +28,11 @@ class Generation:
 
 
 def _with(schema: Schema, besides: Mapping[str, tuple[Column, ...]]) -> Schema:
-    """The schema with more columns in some tables (by name)."""
     tables = tuple(table.with_columns(table.columns + besides.get(table.name, ())) for table in schema.tables)
     return Schema(schema.types, tables)
 
 
 def _without(schema: Schema, table: str, column: str) -> Schema:
-    """The schema with one column less."""
     tables = (
         one.with_columns(kept for kept in one.columns if kept.name != column) if one.name == table else one
         for one in schema.tables
@@ -43,7 +41,6 @@ def _without(schema: Schema, table: str, column: str) -> Schema:
 
 
 def _instead(schema: Schema, gone: frozenset[str], tables: tuple[Table, ...]) -> Schema:
-    """The schema with other tables in the place of some."""
     return Schema(schema.types, (*(table for table in schema.tables if table.name not in gone), *tables))
 
 
@@ -140,7 +137,6 @@ class Recognition:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing is wrong."""
         return not self.drift
 
 
@@ -163,10 +159,10 @@ def holds_mail(live: Schema) -> bool:
 
 
 def was_made_here(live: Schema) -> bool:
-    """Whether every table of the catalog that is there carries the catalog's own comment; James's are worded otherwise.
+    """Whether every table of the catalog that is there has the catalog's own comment; James words his differently.
 
-    This distinguishes an interrupted apply from a keyspace of James that lacks some tables. The queue's
-    tables tell nothing: James makes its own in a keyspace of ours, and a keyspace of James may have been given ours.
+    This distinguishes an interrupted apply from a keyspace of James that lacks some tables. The queue's tables do not
+    count: James makes its own in a keyspace of ours, and a keyspace of James may have been given ours.
     """
     tables = [table for table in SCHEMA.tables if table.name not in _OF_THE_QUEUE]
     pairs = [(table, live.table(table.name)) for table in tables]
@@ -174,7 +170,7 @@ def was_made_here(live: Schema) -> bool:
 
 
 def declared(generation: Generation, live: Schema, *, made_here: bool) -> Schema:
-    """All that a keyspace of that generation should hold: in one of James's, of our own tables those that are there."""
+    """All that a keyspace of that generation should hold; James's keyspaces need not have our own queue tables."""
     ours = (table for table in OWN_QUEUE_TABLES if made_here or live.table(table.name) is not None)
     return Schema(generation.schema.types, (*generation.schema.tables, *ours))
 
@@ -187,7 +183,7 @@ def _judged(generation: Generation, live: Schema, *, made_here: bool) -> Recogni
 
 
 def chosen_compaction(live: Schema) -> CompactionChoice:
-    """The choice that the live truth was created with; the default where it is none of ours."""
+    """The compaction choice of the live truth table; the default where it is none of ours."""
     found = live.table(IMAP_UID.name)
     strategy = found.compaction.strategy if found and found.compaction else ""
     chosen = (choice for choice, compaction in MESSAGE_COMPACTIONS.items() if compaction.strategy == strategy)
@@ -195,7 +191,7 @@ def chosen_compaction(live: Schema) -> CompactionChoice:
 
 
 def _distance(recognition: Recognition) -> tuple[int, int]:
-    """Drift weighs most; then what a nearer generation would expect; options tell nothing about a generation."""
+    """Drift counts first, then what a nearer generation would expect; options say nothing about a generation."""
     notes = [note for note in recognition.notes if note.aspect is not Aspect.DIFFERENT_OPTION]
     return len(recognition.drift), len(notes)
 

@@ -17,7 +17,7 @@ BLOOM_1_PERCENT = {"bloom_filter_fp_chance": "0.01"}
 
 
 def cached(rows_per_partition: int) -> dict[str, str]:
-    """The caching option that keeps all keys and so many rows of each partition."""
+    """The caching option: all keys and that many rows of each partition."""
     return {"caching": f"{{'keys': 'ALL', 'rows_per_partition': '{rows_per_partition}'}}"}
 
 

@@ -102,16 +102,16 @@ LEDGER_TABLES = (REPAIR_RUN, REPAIR_FINDING, REPAIR_LAG, REPAIR_LEASE, *HISTORY_
 
 
 def day_of(run: RunId | UUID) -> str:
-    """The UTC day in a version-1 UUID, as the tables spell it: 2026-08-30."""
+    """The UTC day of a version-1 UUID in the tables' format: 2026-08-30."""
     return instant_of(micros_of(run)).date().isoformat()
 
 
 def days_back(now_micros: int, keep: timedelta = KEEP) -> tuple[str, ...]:
-    """The days that may still hold something, newest first; tomorrow too, for a writer whose clock runs ahead."""
+    """The days that may still hold rows, newest first; tomorrow included, for writers whose clock runs ahead."""
     today = instant_of(now_micros).date()
     return tuple((today - timedelta(days=back)).isoformat() for back in range(-1, keep.days + 2))
 
 
 def bucket_of(text: str, buckets: int) -> int:
-    """The bucket of a key: the same in every process, unlike Python's own hash."""
+    """The bucket of a key; the same in every process, unlike Python's own hash."""
     return int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big") % buckets

@@ -98,7 +98,7 @@ _OURS: Final = {table.name: table for table in (*SCHEMA.tables, *LEDGER_TABLES)}
 
 
 def ignores_for(schema: Schema) -> tuple[Ignore, ...]:
-    """Those that hold for a schema: reasons that count windows say nothing of tables whose windows are others."""
+    """The ignores for a schema; reasons that count windows are left out for tables with other windows."""
     return tuple(one for one in CATALOG_IGNORES if _holds(schema.table(one.table), _OURS[one.table.lower()]))
 
 

@@ -31,7 +31,7 @@ _GRACE: Final = {"gc_grace_seconds": str(gc_grace_for(HINT_WINDOW_SECONDS))}
 
 
 def _expiring(seconds: int) -> Mapping[str, str]:
-    """Options of a table whose SSTables drop whole: all expires, and no read writes old cells into a new window."""
+    """Options that let SSTables drop whole: everything expires, and no read writes old cells into a new window."""
     return {"default_time_to_live": str(seconds), **_GRACE, "read_repair": "'NONE'"}
 
 

@@ -217,13 +217,12 @@ _DEFAULT_WHY: Final = "nothing is asked of it, so the server's own default serve
 
 
 def purpose_of(table: str, column: str) -> str:
-    """What a column is for; "" where that is not known. Any case."""
+    """What a column is for, its name in any case; "" where unknown."""
     name = column.lower()
     return _IN_TABLE.get(table.lower(), {}).get(name) or _ANYWHERE.get(name, "")
 
 
 def why_compacted(table: Table) -> str:
-    """Why the table has the compaction that it has."""
     if table.compaction is None:
         return _DEFAULT_WHY
     if _same(table.compaction, TWCS_MESSAGES):
@@ -232,5 +231,5 @@ def why_compacted(table: Table) -> str:
 
 
 def _same(one: Compaction, other: Compaction) -> bool:
-    """Whether a compaction is the other, whatever the server has added to it."""
+    """Whether two compactions are equal, ignoring options that the server has added."""
     return one.strategy == other.strategy and other.options.items() <= one.options.items()

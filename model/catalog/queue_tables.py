@@ -45,12 +45,12 @@ class OwnTables:
 
     @property
     def marks_outlive_rows(self) -> bool:
-        """Whether no mail that was deleted can show up again because its mark expired first."""
+        """Whether every mark outlives its row; if not, deleted mails can show up again."""
         return not self.mark_ttl_seconds or 0 < self.row_ttl_seconds < self.mark_ttl_seconds
 
 
 def queue_tables_of(live: Schema, keyspace: str) -> OwnTables:
-    """What the live keyspace has for the queue; `keyspace` is its name, for the message.
+    """The queue's tables in the live keyspace; `keyspace` is its name, for the error message.
 
     Raises:
         SchemaMismatch: one of James's four tables is missing, or any of the seven is there in another form.
@@ -70,7 +70,7 @@ def queue_tables_of(live: Schema, keyspace: str) -> OwnTables:
 
 
 def time_to_live(table: Table | None) -> int:
-    """How long the rows of a table live unless they say otherwise, in seconds; 0: for ever."""
+    """Default time to live of the table in seconds; 0: rows never expire."""
     return int(text_of(table.options.get("default_time_to_live", "0"))) if table else 0
 
 

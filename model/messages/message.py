@@ -21,7 +21,6 @@ class Attachment:
     is_inline: bool = False
 
     def as_cell(self) -> tuple[str, str | None, str | None, bool]:
-        """The value of the user type."""
         return (self.id, self.name, self.cid, self.is_inline)
 
 
@@ -52,7 +51,7 @@ class Mail:
 
 
 def split_mail(content: bytes) -> tuple[bytes, bytes]:
-    """Header and body of a mail's bytes; a mail without an empty line is header alone."""
+    """(header, body) of a mail's bytes; a mail without an empty line is all header."""
     ends = [content.find(gap) + len(gap) for gap in (b"\r\n\r\n", b"\n\n") if gap in content]
     if content.startswith((b"\r\n", b"\n")):
         ends.append(content.index(b"\n") + 1)
@@ -70,7 +69,6 @@ class Place:
 
     @property
     def key(self) -> Key:
-        """The truth's primary key."""
         return (self.message_id, self.mailbox_id, self.uid)
 
 
@@ -93,5 +91,4 @@ class Stored:
 
     @property
     def place(self) -> Place:
-        """Where the message stands."""
         return Place(self.message_id, self.mailbox_id, self.uid)

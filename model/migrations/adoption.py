@@ -53,7 +53,6 @@ class Adoption:
 
 
 def decide_adoption(live: Schema, record: LedgerRecord) -> Adoption:
-    """What adopting the mail keyspace would do."""
     recognition = recognise(live)
     against = tuple(one for one in recognition.drift if not _adoptable(one))
     return Adoption(_standing(live, record, against), recognition, against, due_migrations(live))
@@ -75,7 +74,7 @@ def _standing(live: Schema, record: LedgerRecord, against: tuple[Difference, ...
 
 
 def _adoptable(difference: Difference) -> bool:
-    """Whether it stands in the way of nothing: somebody's own column, or one that an upgrade note would have added."""
+    """Whether it does not block adoption: a user's own column, or one that an upgrade note would have added."""
     if difference.aspect is Aspect.MISSING_COLUMN:
         return note_adding(difference.owner, difference.subject) is not None
     return difference.aspect is Aspect.UNEXPECTED_COLUMN
@@ -106,12 +105,11 @@ class VersionStep:
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to write."""
         return self.before != self.after
 
     @property
     def caution(self) -> str:
-        """What writing it would claim; "" where it claims no more than what stands there."""
+        """What writing it would claim; "" where it claims no more than the version that stands there."""
         if self.after <= self.assumed:
             return ""
         steps = ", ".join(f"{step} to {step + 1}" for step in range(self.assumed, self.after))

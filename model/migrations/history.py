@@ -1,8 +1,7 @@
-"""What was applied to a keyspace, as values; and in what a folder of migrations is otherwise than its history.
+"""What was applied to a keyspace, as values; and how a folder of migrations differs from its history.
 
-A migration that was applied is never changed again: what stands in the history and what stands in the folder must be
-the same, or nobody knows what the next keyspace will be made of. Whoever finds them different says which file it is
-and how to mend it.
+A migration that was applied is never changed again: the history and the folder must be the same, or nobody knows what
+the next keyspace will be made of. Each difference names the file and says how to mend it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,7 +66,6 @@ class Entry:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing of it is left to do."""
         return self.state is not MigrationState.RUNNING
 
 
@@ -113,7 +111,6 @@ class Baseline:
 
     @property
     def fingerprint(self) -> str:
-        """One value for the whole keyspace."""
         return fingerprint_of(self.objects)
 
 
@@ -131,11 +128,9 @@ class LedgerRecord:
     baseline: Baseline | None = None
 
     def entry(self, number: int) -> Entry | None:
-        """The migration of that number."""
         return next((one for one in self.entries if one.number == number), None)
 
     def statement(self, number: int, position: int) -> StatementEntry | None:
-        """The statement at that place."""
         return next((one for one in self.statements if (one.number, one.position) == (number, position)), None)
 
 
@@ -150,7 +145,7 @@ class Unlock:
 
 
 class Tampering(Enum):
-    """In what a folder is otherwise than the history; the value is its name in reports."""
+    """How a folder differs from the history; the value is its name in reports."""
 
     EDITED = "edited migration"  # the same file, another text
     RENAMED = "renamed migration"  # the same number and text, another name or phase
@@ -163,7 +158,7 @@ class Tampering(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HistoryDrift:
-    """One way in which the folder and the history are not the same.
+    """One difference between the folder and the history.
 
     Attributes:
         file: the file's name; for a file that is gone, the name that the history has.
@@ -187,7 +182,7 @@ _PUT_BACK = "Put the text back that was applied (from version control); what has
 def history_drift(
     migrations: Sequence[Migration], history: Sequence[Entry], begun: Sequence[StatementEntry] = ()
 ) -> tuple[HistoryDrift, ...]:
-    """Everything in which a folder is otherwise than what was applied from it, by number.
+    """All differences between a folder and what was applied from it, by number.
 
     Args:
         migrations: those of the folder, in order.
@@ -204,7 +199,6 @@ def history_drift(
 def _between(
     file: Migration | None, entry: Entry | None, files: Mapping[int, Migration], begun: Sequence[StatementEntry]
 ) -> HistoryDrift | None:
-    """What is otherwise at one number."""
     if entry is None:
         return _inserted(file) if file else None
     if file is None or str(file.file) != str(entry.file):
@@ -216,7 +210,7 @@ def _between(
 
 
 def _goes_on(file: Migration, begun: Sequence[StatementEntry]) -> bool:
-    """Whether every statement that may have taken effect still stands in the file as it was."""
+    """Whether every statement that may have taken effect still stands unchanged in the file."""
     sent = [one for one in begun if one.number == file.number and one.state is not StatementState.FAILED]
     return all(
         one.position < len(file.statements) and checksum_of(file.cql(one.position)) == one.checksum for one in sent
@@ -235,7 +229,7 @@ def _inserted(file: Migration) -> HistoryDrift:
 
 
 def _elsewhere(file: Migration | None, entry: Entry, files: Mapping[int, Migration]) -> HistoryDrift:
-    """What became of a file that was applied and does not stand at its number under its name."""
+    """What became of an applied file that is not at its number under its name."""
     if file is not None and file.checksum == entry.checksum:
         why = f"it was applied under the name {entry.file}"
         return HistoryDrift(Tampering.RENAMED, entry.number, str(file.file), why, f"Rename it back: {entry.file}")
@@ -277,7 +271,7 @@ class Since(Enum):
 
 
 def changes_since(baseline: Baseline, live: Schema) -> tuple[tuple[Since, str], ...]:
-    """What is otherwise than it was when the keyspace was adopted, by kind and name."""
+    """What changed since the keyspace was adopted, with kind and name."""
     before, now = baseline.objects, digests(live)
     found = [(_since(before.get(name), now.get(name)), name) for name in sorted({*before, *now})]
     return tuple((since, name) for since, name in found if since)
@@ -292,7 +286,6 @@ def _since(before: str | None, now: str | None) -> Since | None:
 
 
 def fingerprint_of(objects: Mapping[str, str]) -> str:
-    """One value for all objects together."""
     return _digest("\n".join(f"{name} {objects[name]}" for name in sorted(objects)))
 
 
@@ -314,7 +307,7 @@ def _texts(schema: Schema) -> Iterator[tuple[str, str]]:
 
 
 def _table_text(table: Table) -> str:
-    """Key columns in their order, the others by name: a server tells them in an order of its own."""
+    """Key columns in key order, the others by name: servers list them in an order of their own."""
     rest = sorted(table.regular, key=lambda column: column.name)
     return "\n".join(_column_text(column) for column in (*table.key, *rest))
 

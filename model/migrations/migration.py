@@ -72,11 +72,11 @@ class Migration:
 
     @property
     def number(self) -> int:
-        """Its place in the order, from 1."""
+        """From 1, in the order of the folder."""
         return self.file.number
 
     def cql(self, position: int) -> str:
-        """The statement at that position (from 0) as its author wrote it, without the semicolon."""
+        """The statement at that position (from 0) as written, without the semicolon."""
         span = self.statements[position].span
         return self.text[span.start : span.end]
 
@@ -86,7 +86,7 @@ class Migration:
 
 
 def normalised(text: str) -> str:
-    r"""The text with its line ends made `\n`: a checkout on Windows has the same checksum."""
+    r"""The text with its line ends made `\n`, so that a checkout on Windows has the same checksum."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -96,7 +96,7 @@ def checksum_of(text: str) -> str:
 
 
 def file_name(text: str) -> FileName:
-    """What the name of a file says.
+    """Parse the name of a migration file.
 
     Raises:
         BadMigration: it is not the name of a migration.
@@ -110,7 +110,7 @@ def file_name(text: str) -> FileName:
 
 
 def head_of(name: str, text: str) -> Head:
-    """What the comment at the top of a migration's text says.
+    """Parse the comment at the top of a migration.
 
     Raises:
         BadMigration: one of its three parts is missing or empty; the message says how they are written.
@@ -127,7 +127,6 @@ def head_of(name: str, text: str) -> Head:
 
 
 def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The parts of the comment at the top, each with its lines."""
     current: list[str] | None = None
     for line in text.lstrip().splitlines():
         comment = _COMMENT.fullmatch(line.strip())
@@ -142,7 +141,7 @@ def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def in_order(migrations: Iterable[Migration]) -> tuple[Migration, ...]:
-    """The migrations of one folder by their numbers, each with its value of the chain.
+    """The migrations of one folder sorted by number, each with its chain value.
 
     Raises:
         BadMigration: a number is there twice, or missing.
@@ -170,5 +169,5 @@ def _chained(migrations: Sequence[Migration]) -> Iterator[Migration]:
 
 
 def next_link(previous: str, name: str, checksum: str) -> str:
-    """The chain's next value: it stands for everything up to and including this file."""
+    """The next chain value: it covers everything up to and including this file."""
     return sha256(f"{previous}\n{name}\n{checksum}\n".encode()).hexdigest()

@@ -19,7 +19,7 @@ from model.schema.statements import Effect, Statement, apply_all
 
 
 class Way(Enum):
-    """How a statement that is not done is brought to its end; the value is its name in reports."""
+    """How an unfinished statement is finished; the value is its name in reports."""
 
     RUN = "run"
     AGAIN = "run again"  # it was begun, and left nothing
@@ -57,17 +57,15 @@ class PlannedStatement:
 
     @property
     def statement(self) -> Statement:
-        """What is run."""
         return self.migration.statements[self.position].statement
 
     @property
     def attempt(self) -> UUID | None:
-        """What was drawn for its first sending, where it may have been carried out."""
+        """The id drawn for its first sending, if it may have been carried out; else None."""
         return self.before.attempt if self.before and self.before.state is StatementState.BEGUN else None
 
     @property
     def place(self) -> str:
-        """Where it stands, for people."""
         return f"{self.migration.file}, line {self.migration.line(self.position)}"
 
 
@@ -95,11 +93,9 @@ class MigrationPlan:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to do."""
         return not self.baseline and not self.due
 
     def of(self, migration: Migration) -> tuple[PlannedStatement, ...]:
-        """The statements of one migration."""
         return tuple(one for one in self.statements if one.migration.number == migration.number)
 
 
@@ -110,7 +106,7 @@ def decide(
     live: Schema,
     target: MigrationTarget,
 ) -> MigrationPlan:
-    """What is to be run on a keyspace that is as `live` says.
+    """What is to be run on a keyspace with the schema `live`.
 
     Raises:
         HistoryMismatch: the folder holds other migrations than those that were applied.
@@ -136,10 +132,10 @@ def decide(
 
 
 def refuse_tampering(keyspace: str, migrations: Sequence[Migration], record: LedgerRecord) -> None:
-    """Refuse a folder that is not what was applied: no plan can rest on it.
+    """Refuse a folder that differs from what was applied.
 
     Raises:
-        HistoryMismatch: each file that is otherwise, and what to do with it.
+        HistoryMismatch: it names each file that differs, and what to do with it.
     """
     drift = history_drift(migrations, record.entries, record.statements)
     if drift:
@@ -155,7 +151,7 @@ def _dropped_once(live: Schema) -> DroppedColumns:
 
 
 def _standing(migrations: Sequence[Migration], live: Schema) -> tuple[Migration, ...]:
-    """The longest beginning of the folder that has made what is there; it ends before what may not have run."""
+    """The longest start of the folder that explains what is there; it ends before what may not have run."""
     schema, standing = EMPTY, 0
     for number, one in enumerate(migrations, start=1):
         if any(parsed.statement.may_not_have_run(live) for parsed in one.statements):
@@ -183,7 +179,7 @@ def _holds(live: Schema, made: Schema) -> bool:
 
 
 def _due(pending: Sequence[Migration], target: MigrationTarget) -> tuple[list[Migration], str]:
-    """The pending migrations as far as they are asked for, and why the others are left."""
+    """The pending migrations that the target asks for, and why the others are left."""
     due: list[Migration] = []
     for one in pending:
         if target.to is not None and one.number > target.to:
@@ -199,7 +195,7 @@ def _due(pending: Sequence[Migration], target: MigrationTarget) -> tuple[list[Mi
 
 @dataclass(slots=True)
 class _Rehearsal:
-    """The live schema as a value, on which one pending statement after the other is carried out."""
+    """The live schema as a value, to which the pending statements are applied one by one."""
 
     keyspace: str
     record: LedgerRecord
@@ -253,7 +249,7 @@ class _Rehearsal:
 
 
 def declared_by(migrations: Sequence[Migration]) -> Schema:
-    """What the migrations make of an empty keyspace.
+    """The schema that the migrations make of an empty keyspace.
 
     Raises:
         SchemaRefused: they do not fit together.

@@ -43,7 +43,7 @@ class OptionalMigration:
     after: tuple[str, ...] = ()
 
     def due(self, live: Schema) -> tuple[Statement, ...]:
-        """What of it is still to do in a live keyspace."""
+        """The statements that would still change something in a live keyspace."""
         if any(live.table(name) is None for name in self.after):
             return ()
         remaining = (_remaining(statement, live) for statement in self.statements)
@@ -69,12 +69,12 @@ def optional_migration(name: str) -> OptionalMigration:
 
 
 def note_adding(table: str, column: str) -> str | None:
-    """The name of the note that adds a column; where it is missing, that note was not followed."""
+    """Name of the note that adds a column, if any; where the column is missing, that note was not followed."""
     return _ADDED.get((table.lower(), column.lower()))
 
 
 def _remaining(statement: Statement, live: Schema) -> Statement | None:
-    """What is left to do of a statement; whoever lets rows expire has chosen windows and filters for it."""
+    """What a statement still has to do; tables with expiring rows have their own windows and filters already."""
     table = live.table(statement.about)
     chosen = isinstance(statement, SetOptions) and table is not None and time_to_live(table)
     return None if chosen else statement.remaining(live)

@@ -68,12 +68,11 @@ class Verification:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing is wrong."""
         return not (self.against.drift or self.tampering or self.running)
 
 
 def verify_ours(live: Schema, migrations: Sequence[Migration], record: LedgerRecord | None) -> Verification:
-    """A mail keyspace against the catalog, and its history against our own migrations.
+    """Compare a mail keyspace with the catalog, and its history with our own migrations.
 
     Args:
         live: the keyspace.
@@ -87,9 +86,9 @@ def verify_ours(live: Schema, migrations: Sequence[Migration], record: LedgerRec
 
 
 def verify_migrations(live: Schema, migrations: Sequence[Migration], record: LedgerRecord | None) -> Verification:
-    """Any keyspace against what was applied of a folder of migrations.
+    """Compare any keyspace with what was applied of a folder of migrations.
 
-    A folder that was tampered with may say nothing that fits together; then its files are the drift, not the tables.
+    A folder that was tampered with may not fit together; then its files are the drift, not the tables.
     """
     known = record or LedgerRecord()
     try:
@@ -106,7 +105,7 @@ def verify_migrations(live: Schema, migrations: Sequence[Migration], record: Led
 
 
 def expected_after(migrations: Sequence[Migration], record: LedgerRecord) -> Schema:
-    """What an empty keyspace becomes by everything of the folder that the history says is done.
+    """What the migrations that the history records as done make of an empty keyspace.
 
     Raises:
         SchemaRefused: the folder is not what was applied, and does not fit together.
@@ -115,7 +114,7 @@ def expected_after(migrations: Sequence[Migration], record: LedgerRecord) -> Sch
 
 
 def _done(migrations: Sequence[Migration], record: LedgerRecord) -> Iterator[Parsed]:
-    """The statements that were carried out: of a migration under way, those before the first that is not."""
+    """The statements that were carried out; of an unfinished migration, those before the first that was not."""
     for migration in migrations:
         entry = record.entry(migration.number)
         for position, parsed in enumerate(migration.statements if entry else ()):

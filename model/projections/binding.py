@@ -47,7 +47,7 @@ def _may_be_left_out(family: Family, live: Schema) -> bool:
 
 
 def live_form(table: Table, live: Table) -> Table:
-    """The table with the columns that are really there: the catalog's first, then those that it does not know."""
+    """The table with the columns that really exist: the catalog's first, then unknown ones."""
     known = tuple(column for column in table.columns if _root(column) in live)
     roots = {_root(column) for column in table.columns}
     unknown = tuple(_named(column) for column in live.regular if column.name not in roots and _belongs_to_row(column))
@@ -70,7 +70,7 @@ def _named(column: Column) -> Column:
 
 
 def _lacking(family: Family, live: Schema) -> Iterator[str]:
-    """What a check of the family cannot do without, and does not find."""
+    """What a check of the family needs and does not find."""
     for table, deciding in _deciding(family):
         found = live.table(table.name)
         if found is not None:
@@ -80,7 +80,7 @@ def _lacking(family: Family, live: Schema) -> Iterator[str]:
 
 
 def _deciding(family: Family) -> Iterator[tuple[Table, frozenset[str]]]:
-    """Each table of the family with the columns outside its key that its projections are decided by."""
+    """Each table of the family with the non-key columns that decide its projections."""
     yield family.truth, frozenset[str]().union(*(one.truth_columns for one in family.projections))
     yield from ((one.table, one.own_columns) for one in family.projections)
 
@@ -103,7 +103,7 @@ def _is_of_another_type(column: Column, found: Table) -> bool:
 
 
 def _unnameable(table: Table, found: Table) -> Iterator[str]:
-    """Columns that only quotes could name: they could not be kept in a before-image."""
+    """Columns whose names need quotes: they cannot be kept in a before-image."""
     for column in found.columns:
         if column.name not in table and not _is_plain(column.spelling):
             yield f'a plain name for the column "{column.spelling}" of {table.spelling}'
@@ -117,7 +117,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _bound(family: Family, live: Schema) -> Family:
-    """The family over the live form of each of its tables, without the projections whose table is missing."""
+    """The family with its live tables, without the projections whose table is missing."""
     forms = {table.name: live_form(table, found) for table in family.tables if (found := live.table(table.name))}
     truth = forms[family.truth.name]
 
@@ -138,13 +138,11 @@ def _bound(family: Family, live: Schema) -> Family:
 
 
 def _bound_counts(counts: Counts, live: Schema) -> Counts:
-    """The counters with those of their generators that are there."""
     forms = [live_form(table, found) for table in counts.generators if (found := live.table(table.name))]
     return replace(counts, generators=tuple(forms))
 
 
 def _bound_mirror(mirror: Mirror) -> Mirror:
-    """The mirror comparing and requiring only what both sides have."""
     theirs = mirror.truth_names
     candidates = (*mirror.compared, *_KNOWN.values())
     return replace(

@@ -19,7 +19,7 @@ class ContentSymptoms(NamedTuple):
 
 
 def _judge(seen: ContentSymptoms) -> Verdict:
-    """A truth without content is told by the mirror, per place; here only what nobody names is found."""
+    """The mirror reports a truth without content, per place; here only content that no truth names is found."""
     return Verdict.LEAK if seen.in_projection and not seen.in_truth else Verdict.AGREE
 
 
@@ -35,13 +35,10 @@ class Content(Projection):
         return {column: part for (_, column), part in zip(self.key, look.key, strict=True)}
 
     def verdict(self, look: "Look") -> Verdict:
-        """What the pair means by itself, whatever the time."""
         return self.verdicts[ContentSymptoms(bool(look.truths), look.projected is not None)]
 
     def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
-        """Whether the policy would have such a finding mended, as far as its kind alone tells."""
         return policy.leaks == "collect" if verdict is Verdict.LEAK else Projection.asks_for(self, verdict, policy)
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks both
-        """The row is removed."""
         return self.key_row(finding, at)

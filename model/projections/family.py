@@ -27,7 +27,6 @@ class Family:
 
     @property
     def truth(self) -> Table:
-        """The table that everything else follows from."""
         return self.mirror.truth
 
     @property
@@ -43,14 +42,14 @@ class Family:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Every condition that some projection asks of a truth row, once each."""
+        """Every condition that some projection puts on a truth row, without duplicates."""
         asked = [one.when for one in self.filters]
         asked += [when for counts in self.counts for _, when in counts.counters if when is not None]
         return tuple(dict.fromkeys(asked))
 
     @property
     def truth_columns(self) -> tuple[str, ...]:
-        """The columns of the truth that a check reads: keys, compared and required ones, and all that decide."""
+        """Truth columns that a check reads: keys, compared and required ones, and those that decide."""
         theirs = self.mirror.truth_names
         wanted = {theirs.get(column.name, column.name) for column in self.mirror.compared}
         wanted |= {column.name for column in self.truth.key} | set(self.mirror.required)

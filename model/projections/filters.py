@@ -25,7 +25,7 @@ class FilterSymptoms(NamedTuple):
 
 
 def _judge(seen: FilterSymptoms) -> Verdict:
-    """A clashing, torn or empty truth is the mirror's to report: its filters are left as they are."""
+    """The mirror reports clashing, torn or empty truths: their filters are left as they are."""
     if not seen.in_truth:
         wanted = False
     elif seen.clash or not seen.has_content or not seen.whole:
@@ -47,17 +47,15 @@ class Filter(Projection):
 
     @property
     def truth_columns(self) -> frozenset[str]:
-        """The truth's columns that it is decided by."""
         return frozenset((self.when.column, *(column for _, column in self.key)))
 
     def near_reads(self, family: "Family", key: Key) -> list[Read]:
-        """Its own row, and the mirror's row at the same place: that one knows its truth."""
+        """Its own row, and the mirror's row at the same place, which leads to the truth."""
         mirror = family.mirror
         truth = {column: part for (_, column), part in zip(self.key, key, strict=True)}
         return [Read(self.table, key, times=True), Read(mirror.table, mirror.key_of(truth), times=True)]
 
     def verdict(self, look: "Look") -> Verdict:
-        """What the pair means by itself, whatever the time."""
         symptoms = FilterSymptoms(
             in_truth=bool(look.truths),
             clash=len(look.truths) > 1,
@@ -69,11 +67,10 @@ class Filter(Projection):
         return self.verdicts[symptoms]
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks both
-        """The row is put, or removed."""
         return self.key_row(finding, at)
 
     def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | Moved | None:
-        """A row that went along with a quarantined truth leaves it to that truth's own image to decide."""
+        """A row that was removed with a quarantined truth: that truth's own before-image decides."""
         if image.verdict is Verdict.LOST_CONTENT:
             return None
         return Projection.truth_back(self, image, look, origin)

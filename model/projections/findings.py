@@ -68,7 +68,7 @@ class Suspect:
 
 
 def counts_of(suspects: Iterable[Suspect]) -> dict[str, Counter[Verdict]]:
-    """How many suspects there are of each projection and verdict."""
+    """Number of suspects by projection and verdict."""
     counts: dict[str, Counter[Verdict]] = {}
     for one in suspects:
         counts.setdefault(one.projection, Counter())[one.verdict] += 1
@@ -76,7 +76,7 @@ def counts_of(suspects: Iterable[Suspect]) -> dict[str, Counter[Verdict]]:
 
 
 def merged(suspects: Iterable[Suspect]) -> list[Suspect]:
-    """One suspect for each place: with every truth, and every missing element, that any of them knows of."""
+    """One suspect for each place, with every truth and every missing element that any of its duplicates has."""
     found: dict[tuple[str, Key], Suspect] = {}
     for one in suspects:
         place = (one.projection, one.key)
@@ -93,7 +93,7 @@ def _joined(one: Suspect, other: Suspect) -> Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A suspect as both sides are read again: it grows from read to read.
+    """A suspect whose two sides are read again; filled in read by read.
 
     Attributes:
         projected: the projection's row, or None.
@@ -124,23 +124,21 @@ class Look:
 
     @property
     def key(self) -> Key:
-        """The primary key of the projection's row."""
         return self.suspect.key
 
     @property
     def verdict(self) -> Verdict:
-        """What the pair means by itself, whatever the time."""
         return self.projection.verdict(self)
 
     @property
     def newest(self) -> int | None:
-        """The latest visible write of the pair, in microseconds; None where no time can be read."""
+        """The latest visible write of the pair in microseconds; None where no time can be read."""
         times = [seen.newest for seen in (*self.truths, *((self.projected,) if self.projected else ()))]
         return max((time for time in times if time is not None), default=None)
 
     @property
     def named(self) -> tuple[Key, ...]:
-        """The partition key of the truth that the rows read just now name; a half-written row names none."""
+        """Partition keys of the truth that the latest reads name; a half-written row names none."""
         row = self.projection.lead_row(self)
         lead = tuple(row.get(column.name) for column in self.family.truth.partition)
         return () if None in lead else (lead,)
@@ -151,7 +149,7 @@ class Look:
         return tuple(dict.fromkeys((*((one,) for one in self.suspect.truth_ids), *self.named)))
 
     def content_stands(self, truths: tuple[Seen, ...]) -> bool:
-        """Whether there is content beside the truth; without one, beside what the projection names."""
+        """Whether content exists beside the truth; without one, beside what the projection names."""
         if self.family.content is None:
             return True
         partition = self.family.truth.partition
@@ -194,7 +192,7 @@ class Finding:
 
     @property
     def changes(self) -> tuple[Write | Conditional, ...]:
-        """Everything that is to be written, and must show when it is read back."""
+        """Everything that is to be written, and verified by reading it back."""
         return (*((self.condition,) if self.condition else ()), *self.writes)
 
     @property
@@ -203,15 +201,13 @@ class Finding:
         return self.result is None and self.error is None and bool(self.changes)
 
     def ended(self, result: Verdict | None = None) -> "Finding":
-        """The finding with nothing more to write; `result` stands where there is none yet."""
+        """The finding with nothing more to write; `result` applies only where there is none yet."""
         known = self.result or (None if self.error else result)
         return replace(self, result=known, writes=(), condition=None, beside=())
 
     def failed(self, error: MailmendError, prefix: str = "") -> "Finding":
-        """The finding, which ends here."""
         return replace(self, error=f"{prefix}{error}", unreached=isinstance(error, CannotReach))
 
 
 def failed(suspect: Suspect, error: MailmendError) -> Finding:
-    """A suspect that could not be looked at."""
     return Finding(suspect, suspect.verdict).failed(error)

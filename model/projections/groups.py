@@ -22,7 +22,7 @@ class GroupSymptoms(NamedTuple):
 
 
 def _judge(seen: GroupSymptoms) -> Verdict:
-    """What is missing in a group is added; what it has too much of (a union) is fine."""
+    """What is missing in a group is added; surplus elements (of a union) are fine."""
     if seen.covered:
         return Verdict.AGREE
     return Verdict.AMEND if seen.in_projection else Verdict.PROJECT
@@ -35,15 +35,14 @@ class Group(Projection):
     verdicts: ClassVar = table_of(GroupSymptoms, _judge)
 
     def verdict(self, look: "Look") -> Verdict:
-        """What the pair means by itself, whatever the time."""
         return self.verdicts[GroupSymptoms(look.projected is not None, self.covered(look))]
 
     def covered(self, look: "Look") -> bool:
-        """Whether the group's row says what its truths demand."""
+        """Whether the group's row has all that its truths require."""
         raise NotImplementedError
 
     def held(self, row: Row) -> tuple[Any, ...]:
-        """What the group's own row holds of what is gathered."""
+        """The gathered values in the group's own row."""
         raise NotImplementedError
 
 
@@ -57,53 +56,46 @@ class Union(Group):
 
     @property
     def truth_columns(self) -> frozenset[str]:
-        """The truth's columns that it is decided by."""
         return frozenset((self.column, *(column for _, column in self.key)))
 
     @property
     def own_columns(self) -> frozenset[str]:
-        """The set."""
         return frozenset({self.column})
 
     def held(self, row: Row) -> tuple[Any, ...]:
-        """The elements."""
         return tuple(row.get(self.column) or ())
 
     def elements(self, seen: Seen | None) -> frozenset[Any]:
-        """The elements of a row that may be absent."""
         return frozenset((seen.row.get(self.column) if seen else None) or ())
 
     def near_reads(self, family: "Family", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
-        """Its own row, without times: its other elements may be younger without any harm."""
+        """Its own row, without times: younger elements beside ours do no harm."""
         return [Read(self.table, key)]
 
     def reads_truth(self, suspect: "Suspect") -> bool:
-        """A union only grows, so what it wanted once it may always be given."""
+        """A union only grows, so elements that were once missing may always be added."""
         return not suspect.wanted
 
     def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":  # noqa: ARG002 - a torn row owes its elements too
-        """What the scan found wanting, or what the truth rows of the group say, whatever their times."""
+        """Takes what the scan found missing, or what the truth rows of the group say, whatever their times."""
         found = [seen.row.get(self.column) for seen in rows if self.key_of(seen.row) == look.key]
         wanted = look.suspect.wanted.get(self.column)
         elements = frozenset[str]().union(*(some or () for some in (*found, wanted)))
         return replace(look, truths=(Seen({self.column: elements}),))
 
     def covered(self, look: "Look") -> bool:
-        """Whether it holds every element that a truth row carries."""
         carried = frozenset[Any]().union(*(self.elements(seen) for seen in look.truths))
         return carried <= self.elements(look.projected)
 
     def wanted(self, look: "Look") -> dict[str, Any]:
-        """The elements that its truths carry."""
         return {self.column: self.elements(look.truths[0])}
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - a mirror asks for it
-        """What is missing is added."""
         missing = self.elements(look.truths[0]) - self.elements(look.projected)
         return replace(finding, writes=(Change(self.table, look.key, add={self.column: missing}, at=at),))
 
     def take_back(self, image: "Finding", look: "Look", at: int, origin: "Finding | None") -> "Finding":  # noqa: ARG002 - a mirror asks for it
-        """The elements that the run added go; those that it took (as an undo) return. Whatever else was added stays."""
+        """Elements that the run added are removed; those that it removed (as an undo) return. Other additions stay."""
         before, standing = self.elements(image.projected), self.elements(look.projected)
         added = self.elements(image.truths[0] if image.truths else None) & (standing - before)
         taken = before - standing
@@ -137,13 +129,11 @@ class Counts(Group):
 
     @property
     def truth_columns(self) -> frozenset[str]:
-        """The truth's columns that they are decided by."""
         conditions = (when.column for _, when in self.counters if when)
         return frozenset((*conditions, *(column for _, column in self.key)))
 
     @property
     def own_columns(self) -> frozenset[str]:
-        """The counters."""
         return frozenset(name for name, _ in self.counters)
 
     def held(self, row: Row) -> tuple[Any, ...]:
@@ -155,7 +145,6 @@ class Counts(Group):
         return {name: int(when is None or when.holds(truth)) for name, when in self.counters}
 
     def covered(self, look: "Look") -> bool:
-        """Whether they stand where the truth allows."""
         sure, open_ = self._totals(look.truths), self._totals(look.uncertain)
         return within(sure, open_, look.projected.row if look.projected else {})
 
@@ -164,7 +153,7 @@ class Counts(Group):
         return {name: sum(delta[name] for delta in deltas) for name, _ in self.counters}
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":  # noqa: ARG002 - not by row
-        """None: counters carry no time."""
+        """Always None: counters carry no timestamp."""
         return None
 
 

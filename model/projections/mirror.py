@@ -58,43 +58,41 @@ class Mirror(Projection):
     verdicts: ClassVar = table_of(MirrorSymptoms, _judge)
 
     def __post_init__(self) -> None:
-        """Work out once what is asked for with every row."""
+        """Compute once what every row needs."""
         theirs = self.truth_names
         pairs = ((name, theirs.get(name, name)) for name in self.table.names)
         object.__setattr__(self, "sources", tuple(pair for pair in pairs if pair[1] in self.truth.names))
 
     @property
     def truth_names(self) -> dict[str, str]:
-        """The truth's name for each column that it calls otherwise."""
+        """The truth's column names by the mirror's, where they may differ."""
         return dict(self.renamed) | dict(self.key)
 
     @property
     def own_names(self) -> dict[str, str]:
-        """The mirror's name for each column of the truth that it calls otherwise."""
+        """The mirror's column names by the truth's, where they may differ."""
         return {truth: own for own, truth in (*self.renamed, *self.key)}
 
     @property
     def truth_columns(self) -> frozenset[str]:
-        """The truth's columns that it is decided by."""
         return frozenset(column for _, column in (*self.key, *self.renamed))
 
     @property
     def read_columns(self) -> tuple[str, ...]:
-        """Its own columns that a check reads."""
         wanted = {column.name for column in (*self.table.key, *self.compared)}
         return tuple(name for name in self.table.names if name in wanted)
 
     def row_of(self, truth: Row) -> dict[str, object]:
-        """The projection row that a truth row demands: its key, and every other column that both tables have."""
+        """The projection row that a truth row requires: its key, and every other column that both tables have."""
         return {name: truth.get(source) for name, source in self.sources}
 
     def restored(self, projected: Row) -> dict[str, Any]:
-        """The truth row that a mirror's row tells of."""
+        """The truth row rebuilt from a mirror's row."""
         own = self.own_names
         return {name: projected.get(own.get(name, name)) for name in self.truth.names}
 
     def agree(self, truth: Row, projection: Row) -> bool:
-        """Whether the projection row says what the truth row demands, in every compared column."""
+        """Whether all compared columns are equal, in canonical form."""
         return rows_agree(self.compared, self.row_of(truth), projection)
 
     def whole(self, truth: Row) -> bool:
@@ -102,7 +100,6 @@ class Mirror(Projection):
         return all(truth.get(column) is not None for column in self.required)
 
     def verdict(self, look: "Look") -> Verdict:
-        """What the pair means by itself, whatever the time."""
         truth = look.truths[0].row if look.truths else None
         projected = look.projected.row if look.projected else None
         symptoms = MirrorSymptoms(
@@ -116,19 +113,18 @@ class Mirror(Projection):
         return self.verdicts[symptoms]
 
     def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":
-        """The look, with whether the row is a message's last trace, and whether the scan saw more than we do."""
+        """Adds whether the row is a message's last trace, and whether the scan saw truths that we do not."""
         seen = Projection.looked_at(self, look, rows, accept_torn=accept_torn)
         return replace(seen, last_trace=bool(look.kept) and not rows, blind=self._is_blind(seen))
 
     def _is_blind(self, look: "Look") -> bool:
-        """Whether the scan saw truths that no known key leads to, and the rows that were found do not settle it."""
+        """Whether the scan saw truths that no known key leads to, and the rows found do not settle it."""
         scanned = look.suspect.verdict
         if look.suspect.truth_ids or scanned is Verdict.WITHDRAW:
             return False
         return scanned is Verdict.CLASH or not look.truths or self.verdict(look) is not Verdict.AGREE
 
     def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
-        """Whether the policy would have such a finding mended, as far as its kind alone tells."""
         if self.report_only or (verdict is Verdict.WITHDRAW and policy.dangling == "report"):
             return False
         if verdict is Verdict.LOST_CONTENT:
@@ -149,14 +145,14 @@ class Mirror(Projection):
                 return None
 
     def _withdraw(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
-        """A projection without truth goes, unless it may be a message's last trace and that is to be restored."""
+        """Remove a projection without truth, unless it may be a message's last trace and that is to be restored."""
         if policy.dangling != "restore" or not look.last_trace:
             return replace(finding, writes=(Remove(self.table, look.key, at=at),))
         row = self.restored(look.projected.row if look.projected else {})
         return replace(finding, condition=PutIfAbsent(self.truth, row)) if self.whole(row) else None
 
     def _quarantine(self, finding: "Finding", look: "Look", at: int) -> "Finding | None":
-        """A truth row without content goes while it is as it was seen; then its own projections."""
+        """Remove a truth row without content if it is unchanged; then its own projections."""
         truth = look.truths[0].row
         condition = exactly(self.truth, truth)
         if all(cell is None for cell in condition.expected.values()):
@@ -173,7 +169,7 @@ class Mirror(Projection):
         return replace(finding, writes=tuple(writes), condition=condition, beside=tuple(beside))
 
     def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | Moved | None:
-        """How the truth returns: not at all where it is as recorded, conditionally where the run itself changed it."""
+        """Nothing to write where the truth is as recorded; a conditional write where the run itself changed it."""
         if image.truths == look.truths:
             return None
         if image.verdict is not Verdict.LOST_CONTENT and not image.last_trace:
@@ -187,7 +183,7 @@ class Mirror(Projection):
                 return Verdict.MOVED
 
     def _is_runs_own(self, standing: Row, image: "Finding", origin: "Finding | None") -> bool:
-        """Whether a truth row is the one that the run put there: from the projection, or from its origin's image."""
+        """Whether the run wrote this truth row: from the projection, or from its origin's image."""
         columns = self.truth.columns
         if image.verdict is Verdict.LOST_CONTENT:
             return origin is not None and any(rows_agree(columns, one.row, standing) for one in origin.truths)
@@ -195,6 +191,6 @@ class Mirror(Projection):
 
 
 def exactly(table: Table, row: Row) -> RemoveIf:
-    """The removal of a row while it is as it was seen (sets are left out: the modseq travels with each change)."""
+    """Remove a row only while it is unchanged (sets are left out: the modseq changes with each change)."""
     expected = {column.name: row.get(column.name) for column in table.regular if not column.is_collection}
     return RemoveIf(table, table.key_of(row), expected)

@@ -28,7 +28,6 @@ class Condition:
     value: bool
 
     def holds(self, row: Row) -> bool:
-        """Whether the row satisfies the condition."""
         return bool(row.get(self.column)) is self.value
 
 
@@ -57,12 +56,12 @@ class Projection:
 
     @property
     def truth_columns(self) -> frozenset[str]:
-        """The truth's columns that it is decided by."""
+        """The truth's columns that decide its verdict."""
         return frozenset(column for _, column in self.key)
 
     @property
     def own_columns(self) -> frozenset[str]:
-        """Its own columns, beside its key, that it cannot be decided without."""
+        """Its own non-key columns that its verdict needs."""
         return frozenset()
 
     @property
@@ -72,19 +71,18 @@ class Projection:
         return tuple(name for name in self.table.names if name in wanted)
 
     def key_of(self, truth: Row) -> Key:
-        """The projection's key for a truth row."""
         return tuple(truth[column] for _, column in self.key)
 
     def near_reads(self, family: "Family", key: Key) -> list[Read]:  # noqa: ARG002 - filters ask the mirror too
-        """What is read first at a second look: its own row, and last what leads to the truth."""
+        """The first reads of a second look: its own row first, what leads to the truth last."""
         return [Read(self.table, key, times=True)]
 
     def reads_truth(self, suspect: "Suspect") -> bool:  # noqa: ARG002 - a union may know enough
-        """Whether the truth is read at a second look."""
+        """Whether a second look reads the truth."""
         return True
 
     def lead_row(self, look: "Look") -> Row:
-        """A truth row, as far as what was read near it tells of one."""
+        """A truth row, as far as the rows read so far tell."""
         return look.family.mirror.restored(look.mirrored.row) if look.mirrored else {}
 
     def looked_at(self, look: "Look", rows: Sequence[Seen], *, accept_torn: bool) -> "Look":
@@ -94,23 +92,23 @@ class Projection:
         return replace(look, truths=truths, has_content=look.content_stands(truths), whole=whole)
 
     def verdict(self, look: "Look") -> Verdict:
-        """What the pair means by itself, whatever the time."""
+        """What the pair of rows means, whatever the time."""
         raise NotImplementedError
 
     def wanted(self, look: "Look") -> dict[str, Any]:  # noqa: ARG002 - unions have some
-        """What of the truth a suspect carries along, beside its keys."""
+        """What a suspect carries of the truth, besides its keys."""
         return {}
 
     def asks_for(self, verdict: Verdict, policy: "RepairPolicy") -> bool:
-        """Whether the policy would have such a finding mended, as far as its kind alone tells."""
+        """Whether the policy would have such a finding mended, judged by its kind alone."""
         return verdict in MENDABLE & policy.only
 
     def fix(self, finding: "Finding", look: "Look", policy: "RepairPolicy", at: int) -> "Finding | None":
-        """The finding with what mends it, stamped `at`; None where it can only be reported."""
+        """The finding with the writes that mend it, stamped `at`; None where it can only be reported."""
         raise NotImplementedError
 
     def key_row(self, finding: "Finding", at: int) -> "Finding":
-        """The fix of a row that is all key: there, or not."""
+        """The fix of a row that is all key: put or removed."""
         if finding.verdict is Verdict.PROJECT:
             return replace(finding, writes=(Put(self.table, self.table.key_row(finding.suspect.key), at=at),))
         return replace(finding, writes=(Remove(self.table, finding.suspect.key, at=at),))
@@ -134,12 +132,12 @@ class Projection:
         return replace(now, writes=writes, condition=condition)
 
     def truth_back(self, image: "Finding", look: "Look", origin: "Finding | None") -> Conditional | Moved | None:  # noqa: ARG002 - a mirror's run may have changed it
-        """How the truth returns: not at all, where it is as recorded."""
+        """How the truth returns; None where it is as recorded."""
         return None if image.truths == look.truths else Verdict.MOVED
 
 
 def row_back(table: Table, key: Key, before: Seen | None, now: Seen | None, at: int) -> tuple[Write, ...] | Moved:
-    """The write that puts a row back, just above what the run wrote; none where it stands there already."""
+    """The write that puts a row back, stamped just above the run's; none where it stands there already."""
     if (before.row if before else None) == (now.row if now else None):
         return ()
     if now is not None and not _is_own(now, before, at):
@@ -150,7 +148,7 @@ def row_back(table: Table, key: Key, before: Seen | None, now: Seen | None, at: 
 
 
 def _is_own(now: Seen, before: Seen | None, at: int) -> bool:
-    """Whether every cell with a readable time is the run's, or one that it left as it was."""
+    """Whether every cell with a readable time was written by the run, or left as it was."""
     kept = {
         name
         for name, time in (before.written_at if before else {}).items()
