@@ -1,6 +1,6 @@
-"""What goes on in the background of a queue: work that nobody waits for, blobs deleted together, jobs in a loop.
+"""Background work of a queue: tasks that nobody waits for, batched deletion of blobs, periodic jobs.
 
-Everything is awaited at the end. What a crash, or a store that does not answer, leaves undone here, the sweep does.
+Closing waits for all of it. What a crash or an unreachable store leaves undone, the next sweep does.
 """
 
 import asyncio
@@ -35,21 +35,20 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 class BackgroundTasks:
-    """Work to be done some time before `close` returns. An error of ours in it is logged, and fails nobody."""
+    """Work that ends before `close` returns. An error of ours in it is logged, and not raised."""
 
     def __init__(self, under_way: int = UNDER_WAY) -> None:
         self._room = asyncio.Semaphore(under_way)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def add(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Begin the work, as soon as there is room."""
+        """Start the work, when fewer than the limit are running."""
         await self._room.acquire()
         task = asyncio.get_running_loop().create_task(self._carried_out(work))
         self._tasks.add(task)
         task.add_done_callback(self._let_go)
 
     async def close(self) -> None:
-        """Wait for everything that was begun."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -68,14 +67,14 @@ class BackgroundTasks:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A mail's bytes, and whether a consumer was done with it just now."""
+    """A mail's blobs, and whether a consumer has just finished that mail."""
 
     blobs: MailBlobs
     dequeued: bool
 
 
 class BlobCleanup:
-    """Tidies up behind one queue.
+    """Deletes the blobs of mails that left one queue.
 
     Args:
         blobs: where the bytes are.
@@ -93,7 +92,7 @@ class BlobCleanup:
         self._working = False
 
     async def add(self, blobs: MailBlobs, *, dequeued: bool) -> None:
-        """These bytes go soon."""
+        """Delete these blobs soon, in one request with others."""
         while len(self._waiting) >= WAITING_MAX:
             self._has_room.clear()
             await self._has_room.wait()
@@ -103,7 +102,6 @@ class BlobCleanup:
             await self._background.add(self._work)
 
     async def _work(self) -> None:
-        """Until nothing waits any more; what could not be deleted is not tried again."""
         try:
             while self._waiting:
                 if len(self._waiting) < TOGETHER_MAX:
@@ -128,7 +126,7 @@ class BlobCleanup:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJob:
-    """Something to be done again and again.
+    """Periodic work.
 
     Attributes:
         every: how long after its end it begins anew.
@@ -140,7 +138,7 @@ class BackgroundJob:
 
 
 async def run_jobs(queue: QueueName, clock: Clock, stop: asyncio.Event, chores: tuple[BackgroundJob, ...]) -> None:
-    """Keep every chore going until told to stop; what is under way then is finished, and pauses are cut short."""
+    """Repeat every job until `stop` is set; a running job is finished, and pauses are cut short."""
     async with asyncio.TaskGroup() as tasks:
         for chore in chores:
             tasks.create_task(_kept_going(queue, clock, stop, chore), name=f"{chore.name} of {queue}")
@@ -155,7 +153,7 @@ async def _kept_going(queue: QueueName, clock: Clock, stop: asyncio.Event, chore
 
 
 async def _carried_out(queue: QueueName, chore: BackgroundJob) -> bool:
-    """Whether it went well; a flaw of ours ends this chore no more than a server that is away."""
+    """Whether it succeeded; an error, even a bug, does not end the job's repetition."""
     try:
         await chore.carry_out()
     except MailmendError as error:
@@ -168,7 +166,6 @@ async def _carried_out(queue: QueueName, chore: BackgroundJob) -> bool:
 
 
 async def paused(clock: Clock, wait: timedelta, stop: asyncio.Event) -> None:
-    """Until the time is over or somebody says stop."""
     pausing, stopping = asyncio.ensure_future(clock.pause(wait.total_seconds())), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((pausing, stopping), return_when=asyncio.FIRST_COMPLETED)

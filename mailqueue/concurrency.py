@@ -1,4 +1,4 @@
-"""Many things awaited side by side, a bounded number of them, or in batches; work that outlives a cancelled caller."""
+"""Bounded concurrency: many coroutines side by side, batches, work that outlives a cancelled caller."""
 
 import asyncio
 import logging
@@ -20,9 +20,9 @@ async def in_order(
     most: int,
     room: Callable[[T], int] | None = None,
 ) -> AsyncGenerator[tuple[S, T]]:
-    """Each item with what was read for it, in the order of the items; the next ones are read meanwhile.
+    """Each item with what was read for it, in the order of the items; the next ones are read ahead.
 
-    Close it (`contextlib.aclosing`) where it is left early: what is under way then ends at once.
+    Close it (`contextlib.aclosing`) when leaving early: running reads are then cancelled at once.
 
     Args:
         items: taken one by one, as they are needed.
@@ -51,15 +51,15 @@ async def in_order(
 
 
 async def all_of(items: Iterable[S], carry_out: Callable[[S], Coroutine[Any, Any, T]], most: int) -> list[T]:
-    """What each item comes to, in order, so many of them at once; the first failure ends the others."""
+    """The results in order, at most `most` running at once; the first failure cancels the others."""
     async with aclosing(in_order(items, carry_out, most)) as found:
         return [one async for _, one in found]
 
 
 async def in_batches(items: AsyncIterator[S], most: int) -> AsyncGenerator[list[S]]:
-    """The items, so many together; the last batch may hold fewer, none is empty.
+    """The items in batches of `most`; the last may be smaller, none is empty.
 
-    What the items come from is closed by whoever has opened it.
+    The caller closes the source.
     """
     some = list[S]()
     async for item in items:
@@ -72,7 +72,7 @@ async def in_batches(items: AsyncIterator[S], most: int) -> AsyncGenerator[list[
 
 
 async def finished(work: Coroutine[Any, Any, T]) -> T:
-    """The work's result; cancelled meanwhile, the caller goes only when the work has come to its end all the same."""
+    """The work's result; a caller that is cancelled meanwhile still waits for the end of the work."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -84,7 +84,7 @@ async def finished(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def ended(tasks: "tuple[asyncio.Future[Any], ...]") -> None:
-    """Wait until all have come to an end, however often the waiting itself is cancelled."""
+    """Wait until all have ended, however often the waiting itself is cancelled."""
     while not all(task.done() for task in tasks):
         try:
             await asyncio.wait(tasks)

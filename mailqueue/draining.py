@@ -1,4 +1,4 @@
-"""In which order the levels of a queue are drained: by weight, so that urgent mail is fast and no mail starves.
+"""The order in which the levels of a queue are drained: by weight, so urgent mail is fast and no mail starves.
 
 Smooth weighted round robin over the levels that have something in hand: a level of priority n has the weight n + 1, so
 of mail that waits at all ten levels the highest gets ten turns for each one of the lowest, evenly spread.
@@ -16,7 +16,7 @@ D = TypeVar("D")
 
 
 def checked_prefetch(prefetch: int) -> int:
-    """How many messages of a level may be in hand at once.
+    """The same number.
 
     Raises:
         WrongUse: none may: a broker would take that for any number.
@@ -27,21 +27,21 @@ def checked_prefetch(prefetch: int) -> int:
 
 
 def weight_of(priority: int) -> int:
-    """How many turns the level has, against the others that wait."""
+    """How many turns the level has, relative to the other levels that have mail."""
     return priority + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Where the round robin stands: what each level that waits is owed, in turns times the sum of weights."""
+    """The state of the round robin: what each waiting level is owed, in turns times the sum of weights."""
 
     owed: Mapping[int, int] = field(default_factory=dict)
 
 
 def next_turn(turns: Turns, waiting: Collection[int]) -> tuple[int, Turns]:
-    """The level whose turn it is, and where the round robin stands then.
+    """The level whose turn it is, and the new state of the round robin.
 
-    A level that has nothing to give is forgotten: it neither saves turns up nor pays for those that it had.
+    A level that has no mail is dropped from the state: it neither saves turns nor pays for past ones.
 
     Args:
         turns: where it stands.
@@ -54,7 +54,7 @@ def next_turn(turns: Turns, waiting: Collection[int]) -> tuple[int, Turns]:
 
 
 class Drain(Generic[D]):
-    """What was delivered and not yet asked for, handed out by weight; first come, first served within a level."""
+    """Deliveries not yet taken, handed out by weight; first in, first out within a level."""
 
     def __init__(self) -> None:
         self._lanes: dict[int, deque[D]] = {}
@@ -63,27 +63,25 @@ class Drain(Generic[D]):
         self._failure: BaseException | None = None
 
     def put(self, priority: int, delivery: D) -> None:
-        """Add one at the end of its level."""
         self._lanes.setdefault(priority, deque()).append(delivery)
         self._filled.set()
 
     def fail(self, error: BaseException) -> None:
-        """Nothing will come any more: whoever asks is told why, once what is in hand has been handed out."""
+        """Nothing more will come: `take` raises the error once all deliveries were handed out."""
         self._failure = error
         self._filled.set()
 
     def drop(self, priority: int) -> None:
-        """Forget what is in hand of a level."""
         self._lanes.pop(priority, None)
 
     def clear(self) -> list[D]:
-        """Empty it; what was in hand."""
+        """Empty it; what it held."""
         left = [delivery for lane in self._lanes.values() for delivery in lane]
         self._lanes.clear()
         return left
 
     async def take(self) -> D:
-        """The next one, as soon as there is one. Cancelled, it has taken none."""
+        """The next delivery; waits for one. If cancelled, it has taken none."""
         while not self._lanes:
             if self._failure is not None:
                 raise self._failure

@@ -1,4 +1,4 @@
-"""Whether a queue is well: what one look at it showed, judged by rules that stand here and nowhere else. Pure."""
+"""Whether a queue is well: the rules that judge its figures. Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class HealthReason:
 
 
 def judged(figures: QueueFigures) -> tuple[HealthReason, ...]:
-    """Everything that is wrong; nothing: the queue is well."""
+    """Everything that is wrong; empty: the queue is well."""
     found = (rule(figures) for rule in _RULES)
     return tuple(reason for reason in found if reason)
 
@@ -101,7 +101,7 @@ def _moved_back(figures: QueueFigures) -> HealthReason | None:
 
 
 def _not_swept(figures: QueueFigures) -> HealthReason | None:
-    """Half the slack is what is left, when a sweep first renews a mail, until it would expire."""
+    """A sweep renews a mail at the earliest when half the slack is left, so half of it is the limit."""
     if not figures.remembers or figures.slack is None or figures.browse_start is None:
         return None
     since = figures.swept_at or figures.browse_start
@@ -192,7 +192,7 @@ _RULES: Final[tuple[Callable[[QueueFigures], HealthReason | None], ...]] = (
 
 
 def days(span: timedelta) -> str:
-    """A length of time as people say it: in days, hours or minutes."""
+    """A length of time in days, hours or minutes."""
     for unit, word in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "min")):
         if span >= unit:
             return f"{span / unit:.1f}".removesuffix(".0") + f" {word}"

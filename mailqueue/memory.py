@@ -45,7 +45,7 @@ class _Entry:
 
 
 class MemoryMailQueue:
-    """Implements `mailqueue.queue.MailQueue`; everybody who has this object has the queue.
+    """Implements `mailqueue.queue.MailQueue`; all holders of this object share the queue.
 
     Attributes:
         dead: the mails that were rejected.
@@ -62,7 +62,6 @@ class MemoryMailQueue:
 
     @property
     def now(self) -> datetime:
-        """By our own clock, in UTC."""
         return instant_of(self.clock.micros())
 
     async def enqueue(
@@ -74,7 +73,6 @@ class MemoryMailQueue:
         at: datetime | None = None,
         priority: int | None = None,
     ) -> EnqueueId:
-        """Put a mail into the queue."""
         due_at = due_time(self.now, delay, at)
         enqueue_id = EnqueueId(self.clock.random_uuid())
         return self._put(enqueue_id, mail if priority is None else with_priority(mail, priority), content, due_at)
@@ -82,32 +80,27 @@ class MemoryMailQueue:
     def dequeue(
         self, prefetch: int = PREFETCH, *, priorities: Collection[int] | None = None
     ) -> "AbstractAsyncContextManager[AsyncIterator[MemoryDequeued]]":
-        """Take mails."""
         return self._dequeue(checked_prefetch(prefetch), PRIORITIES if priorities is None else priorities)
 
     async def browse(
         self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None
     ) -> AsyncGenerator[Listed]:
-        """The mails in the queue without their bytes."""
         listed = [entry.listed for entry in self._entries.values()]
         for one in sorted(listed, key=lambda one: ListingPosition.of(one).order):
             if where.matches(one) and is_behind(one, after):
                 yield one
 
     async def content(self, listed: Listed) -> bytes:
-        """A listed mail's bytes."""
         entry = self._entries.get(listed.queued.enqueue_id)
         if entry is None:
             raise BlobMissing(listed.queued.blobs.body)
         return entry.content
 
     async def size(self) -> Size:
-        """How many mails wait and are delayed: always exact."""
         delayed = len(self._delayed())
         return Size(len(self._entries) - delayed, delayed, SizeKind.EXACT, 0, CountedBy.METADATA)
 
     async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        """Remove the mails that are meant."""
         meant = [one async for one in self.browse(where)]
         for listed in () if dry_run else meant:
             if on_removed is not None:
@@ -116,29 +109,25 @@ class MemoryMailQueue:
         return Removed(len(meant), tuple[Unremoved, ...]())
 
     async def purge(self, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        """Remove every mail."""
         return await self.delete(EVERYTHING, dry_run=dry_run, on_removed=on_removed)
 
     async def flush(self, *, dry_run: bool = False) -> int:
-        """Every delayed mail is delivered now."""
         delayed = self._delayed()
         for entry in () if dry_run else delayed:
             self._deliver(entry)
         return len(delayed)
 
     async def move_due(self) -> int:
-        """What is delayed and due waits from now on; how many mails."""
+        """Make delayed mails whose time has come wait; how many."""
         due = [entry for entry in self._delayed() if (entry.listed.due_at or self.now) <= self.now]
         for entry in due:
             self._deliver(entry)
         return len(due)
 
     async def restoring(self, _removed: Collection[EnqueueId]) -> Self:
-        """Nothing needs to be looked for: the queue itself brings mails back."""
         return self
 
     async def restore(self, removed: RemovedMail) -> RestoreResult:
-        """Bring a mail back under the id that follows from its old one."""
         new = restored_id(removed.was, self.name)
         if new in self._gone or new in self._entries:
             return RestoreResult.NOTHING
@@ -148,7 +137,6 @@ class MemoryMailQueue:
         return RestoreResult.PUT
 
     async def figures(self) -> QueueFigures:
-        """One look at the queue."""
         size, waiting = (
             await self.size(),
             [one async for one in self.browse(MailFilter(whereabouts=Whereabouts.WAITING))],
@@ -164,7 +152,6 @@ class MemoryMailQueue:
         )
 
     async def maintain(self, stop: asyncio.Event) -> None:
-        """Move what is due, until `stop` is set."""
         job = BackgroundJob("moving delayed mails", self.move_due, timedelta(seconds=1))
         await run_jobs(self.name, self.clock, stop, (job,))
 
@@ -179,26 +166,24 @@ class MemoryMailQueue:
     ) -> None:
         await self.close()
 
-    # For the mails that are taken
+    # Called by dequeued mails
 
     def taken(self, enqueue_id: EnqueueId) -> _Entry | None:
-        """The mail, unless it has left the queue."""
+        """The mail; None once it has left the queue."""
         return self._entries.get(enqueue_id)
 
     def give_back(self, enqueue_id: EnqueueId) -> None:
-        """It comes again."""
         entry = self._entries.get(enqueue_id)
         if entry is not None:
             entry.redelivered = True
             self._deliver(entry)
 
     def forget(self, enqueue_id: EnqueueId) -> None:
-        """It leaves the queue, and never comes again."""
+        """The mail leaves the queue for good."""
         self._gone.add(enqueue_id)
         self._entries.pop(enqueue_id, None)
 
     def delay(self, enqueue_id: EnqueueId, wait: timedelta, error_message: str | None) -> None:
-        """It was tried once more, and comes again after the wait."""
         entry = self._entries.get(enqueue_id)
         if entry is not None:
             queued = entry.listed.queued
@@ -266,7 +251,6 @@ class _MemoryStream:
                 return MemoryDequeued(self._queue, self, entry)
 
     def settled(self, enqueue_id: EnqueueId) -> None:
-        """There is room for one more."""
         self.unacked.pop(enqueue_id, None)
         self._queue.changed.set()
 
@@ -281,28 +265,23 @@ class MemoryDequeued:
 
     @property
     def mail(self) -> Mail:
-        """The mail."""
         return self.queued.mail
 
     @property
     def enqueue_id(self) -> EnqueueId:
-        """This passage's name."""
         return self.queued.enqueue_id
 
     async def ack(self) -> None:
-        """It is done with."""
         self._once()
         self._queue.forget(self.enqueue_id)
 
     async def retry(self, delay: timedelta | None = None, error_message: str | None = None) -> None:
-        """Deliver it again later."""
         due_time(self._queue.now, delay, None)
         self._once()
         wait = RETRY.wait(self.attempts + 1) if delay is None else delay
         self._queue.delay(self.enqueue_id, wait, error_message)
 
     async def reject(self) -> None:
-        """It is a dead letter."""
         self._once()
         self._queue.forget(self.enqueue_id)
         self._queue.dead.append(self.queued)

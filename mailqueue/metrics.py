@@ -1,4 +1,4 @@
-"""What the queue counts and what a look at it shows, for whoever watches it; the one door to Prometheus's library.
+"""Counters of a queue, and gauges from its figures; the only module that imports Prometheus's library.
 
 The queue adds to `QueueCounts` and knows nothing of Prometheus. `PrometheusCounts` has a registry of its own, so that
 two services in one process do not meet in the global one.
@@ -51,15 +51,15 @@ class QueueCount(Enum):
 
 
 class QueueCounts(Protocol):
-    """Where the queue says what happened. Never raises, never waits."""
+    """Where the queue counts events. Never raises, never waits."""
 
     def add(self, name: QueueCount, queue: QueueName, n: int = 1) -> None:
-        """It happened `n` times more in the queue."""
+        """Count `n` more events in the queue."""
         ...
 
 
 class NoCounts:
-    """Nobody watches."""
+    """Counts nothing."""
 
     def add(self, name: QueueCount, queue: QueueName, n: int = 1) -> None:
         """Forget it."""
@@ -80,11 +80,10 @@ class PrometheusCounts:
         }
 
     def add(self, name: QueueCount, queue: QueueName, n: int = 1) -> None:
-        """Add to the counter."""
         self._counters[name].labels(queue=queue).inc(n)
 
     def text(self) -> str:
-        """Everything in the registry, in Prometheus's text form."""
+        """All metrics of the registry in Prometheus's text format."""
         return generate_latest(self._registry).decode()
 
 
@@ -97,7 +96,7 @@ class QueueRates:
 
 
 def gauges_text(looks: Iterable[tuple[QueueFigures, QueueRates | None]]) -> str:
-    """What looks at queues showed, in Prometheus's text form; what was not looked at or is not there is left out."""
+    """The figures in Prometheus's text format; figures that are None are left out."""
     registry, found = CollectorRegistry(), list(looks)
     for name, meaning, of_figures in _GAUGES:
         _gauge(registry, name, meaning, ((one.queue, of_figures(one)) for one, _ in found))
@@ -118,7 +117,7 @@ def _gauge(
 
 
 def _troubles(registry: CollectorRegistry, looks: Iterable[QueueFigures]) -> None:
-    """Every trouble of every queue, 1 or 0, so that an alert does not wait for a series that is not there yet."""
+    """Every problem of every queue as 1 or 0, so that alerts need not wait for a series to appear."""
     gauge = Gauge("mailmend_queue_trouble", "Whether this is wrong", ("queue", "trouble"), registry=registry)
     for figures in looks:
         present = {reason.trouble for reason in judged(figures)}
@@ -139,7 +138,7 @@ def _age(figures: QueueFigures, since: datetime | None) -> float | None:
 
 
 def _lag(figures: QueueFigures) -> float | None:
-    """How much was browsed past and not yet cleaned."""
+    """The span between content start and browse start, not yet swept."""
     browse, content = figures.browse_start, figures.content_start
     return max(timedelta(), browse - content).total_seconds() if browse and content else None
 

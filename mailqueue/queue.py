@@ -1,4 +1,4 @@
-"""What a mail queue is to whoever puts mails in, takes them out, or looks after it; nothing here says what carries it.
+"""The interface of a mail queue, for code that enqueues, dequeues or maintains; independent of what carries it.
 
 Implementations: `mailqueue.rabbitmq.mail_queue` (RabbitMQ with its view in Cassandra), `mailqueue.memory`.
 """
@@ -31,7 +31,7 @@ OnRemoved = Callable[[Listed], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Unremoved:
-    """A mail that could not be removed, and why; it is still in its queue, or nobody knows."""
+    """A mail that could not be removed, and why; it may still be in its queue."""
 
     enqueue_id: EnqueueId
     why: str
@@ -39,7 +39,7 @@ class Unremoved:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What a removal came to.
+    """The result of a removal.
 
     Attributes:
         count: mails that are no longer in the queue (or would not be, after a dry run); each counted once.
@@ -75,11 +75,11 @@ class RemovedMail:
 
 
 class RestoreResult(Enum):
-    """What bringing a mail back took."""
+    """What it took to bring a mail back."""
 
-    PUT = "put"  # all of it: nothing was there
-    PUBLISH = "publish"  # a message, for its row was there
-    NOTHING = "nothing"  # it is back, or was and has left since
+    PUT = "put"  # everything: nothing was there
+    PUBLISH = "publish"  # its message again: its row was there
+    NOTHING = "nothing"  # it is back already, or was and has left since
     STAYS = "stays"  # it never left
 
 
@@ -99,17 +99,13 @@ class Dequeued(Protocol):
     redelivered: bool
 
     @property
-    def mail(self) -> Mail:
-        """The mail."""
-        ...
+    def mail(self) -> Mail: ...
 
     @property
-    def enqueue_id(self) -> EnqueueId:
-        """This passage's name."""
-        ...
+    def enqueue_id(self) -> EnqueueId: ...
 
     async def ack(self) -> None:
-        """It is done with: it is never delivered again, once this returns.
+        """Once this returns, the mail is never delivered again.
 
         Raises:
             WrongUse: it was settled before.
@@ -118,9 +114,9 @@ class Dequeued(Protocol):
         ...
 
     async def retry(self, delay: timedelta | None = None, error_message: str | None = None) -> None:
-        """Deliver it again later: after the delay, or a wait that doubles with each try, from a minute to 4 hours.
+        """Deliver it again after the delay, or a wait that doubles with each try, from a minute to 4 hours.
 
-        Where mails cannot be delayed it comes again after a pause of some seconds.
+        Where mails cannot be delayed, it comes again after some seconds.
 
         Args:
             delay: None for the wait.
@@ -134,7 +130,7 @@ class Dequeued(Protocol):
         ...
 
     async def reject(self) -> None:
-        """It goes to the dead letters, and out of the queue's listings; its bytes stay.
+        """Send it to the dead letters and remove it from the listings; its bytes stay.
 
         Raises:
             WrongUse: it was settled before.
@@ -144,7 +140,7 @@ class Dequeued(Protocol):
 
 
 class Restoring(Protocol):
-    """Brings removed mails back, each once, however often that is begun again."""
+    """Brings removed mails back, each once, however often that is repeated."""
 
     async def restore(self, removed: RemovedMail) -> RestoreResult:
         """Bring a mail back under the id that follows from its old one (`model.ids.restored_id`).
@@ -158,7 +154,7 @@ class Restoring(Protocol):
 
 
 class MailQueue(Protocol):
-    """One queue, as one process has it: an asynchronous context, and leaving that closes the queue."""
+    """One queue in one process: an asynchronous context; leaving it closes the queue."""
 
     name: QueueName
 
@@ -171,12 +167,12 @@ class MailQueue(Protocol):
         at: datetime | None = None,
         priority: int | None = None,
     ) -> EnqueueId:
-        """Put a mail into the queue; when this returns it is there, and after an error it is not.
+        """When this returns the mail is in the queue; after an error it is not.
 
         Args:
             mail: the envelope.
             content: the mail as it is on the wire: header, blank line, body.
-            delay: not before so long from now.
+            delay: the shortest time until its delivery.
             at: not before this instant.
             priority: 0, the last, to 9, the first; None: as the mail's attribute says, else 5.
 
@@ -191,16 +187,16 @@ class MailQueue(Protocol):
     def dequeue(
         self, prefetch: int = PREFETCH, *, priorities: Collection[int] | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Dequeued]]:
-        """Take mails, each to be acked, retried or rejected; what is not, when the context is left, comes again.
+        """Take mails, each to be acked, retried or rejected; the others come again after the context.
 
         Args:
-            prefetch: how many of each level are unacked at once; the only pressure back.
-            priorities: which levels; None: all that there are, urgent ones more often.
+            prefetch: how many of each level are unacked at once; the only back-pressure.
+            priorities: which levels; None: all, urgent ones more often.
         """
         ...
 
     def browse(self, where: MailFilter = EVERYTHING, after: ListingPosition | None = None) -> AsyncIterator[Listed]:
-        """The mails in the queue without their bytes: those that wait, then the delayed ones."""
+        """The mails in the queue without their bytes: the waiting ones, then the delayed ones."""
         ...
 
     async def content(self, listed: Listed) -> bytes:
@@ -213,13 +209,13 @@ class MailQueue(Protocol):
         ...
 
     async def size(self) -> Size:
-        """How many mails wait and are delayed, and how sure that is."""
+        """How many mails wait and are delayed, and whether that is exact."""
         ...
 
     async def delete(self, where: MailFilter, *, dry_run: bool = False, on_removed: OnRemoved | None = None) -> Removed:
-        """Remove the mails that are meant, delayed ones too; none of them is delivered afterwards.
+        """Remove the matching mails, delayed ones too; none of them is delivered after this.
 
-        One that is unacked at that moment may still be finished by its consumer.
+        A mail that is unacked at that moment may still be finished by its consumer.
 
         Args:
             where: which.
@@ -236,7 +232,7 @@ class MailQueue(Protocol):
         ...
 
     async def flush(self, *, dry_run: bool = False) -> int:
-        """Every delayed mail is delivered now; how many they were (or would be, after a dry run).
+        """Deliver every delayed mail now; how many they were (or would be, after a dry run).
 
         Raises:
             LeaseHeld: another process kept moving delayed mails.
@@ -245,7 +241,7 @@ class MailQueue(Protocol):
         ...
 
     async def restoring(self, removed: Collection[EnqueueId]) -> Restoring:
-        """Look for removed mails, before they are brought back: one listing for all.
+        """Look for removed mails before they are brought back: one listing for all.
 
         Args:
             removed: their old ids.
@@ -256,7 +252,7 @@ class MailQueue(Protocol):
         ...
 
     async def figures(self) -> QueueFigures:
-        """One look at the queue: what its health (`mailqueue.health.judged`) and its metrics are made of.
+        """The figures for the queue's health (`mailqueue.health.judged`) and its metrics.
 
         Raises:
             CannotReach: the tables do not answer.
@@ -264,26 +260,22 @@ class MailQueue(Protocol):
         ...
 
     async def maintain(self, stop: asyncio.Event) -> None:
-        """Do what a served queue needs in the background, until `stop` is set."""
+        """Run the background work of a served queue until `stop` is set."""
         ...
 
     async def close(self) -> None:
-        """Finish what is under way."""
+        """Finish running work."""
         ...
 
-    async def __aenter__(self) -> Self:
-        """The queue."""
-        ...
+    async def __aenter__(self) -> Self: ...
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        ...
+    ) -> None: ...
 
 
 def due_time(now: datetime, delay: timedelta | None, at: datetime | None) -> datetime | None:
-    """When a mail is due that was asked for then; None for at once.
+    """When the mail is due; None for at once.
 
     Raises:
         WrongUse: it cannot be said, or is too far ahead.
@@ -301,7 +293,7 @@ def due_time(now: datetime, delay: timedelta | None, at: datetime | None) -> dat
 
 
 async def delays(listing: AsyncIterator[Listed], until: datetime | None = None) -> Delays:
-    """The delayed mails of a listing, in the order of their times; with `until` only those that are due by then."""
+    """The delayed mails of a listing in order of due time; with `until`, those due by then."""
     count, earliest, latest = 0, None, None
     async for listed in listing:
         if until is not None and listed.due_at is not None and listed.due_at > until:

@@ -48,7 +48,6 @@ class CassandraStore:
         self._tables = tables
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
-        """Write the parts, then their number; the same bytes that lie there in other parts are left as they are."""
         parts = parts_of(content)
         with _told():
             if is_deduplicated(blob_id) and await self._count(blob_id) not in {None, len(parts)}:
@@ -59,7 +58,6 @@ class CassandraStore:
             await self._tables.write(Put(_COUNTS, {"id": blob_id, "position": len(parts)}))
 
     async def get(self, blob_id: BlobId) -> bytes:
-        """The parts put together."""
         with _told():
             count = await self._count(blob_id)
             if count is None:
@@ -74,24 +72,21 @@ class CassandraStore:
         return content
 
     async def remove(self, blob_id: BlobId) -> None:
-        """Remove their number, then the parts."""
         with _told():
             await self._tables.write(Remove(_COUNTS, (blob_id,)))
             await self._tables.write(Remove(BLOB_PARTS, (blob_id,)))
 
     async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
-        """Remove the numbers of all, then the parts."""
         with _told():
             for table in (_COUNTS, BLOB_PARTS):
                 _raise_first(await self._tables.write_all([Remove(table, (blob_id,)) for blob_id in blob_ids]))
 
     async def exists(self, blob_id: BlobId) -> bool:
-        """Whether its parts are counted."""
         with _told():
             return await self._count(blob_id) is not None
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
-        """Everything that has parts, counted or not: what a crash has left is listed too."""
+        """Every blob that has parts, with or without its count: what a crash left is listed too."""
         page: dict[BlobId, int] = {}
         with _told():
             async for row in self._tables.scan(Scan(BLOB_PARTS, ("id", "chunknumber"))):
@@ -104,7 +99,7 @@ class CassandraStore:
                 yield blob
 
     async def _count(self, blob_id: BlobId) -> int | None:
-        """The number of its parts; James takes the first row, where parts of two sizes have left two."""
+        """The number of its parts. Parts of two sizes leave two rows; like James, take the first."""
         seen = await self._tables.read(Read(_COUNTS, (blob_id,)))
         return seen[0].row["position"] if seen else None
 
@@ -117,7 +112,7 @@ class CassandraStore:
                 yield seen[0].row["data"] or b""
 
     async def _looked_at(self, page: dict[BlobId, int]) -> list[StoredBlob]:
-        """The blobs with those last parts; the first part tells when, the first and the last how much."""
+        """The first part tells when each blob was stored; the first and the last tell its size."""
         reads = [Read(BLOB_PARTS, (blob_id, part), times=True) for blob_id, last in page.items() for part in (0, last)]
         seen = list(answered(await self._tables.read_all(reads)))
         pairs = zip(page.items(), zip(seen[::2], seen[1::2], strict=True), strict=True)
@@ -125,12 +120,12 @@ class CassandraStore:
 
 
 def parts_of(content: bytes, part_bytes: int = PART_BYTES) -> list[bytes]:
-    """The content in parts, all but the last of the same size; an empty one has one empty part, as James writes it."""
+    """The content in parts of equal size but for the last; empty content has one empty part, as in James."""
     return [content[start : start + part_bytes] for start in range(0, len(content), part_bytes)] or [b""]
 
 
 def grouped(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    """The items in order, so many at a time."""
+    """The items in order, in lists of at most `most`."""
     iterator = iter(items)
     while group := list(islice(iterator, most)):
         yield group
@@ -151,7 +146,7 @@ def _raise_first(errors: Iterable[MailmendError | None]) -> None:
 
 
 def _blob(blob_id: BlobId, last: int, ends: tuple[Sequence[Seen], Sequence[Seen]]) -> StoredBlob:
-    """As far as its ends tell: one that was never whole may lack its first part, one that goes just now its last."""
+    """What its ends tell: an incomplete blob may lack its first part, one being removed its last."""
     first_bytes, last_bytes = (len(seen[0].row["data"] or b"") if seen else 0 for seen in ends)
     stored_at = max(seen[0].newest or 0 for seen in ends if seen)
     return StoredBlob(blob_id, first_bytes * last + last_bytes, instant_of(stored_at))
@@ -163,7 +158,7 @@ def _missing(blob_id: BlobId, why: str) -> BlobMissing:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """AsyncTables that cannot be reached are a blob store that cannot be reached."""
+    """Raise errors of the tables as `BlobsUnreachable`."""
     try:
         yield
     except BlobsUnreachable:

@@ -1,4 +1,4 @@
-"""A mail's bytes in the blob store: header and body, put, loaded and forgotten side by side, and both or none."""
+"""A mail's header and body in the blob store: stored, loaded and deleted side by side; both or none."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ _LOG: Final = logging.getLogger("mailmend.queue")
 
 
 def split(content: bytes) -> tuple[bytes, bytes]:
-    """The header with its blank line, and the body; together the content again. Without a blank line it is all header.
+    """The header with its blank line, and the body; together the content again. Without a blank line: all header.
 
     Lines end with CRLF (RFC 5322) or with LF alone.
     """
@@ -28,7 +28,7 @@ def split(content: bytes) -> tuple[bytes, bytes]:
 
 
 async def put_content(blobs: Blobs, content: bytes) -> MailBlobs:
-    """Keep a mail's bytes; where one blob fails, or the caller is cancelled, the other does not stay.
+    """Store a mail's bytes; if one blob fails, or the caller is cancelled, the other is deleted.
 
     Raises:
         BlobsUnreachable: the store does not answer, or takes nothing.
@@ -63,7 +63,7 @@ async def content_of(blobs: Blobs, kept: MailBlobs) -> bytes:
 
 
 async def forget(blobs: Blobs, kept: MailBlobs) -> None:
-    """Delete both, as far as nobody else may refer to them.
+    """Delete both, unless another mail may refer to them.
 
     Raises:
         BlobsUnreachable: one of them is left.

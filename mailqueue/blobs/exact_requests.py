@@ -1,4 +1,4 @@
-"""The requests to S3 that the quick library cannot make: the one door to botocore.
+"""The requests to S3 that obstore cannot make; the only module that imports botocore.
 
 Keys with an empty part (`a//b`: one in a hundred of the ids that James 3.8 makes of bytes), listings that spell every
 key as it is, buckets that are to be made. Each request takes a thread and about a millisecond of the processor, five
@@ -39,25 +39,22 @@ class ExactRequests:
         self._turns = asyncio.Semaphore(THREADS)
 
     async def keep(self, key: BlobId, content: bytes) -> None:
-        """Put an object."""
         await self._ask(lambda: self._client().put_object(Key=key, Body=content, **self._bucket))
 
     async def get(self, key: BlobId) -> bytes:
-        """An object's bytes; `BlobMissing` where there is none."""
         return await self._ask(lambda: self._content(key), key)
 
     async def remove(self, key: BlobId) -> None:
-        """Delete an object; none there is fine."""
         await self._ask(lambda: self._client().delete_object(Key=key, **self._bucket))
 
     async def page(self, after: str) -> tuple[list[StoredBlob], str]:
-        """Some objects, and what to ask with for those that come after them: empty at the end."""
+        """Some objects, and the key to continue after; that key is empty at the end."""
         more = {"ContinuationToken": after} if after else {}
         answer = await self._ask(lambda: self._client().list_objects_v2(MaxKeys=PAGE_KEYS, **more, **self._bucket))
         return list(_listed(answer.get("Contents", ()))), answer.get("NextContinuationToken", "")
 
     async def create_bucket(self) -> bool:
-        """Make the bucket; False where there is one."""
+        """False where it exists already."""
         return await self._ask(self._create_bucket)
 
     @property
@@ -109,7 +106,7 @@ class ExactRequests:
 
 
 def refuse_compressed(settings: S3Settings, key: BlobId, attributes: Row) -> None:
-    """Newer Jameses compress, and say so beside the object.
+    """Newer Jameses compress blobs, and say so in the object's metadata.
 
     Raises:
         BlobsUnreachable: its bytes are not those of the mail.
@@ -129,7 +126,7 @@ def _listed(contents: Iterable[Row]) -> Iterator[StoredBlob]:
 
 
 def _new_client(settings: S3Settings) -> Any:
-    """A client of the settings alone: no profile, file or variable of this machine has a say."""
+    """A client of the settings alone: profiles, files and variables of this machine are ignored."""
     from botocore.config import Config  # noqa: PLC0415 - see the module
     from botocore.session import Session  # noqa: PLC0415 - see the module
 

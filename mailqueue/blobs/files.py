@@ -38,7 +38,7 @@ _SAFE: Final = "=+"
 
 
 def file_name(blob_id: BlobId) -> str:
-    """The name of a blob's file: no separator in it, no dot before it, and the id can be had back.
+    """The name of a blob's file: no separator, no leading dot; `blob_id_of` reverses it.
 
     Raises:
         BadPayload: it is no id, or one that no file can be called by.
@@ -74,7 +74,7 @@ class FileStore:
         self._turns = asyncio.Semaphore(FILES_AT_ONCE)
 
     def create(self) -> None:
-        """Make the folder where there is none; what writers that were killed have left there long ago is removed."""
+        """Make the folder where there is none; remove old files of writers that were killed."""
         try:
             self._root.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
             self._unfinished.mkdir(mode=_FOLDER_MODE, exist_ok=True)
@@ -83,33 +83,27 @@ class FileStore:
             raise self._unreachable(error) from error
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
-        """Write the bytes aside, see them on the disk, then give them their name."""
         aside = self._unfinished / str(self._clock.random_uuid())
         await self._in_thread(lambda: _written(aside, self._root / file_name(blob_id), content))
 
     async def get(self, blob_id: BlobId) -> bytes:
-        """The bytes."""
         content = await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).read_bytes))
         if content is None:
             raise BlobMissing(blob_id, mend=f"It was looked for in {self._root}")
         return content
 
     async def remove(self, blob_id: BlobId) -> None:
-        """Remove the file."""
         await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).unlink))
 
     async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
-        """Remove the files, many in one thread."""
         paths = [self._root / file_name(blob_id) for blob_id in blob_ids]
         for first in range(0, len(paths), PAGE_FILES):
             await self._in_thread(partial(self._unlinked, paths[first : first + PAGE_FILES]))
 
     async def exists(self, blob_id: BlobId) -> bool:
-        """Whether there is a file."""
         return await self._in_thread(lambda: self._of_store((self._root / file_name(blob_id)).stat)) is not None
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
-        """Every file that is a blob."""
         await self._in_thread(self._unfinished.stat)
         entries = await self._in_thread(lambda: os.scandir(self._root))
         with entries:
@@ -122,7 +116,7 @@ class FileStore:
             self._of_store(path.unlink)
 
     def _of_store(self, work: Callable[[], T]) -> T | None:
-        """What is done with a file; None where the store is there and the file is not."""
+        """The result of the work; None where the store is there and the file is not."""
         try:
             return work()
         except FileNotFoundError:
@@ -172,7 +166,7 @@ def _remove_older(folder: Path, than: datetime) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new name is on the disk only when its folder is."""
+    """A new name is on disk only after its folder is synced."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""The blobs' twin in memory: what a blob store would answer, without one. Tests of everybody lean on it."""
+"""A blob store in memory, for tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,7 +17,7 @@ from model.queue.messages import StoredBlob
 
 
 class BlobVerb(Enum):
-    """What is done with a blob."""
+    """The calls of a blob store."""
 
     PUT = "put"
     GET = "get"
@@ -28,7 +28,7 @@ class BlobVerb(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BlobCall:
-    """One call of the twin, as `surround` sees it; `blob_id` is None for a scan."""
+    """One call of the store, as `surround` sees it; `blob_id` is None for a scan."""
 
     verb: BlobVerb
     blob_id: BlobId | None
@@ -52,36 +52,30 @@ class MemoryStore:
 
     @property
     def ids(self) -> set[BlobId]:
-        """What is there."""
         return set(self._kept)
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
-        """Keep the bytes."""
         blob = StoredBlob(blob_id, len(content), instant_of(self._clock.micros()))
         await self._surrounded(BlobVerb.PUT, blob_id, lambda: self._kept.update({blob_id: (bytes(content), blob)}))
 
     async def get(self, blob_id: BlobId) -> bytes:
-        """The bytes."""
         content: bytes = await self._surrounded(BlobVerb.GET, blob_id, lambda: self._content(blob_id))
         return content
 
     async def remove(self, blob_id: BlobId) -> None:
-        """Forget the bytes."""
         await self._surrounded(BlobVerb.DELETE, blob_id, lambda: self._kept.pop(blob_id, None))
 
     async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
-        """Forget the bytes of each; others have their turn once."""
         await asyncio.sleep(0)
         for blob_id in blob_ids:
             self.surround(BlobCall(BlobVerb.DELETE, blob_id), partial(self._kept.pop, blob_id, None))
 
     async def exists(self, blob_id: BlobId) -> bool:
-        """Whether there are bytes."""
         there: bool = await self._surrounded(BlobVerb.EXISTS, blob_id, lambda: blob_id in self._kept)
         return there
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
-        """Everything, as it stands when the scan begins."""
+        """What is there when the scan begins."""
         for _, blob in await self._surrounded(BlobVerb.SCAN, None, lambda: list(self._kept.values())):
             yield blob
 
@@ -105,13 +99,11 @@ class MemoryBlobs(NamedBlobs):
 
     @property
     def ids(self) -> set[BlobId]:
-        """What is there."""
         return self.store.ids
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
-        """Keep bytes under an id that somebody else made."""
+        """Store bytes under an id that somebody else made."""
         await self.store.keep(blob_id, content)
 
     async def lose(self, blob_id: BlobId) -> None:
-        """Lose the bytes, as a store should not."""
         await self.store.remove(blob_id)

@@ -1,7 +1,7 @@
-"""Blobs in a store that speaks S3, or in files: where the queue gets them from, and the one door to the quick library.
+"""Blobs in a store that speaks S3, or in files: how a queue opens them; the only module that imports obstore.
 
-Times are bounded: a request that gets no answer is given up, and tried again only so often and so long. What a
-refusal means is in `s3`; the few requests that need another library are in `exact_requests`.
+Requests have a timeout, and a bounded number and time of retries. What a refusal means is in `s3`; the few requests
+that need botocore are in `exact_requests`.
 """
 
 import asyncio
@@ -68,12 +68,12 @@ def open_files(root: Path, clock: Clock | None = None, naming: BlobNaming | None
 
 
 def open_s3(settings: S3Settings, clock: Clock | None = None, naming: BlobNaming | None = None) -> NamedBlobs:
-    """Blobs in a bucket; nothing is asked of the server yet."""
+    """Blobs in a bucket; sends no request yet."""
     return NamedBlobs(S3Bucket(settings), clock or SystemClock(), naming)
 
 
 async def create_bucket(settings: S3Settings) -> bool:
-    """Make the bucket; False where it is there already.
+    """False where it exists already.
 
     Raises:
         BlobsUnreachable: the store does not answer, or does not let these keys.
@@ -92,7 +92,7 @@ class S3Bucket:
         self._in_bulk = True
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
-        """Put the object; where the settings say so, into a bucket made for it."""
+        """Put the object; creates the bucket where the settings say so."""
         try:
             await self._keep(blob_id, content)
         except BucketMissing:
@@ -102,13 +102,11 @@ class S3Bucket:
             await self._keep(blob_id, content)
 
     async def get(self, blob_id: BlobId) -> bytes:
-        """The object's bytes."""
         if _needs_exactness(blob_id):
             return await self._exactly.get(blob_id)
         return await self._ask(lambda: self._content(blob_id), blob_id)
 
     async def remove(self, blob_id: BlobId) -> None:
-        """Delete the object."""
         with suppress(BlobMissing):
             if _needs_exactness(blob_id):
                 await self._exactly.remove(blob_id)
@@ -116,7 +114,6 @@ class S3Bucket:
                 await self._ask(lambda: obstore.delete_async(self._store, blob_id), blob_id)
 
     async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
-        """Delete the objects, a thousand in one request where the store knows how."""
         plain = [blob_id for blob_id in blob_ids if not _needs_exactness(blob_id)]
         if len(plain) < BULK_MIN:
             plain = []
@@ -125,7 +122,6 @@ class S3Bucket:
         await self._remove_each(set(blob_ids).difference(plain))
 
     async def exists(self, blob_id: BlobId) -> bool:
-        """Whether there is an object."""
         try:
             if not _needs_exactness(blob_id):
                 await self._ask(lambda: obstore.head_async(self._store, blob_id), blob_id)
@@ -139,7 +135,6 @@ class S3Bucket:
         return True
 
     async def scan(self) -> AsyncIterator[StoredBlob]:
-        """Every object, a thousand at a time."""
         page, after = await self._exactly.page("")
         while True:
             for blob in page:
@@ -149,7 +144,7 @@ class S3Bucket:
             page, after = await self._exactly.page(after)
 
     async def _remove_together(self, blob_ids: Sequence[BlobId]) -> None:
-        """In one request; a store that does not know it is not asked so again."""
+        """In one request; a store that does not support that is not asked again."""
         if self._in_bulk:
             async with self._turns:
                 try:
@@ -182,7 +177,7 @@ class S3Bucket:
         return bytes(await answer.bytes_async())
 
     async def _ask(self, request: Callable[[], Awaitable[T]], blob_id: BlobId) -> T:
-        """A request's answer, told in our errors; made when its turn has come, as making one begins it."""
+        """A request's answer, errors as ours. Creating a request starts it, so that waits for a free place."""
         async with self._turns:
             try:
                 return await request()
@@ -195,17 +190,17 @@ class S3Bucket:
 
 
 def _needs_exactness(blob_id: BlobId) -> bool:
-    """The quick library takes `a//b` for no key, `/a` and `a/` for `a`."""
+    """The library obstore refuses `a//b`, and takes `/a` and `a/` for `a`."""
     return "" in blob_id.split("/")
 
 
 def _cause(error: Exception) -> str:
-    """What the library says of a connection: the end of its first line, where no answer's text can be."""
+    """The end of the first line of a connection error, which cannot hold text of an answer."""
     return str(error).partition("\n")[0].rpartition(" - ")[2].strip()[:_CAUSE_LENGTH_MAX]
 
 
 def _quick_store(settings: S3Settings, *, bulk: bool = False) -> S3Store:
-    """A client of the settings alone: a token in the environment belongs to somebody else's keys."""
+    """A client of the settings alone: a token in the environment may belong to other keys."""
     keys: S3Credential = {
         "access_key_id": settings.access_key,
         "secret_access_key": settings.secret_key,

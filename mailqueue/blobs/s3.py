@@ -1,7 +1,7 @@
-"""A bucket of a store that speaks S3: where it is, who asks for it, what its refusals mean. No library is needed here.
+"""A bucket of a store that speaks S3: its address, its credentials, what its refusals mean. Needs no library.
 
-Settings are checked before the first request, and shown without their secrets. An answer's own text is not shown:
-stores put what was signed, and the name of the key, into it.
+Settings are checked before the first request, and shown without their secrets. An answer's own text is never shown: it
+may hold the signed string and the name of the key.
 """
 
 import re
@@ -52,7 +52,6 @@ class S3Settings:
 
     @property
     def place(self) -> str:
-        """The bucket in messages."""
         return f"the bucket {self.bucket} at {self.endpoint}"
 
 
@@ -114,13 +113,13 @@ _MENDS: Final[Mapping[str, str]] = {
 
 
 def code_in(text: str) -> str:
-    """The code of S3 in a library's message, else the status of HTTP, else nothing."""
+    """S3's error code in a library's message, else the HTTP status, else ""."""
     found = _CODE.search(text) or _STATUS.search(text)
     return next(filter(None, found.groups())) if found else ""
 
 
 def failure(settings: S3Settings, code: str, cause: str = "") -> BlobsUnreachable:
-    """The error for a person.
+    """The error as a person reads it.
 
     Args:
         settings: where it was tried.
@@ -137,7 +136,7 @@ def failure(settings: S3Settings, code: str, cause: str = "") -> BlobsUnreachabl
 
 
 def compressed(settings: S3Settings, blob_id: str, encoding: str) -> BlobsUnreachable:
-    """The error for a blob that is not what it was when it was put."""
+    """The error for a blob that is stored compressed."""
     return BlobsUnreachable(
         f"the blob {blob_id} in {settings.place} is compressed ({encoding}), which mailmend does not read",
         mend="Let James store blobs as they are (its compression.enabled), and its own consumers take this mail.",

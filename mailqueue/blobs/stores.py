@@ -1,7 +1,7 @@
-"""One way to name and to forget blobs, over whatever keeps bytes under a name.
+"""Naming and deleting of blobs, over any store that keeps bytes under a name.
 
-What keeps them (memory, files, S3, Cassandra) says nothing about ids; what names them says nothing about where. So the
-rule that a deduplicated blob is never deleted with a mail stands here, once.
+Stores (memory, files, S3, Cassandra) know nothing of how ids are made. So the rule that a deduplicated blob is never
+deleted with a mail stands only here.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from model.queue.messages import BlobKind, StoredBlob
 
 
 class BlobStore(Protocol):
-    """What keeps bytes under any id. Every method may raise `BlobsUnreachable`."""
+    """A store of bytes under any id. Every method may raise `BlobsUnreachable`."""
 
     async def keep(self, blob_id: BlobId, content: bytes) -> None:
         """Keep the bytes durably, all or nothing, in place of what is there."""
@@ -28,11 +28,11 @@ class BlobStore(Protocol):
         ...
 
     async def remove(self, blob_id: BlobId) -> None:
-        """Forget the bytes, whoever may refer to them; none there is fine."""
+        """Delete the bytes, even if others refer to them; none there is fine."""
         ...
 
     async def remove_all(self, blob_ids: Sequence[BlobId]) -> None:
-        """The same for many, none of them twice; where it fails some may be left."""
+        """As `remove`, for distinct ids; after an error some may be left."""
         ...
 
     async def exists(self, blob_id: BlobId) -> bool:
@@ -40,7 +40,7 @@ class BlobStore(Protocol):
         ...
 
     def scan(self) -> AsyncIterator[StoredBlob]:
-        """Everything that is kept, page by page, in the store's own order."""
+        """Every blob, page by page, in the store's own order."""
         ...
 
 
@@ -48,7 +48,7 @@ class NamedBlobs:
     """Blobs in a store, named as James names them. Implements `model.ports.Blobs`.
 
     Attributes:
-        store: for whoever knows every reference, and may `remove` what is deduplicated.
+        store: for callers that know every reference, and may `remove` deduplicated blobs.
     """
 
     def __init__(self, store: BlobStore, clock: Clock, naming: BlobNaming | None = None) -> None:
@@ -57,9 +57,9 @@ class NamedBlobs:
         self._naming = naming or BlobNaming()
 
     async def put(self, data: bytes, kind: BlobKind) -> BlobId:  # noqa: ARG002 - one place for headers and bodies
-        """Keep the bytes durably and return their id; the same bytes again are simply put again.
+        """Store the bytes durably and return their id; the same bytes are stored again.
 
-        Asking first whether they are there would take as long as putting a mail, and a collector may come between.
+        To ask first whether they exist would take as long, and a collector may delete them in between.
         """
         blob_id = self._naming.name(data, self._clock.micros(), self._clock.random_uuid())
         keeping = asyncio.ensure_future(self.store.keep(blob_id, data))
@@ -71,16 +71,13 @@ class NamedBlobs:
         return blob_id
 
     async def get(self, blob_id: BlobId) -> bytes:
-        """The bytes under the id."""
         return await self.store.get(checked(blob_id))
 
     async def delete(self, blob_id: BlobId) -> None:
-        """Forget the bytes, unless others may refer to them."""
         if not is_deduplicated(checked(blob_id)):
             await self.store.remove(blob_id)
 
     async def delete_all(self, blob_ids: Collection[BlobId]) -> None:
-        """Forget the bytes of many; what is no id is told of when the others are gone."""
         wanted, bad = dict[BlobId, None](), list[BadPayload]()
         for blob_id in blob_ids:
             try:
@@ -94,22 +91,20 @@ class NamedBlobs:
             raise bad[0]
 
     async def exists(self, blob_id: BlobId) -> bool:
-        """Whether there are bytes under the id."""
         return await self.store.exists(checked(blob_id))
 
     def scan(self) -> AsyncIterator[StoredBlob]:
-        """Every blob."""
         return self.store.scan()
 
     async def _undo(self, keeping: "asyncio.Future[None]", blob_id: BlobId) -> None:
-        """Nobody will hear of the id: its blob must not stay."""
+        """The caller was cancelled and never learns the id, so the blob is deleted."""
         with suppress(MailmendError):
             await keeping
             await self.delete(blob_id)
 
 
 async def _to_its_end(work: Coroutine[object, object, None]) -> None:
-    """However often the one who waits is cancelled; what is done here takes no longer than the store's own limits."""
+    """Wait for the work however often the caller is cancelled; the store's timeouts bound it."""
     task = asyncio.ensure_future(work)
     while not task.done():
         with suppress(asyncio.CancelledError):

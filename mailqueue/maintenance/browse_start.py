@@ -50,7 +50,7 @@ class BrowseStartFinder:
         self._first_live: dict[QueueName, Key] = {}
 
     async def find(self, queue: QueueName, slicing: Slicing) -> Moved:
-        """Where the browse start belongs as of now.
+        """Where the browse start belongs as of now; writes nothing.
 
         Raises:
             MailmendError: whatever did not answer.
@@ -66,9 +66,9 @@ class BrowseStartFinder:
     async def _first_live_slice(
         self, queue: QueueName, start: datetime, now: datetime, slicing: Slicing
     ) -> datetime | None:
-        """The first slice with a mail that is not marked, as far as the browse start might be moved.
+        """The first slice with an unmarked mail, of those up to which the start may move.
 
-        The one that was found the last time is looked at first: a mail that stays does not make each sweep dear.
+        The one found last time is checked first, so a mail that stays does not make each sweep expensive.
         """
         window = slicing.window
         first, end = slice_of(start, window), furthest_browse_start(now, window)

@@ -1,4 +1,4 @@
-"""Cleaning the partitions that the browse start has passed: what is left in them is put back or goes.
+"""Cleaning the partitions before the browse start: each row in them is put back or deleted.
 
 A row without a mark should not be there: a clock was too slow, or somebody moved the browse start without looking. Its
 mail is put back into the first slice that browsing sees, the same one however often this is begun again, and published
@@ -91,7 +91,7 @@ class Cleaner:
     ) -> Cleaned:
         """Clean the slices, all their partitions first, then their tallies.
 
-        Partitions with something that is not marked wait for a second look; the others are cleaned at the first.
+        Partitions with an unmarked row are cleaned after a second look; the others at the first.
 
         Raises:
             MailmendError: whatever did not answer; what was cleaned may be cleaned again.
@@ -124,7 +124,7 @@ class Cleaner:
     async def _tell_others(
         self, queue: QueueName, told: Sequence[Sequence[WriterTally]], cleaned: Sequence[Cleaned]
     ) -> None:
-        """Where another program was seen at work, what is alive is counted by its rows from here on."""
+        """Where another program enqueued, live slices are counted by their rows from now on."""
         seen = (
             others_were_at_work(tallies, one.rows, one.rows - one.suspects)
             for tallies, one in zip(told, cleaned, strict=True)
@@ -133,7 +133,7 @@ class Cleaner:
             await self._view.foreign(queue)
 
     async def _clean(self, partition: Partition, *, dry_run: bool) -> Cleaned:
-        """The first look: blobs go, and rows, unless one of them is not marked."""
+        """The first look: deletes blobs, and rows unless one of them is not marked."""
         cleaned = Cleaned()
         async with aclosing(self._pages(partition)) as pages:
             async for page in pages:
@@ -145,7 +145,7 @@ class Cleaner:
         return cleaned
 
     async def _rescued(self, partition: Partition, *, dry_run: bool) -> Cleaned:
-        """The second look: what is still there without a mark is put back, then the rows go."""
+        """The second look: puts back what is still there without a mark, then deletes the rows."""
         rescued = Cleaned()
         async with aclosing(self._pages(partition)) as pages:
             async for page in pages:
@@ -167,7 +167,7 @@ class Cleaner:
         await self._view.known_queues.write(Remove(ENQUEUED_MAILS, partition))
 
     async def _put_back(self, partition: Partition, unmarked: Sequence[EnqueueId]) -> list[EnqueueId]:
-        """Whose rows were put back: of those that nobody took back meanwhile."""
+        """The ids that were put back; a row that was taken back meanwhile is not."""
         reads = [Read(ENQUEUED_MAILS, (*partition, one)) for one in unmarked]
         answers = await answered(self._view.known_queues.tables, self._view.known_queues.retries, reads)
         rows = [seen.row for answer in answers for seen in answer]
@@ -184,7 +184,7 @@ class Cleaner:
         await publish_mail(self._broker, queue, one.queued, slice_start)
 
     async def _delete(self, blobs: Sequence[BlobId]) -> None:
-        """Delete them, whether or not they were before."""
+        """Delete them; those that are gone already are fine."""
         try:
             await self._blobs.delete_all(blobs)
         except BadPayload as error:

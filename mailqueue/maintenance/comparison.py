@@ -1,4 +1,4 @@
-"""What broker, tables and blobs say of one queue, held against each other: pure; `reconcile_looks` does the looking.
+"""Compares what broker, tables and blobs say of one queue. Pure; `reconcile` does the reading.
 
 The broker cannot be searched, so its side is numbers, unless a drain has named every message. Traffic goes on while one
 looks: a mail may be placed and not yet published, or marked and not yet acked. So numbers are called lacking or surplus
@@ -61,7 +61,7 @@ class BrokenRow:
 
 @dataclass(frozen=True, slots=True)
 class LiveMail:
-    """What is held of a mail that waits."""
+    """What is kept in memory of a waiting mail."""
 
     enqueued_at: datetime
     slice_start: datetime | None
@@ -69,7 +69,6 @@ class LiveMail:
 
     @classmethod
     def of(cls, listed: Listed) -> Self:
-        """Of a mail that was read."""
         return cls(listed.enqueued_at, listed.slice_start, listed.queued.blobs)
 
 
@@ -92,7 +91,6 @@ class TablesSide:
 
     @property
     def delayed_count(self) -> int:
-        """How many mails are not due."""
         return len(self.delayed) + self.delayed_beyond
 
 
@@ -163,7 +161,6 @@ class Reconciled:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found."""
         return not any(self.counts.values())
 
 
@@ -176,7 +173,6 @@ def compared(
     blobs: BlobsSide | None = None,
     drained: Drained | None = None,
 ) -> Reconciled:
-    """Hold the sides against each other."""
     without, only = _named(tables, drained)
     lacking = len(without) if drained else _lacking(tables, depth, at)
     surplus = len(only) if drained else _surplus(tables, depth)
@@ -193,7 +189,7 @@ def compared(
 
 
 def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId, ...], tuple[EnqueueId, ...]]:
-    """Who lacks a message, and which messages have nobody; empty without a drain."""
+    """Mails without a message, and messages without a mail; empty without a drain."""
     if drained is None:
         return (), ()
     edge, told_of = drained.began_at - SETTLING, drained.ids | drained.dead
@@ -204,7 +200,7 @@ def _named(tables: TablesSide, drained: Drained | None) -> tuple[tuple[EnqueueId
 
 
 def _lacking(tables: TablesSide, depth: Depth | None, at: datetime) -> int | None:
-    """At least so many: each message, and each dead letter, could belong to one of the live mails, none to two."""
+    """The least number: a message or dead letter belongs to one live mail at most."""
     messages = _messages(depth)
     if depth is None or messages is None:
         return None
@@ -213,7 +209,7 @@ def _lacking(tables: TablesSide, depth: Depth | None, at: datetime) -> int | Non
 
 
 def _surplus(tables: TablesSide, depth: Depth | None) -> int | None:
-    """Messages beyond one for each row, marked ones too: copies, or of mails whose rows are swept. No finding."""
+    """Messages beyond one per row, marked rows too: copies, or of mails whose rows are swept. No finding."""
     messages = _messages(depth)
     if messages is None:
         return None
@@ -221,13 +217,13 @@ def _surplus(tables: TablesSide, depth: Depth | None) -> int | None:
 
 
 def _messages(depth: Depth | None) -> int | None:
-    """How many messages there are, in hand or not; None where that is not told."""
+    """How many messages there are, ready and unacked; None where that is not known."""
     in_hand = in_hands(depth) if depth else None
     return None if depth is None or in_hand is None else depth.ready + in_hand
 
 
 def in_hands(depth: Depth) -> int | None:
-    """What consumers have in their hands: nothing where there are none, whether or not the broker tells.
+    """Unacked messages; 0 where there are no consumers, even if the broker does not tell.
 
     RabbitMQ's HTTP API does not tell it of a queue in which little has happened yet.
     """
@@ -235,7 +231,7 @@ def in_hands(depth: Depth) -> int | None:
 
 
 def refuse_drain(queue: QueueName, depth: Depth, *, forced: bool) -> None:
-    """A drain takes every message in hand and gives it back; where that does harm it is refused.
+    """A drain takes every message without an ack and returns it; refuse where that does harm.
 
     Raises:
         UnsafeRequest: it would.
@@ -263,7 +259,7 @@ def refuse_drain(queue: QueueName, depth: Depth, *, forced: bool) -> None:
 
 
 def refuse_burying(queue: QueueName, depth: Depth, mend: str) -> None:
-    """Dead letters that are looked at are returned; where the broker drops what was returned too often it is refused.
+    """Looking at dead letters returns them; refuse where the broker drops after too many returns.
 
     Raises:
         UnsafeRequest: it does.
@@ -277,7 +273,7 @@ def refuse_burying(queue: QueueName, depth: Depth, mend: str) -> None:
 
 
 def refuse_too_many(held: int, what: str, limit: int = IDS_MAX) -> None:
-    """A guard around what is held in memory.
+    """Bound what is held in memory.
 
     Raises:
         UnsafeRequest: more would be held than the limit allows.
@@ -290,10 +286,10 @@ def refuse_too_many(held: int, what: str, limit: int = IDS_MAX) -> None:
 
 
 def republishable(found: Reconciled, older_than: timedelta) -> frozenset[EnqueueId] | None:
-    """Whom `--republish` publishes again: exactly those that lack their message; None: every live mail of that age.
+    """The ids that `--republish` publishes again: mails without a message; None: every live mail that old.
 
-    The second is the answer without a drain, where messages surely lack and nobody knows whose. Nobody (an empty set)
-    where none surely lacks: every copy of a message that is there may be delivered beside it.
+    None is the answer without a drain, when messages surely lack and nobody knows which. The set is empty where none
+    surely lacks: every copy of an existing message may be delivered beside it.
     """
     if found.drained is not None:
         edge = found.at - older_than
@@ -307,10 +303,10 @@ def removable(blobs: BlobsSide) -> tuple[StoredBlob, ...]:
 
 
 def why_unsure(depths: Mapping[QueueName, Depth], drained: Mapping[QueueName, Drained]) -> str | None:
-    """Why a blob that no row refers to may be needed all the same: a message whose row is lost may refer to it.
+    """Why an unreferenced blob may still be needed: a message whose row is lost may refer to it.
 
-    Counts cannot tell: a lost row and a lost message make up for each other. Only a queue without messages refers to
-    nothing, or one whose messages and dead letters were all named.
+    Counts cannot tell: a lost row and a lost message cancel out. A queue refers to no such blob only if it has no
+    messages, or all its messages and dead letters were named.
 
     Args:
         depths: of every queue of the keyspace, for the store is one for all.

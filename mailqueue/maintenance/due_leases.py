@@ -1,4 +1,4 @@
-"""Whose turn a partition of delayed mails is: one mover at a time, so that no mail is published by two.
+"""Leases on partitions of delayed mails: one mover at a time, so that no mail is published by two.
 
 A flush has one lease for all slices that no round of a mover looks at yet: a conditional write costs as much as all
 else that is done for a mail, and those of one partition take turns.
@@ -37,11 +37,11 @@ _SLACK: Final = timedelta(seconds=1 + SKEW_SECONDS)
 
 @dataclass(slots=True)
 class DueLease:
-    """A partition's turn in hand.
+    """A partition's lease, taken by this process.
 
     Attributes:
         until: when it ends, unless it is renewed.
-        renewal: whoever renews it; others wait for what comes of it.
+        renewal: held by the one caller that renews; the others wait.
     """
 
     key: Key
@@ -61,11 +61,11 @@ class DueLeases:
         self._tables, self._clock, self._queue, self._ttl_seconds = tables, clock, queue, ttl_seconds
 
     def turn(self, partition: DuePartition) -> "AbstractAsyncContextManager[DueLease | None]":
-        """The partition for as long as the body runs; None while it is another's turn."""
+        """The partition's lease for as long as the body runs; None while another process holds it."""
         return self._turn(partition.entry(self._queue))
 
     def turn_of_flush(self) -> "AbstractAsyncContextManager[DueLease | None]":
-        """Every partition that no round looks at, for as long as the body runs; None while it is another flush's."""
+        """One lease for all partitions that no round reads; None while another flush holds it."""
         return self._turn(flush_entry(self._queue))
 
     @asynccontextmanager
@@ -80,7 +80,7 @@ class DueLeases:
             await self._free(lease)
 
     async def keep(self, lease: DueLease) -> bool:
-        """Renew a lease that has not long to live; whether it is still ours."""
+        """Renew a lease that ends soon; whether it is still ours."""
         async with lease.renewal:
             if lease.until - self._now() > timedelta(seconds=self._ttl_seconds / 2) + _SLACK:
                 return True
@@ -90,7 +90,7 @@ class DueLeases:
             return kept
 
     def is_sure(self, lease: DueLease) -> bool:
-        """Whether nobody else can have had the partition's turn until now."""
+        """Whether nobody else can have held the lease until now."""
         return lease.until > self._now() + _SLACK
 
     async def _set(self, lease: DueLease, expected: str | None) -> bool:
@@ -103,7 +103,7 @@ class DueLeases:
             return bool(seen) and seen[0].row["name"] == str(lease.token)
 
     async def _free(self, lease: DueLease) -> None:
-        """Where it cannot be given back, or is no longer ours, time frees it."""
+        """Where this fails, or the lease is lost, its time to live frees it."""
         freed = {"name": None, "lastupdated": None}
         try:
             await self._tables.attempt(ChangeIf(DUE_MAILS, lease.key, {"name": str(lease.token)}, assign=freed))

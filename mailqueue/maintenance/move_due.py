@@ -75,7 +75,7 @@ class DueMover:
     left_until: dict[DuePartition, datetime] = field(default_factory=dict)
 
     async def move_due(self) -> int:
-        """One round: every mail whose time has come; how many were moved.
+        """One round: move every mail whose time has come; how many were moved.
 
         Raises:
             CannotReach: tables or broker did not answer; what was moved stays moved.
@@ -95,7 +95,7 @@ class DueMover:
         return await _summed(partitions, move, PARTITIONS_AT_ONCE)
 
     async def flush(self) -> int:
-        """Every delayed mail is due now; how many were moved.
+        """Move every delayed mail now; how many were moved.
 
         Raises:
             LeaseHeld: another process kept moving; what was moved stays moved.
@@ -117,7 +117,7 @@ class DueMover:
             return await _summed(partitions, move, FLUSHED_AT_ONCE)
 
     async def _begun(self, now: datetime) -> list[DuePartition]:
-        """The partitions whose slice has begun, the earliest first; where they are too many, the next round's too."""
+        """The partitions whose slice has begun, the earliest first; the next round takes what exceeds the limit."""
         begun = list[DuePartition]()
         async with aclosing(self.due.partitions(self.parts.queue, BEGUN_MAX)) as partitions:
             async for partition in partitions:
@@ -127,12 +127,12 @@ class DueMover:
         return begun
 
     async def _closed(self, earliest: datetime, now: datetime) -> datetime:
-        """Close what is over; the first slice that is open."""
+        """Close the slices that are over; the first open slice."""
         over_at = now - CLOSE_AFTER
         return earliest if earliest + DUE_WINDOW > over_at else await self.due.close_before(self.parts.queue, over_at)
 
     async def _advanced(self, partition: DuePartition, now: datetime) -> int:
-        """Move what has become due in an open partition; a lease is taken only where there is something."""
+        """Move what is due in an open partition; takes a lease only if something is due."""
         after = self.reached.get(partition, _START)
         next_at = await self.due.next_at(self.parts.queue, partition, after)
         if next_at is None or next_at > now:
@@ -142,7 +142,7 @@ class DueMover:
             return await self._moved(partition, lease, after, now) if lease else 0
 
     async def _emptied(self, partition: DuePartition, now: datetime) -> int:
-        """Move all that a closed partition holds, and strike it off the list."""
+        """Move everything in a closed partition, then delete it from the list."""
         if self.left_until.get(partition, now) > now:
             return 0
         async with self.leases.turn(partition) as lease:
@@ -163,7 +163,7 @@ class DueMover:
     async def _patiently(
         self, turn: "Callable[[], AbstractAsyncContextManager[DueLease | None]]"
     ) -> AsyncIterator[DueLease]:
-        """A turn that is waited for."""
+        """Wait for the lease."""
         patient_until = self.parts.now + TURN_PATIENCE
         while True:
             async with turn() as lease:
@@ -210,7 +210,7 @@ class DueMover:
                 yield due
 
     def _reach(self, partition: DuePartition, until: datetime) -> None:
-        """All that is due by then was moved: remember it, but for the time in which late writes may still come."""
+        """Everything due by then was moved: remember it, less the time in which late writes may still come."""
         self.reached[partition] = (until - LATE,)
 
     def _forget_all_but(self, partitions: Sequence[DuePartition]) -> None:
@@ -221,7 +221,7 @@ class DueMover:
     async def _batch_counted(
         self, partition: DuePartition, lease: DueLease, some: Sequence[DueMail]
     ) -> "list[bool | BaseException]":
-        """The same; the sum is sure where nothing failed, and nobody else can have moved the same mails."""
+        """As `_batch_moved`; the tally stays exact if none failed and no other mover can have run."""
         async with self.due.counting(self.parts.queue, partition) as changes:
             outcomes = await self._batch_moved(some)
             changes.marked = sum(isinstance(one, bool) for one in outcomes)
@@ -229,7 +229,7 @@ class DueMover:
             return outcomes
 
     async def _batch_moved(self, some: Sequence[DueMail]) -> "list[bool | BaseException]":
-        """For each whether it went into the queue (False: it is marked, and only went), or why not."""
+        """For each: True if it went into the queue, False if it was marked and only deleted, or its error."""
         marked = await self.parts.view.marks.among(self.parts.queue, [due.enqueue_id for due in some])
         moves = [self._gone(due) if due.enqueue_id in marked else self._one_moved(due) for due in some]
         return await asyncio.gather(*moves, return_exceptions=True)
@@ -260,7 +260,7 @@ class DueMover:
 async def _summed(
     partitions: Sequence[DuePartition], move: Callable[[DuePartition], Coroutine[Any, Any, int]], most: int
 ) -> int:
-    """Move several partitions side by side; the sum, or the first error once all have come to an end."""
+    """Move several partitions side by side; the sum, or the first error after all have ended."""
     room = asyncio.Semaphore(most)
 
     async def one(partition: DuePartition) -> int:

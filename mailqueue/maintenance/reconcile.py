@@ -1,4 +1,4 @@
-"""Looking at a queue's three sides without stopping traffic, for `reconciling` to compare: nothing here writes.
+"""Reads a queue's three sides without stopping traffic, for `comparison` to compare. Writes nothing.
 
 The order of looks is what makes them safe. Blobs are listed before their references are read, so that a blob put later
 is not called an orphan; delayed mails are read on both sides of those that wait, so that none slips past between two
@@ -56,9 +56,9 @@ class References:
 
 
 async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX) -> TablesSide:
-    """What the live slices hold: rows with and without marks, rows that cannot be read; and what is delayed.
+    """Waiting rows with and without marks, rows that cannot be read, and delayed mails.
 
-    Rows are refused where they are too many; delayed mails beyond that are counted, for nobody needs all their ids.
+    Too many rows are refused; delayed mails beyond the limit are only counted.
 
     Raises:
         UnsafeRequest: more than may be held.
@@ -85,7 +85,7 @@ async def tables_side(view: QueueView, queue: QueueName, ids_max: int = IDS_MAX)
 
 
 async def with_lookups(view: QueueView, queue: QueueName, drained: Drained, tables: TablesSide) -> Drained:
-    """The same, with what the tables say of those messages that belong to none of the rows.
+    """The same, with what the tables say of messages that belong to no row.
 
     Raises:
         CannotReach: the tables do not answer.
@@ -132,7 +132,7 @@ async def _rows(view: QueueView, queue: QueueName) -> AsyncGenerator[Row]:
 
 
 async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> frozenset[EnqueueId]:
-    """Those of the mails whose header or body the store does not have; it has none under what is no id.
+    """The mails whose header or body the store lacks; an id in no known form counts as lacking.
 
     Raises:
         BlobsUnreachable: the store does not answer.
@@ -151,9 +151,9 @@ async def missing_among(blobs: Blobs, mails: Mapping[EnqueueId, LiveMail]) -> fr
 
 
 async def blobs_stored_before(blobs: Blobs, before: datetime, ids_max: int = IDS_MAX) -> dict[BlobId, StoredBlob]:
-    """Blobs of random id that were stored before then: those that may be orphans.
+    """Blobs of random id that were stored before then, which may be orphans.
 
-    One whose id is made of its bytes is never among them: others may refer to it, and only a collector may tell.
+    Blobs whose id is made of their bytes are left out: others may refer to them, and only a collector can tell.
 
     Raises:
         UnsafeRequest: more than may be held.
@@ -170,7 +170,7 @@ async def blobs_stored_before(blobs: Blobs, before: datetime, ids_max: int = IDS
 async def without_references(
     candidates: Mapping[BlobId, StoredBlob], tables: AsyncTables, schema: Schema
 ) -> tuple[StoredBlob, ...]:
-    """Those of the blobs that no row of the keyspace refers to.
+    """The blobs that no row of the keyspace refers to.
 
     Raises:
         CannotReach: the tables do not answer.
@@ -184,10 +184,10 @@ async def without_references(
 
 
 def references_in(schema: Schema) -> Sequence[References]:
-    """Where the tables of a keyspace may refer to blobs: every column of text whose name says so, in any table.
+    """Every text column of any table whose name says that it may refer to blobs.
 
-    Better one too many: a blob that is left is a leak, one that is removed too early is lost mail. Delayed mails come
-    twice, before and after those that wait, so that none is missed while it moves from one to the other.
+    One column too many leaves a leak, one too few loses mail. Delayed mails come twice, before and after the waiting
+    ones, so that none is missed while it moves.
     """
     found = [References(table, columns) for table in schema.tables if (columns := _blob_columns(table))]
     due = [one for one in found if one.table.name == DUE_MAILS.name]
@@ -214,7 +214,7 @@ async def drained(  # noqa: PLR0917 - whom, when, which, how many
     most: int,
     wanted: Collection[EnqueueId] = (),
 ) -> Drained:
-    """Take every message in hand, name its mail, and give it back; the dead letters likewise.
+    """Take every message without an ack, name its mail, and return it; the dead letters likewise.
 
     Args:
         broker: whom to take them from.
@@ -257,7 +257,7 @@ class _Named:
 async def _named(
     deliveries: AsyncIterator[Delivery], clock: Clock, expected: int, wanted: Collection[EnqueueId]
 ) -> _Named:
-    """What all messages tell of. They stay in hand: none comes twice."""
+    """Read all messages. They stay unacked, so none comes twice."""
     named = _Named()
     while (delivery := await next_within(deliveries, clock, patience(named.taken, expected))) is not None:
         named.taken += 1
@@ -274,12 +274,12 @@ async def _named(
 
 
 def patience(taken: int, expected: int) -> float:
-    """How many seconds to wait for the next message, after so many of those that are expected."""
+    """How many seconds to wait for the next message, after `taken` of `expected`."""
     return PATIENCE_SECONDS if taken < expected else LAST_LOOK_SECONDS
 
 
 async def next_within(deliveries: AsyncIterator[Delivery], clock: Clock, seconds: float) -> Delivery | None:
-    """The next one; None where none comes within so many seconds."""
+    """The next message; None where none comes within that many seconds."""
     coming = asyncio.ensure_future(_one(deliveries))
     waiting = asyncio.ensure_future(clock.pause(seconds))
     try:

@@ -1,7 +1,7 @@
-"""Mending what a comparison of a queue's sides found: only what was asked for, each step as its own value says.
+"""Repairs what a comparison of a queue's sides found, and only what the request asks for.
 
-What a caller wants to keep of a mail, a row or a blob it is told of first; where keeping fails, nothing is touched.
-Killed at any step, the same again goes on: what was kept may be kept twice, and is never gone without that.
+Each mail, row or blob goes to `keeping` before it is removed; if that fails, nothing is changed. Killed at any step,
+the same request can run again: something may be kept twice, and is never removed unkept.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -36,7 +36,7 @@ KeepBlob = Callable[[StoredBlob], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Who is told of each mail, each row that none can be read from, and each blob before it goes."""
+    """Callbacks for each mail, each unreadable row and each blob before it is removed."""
 
     mail: KeepMail
     row: KeepRow
@@ -45,7 +45,7 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True)
 class MendRequest:
-    """What is to be mended.
+    """What to repair.
 
     Attributes:
         republish: whether mails that lack their message are published again; only those older than `older_than`.
@@ -60,12 +60,12 @@ class MendRequest:
 
     @property
     def nothing(self) -> bool:
-        """Whether one only looks."""
+        """Whether the request changes nothing."""
         return not (self.republish or self.mark or self.remove_orphans)
 
 
 def would_mend(found: Reconciled, request: MendRequest) -> Mended:
-    """What carrying the request out would come to, as far as can be known before."""
+    """What `mended` would do, as far as is known before."""
     return Mended(
         republished=_republished_count(found, request) if request.republish else 0,
         marked=request.mark,
@@ -74,11 +74,6 @@ def would_mend(found: Reconciled, request: MendRequest) -> Mended:
 
 
 async def mended(parts: Parts, found: Reconciled, request: MendRequest, keeping: Keeping) -> Mended:
-    """Carry the request out.
-
-    Raises:
-        CannotReach: a side does not answer; what was done stays done.
-    """
     done = Mended()
     if request.republish:
         done = replace(done, republished=await _republished(parts, found, request))
@@ -109,9 +104,9 @@ async def _republished(parts: Parts, found: Reconciled, request: MendRequest) ->
 async def _marked(
     parts: Parts, found: Reconciled, mark: frozenset[EnqueueId], keeping: Keeping, done: Mended
 ) -> Mended:
-    """What is listed goes as any mail that is deleted; the others are kept as far as they are known, and marked.
+    """Remove listed mails as `delete` does; keep what is known of the others, then mark them.
 
-    One that is marked already was taken out before, and kept then.
+    A mail that is marked already was removed and kept before.
     """
     listed = set[EnqueueId]()
 
@@ -135,7 +130,7 @@ async def _marked(
 async def _kept_unlisted(
     parts: Parts, found: Reconciled, unlisted: Collection[EnqueueId], keeping: Keeping
 ) -> set[EnqueueId]:
-    """Keep the rows that cannot be read, and the mails that only a message tells of; whose they were."""
+    """Keep unreadable rows, and mails that only a message tells of; the ids that were kept."""
     kept = set[EnqueueId]()
     for row in found.tables.broken:
         if row.enqueue_id in unlisted:
@@ -150,7 +145,7 @@ async def _kept_unlisted(
 
 
 async def _marked_unlisted(parts: Parts, found: Reconciled, unlisted: Collection[EnqueueId]) -> Mapping[EnqueueId, str]:
-    """Mark them; why some could not be."""
+    """Mark them; the errors by id."""
     broken = {row.enqueue_id: row.slice_start for row in found.tables.broken}
     mails = [(one, broken.get(one)) for one in unlisted]
     errors = await parts.view.mark_all(parts.queue, mails)

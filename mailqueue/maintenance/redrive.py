@@ -1,4 +1,4 @@
-"""Dead letters go back into their queue: by their rows where those are, else with rows of their own; marked ones go.
+"""Puts dead letters back into their queue: by their rows if they have any, else with new rows; marked ones are dropped.
 
 A dead letter is acked only when its mail has a message again, or is delayed, so a crash leaves it twice, never nowhere;
 the second copy is dropped by the mark of the first. Consumers go on meanwhile, and may reject the mail once more: so
@@ -43,7 +43,6 @@ class Redriven:
 
     @property
     def seen(self) -> int:
-        """All that were looked at."""
         return self.redriven + self.dropped + self.unreadable
 
 
@@ -62,7 +61,6 @@ class _Known:
     blobs: set[BlobId] = field(default_factory=set)
 
     def add(self, listed: Listed) -> None:
-        """One that is listed."""
         queued = listed.queued
         if listed.slice_start is None:
             self.delayed.add(queued.enqueue_id)
@@ -71,18 +69,18 @@ class _Known:
         self.blobs |= _own_blobs(queued.blobs)
 
     def unneeded(self, blobs: MailBlobs) -> set[BlobId]:
-        """Those that no row refers to."""
+        """The blobs that no row refers to."""
         return _own_blobs(blobs) - self.blobs
 
 
 async def redrive(parts: Parts, limit: int | None = None, *, dry_run: bool = False, ids_max: int = IDS_MAX) -> Redriven:
     """Put dead letters back into their queue.
 
-    A dry run holds all of them to its end, or each would come again.
+    A dry run keeps all of them unacked to its end; otherwise each would come again.
 
     Args:
         parts: of the queue.
-        limit: at most so many.
+        limit: the largest number of dead letters to take.
         dry_run: only look.
         ids_max: how many mails of the queue are held in memory; more is refused.
 
@@ -118,13 +116,11 @@ async def _redriven(parts: Parts, letter: Delivery, known: _Known, done: Redrive
 
 
 async def _forgotten(parts: Parts, queued: QueuedMail, known: _Known) -> None:
-    """Its bytes go."""
     if unneeded := known.unneeded(queued.blobs):
         await parts.blobs.delete_all(unneeded)
 
 
 async def _in_queue(parts: Parts, queued: QueuedMail, known: _Known) -> None:
-    """It has a row and a message, or is delayed."""
     if queued.enqueue_id in known.delayed and await _is_delayed(parts, queued.enqueue_id):
         return
     slice_start = known.rows.get(queued.enqueue_id)

@@ -1,4 +1,4 @@
-"""Renewal: a mail that stays longer than its row would live is put again as it is, so that none expires out of sight.
+"""Renewal: a mail that stays longer than its row would live is written again, so that its row never expires.
 
 The row is put with a stamp that lies before it was read: whoever takes the mail back at the same time still wins, and
 nothing that is gone comes back. AsyncTables without a time to live need none of this.
@@ -25,7 +25,7 @@ from repair.clock import MARGIN_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class AgeingPage:
-    """Rows of mails that are to be put again.
+    """Rows of mails that are to be written again.
 
     Attributes:
         read_at: before they were read, by our own clock, in microseconds.
@@ -45,7 +45,7 @@ class Renewal:
         self._renewed_at: dict[QueueName, datetime] = {}
 
     async def renew(self, queue: QueueName, browse_start: datetime, slicing: Slicing, *, dry_run: bool = False) -> int:
-        """Put every mail again whose row has less than half of the slack left; how many.
+        """Write every mail again whose row has less than half of the slack left; how many.
 
         Raises:
             MailmendError: whatever did not answer; what was not renewed is by the next.
@@ -67,7 +67,7 @@ class Renewal:
         return renewed
 
     def lapsed_before(self, swept_at: datetime | None, window: timedelta) -> datetime | None:
-        """Before which slice rows may have expired that should have been renewed; None: nowhere."""
+        """Rows in slices before this may have expired unrenewed; None: in no slice."""
         return rows_lapsed_before(swept_at, self._view.known_queues.now, self._row_ttl, self._mark_ttl, window)
 
     def _is_time(self, queue: QueueName, now: datetime) -> bool:
@@ -75,7 +75,7 @@ class Renewal:
         return last is None or now - last >= slack_of(self._row_ttl, self._mark_ttl) / ROUNDS_PER_SLACK
 
     def _old_slices(self, browse_start: datetime, now: datetime, slicing: Slicing) -> Iterator[datetime]:
-        """The live slices that may hold rows to renew; none where rows live for ever."""
+        """The live slices that may hold rows to renew; none where rows never expire."""
         before = self._ageing_before(now)
         live = live_slices(browse_start, now, slicing.window) if self._row_ttl else ()
         return takewhile(lambda slice_start: slice_start < before, live)
@@ -86,7 +86,7 @@ class Renewal:
     async def _ageing(
         self, queue: QueueName, slice_start: datetime, now: datetime, slicing: Slicing
     ) -> AsyncGenerator[AgeingPage]:
-        """The rows of a slice that are to be put again, whatever bucket they are in."""
+        """The slice's rows to renew, from all buckets."""
         for bucket in range(slicing.buckets):
             async with aclosing(self._view.slices.pages((queue, slice_start, bucket), ("enqueueid",))) as pages:
                 async for page in pages:
@@ -110,7 +110,7 @@ class Renewal:
         )
 
     async def _drop_marked(self, ids: Sequence[EnqueueId], keys: Sequence[Key]) -> None:
-        """One that was marked meanwhile must not outlive its mark."""
+        """A row whose mail was marked meanwhile must not outlive its mark."""
         marked = await self._view.marks.among(keys[0][0], ids) if keys else set()
         for one, key in zip(ids, keys, strict=True):
             if one in marked:

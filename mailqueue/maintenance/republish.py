@@ -1,6 +1,6 @@
-"""Publishing again what the broker may have lost: a mail whose row waits for longer than it should.
+"""Publishes again what the broker may have lost: mails whose rows wait longer than they should.
 
-The same id again: where the broker still holds the first message, whichever comes second finds the mark of the first.
+The id stays the same: if the broker still has the first message, the second to arrive finds the mark of the first.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Mails that were taken out of a queue go back into it, each once, however often that is begun again.
+"""Puts removed mails back into a queue, each once, however often that is repeated.
 
 The id of the new passage follows from that of the old one, so a restore that was killed at any step is seen by the next
 one. What is marked came back and has left since. What is delayed is back. What waits is back too, but nobody knows
@@ -26,7 +26,7 @@ from model.queue.mails import LOOKS, Listed, QueuedMail, Whereabouts
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What is to be seen of a mail.
+    """What the tables show of a mail.
 
     Attributes:
         marked: whether its new passage is over.
@@ -40,7 +40,7 @@ class Traces:
 
 
 def return_of(traces: Traces) -> RestoreResult:
-    """What brings such a mail back. What its new passage shows outweighs the old one."""
+    """What brings such a mail back. Its new passage outweighs the old one."""
     if traces.marked:
         return RestoreResult.NOTHING
     if traces.back is not None:
@@ -60,7 +60,6 @@ class QueueRestoring:
     listed: Mapping[EnqueueId, LiveMail]
 
     async def restore(self, removed: RemovedMail) -> RestoreResult:
-        """Bring a mail back; what that took."""
         new = restored_id(removed.was, self.parts.queue)
         marked = await self.parts.view.marks.there(self.parts.queue, new)
         traces = Traces(marked, self.listed.get(new), removed.was in self.listed)
@@ -88,7 +87,7 @@ class QueueRestoring:
 
 
 async def restoring(parts: Parts, removed: Collection[EnqueueId]) -> QueueRestoring:
-    """Look for the mails in the queue, before they are brought back: one listing for all.
+    """Look for the mails in the queue before they are put back: one listing for all.
 
     Raises:
         CannotReach: the tables do not answer.

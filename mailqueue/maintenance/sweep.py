@@ -65,7 +65,7 @@ class Swept:
 
 
 class Sweeper:
-    """Sweeps the queues of one keyspace; in one process one pass of a queue at a time, in many as many as there are."""
+    """Sweeps the queues of one keyspace; per process one pass of a queue at a time, any number of processes."""
 
     def __init__(self, tables: AsyncTables, view: QueueView, blobs: Blobs, broker: Broker, clock: Clock) -> None:
         self._view, self._clock = view, clock
@@ -78,7 +78,7 @@ class Sweeper:
         self._passes: dict[QueueName, asyncio.Task[None]] = {}
 
     async def move(self, queue: QueueName, *, dry_run: bool = False) -> Moved:
-        """Move the browse start as far as it may go, and no further.
+        """Move the browse start as far as it may go.
 
         Raises:
             MailmendError: whatever did not answer.
@@ -87,9 +87,9 @@ class Sweeper:
             return await self._moved(queue, await self._view.known_queues.slicing(), dry_run=dry_run)
 
     async def sweep(self, queue: QueueName, *, dry_run: bool = False) -> Swept:
-        """Move the browse start, clean up to it, renew what grows old.
+        """Move the browse start, clean up to it, renew ageing rows.
 
-        Where there is something to be put back it takes some seconds to look at that twice.
+        Takes some seconds more where an unmarked row is found: that is read twice.
 
         Raises:
             MailmendError: whatever did not answer; what is left is done by the next sweep.
@@ -101,14 +101,14 @@ class Sweeper:
         return swept
 
     async def maybe(self, queue: QueueName) -> None:
-        """Once in so many calls begin a sweep, for which nobody waits; `close` ends what is under way."""
+        """Once in many calls start a sweep in the background; `close` cuts it short."""
         pace = (await self._view.known_queues.configuration()).pace
         if self._clock.chance() * pace < 1 and queue not in self._passes and not self._turns[queue].locked():
             task = self._passes[queue] = asyncio.create_task(self._quietly(queue), name=f"sweep of {queue}")
             task.add_done_callback(lambda _: self._passes.pop(queue, None))
 
     async def close(self) -> None:
-        """Cut short what is under way: the next sweep completes it."""
+        """Cut short a running sweep: the next sweep completes it."""
         passes = list(self._passes.values())
         for task in passes:
             task.cancel()
@@ -116,7 +116,7 @@ class Sweeper:
 
     @asynccontextmanager
     async def _turn(self, queue: QueueName) -> AsyncGenerator[None]:
-        """Of all passes of a queue in this process."""
+        """Serialises all passes of a queue in this process."""
         async with self._turns[queue]:
             try:
                 yield
@@ -184,7 +184,7 @@ class Sweeper:
     async def _note_lapse(
         self, queue: QueueName, before: datetime, swept_at: datetime | None, slicing: Slicing
     ) -> None:
-        """Remember, before the browse start passes them, in which slices rows of waiting mails may have expired."""
+        """Remember the slices where waiting rows may have expired, before the browse start passes them."""
         lapsed = self._renewal.lapsed_before(swept_at, slicing.window)
         if lapsed is None or before >= lapsed:
             return
