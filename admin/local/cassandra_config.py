@@ -1,4 +1,4 @@
-"""What a local node of Cassandra is told: cassandra.yaml, logging, and the command line of its Java.
+"""Configuration of a local Cassandra node: cassandra.yaml, logging, and the command line of its Java.
 
 cassandra.yaml is written as JSON, which YAML readers read: no YAML library is needed and nothing can be quoted wrongly.
 What is set here differs from Cassandra's defaults for one of three reasons: loopback only, little memory, or a machine
@@ -37,7 +37,7 @@ LOGBACK = """<configuration>
 
 
 def yaml_of(settings: ClusterSettings, number: int, folders: NodeFolders) -> dict[str, Any]:
-    """Every setting of one node that differs from Cassandra's own defaults, the caller's overrides last."""
+    """Settings of one node that differ from Cassandra's defaults; the caller's overrides come last."""
     host = settings.hosts[number - 1]
     return {
         "cluster_name": "mailmend local",
@@ -55,17 +55,15 @@ def yaml_of(settings: ClusterSettings, number: int, folders: NodeFolders) -> dic
 
 
 def render(document: dict[str, Any]) -> str:
-    """The document as text that Cassandra reads."""
     return json.dumps(document, indent=2) + "\n"
 
 
 def asks_passwords(settings: ClusterSettings) -> bool:
-    """Whether clients have to log in."""
     return settings.authenticator.endswith("PasswordAuthenticator")
 
 
 def demands_tls(settings: ClusterSettings) -> bool:
-    """Whether the node talks to no client in the clear."""
+    """Whether the node refuses clients without TLS."""
     encryption = settings.yaml.get("client_encryption_options", {})
     return bool(encryption.get("enabled")) and not encryption.get("optional")
 
@@ -173,7 +171,6 @@ _OPENS: Final = (
 
 
 def node_command(java: Java, jars: tuple[Path, ...], settings: ClusterSettings, folders: NodeFolders) -> list[str]:
-    """The whole command line of one node."""
     return [
         str(java.executable),
         *_modules(),
@@ -188,7 +185,7 @@ def node_command(java: Java, jars: tuple[Path, ...], settings: ClusterSettings, 
 
 
 def properties_of(settings: ClusterSettings, folders: NodeFolders) -> dict[str, str]:
-    """The Java system properties of one node, the caller's overrides last."""
+    """The Java system properties of one node; the caller's overrides come last."""
     return {
         "cassandra.config": folders.yaml.as_uri(),
         "cassandra.storagedir": str(folders.data),
@@ -236,5 +233,5 @@ def _machine(java: Java, settings: ClusterSettings) -> list[str]:
 
 
 def _agent(jars: tuple[Path, ...]) -> Path:
-    """The jamm jar, which measures objects and has to be there before the first class of Cassandra is loaded."""
+    """The jamm jar, which measures objects and must be loaded before the first class of Cassandra."""
     return next(jar for jar in jars if jar.name.startswith("jamm-"))

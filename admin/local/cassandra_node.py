@@ -31,22 +31,18 @@ class CassandraNode:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
         return f"node{self.number}"
 
     @property
     def title(self) -> str:
-        """Release, number and address."""
         return f"{self.settings.release.name}, node {self.number} on {self.host}:{self.settings.native_port}"
 
     @property
     def host(self) -> str:
-        """The loopback address of the node."""
         return self.settings.hosts[self.number - 1]
 
     @property
     def ports(self) -> Mapping[str, int]:
-        """The same on every address."""
         return {"cql": self.settings.native_port, "storage": self.settings.storage_port}
 
     def fetch(self, machine: Machine) -> Path:
@@ -61,7 +57,7 @@ class CassandraNode:
         return self.store.folder(release)
 
     def write_files(self, parts: Path, site: Site) -> None:  # noqa: ARG002 (another kind needs its parts)
-        """The configuration. The log at hand becomes the one before: an error found in the log is this start's own."""
+        """Also renames the log of the start before: an error found in the log is this start's own."""
         folders = NodeFolders(site.folder)
         for folder in (folders.conf, folders.logs, folders.data / "tmp"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -71,13 +67,12 @@ class CassandraNode:
             folders.system_log.replace(folders.log_before)
 
     def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:
-        """One Java."""
         folders, jars = NodeFolders(site.folder), tuple(sorted(parts.glob("*.jar")))
         command = node_command(find_java(self.settings.release, environment), jars, self.settings, folders)
         return (Launch("server", command, folders.yaml.as_uri(), environment),)
 
     def is_ready(self, site: Site) -> bool:
-        """Whether it answers and, where clients log in, has made its first role; older roles are not ours to know."""
+        """Whether it answers and, where clients log in, has created its first role; older roles are unknown to us."""
         if not self.answers(site):
             return False
         if not asks_passwords(self.settings) or NodeFolders(site.folder).log_before.exists():
@@ -86,13 +81,10 @@ class CassandraNode:
         return native_protocol.logs_in(self.host, self.settings.native_port, *_FIRST_ROLE, tls=tls)
 
     def answers(self, site: Site) -> bool:
-        """Whether it speaks CQL."""
         return native_protocol.answers(self.host, site.ports["cql"], tls=demands_tls(self.settings))
 
     def contacts(self, site: Site) -> Mapping[str, str]:
-        """Host and port for CQL."""
         return {"cql": f"{self.host}:{site.ports['cql']}"}
 
     def log(self, site: Site) -> Path:
-        """What Cassandra logs."""
         return NodeFolders(site.folder).system_log

@@ -1,7 +1,7 @@
-"""What one local cluster of Cassandra is: how many nodes, which release, which ports, how much heap.
+"""Settings of one local cluster of Cassandra: how many nodes, which release, which ports, how much heap.
 
-The settings are written beside the data when a cluster is first started, so that a later start of the same data, or of
-one node of it, needs to be told nothing again.
+They are written beside the data at the first start, so that a later start of the same data, or of one of its nodes,
+needs no settings.
 """
 
 import re
@@ -32,7 +32,7 @@ NEWEST: Final = RELEASES["5.0"]
 
 
 def release_named(name: str) -> JarProgram:
-    """The release of a line (`5.0`) or of a full version (`5.0.9`).
+    """The release for a line (`5.0`) or a full version (`5.0.9`).
 
     Raises:
         WrongUse: no such release is known.
@@ -46,7 +46,7 @@ def release_named(name: str) -> JarProgram:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """One local cluster, complete: from these values everything on disk and every command line follows.
+    """One local cluster, complete: everything on disk and every command line follows from these values.
 
     Attributes:
         nodes: 1 to 3, on 127.0.0.1 and the two addresses after it.
@@ -70,23 +70,20 @@ class ClusterSettings:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The loopback addresses, one per node."""
         return hosts_of(self.nodes)
 
     def as_json(self) -> dict[str, Any]:
-        """The settings as they are written beside the data."""
         return asdict(self) | {"release": self.release.version}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "ClusterSettings":
-        """The settings that `as_json` wrote."""
         known = {"release": release_named(document["release"]), "java_options": tuple(document["java_options"])}
         return cls(**{**document, **known})
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRequest:
-    """What the caller asked for; None means: as it was before, or the default."""
+    """What the caller asked for; None means: unchanged, or the default."""
 
     version: str | None = None
     nodes: int | None = None
@@ -99,7 +96,7 @@ class ClusterRequest:
 
 
 def hosts_of(nodes: int) -> tuple[str, ...]:
-    """The loopback addresses of so many nodes.
+    """The loopback addresses of `nodes` nodes.
 
     Raises:
         WrongUse: fewer than one or more than three.
@@ -123,7 +120,6 @@ def heap_mib(text: str) -> int:
 
 
 def first_settings(request: ClusterRequest, storage_port: int) -> ClusterSettings:
-    """The settings of a cluster that has no data yet."""
     return ClusterSettings(
         release=release_named(request.version) if request.version else NEWEST,
         nodes=1 if request.nodes is None else request.nodes,
@@ -138,7 +134,7 @@ def first_settings(request: ClusterRequest, storage_port: int) -> ClusterSetting
 
 
 def later_settings(known: ClusterSettings, request: ClusterRequest) -> ClusterSettings:
-    """The settings of a stopped cluster that is started again, perhaps with another port or heap.
+    """The settings for starting a stopped cluster again, perhaps with another port or heap.
 
     Raises:
         WrongUse: the data belong to another number of nodes or another release.

@@ -1,7 +1,7 @@
-"""Cassandra on this machine: one to three nodes on its loopback addresses, taken together.
+"""Cassandra on this machine: one to three nodes on its loopback addresses.
 
-What the nodes have in common (release, ports, heap) is written beside their data when they are first started, so that a
-later start needs to be told nothing again.
+What the nodes have in common (release, ports, heap) is written beside their data at the first start, so that a later
+start needs no settings.
 """
 
 import os
@@ -39,7 +39,7 @@ TOGETHER_POLL_SECONDS: Final = 0.2
 
 
 class ClusterState(Enum):
-    """How all of the nodes are together."""
+    """The state of all nodes together."""
 
     UP = "up"
     PARTLY = "partly"
@@ -55,7 +55,7 @@ class ClusterState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """One node: where it is to be reached, how it is, where its log lies."""
+    """One node: its address, its state, its log."""
 
     number: int
     host: str
@@ -67,7 +67,7 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """All of a local cluster; no settings where there is none."""
+    """All nodes of a local cluster; `settings` is None where there is none."""
 
     folder: Path
     settings: ClusterSettings | None
@@ -75,11 +75,10 @@ class ClusterStatus:
 
     @property
     def state(self) -> ClusterState:
-        """How all nodes are together."""
         return ClusterState.of({node.state for node in self.nodes})
 
     def as_json(self) -> dict[str, Any]:
-        """The status as `--json` prints it; the names are a contract with scripts."""
+        """The names are a contract with scripts."""
         return {
             "state": self.state.value,
             "version": self.settings.release.version if self.settings else None,
@@ -101,7 +100,7 @@ class LocalCluster:
 
     @property
     def settings(self) -> ClusterSettings | None:
-        """What is written down of the cluster; None where there is none.
+        """The settings written beside the data; None where there is no cluster.
 
         Raises:
             LocalServerError: the file is there and is not ours.
@@ -110,12 +109,11 @@ class LocalCluster:
 
     @property
     def nodes(self) -> tuple[LocalServer, ...]:
-        """Every node, whether it runs or not."""
         settings = self.settings
         return self._nodes_of(settings) if settings else ()
 
     def up(self, request: ClusterRequest) -> ClusterStatus:
-        """Start every node that does not run, one after the other; return when all of them answer.
+        """Start every node that does not run, one after the other, and wait until all of them answer.
 
         Raises:
             WrongUse: the request does not fit the cluster that runs there, or its data.
@@ -136,7 +134,7 @@ class LocalCluster:
         self._wait_together()
 
     def down(self) -> ClusterStatus:
-        """Let every node drain and end, all at the same time."""
+        """Stop all nodes at the same time; each drains first."""
         with locked(self.layout.lock):
             for node in self.nodes:
                 node.ask_to_end()
@@ -145,15 +143,12 @@ class LocalCluster:
         return self.status()
 
     def stop(self, number: int) -> None:
-        """Let one node drain and end."""
         self._node(number).down()
 
     def kill(self, number: int) -> None:
-        """End one node as a crash would."""
         self._node(number).kill()
 
     def status(self) -> ClusterStatus:
-        """How the cluster is now."""
         return ClusterStatus(self.layout.root, self.settings, tuple(map(_status_of, self.nodes)))
 
     def clean(self) -> bool:
@@ -173,7 +168,7 @@ class LocalCluster:
             return existed
 
     def refuse_running(self) -> None:
-        """A guard, before its data are removed.
+        """A guard for the removal of its data.
 
         Raises:
             UnsafeRequest: a node runs.
@@ -182,7 +177,7 @@ class LocalCluster:
             node.refuse_running()
 
     def _planned(self, request: ClusterRequest) -> ClusterSettings:
-        """The settings to start with, written down; a cluster that runs is not changed behind its clients' backs."""
+        """Write down the settings for the start; a running cluster keeps its own."""
         known = self.settings
         if known is None:
             hosts = hosts_of(1 if request.nodes is None else request.nodes)
@@ -199,7 +194,7 @@ class LocalCluster:
         return settings
 
     def _wait_together(self) -> None:
-        """Wait until each of several nodes reaches all others; not where clients log in, or while a node is away.
+        """Wait until every node reaches all others; skipped where clients log in, or while a node is down.
 
         Raises:
             LocalServerError: they did not find each other.
@@ -247,7 +242,7 @@ def local_cluster(
     Args:
         folder: where its data are; the user's data folder when not given.
         environment: where Java and the XDG folders are looked up; that of this process when not given.
-        progress: who is told what goes on; nobody when not given.
+        progress: receives the progress; dropped when not given.
     """
     environment = os.environ if environment is None else environment
     machine = Machine.of_this_user(environment, progress=progress or Silent())
@@ -256,7 +251,7 @@ def local_cluster(
 
 
 def running_contact(environment: Mapping[str, str] | None = None) -> tuple[tuple[str, ...], int] | None:
-    """Addresses and CQL port of the nodes of this user's local cluster that answer; None when none does."""
+    """Addresses and CQL port of those nodes of this user's local cluster that answer; None when none does."""
     try:
         nodes = local_cluster(environment=environment).status().nodes
     except LocalServerError:

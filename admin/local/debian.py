@@ -1,7 +1,7 @@
 """Packages of a Debian release, unpacked into a folder: no root, nothing installed, nothing replaced.
 
-apt-get is given a world of its own (sources, lists, status), so it neither reads nor changes what the machine has, and
-it verifies what it fetches with Debian's own keys. It runs no script of any package.
+apt-get gets sources, lists and a status file of its own, so it neither reads nor changes what the machine has, and it
+verifies what it fetches with Debian's own keys. It runs no script of any package.
 """
 
 import re
@@ -30,10 +30,10 @@ class Archive:
     Attributes:
         suite: such as `trixie`.
         uri: where its packages are.
-        folder: apt's world; it may be removed afterwards.
+        folder: apt's own files; it may be removed after use.
         environment: that of the programs: proxies, PATH.
         wanted_for: what the packages are for, in messages.
-        otherwise: what else a person may do who cannot have them.
+        otherwise: the alternative, for a person who cannot fetch them.
     """
 
     suite: str
@@ -44,7 +44,7 @@ class Archive:
     otherwise: str = ""
 
     def open(self) -> None:
-        """Make apt's world and fetch the lists of packages.
+        """Make apt's folders and fetch the lists of packages.
 
         Raises:
             LocalServerError: this machine has no apt-get, or the archive cannot be reached.
@@ -58,13 +58,13 @@ class Archive:
         self.run("apt-get", "-q", "update")
 
     def closure(self, package: str, pattern: str) -> list[str]:
-        """The packages that a package depends on, directly or not, and whose names fit a pattern."""
+        """The direct and indirect dependencies whose names match a pattern."""
         options = [f"--no-{kind}" for kind in _WEAK_DEPENDENCIES]
         said = self.run("apt-cache", "depends", "--recurse", *options, package)
         return sorted({line for line in said.splitlines() if re.fullmatch(pattern, line)})
 
     def dependency(self, package: str, pattern: str) -> str:
-        """The one that fits a pattern among the packages that a package depends on.
+        """The one dependency whose name matches a pattern.
 
         Raises:
             LocalServerError: none does.
@@ -76,18 +76,17 @@ class Archive:
         raise self._failure(f"{package} of Debian {self.suite} depends on nothing like {pattern}")
 
     def download(self, packages: Sequence[str], folder: Path) -> list[Path]:
-        """Fetch packages into a folder; their files."""
+        """Fetch packages into a folder; returns their files."""
         folder.mkdir(parents=True, exist_ok=True)
         self.run("apt-get", "-q", "download", *packages, within=folder)
         return sorted(folder.glob("*.deb"))
 
     def unpack(self, files: Iterable[Path], root: Path) -> None:
-        """Put what packages hold below a folder."""
         for file in files:
             self.run("dpkg-deb", "-x", str(file), str(root))
 
     def run(self, *command: str, within: Path | None = None) -> str:
-        """Run a program in apt's world; what it prints.
+        """Run a program with apt's own settings; returns its output.
 
         Raises:
             LocalServerError: it failed; the message holds the first line in which it says so.
@@ -130,7 +129,7 @@ _WEAK_DEPENDENCIES: Final = ("recommends", "suggests", "conflicts", "breaks", "r
 
 
 def debian_uri(environment: Mapping[str, str], sources: Path = SOURCES) -> str:
-    """Where Debian's packages are fetched: as the environment says, as this machine's own sources say, or the usual."""
+    """Where packages are fetched from: the environment's choice, this machine's sources, or Debian's usual address."""
     if stated := environment.get(URI_VARIABLE):
         return stated
     for file in (sources / "sources.list", *sorted(sources.glob("sources.list.d/*"))):
@@ -140,12 +139,12 @@ def debian_uri(environment: Mapping[str, str], sources: Path = SOURCES) -> str:
 
 
 def source_line(uri: str, suite: str) -> str:
-    """The one source of apt's world; signed by Debian, whoever passes it on."""
+    """The one line of apt's sources; packages must be signed by Debian, whatever mirror serves them."""
     return f"deb [signed-by={KEYRING}] {uri} {suite} main\n"
 
 
 def apt_conf(folder: Path) -> str:
-    """The settings that keep apt inside the folder; they are read after the machine's own and outweigh them."""
+    """Settings that keep apt inside the folder; they are read after the machine's own and override them."""
     settings = {
         "Dir::Etc::SourceList": folder / "sources.list",
         "Dir::Etc::SourceParts": "/dev/null",
@@ -170,6 +169,6 @@ def apt_conf(folder: Path) -> str:
 
 
 def first_error(printed: str) -> str:
-    """The first error that apt names; empty when it names none."""
+    """The first error that apt names; "" when there is none."""
     errors = [line[2:].strip() for line in printed.splitlines() if line.startswith("E:")]
     return errors[0] if errors else ""

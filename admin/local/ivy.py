@@ -25,14 +25,14 @@ _LINES: Final[tuple[tuple[Literal["found", "fetched"], re.Pattern[str]], ...]] =
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that Ivy tells while it works: a module was found, or a jar was fetched."""
+    """An event in Ivy's output: a module was found, or a jar was fetched."""
 
     kind: Literal["found", "fetched"]
     name: str
 
 
 def event_in(line: str) -> Event | None:
-    """What a line of Ivy's output tells, if it tells anything."""
+    """The event that a line of Ivy's output reports, if any."""
     for kind, pattern in _LINES:
         if match := pattern.match(line):
             return Event(kind, match[1])
@@ -40,7 +40,7 @@ def event_in(line: str) -> Event | None:
 
 
 def problem_in(output: str) -> str:
-    """The first error that Ivy names, for a person; empty when it names none."""
+    """The first error that Ivy names; "" when there is none."""
     for line in output.splitlines():
         if "Server access error" in line or "not found" in line or "FAILED" in line:
             return line.strip().lstrip(": ")
@@ -65,7 +65,7 @@ def ivy_jar(wanted_for: str = "Cassandra") -> Path:
 
 
 def module_text(program: JarProgram) -> str:
-    """The module that needs what the program is made of; empty where Ivy's own command line can say it.
+    """An Ivy module that depends on the program's modules; "" where Ivy's command line can express them.
 
     It has no word for a classifier, whose one jar needs nothing that its pom names, nor for a second module.
     """
@@ -126,7 +126,7 @@ def resolve_command(
 
 
 def _proxy_properties(environment: Mapping[str, str]) -> list[str]:
-    """Java does not look at `https_proxy`; pip and uv do, so whoever needs one has set it there."""
+    """Java does not read `https_proxy`; pip and uv do, so people who need a proxy have set it there."""
     stated = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or ""
     proxy = urlsplit(stated if "//" in stated else f"//{stated}")
     if not proxy.hostname:

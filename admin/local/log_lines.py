@@ -12,7 +12,7 @@ _COMPLAINT: Final = re.compile(r"\bERROR\b|\[error\]|\bError:|\bException\b")
 def why_ended(log: str, printed: str) -> str:
     """The last error that Cassandra logged, with its exception; else the first complaint; else the last line printed.
 
-    The first complaint of other servers, as what follows it is often only its consequence.
+    Of other servers the first complaint, as what follows it is often only its consequence.
     """
     if logged := _logged_by_cassandra(log.splitlines()):
         return logged
@@ -22,7 +22,7 @@ def why_ended(log: str, printed: str) -> str:
 
 
 def tail(path: Path) -> str:
-    """The end of a file that may be long, or may not be there."""
+    """The end of a file; "" for a missing file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))

@@ -22,29 +22,25 @@ _BODY_BYTES_MAX: Final = 1 << 20
 
 
 def frame(opcode: int, body: bytes = b"") -> bytes:
-    """A request of the native protocol."""
     return _HEADER.pack(_VERSION, 0, 0, opcode, len(body)) + body
 
 
 def startup_body() -> bytes:
-    """The body of STARTUP: a map of one option."""
     return struct.pack(">H", 1) + _text("CQL_VERSION") + _text("3.0.0")
 
 
 def login_body(username: str, password: str) -> bytes:
-    """The body of AUTH_RESPONSE as the password authenticator reads it (SASL PLAIN)."""
     token = b"\0" + username.encode() + b"\0" + password.encode()
     return struct.pack(">i", len(token)) + token
 
 
 def query_body(text: str, consistency: int) -> bytes:
-    """The body of QUERY: the text, the consistency level, no values."""
     encoded = text.encode()
     return struct.pack(">i", len(encoded)) + encoded + struct.pack(">HB", consistency, _NO_FLAGS)
 
 
 def answers(host: str, port: int, seconds_max: float = 2.0, *, tls: bool = False) -> bool:
-    """Whether a node there says which protocol it speaks."""
+    """Whether a node there answers OPTIONS."""
     try:
         with _connection(host, port, seconds_max, tls=tls) as connection:
             return _ask(connection, frame(_OPTIONS)) == _SUPPORTED
@@ -53,7 +49,7 @@ def answers(host: str, port: int, seconds_max: float = 2.0, *, tls: bool = False
 
 
 def logs_in(host: str, port: int, username: str, password: str, seconds_max: float = 5.0, *, tls: bool = False) -> bool:
-    """Whether a node there knows this role; a new node creates its first role a moment after it answers."""
+    """Whether a node there accepts this role; a new node creates its first role a moment after it answers."""
     try:
         with _connection(host, port, seconds_max, tls=tls) as connection:
             asked = _ask(connection, frame(_STARTUP, startup_body()))
@@ -64,7 +60,7 @@ def logs_in(host: str, port: int, username: str, password: str, seconds_max: flo
 
 
 def reaches_all(host: str, port: int, seconds_max: float = 5.0) -> bool:
-    """Whether this node reaches every other one; a node that has just come back needs a moment to hear of them."""
+    """Whether this node reaches every other one; a node that has just restarted needs a moment for it."""
     try:
         with _connection(host, port, seconds_max, tls=False) as connection:
             ready = _ask(connection, frame(_STARTUP, startup_body())) == _READY
@@ -75,7 +71,7 @@ def reaches_all(host: str, port: int, seconds_max: float = 5.0) -> bool:
 
 @contextmanager
 def _connection(host: str, port: int, seconds_max: float, *, tls: bool) -> Iterator[socket.socket]:
-    """Nothing secret is asked or told here, so whoever answers need not prove who it is."""
+    """Nothing secret is sent, so the server's certificate is not verified."""
     with socket.create_connection((host, port), timeout=seconds_max) as plain:
         if not tls:
             yield plain
@@ -87,7 +83,7 @@ def _connection(host: str, port: int, seconds_max: float, *, tls: bool) -> Itera
 
 
 def _ask(connection: socket.socket, request: bytes) -> int:
-    """Send one request; the kind of the answer, whose body is read and forgotten."""
+    """Send one request; returns the opcode of the answer, whose body is read and dropped."""
     connection.sendall(request)
     _, _, _, opcode, length = _HEADER.unpack(_read(connection, _HEADER.size))
     if not 0 <= length <= _BODY_BYTES_MAX:

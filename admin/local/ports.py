@@ -1,4 +1,4 @@
-"""Ports on the loopback addresses: which are free, and a clear word when the wanted one is not."""
+"""Ports on the loopback addresses: which are free, and a clear error when the wanted one is not."""
 
 import errno
 import secrets
@@ -14,7 +14,7 @@ _LAST: Final = 32_000
 
 
 def free_port(hosts: Sequence[str], besides: Collection[int] = ()) -> int:
-    """A port that is free on every one of the addresses, and none of `besides`, which are promised already.
+    """A port that is free on every address and not in `besides`, which are promised already.
 
     The search begins anywhere: two programs that choose at the same time, or one while the other's server is down for
     a moment, hardly ever meet.
@@ -32,7 +32,6 @@ def free_port(hosts: Sequence[str], besides: Collection[int] = ()) -> int:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Whether a server can listen there."""
     return _failure(host, port) is None
 
 
@@ -40,7 +39,7 @@ CHOOSE_ANOTHER: Final = "Choose another one with --port, or end that program."
 
 
 def require_free(host: str, port: int, *, mend: str = CHOOSE_ANOTHER) -> None:
-    """Make sure that a server can listen there.
+    """Check that a server can listen there.
 
     Args:
         host: a loopback address.

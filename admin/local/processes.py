@@ -33,21 +33,19 @@ class StartedProcess:
 
     @property
     def runs(self) -> bool:
-        """Whether it still runs: the same number, the same start, our mark in its command line."""
+        """Whether it still runs: same id, same start time, our mark in its command line."""
         return self._found() is not None
 
     def ask_to_end(self) -> None:
-        """SIGTERM, if it is ours."""
         if found := self._found():
             found.terminate()
 
     def kill(self) -> None:
-        """SIGKILL, if it is ours."""
         if found := self._found():
             found.kill()
 
     def wait_end(self, clock: Clock, seconds_max: float) -> bool:
-        """Wait until it is gone; False when it still runs after that time."""
+        """Wait until it has ended; False when it still runs after `seconds_max`."""
         deadline = clock.monotonic() + seconds_max
         while self.runs:
             if clock.monotonic() >= deadline:
@@ -65,7 +63,7 @@ class StartedProcess:
             same = abs(found.create_time() - self.started_at) < _SAME_START_SECONDS
             # A child that is being started shows no command line for a moment; but we know what we started.
             return found if same and (child or self.mark in " ".join(found.cmdline())) else None
-        except psutil.Error:  # gone, a zombie, or somebody else's
+        except psutil.Error:  # gone, a zombie, or another user's
             return None
 
 
@@ -74,7 +72,6 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def this_process() -> StartedProcess:
-    """The one that runs this line."""
     own = psutil.Process()
     return StartedProcess(own.pid, own.create_time(), "")
 
@@ -82,7 +79,7 @@ def this_process() -> StartedProcess:
 def launch(
     command: Sequence[str], mark: str, folder: Path, console: Path, environment: Mapping[str, str] | None = None
 ) -> StartedProcess:
-    """Start a server in a session of its own, so that no Ctrl-C meant for us reaches it; its output goes to a file.
+    """Start a server in a session of its own, so that Ctrl-C does not reach it; its output goes to a file.
 
     Args:
         command: its words.

@@ -59,35 +59,32 @@ class RabbitMq:
 
     @property
     def name(self) -> str:
-        """What a person types."""
         return "rabbitmq"
 
     @property
     def title(self) -> str:
-        """Its name; the version is that of what was found."""
         return "RabbitMQ"
 
     @property
     def host(self) -> str:
-        """This machine only."""
         return HOST
 
     @property
     def ports(self) -> Mapping[str, int]:
-        """For clients, for the management, and two between Erlang's own programs."""
+        """For clients, for the management, and two for Erlang's own programs."""
         secure = {"amqps": 5671, "management-tls": 15671} if self.tls else {}
         return {"amqp": 5672, "management": 15672, "erlang": 25672, "epmd": 4369, **secure}
 
     def fetch(self, machine: Machine) -> Path:
-        """The folder of the RabbitMQ that is to run.
+        """The folder of the RabbitMQ to run.
 
         Raises:
-            LocalServerError: there is none and none can be fetched.
+            LocalServerError: none is installed, and none can be fetched.
         """
         return rabbitmq_parts.find_or_fetch(machine)
 
     def write_files(self, parts: Path, site: Site) -> None:  # noqa: ARG002 (a service of another kind needs its parts)
-        """Its configuration, its plugins, and at first the secret that Erlang's programs share."""
+        """Configuration and plugins; at the first start also the secret that Erlang's programs share."""
         _conf(site).write_text(conf_of(site.ports, self.tls), encoding="utf-8")
         _plugins(site).write_text(f"[{','.join(_PLUGINS)}].\n", encoding="ascii")
         cookie, fresh = site.folder / ".erlang.cookie", site.folder / "cookie.new"
@@ -97,7 +94,7 @@ class RabbitMq:
             fresh.replace(cookie)
 
     def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:
-        """Erlang's port mapper, then the node.
+        """Erlang's port mapper (epmd), then the node.
 
         Raises:
             LocalServerError: there is no Erlang.
@@ -108,7 +105,7 @@ class RabbitMq:
         epmd = _epmd(settings["PATH"])
         listens = ("-port", str(site.ports["epmd"]), "-address", HOST)
         conf = str(_conf(site))
-        # Erlang keeps words that it does not know; by this one the process is told from others.
+        # Erlang keeps arguments that it does not know; this one identifies the process.
         server = (str(installation.server), "-noinput", "-mailmend", conf)
         return (
             Launch("epmd", (epmd, *listens, "-relaxed_command_check"), " ".join(listens), settings),
@@ -116,27 +113,24 @@ class RabbitMq:
         )
 
     def is_ready(self, site: Site) -> bool:
-        """As soon as it answers."""
         return self.answers(site)
 
     def answers(self, site: Site) -> bool:
-        """Whether clients and management are both let in: the one opens before the other."""
+        """Whether clients and management both answer: one opens before the other."""
         plain = speaks_amqp(HOST, site.ports["amqp"])
         secure = self.tls is None or speaks_amqp(HOST, site.ports["amqps"], context=_shown(self.tls))
         return plain and secure and api_answers(HOST, site.ports["management"])
 
     def contacts(self, site: Site) -> Mapping[str, str]:
-        """Its addresses; the user is guest, the password too, on this machine only."""
+        """The user is guest, and so is the password, on this machine only."""
         schemes = {"amqp": "amqp", "amqps": "amqps", "management": "http", "management-tls": "https"}
         return {name: f"{schemes[name]}://{HOST}:{port}" for name, port in site.ports.items() if name in schemes}
 
     def log(self, site: Site) -> Path:
-        """What the node logs."""
         return site.folder / "log" / f"{NODE}.log"
 
 
 def conf_of(ports: Mapping[str, int], tls: BrokerCertificates | None) -> str:
-    """The text of rabbitmq.conf."""
     settings: dict[str, object] = {
         "listeners.tcp.1": f"{HOST}:{ports['amqp']}",
         "management.tcp.ip": HOST,
@@ -152,7 +146,7 @@ def conf_of(ports: Mapping[str, int], tls: BrokerCertificates | None) -> str:
 
 
 def environment_of(installation: Installation, site: Site, path: str) -> dict[str, str]:
-    """The whole environment of its processes: nothing that somebody set for another RabbitMQ reaches this one."""
+    """The whole environment of its processes: settings for another RabbitMQ do not reach this one."""
     folder = site.folder
     programs = [str(installation.programs)] if installation.programs else []
     return {
@@ -199,7 +193,7 @@ def _tls_settings(ports: Mapping[str, int], tls: BrokerCertificates) -> dict[str
 
 
 def _shown(tls: BrokerCertificates) -> ssl.SSLContext:
-    """A broker that asks for a certificate is shown its own: it knows who signed that."""
+    """A broker that asks for a certificate gets its own: it trusts the authority that signed that."""
     context = unverified()
     context.load_cert_chain(tls.certificate, tls.key)
     return context
@@ -224,7 +218,7 @@ def _plugins(site: Site) -> Path:
 
 
 def speaks_amqp(host: str, port: int, *, context: ssl.SSLContext | None = None) -> bool:
-    """Whether the broker there begins a connection as AMQP 0-9-1 says, with a context within TLS."""
+    """Whether the broker there answers the AMQP 0-9-1 header; within TLS where a context is given."""
     try:
         with socket.create_connection((host, port), timeout=_PROBE_SECONDS_MAX) as plain:
             if context is None:
@@ -236,7 +230,6 @@ def speaks_amqp(host: str, port: int, *, context: ssl.SSLContext | None = None) 
 
 
 def api_answers(host: str, port: int) -> bool:
-    """Whether its management lets the first user in."""
     connection = http.client.HTTPConnection(host, port, timeout=_PROBE_SECONDS_MAX)
     try:
         connection.request("GET", "/api/whoami", headers={"Authorization": basic(*GUEST)})
@@ -259,7 +252,7 @@ def _opens(connection: socket.socket) -> bool:
 
 
 def unverified() -> ssl.SSLContext:
-    """Nothing secret is asked or told, so whoever answers need not prove who it is."""
+    """Nothing secret is sent, so the server's certificate is not verified."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

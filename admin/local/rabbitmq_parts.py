@@ -55,7 +55,7 @@ class Installation:
 
 
 def installation_in(home: Path) -> Installation | None:
-    """The RabbitMQ in a folder: the root of a file system, or where its own archive was unpacked."""
+    """The RabbitMQ in a folder: the root of a file system, or an unpacked archive of RabbitMQ."""
     for script, plugins in _SHAPES:
         found = sorted(home.glob(plugins))
         if (home / script).is_file() and found:
@@ -65,7 +65,7 @@ def installation_in(home: Path) -> Installation | None:
 
 
 def find_or_fetch(machine: Machine, system: Path = SYSTEM) -> Path:
-    """The folder that `installation_in` reads: as the environment says, the system's, or the one in the cache.
+    """The folder that `installation_in` reads: the environment's choice, the system's, or the one in the cache.
 
     Raises:
         LocalServerError: the folder that was named holds none, or none can be fetched.
@@ -104,7 +104,7 @@ class _Fetched:
         return {"recipe": RECIPE, "folder": str(self.folder)}
 
     def _fetch(self) -> None:
-        """Make it in a folder beside, and move it into place as a whole: a killed fetch leaves nothing that counts."""
+        """Make it in a temporary folder and move it into place as a whole: a killed fetch leaves nothing in place."""
         _refuse_blanks(self.folder)
         patchelf = find_patchelf(self.machine.environment)
         staging = self.folder.with_suffix(".new")
@@ -154,7 +154,7 @@ def find_patchelf(environment: Mapping[str, str]) -> Path:
 
 
 def patch(path: Path, patchelf: Path, root: Path, *, final: Path) -> None:
-    """Let one program or script below `root` run where `root` will be."""
+    """Change one program or script below `root` so that it runs from the folder `final`."""
     content = path.read_bytes()
     if content.startswith(b"\x7fELF"):
         loader = _loader(root)
@@ -169,7 +169,7 @@ def patch(path: Path, patchelf: Path, root: Path, *, final: Path) -> None:
 
 
 def _loader(root: Path) -> Path:
-    """The program of the C library that starts all others; where it is and what it is called differs by machine."""
+    """The dynamic loader of the C library; its path and name differ by machine."""
     found = sorted(root.glob("usr/lib/*-linux-gnu*/ld*.so.[0-9]"))
     if not found:
         raise LocalServerError(

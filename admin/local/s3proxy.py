@@ -1,7 +1,7 @@
 """A store that speaks S3 on this machine: S3Proxy over a folder, 127.0.0.1 only, little memory, keys of its own.
 
-The keys are drawn at the first start and stay with the data, in a file that only its owner may read and that tools of
-S3 understand. They are on nobody's command line.
+The keys are random, made at the first start, and stay with the data in a file that only its owner may read and that
+S3 tools understand. They are on no command line.
 """
 
 import http.client
@@ -32,7 +32,7 @@ _REFUSAL: Final = b"<Error>"
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Who may use the store."""
+    """Access key and secret key of the store."""
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -44,26 +44,22 @@ class ObjectStore:
 
     @property
     def name(self) -> str:
-        """What a person types."""
         return "s3"
 
     @property
     def title(self) -> str:
-        """Its name and version."""
         return S3PROXY.name
 
     @property
     def host(self) -> str:
-        """This machine only."""
         return HOST
 
     @property
     def ports(self) -> Mapping[str, int]:
-        """The one that it listens on."""
         return {"s3": 9000}
 
     def fetch(self, machine: Machine) -> Path:
-        """Its jar.
+        """The path of its jar.
 
         Raises:
             JavaMissing: there is no Java that runs it.
@@ -74,14 +70,12 @@ class ObjectStore:
         return jar
 
     def write_files(self, parts: Path, site: Site) -> None:  # noqa: ARG002 (a service of another kind needs its parts)
-        """Its folder, its configuration, and at first its keys."""
         _data(site).mkdir(exist_ok=True)
         if not keys_file(site).exists():
             _write_secret(keys_file(site), _new_keys_text())
         _write_secret(_conf(site), conf_of(site, keys_of(site)))
 
     def launches(self, parts: Path, site: Site, environment: Mapping[str, str]) -> tuple[Launch, ...]:
-        """One Java."""
         java = find_java(S3PROXY, environment)
         conf = str(_conf(site))
         options = (f"-Xmx{HEAP_MIB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -89,11 +83,10 @@ class ObjectStore:
         return (Launch("server", command, conf, environment_of(site, environment.get("PATH", os.defpath))),)
 
     def is_ready(self, site: Site) -> bool:
-        """As soon as it answers."""
         return self.answers(site)
 
     def answers(self, site: Site) -> bool:
-        """Whether it refuses those without keys, as S3 does."""
+        """Whether it refuses requests without keys, as S3 does."""
         connection = http.client.HTTPConnection(HOST, site.ports["s3"], timeout=_PROBE_SECONDS_MAX)
         try:
             connection.request("GET", "/")
@@ -105,21 +98,19 @@ class ObjectStore:
             connection.close()
 
     def contacts(self, site: Site) -> Mapping[str, str]:
-        """Its address, and the file with its keys."""
         return {"s3": f"http://{HOST}:{site.ports['s3']}", "keys": str(keys_file(site))}
 
     def log(self, site: Site) -> Path:
-        """What it prints."""
         return site.console("server")
 
 
 def keys_file(site: Site) -> Path:
-    """Where its keys are, for `AWS_SHARED_CREDENTIALS_FILE` too."""
+    """Also fit for `AWS_SHARED_CREDENTIALS_FILE`."""
     return site.folder / _KEYS
 
 
 def keys_of(site: Site) -> Keys:
-    """The keys of a store that was started.
+    """The keys of a store that was started before.
 
     Raises:
         LocalServerError: they were not written here.
@@ -136,7 +127,6 @@ def keys_of(site: Site) -> Keys:
 
 
 def conf_of(site: Site, keys: Keys) -> str:
-    """The text of its properties."""
     settings = {
         "s3proxy.endpoint": f"http://{HOST}:{site.ports['s3']}",
         "s3proxy.authorization": "aws-v2-or-v4",
@@ -150,13 +140,13 @@ def conf_of(site: Site, keys: Keys) -> str:
 
 
 def environment_of(site: Site, path: str) -> dict[str, str]:
-    """The whole environment of its process; Java spells the names of files as the language says."""
+    """The whole environment of its process; Java encodes file names by the language set there."""
     levels = {"LOG_LEVEL": "warn", "JETTY_LOG_LEVEL": "warn"}
     return {"HOME": str(site.folder), "PATH": path, "LANG": "C.UTF-8", **levels}
 
 
 def _escaped(value: str) -> str:
-    """As Java reads a property: in ASCII, and a backslash means something; JSON escapes both in the same way."""
+    """A value of a Java properties file: ASCII, with backslash escapes; JSON escapes in the same way."""
     return json.dumps(value)[1:-1]
 
 
@@ -166,7 +156,7 @@ def _new_keys_text() -> str:
 
 
 def _write_secret(path: Path, text: str) -> None:
-    """Whole, and from its first byte readable by nobody else."""
+    """Write whole; never readable by others, not even while it is written."""
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     fresh.touch(mode=0o600)

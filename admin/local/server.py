@@ -44,26 +44,24 @@ class LocalServer:
 
     @property
     def exists(self) -> bool:
-        """Whether it was ever started here, and not cleaned away."""
+        """Whether it was started here before, and not cleaned."""
         return self._file.exists()
 
     @property
     def site(self) -> Site:
-        """Where it is; without ports before the first start."""
+        """Without ports before the first start."""
         return Site(self.folder, self.record.ports)
 
     @property
     def record(self) -> ServerRecord:
-        """What is written down of it."""
         return read_record(self._file)
 
     @property
     def is_running(self) -> bool:
-        """Whether any of its processes runs."""
         return any(process.runs for process in self.record.processes.values())
 
     def up(self) -> ServerStatus:
-        """Start what of it does not run, and wait until it answers; data and ports of an earlier start are kept.
+        """Start the processes that do not run, and wait until it answers; data and ports of an earlier start are kept.
 
         Raises:
             WrongUse: the folder holds something else.
@@ -80,12 +78,11 @@ class LocalServer:
         return self.status()
 
     def ask_to_end(self) -> None:
-        """Let its processes begin to end."""
         for _, process in self.record.last_first:
             process.ask_to_end()
 
     def down(self) -> ServerStatus:
-        """Let its processes end, the last one first; those that do not are killed."""
+        """End its processes, the last one first; those that do not end are killed."""
         with locked(self.lock):
             for name, process in self.record.last_first:
                 self.machine.progress.stage(f"stopping {self.kind.title} ({name})")
@@ -96,7 +93,7 @@ class LocalServer:
         return self.status()
 
     def kill(self) -> None:
-        """End it as a crash would: nothing is written down, as nobody would.
+        """End it as a crash would: the record is not updated.
 
         Raises:
             LocalServerError: it did not end.
@@ -105,7 +102,7 @@ class LocalServer:
             self._kill(process)
 
     def wipe(self) -> None:
-        """Forget all that it stored; its ports stay.
+        """Remove all that it stored; its ports stay.
 
         Raises:
             UnsafeRequest: it runs.
@@ -130,7 +127,6 @@ class LocalServer:
             return existed
 
     def status(self) -> ServerStatus:
-        """How it is now."""
         record, site = self.record, self.site
         pids = tuple(process.pid for process in record.processes.values() if process.runs)
         return ServerStatus(
@@ -143,7 +139,7 @@ class LocalServer:
         )
 
     def refuse_running(self) -> None:
-        """A guard, before its data are removed.
+        """A guard for the removal of its data.
 
         Raises:
             UnsafeRequest: it runs.
@@ -168,7 +164,7 @@ class LocalServer:
         self.folder.chmod(0o700)
 
     def _chosen_ports(self, known: Mapping[str, int]) -> dict[str, int]:
-        """A port for every name: the one that it had, the usual one where it is free, or any that is free."""
+        """A port for every name: its previous one, the usual one where it is free, or any free one."""
         chosen: dict[str, int] = {}
         for name, number in self.kind.ports.items():
             if name in known:
@@ -212,7 +208,7 @@ class LocalServer:
 
     @contextmanager
     def _undone_on_failure(self) -> Iterator[None]:
-        """Whatever ends the block early, Ctrl-C too, the processes that were started in it are ended again."""
+        """Whatever ends the block early, Ctrl-C too, the processes started in it are ended."""
         ran = {name for name, process in self.record.processes.items() if process.runs}
         try:
             yield
@@ -242,7 +238,7 @@ class LocalServer:
 
 @contextmanager
 def started_together(servers: Sequence[LocalServer]) -> Iterator[None]:
-    """Whatever ends the block early, those of the servers that did not run before it are ended again."""
+    """Whatever ends the block early, the servers that did not run before it are ended."""
     ran = [server.is_running for server in servers]
     try:
         yield

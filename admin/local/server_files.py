@@ -20,27 +20,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """What is written down of a server: its ports, and its processes in the order of their start; both may be none."""
+    """A server's ports, and its processes in the order of their start; both may be empty."""
 
     ports: Mapping[str, int] = field(default_factory=dict)
     processes: Mapping[str, StartedProcess] = field(default_factory=dict)
 
     @property
     def last_first(self) -> tuple[tuple[str, StartedProcess], ...]:
-        """The processes in the order in which they are to end."""
+        """The processes in the order in which they are ended."""
         return tuple(reversed(tuple(self.processes.items())))
 
     def with_process(self, name: str, process: StartedProcess) -> "ServerRecord":
-        """The record after a process was started."""
         return ServerRecord(self.ports, {**self.processes, name: process})
 
     def without(self, name: str) -> "ServerRecord":
-        """The record after a process was ended."""
         return ServerRecord(self.ports, {key: value for key, value in self.processes.items() if key != name})
 
 
 def read_record(path: Path) -> ServerRecord:
-    """The record that was written last; an empty one when there is none.
+    """The latest record; an empty one when there is none.
 
     Raises:
         LocalServerError: the file is there and is not ours.
@@ -49,7 +47,7 @@ def read_record(path: Path) -> ServerRecord:
 
 
 def read_json(path: Path, parse: Callable[[Any], T]) -> T | None:
-    """What a file of ours says; None when it is not there.
+    """The parsed content of a file of ours; None when it is missing.
 
     Raises:
         LocalServerError: the file is there and is not ours.
@@ -65,7 +63,7 @@ def read_json(path: Path, parse: Callable[[Any], T]) -> T | None:
 
 
 def write_json(path: Path, document: object) -> None:
-    """Write a file in one step, so that a reader never sees half of it."""
+    """Replaces the file in one step, so that a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -74,7 +72,7 @@ def write_json(path: Path, document: object) -> None:
 
 @contextmanager
 def locked(path: Path, seconds_max: float = LOCK_SECONDS_MAX) -> Iterator[None]:
-    """Hold a lock file while the block runs; who holds it may take it again. The kernel drops it with its process.
+    """Hold a lock file while the block runs; its holder may take it again. The kernel drops it with its process.
 
     Raises:
         LocalServerError: another process held it for longer than `seconds_max`.

@@ -1,4 +1,4 @@
-"""What one kind of local server says of itself, so that all kinds are run by `admin.local.server`."""
+"""The interface of one kind of local server; `admin.local.server` runs all kinds through it."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ HOST: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What of this machine a server may use to get its parts.
+    """What a server may use of this machine to get its parts.
 
     Attributes:
         environment: where programs and proxies are looked up.
@@ -32,20 +32,20 @@ class Machine:
     def of_this_user(
         cls, environment: Mapping[str, str] | None = None, *, progress: Progress | None = None
     ) -> "Machine":
-        """This machine as the user's environment tells it; that of this process when not given."""
+        """The user's environment; that of this process when None."""
         environment = os.environ if environment is None else environment
         return cls(environment, cache_home(environment, Path.home()), progress or Silent())
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where one server is: a folder of its own, which goes with `clean`, and its ports, which stay between starts."""
+    """One server's folder, which `clean` removes, and its ports, which stay between starts."""
 
     folder: Path
     ports: Mapping[str, int]
 
     def console(self, name: str) -> Path:
-        """What the process of that name prints."""
+        """The file with the output of that process."""
         return self.folder / f"{name}.console.log"
 
 
@@ -114,7 +114,7 @@ class ServerKind(Protocol):
 
 
 class ServerState(Enum):
-    """How one server is."""
+    """The state of one server."""
 
     UP = "up"  # it answers
     SILENT = "silent"  # its processes run and it does not answer: it is starting, or stuck
@@ -124,7 +124,7 @@ class ServerState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """How one server is now."""
+    """The state of one server now."""
 
     name: str
     title: str
@@ -134,5 +134,5 @@ class ServerStatus:
     log: Path
 
     def as_json(self) -> dict[str, Any]:
-        """The status as `--json` prints it; the names are a contract with scripts."""
+        """The names are a contract with scripts."""
         return {**asdict(self), "state": self.state.value, "pids": list(self.pids), "log": str(self.log)}

@@ -34,39 +34,38 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def known_names() -> str:
-    """What may stand after `--with`."""
     return ", ".join(SERVICES)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalStatus:
-    """How the cluster is, and every server beside it that was ever started there."""
+    """The cluster's status, and that of every other server that was ever started there."""
 
     cluster: ClusterStatus
     services: tuple[ServerStatus, ...] = ()
 
     @property
     def state(self) -> ClusterState:
-        """Up when all that was started and not stopped answers, down when nothing runs, partly in between."""
+        """Up when all that was started and not stopped answers, down when nothing runs, else partly up."""
         started = {service.state for service in self.services} - {ServerState.STOPPED}
         states = {node.state for node in self.cluster.nodes} | started
         together = ClusterState.of(states)
         return together if self.cluster.nodes or together is ClusterState.DOWN else ClusterState.PARTLY
 
     def as_json(self) -> dict[str, Any]:
-        """The status as `--json` prints it: that of the cluster, and a list beside it."""
+        """The cluster's status, with a list of the other servers beside it."""
         return {**self.cluster.as_json(), "services": [service.as_json() for service in self.services]}
 
 
 @dataclass(frozen=True, slots=True)
 class LocalServers:
-    """Cassandra, and a server of every kind that there is, whether it was started or not."""
+    """Cassandra, and a server of every kind, whether it was started or not."""
 
     cluster: LocalCluster
     services: Mapping[str, LocalServer]
 
     def up(self, request: ClusterRequest, names: Sequence[str] = ()) -> LocalStatus:
-        """Start the servers named, then Cassandra; when something fails, what this call started is ended again.
+        """Start the named servers, then Cassandra; after an error, those that this call started are ended.
 
         Raises:
             WrongUse: the request does not fit what runs there.
@@ -80,14 +79,13 @@ class LocalServers:
         return self.status()
 
     def down(self) -> LocalStatus:
-        """Let all of them end; only processes that were started here are touched."""
+        """End all of them; only processes that were started here are touched."""
         for service in self.services.values():
             service.down()
         self.cluster.down()
         return self.status()
 
     def status(self) -> LocalStatus:
-        """How all of them are now."""
         services = [service.status() for service in self.services.values() if service.exists]
         return LocalStatus(self.cluster.status(), tuple(services))
 
@@ -110,7 +108,7 @@ def local_servers(
     Args:
         folder: where their data are; the user's data folder when not given.
         environment: where programs and the XDG folders are looked up; that of this process when not given.
-        progress: who is told what goes on; nobody when not given.
+        progress: receives the progress; dropped when not given.
     """
     cluster = local_cluster(folder, environment=environment, progress=progress)
     root, lock = cluster.layout.root, cluster.layout.lock

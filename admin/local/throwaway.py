@@ -1,4 +1,4 @@
-"""Folders for servers of a short life: they go away with the servers in them, after a kill -9 at the next call."""
+"""Folders for servers of a short life: removed with the servers in them; after a kill -9, by the next call."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ _OWNER: Final = "owner.json"
 
 @contextmanager
 def throwaway_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """A folder of mode 700, removed after the block; what killed processes have left under that prefix goes first.
+    """A folder of mode 700, removed after the block; first removes what killed processes left under that prefix.
 
     Args:
         prefix: of its name.
@@ -36,14 +36,13 @@ def throwaway_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def sweep(prefix: str, parent: Path) -> None:
-    """End and remove the servers whose owners are gone."""
+    """End and remove the servers whose owners have ended."""
     for folder in parent.glob(f"{prefix}*"):
         if _is_abandoned(folder):
             remove(folder)
 
 
 def remove(folder: Path) -> None:
-    """Kill the servers of that folder, and remove it."""
     for record in folder.rglob(RECORD):
         for _, process in read_record(record).last_first:
             process.kill()
