@@ -1,4 +1,4 @@
-"""What `mailmend schema advise` says: the answer in plain sentences first, the figures after it, what to type last."""
+"""`mailmend schema advise` as a document: the answer in plain sentences first, the figures after it, commands last."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import fields
@@ -28,7 +28,6 @@ _FIGURES: Final = (
 
 
 def document_of(advised: Advised) -> Document:
-    """The answer in plain sentences first, the figures after it, what to type last."""
     return Document(advised_json(advised), tuple(_parts(advised)))
 
 
@@ -57,7 +56,7 @@ def _parts(advised: Advised) -> Iterator[Part]:
 
 
 def answer_lines(advised: Advised) -> Iterator[str]:
-    """The answer in short: one sentence for the message tables, one for the queue's, each with its reasons."""
+    """One sentence for the message tables, one for the queue's, each with its reasons."""
     yield from _message_answer(advised.messages)
     queue = advised.queue
     yield (
@@ -84,7 +83,7 @@ def _message_answer(messages: MessageTables) -> Iterator[str]:
 
 
 def _reckoned(messages: MessageTables) -> Iterator[str]:
-    """What a sample cannot show: the windows of the whole history."""
+    """What a sample cannot show: the time windows of the whole history."""
     rates = messages.traffic.rates
     if rates is None or messages.window_days is None:
         return
@@ -124,12 +123,11 @@ def _cost_cells(cost: ReadCost) -> tuple[str, str, str]:
 
 
 def reasons_table(title: str, reasons: tuple[Advice, ...]) -> Table:
-    """Each setting with its value and why."""
     return Table(title, ("setting", "value", "why"), [(one.setting, one.value, one.why) for one in reasons])
 
 
 def figures_table(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> Table:
-    """What the advice rests on: every figure, or those of these names."""
+    """The figures of these names, each with its source."""
     rows = [_figure_row(label, name, getattr(traffic, name)) for label, name in _FIGURES if name in names]
     return Table("What that rests on", ("figure", "value", "is", "how"), rows)
 
@@ -157,7 +155,7 @@ def _cell(figure: float | None, form: str) -> str:
 
 
 def next_lines(advised: Advised) -> Iterator[str]:
-    """What to type: CQL for tables that are there, commands for those to come."""
+    """What to type: CQL for tables that exist, commands for tables to be created."""
     advice = advised.messages.advice
     if advice is not None and advice.change:
         yield "-- rewrites every SSTable of the table: one at a time, in a quiet hour"
@@ -187,13 +185,12 @@ def _queue_lines(advised: Advised) -> Iterator[str]:
 
 
 def _alter(keyspace: str, table: str, compaction: Compaction, **options: float) -> str:
-    """The statement; keyspace and table are those of the live schema."""
+    """The ALTER TABLE statement; keyspace and table are those of the live schema."""
     parts = [f"{name} = {value}" for name, value in {"compaction": compaction.literal, **options}.items()]
     return f"ALTER TABLE {keyspace}.{table} WITH {' AND '.join(parts)};"
 
 
 def advised_json(advised: Advised) -> dict[str, Any]:
-    """Everything under the names that scripts rely on."""
     queue, messages = advised.queue, advised.messages
     return {
         "keyspace": advised.keyspace,
@@ -248,6 +245,5 @@ def _result_json(result: TrialResult) -> dict[str, Any]:
 
 
 def figures_json(traffic: Traffic, names: Collection[str] = Traffic.__slots__) -> dict[str, Any]:
-    """The figures of these names, each with where it comes from."""
     figures = {name: getattr(traffic, name) for _, name in _FIGURES if name in names}
     return {name: {"value": one.value, "source": one.source.value, "how": one.how} for name, one in figures.items()}

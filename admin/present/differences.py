@@ -1,4 +1,4 @@
-"""Differences between a schema and what it should be, and what mends each; for people, and for scripts."""
+"""Differences between a schema and its target, and what mends each; for people, and for scripts."""
 
 import shlex
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,6 @@ AS_EXPECTED: Final = "The schema is as expected."
 
 
 def recognition_json(keyspace: str, recognition: Recognition) -> dict[str, Any]:
-    """What a keyspace was taken for, under the names that scripts rely on."""
     return {
         "keyspace": keyspace,
         "generation": recognition.generation.name,
@@ -65,12 +64,10 @@ _DROPS: Final = {
 
 
 def cqlsh(statement: str) -> str:
-    """The statement as a person types it."""
     return f"cqlsh -e {shlex.quote(statement)}"
 
 
 def difference_json(difference: Difference) -> dict[str, str]:
-    """A difference under the names that scripts rely on."""
     return {
         "aspect": difference.aspect.value,
         "table": difference.owner,
@@ -81,7 +78,6 @@ def difference_json(difference: Difference) -> dict[str, str]:
 
 
 def recognition_parts(keyspace: str, recognition: Recognition) -> Iterator[Part]:
-    """The generation, what is noted, what is wrong and the command that mends it."""
     yield generation_line(keyspace, recognition)
     if recognition.notes:
         yield differences_table("Noted, not wrong", recognition.notes)
@@ -94,13 +90,13 @@ def recognition_parts(keyspace: str, recognition: Recognition) -> Iterator[Part]
 
 
 def generation_line(keyspace: str, recognition: Recognition) -> str:
-    """Which generation a keyspace is, and who made it."""
+    """The generation of a keyspace, and who made it."""
     maker = "made by mailmend" if recognition.made_here else "not made by mailmend"
     return f"{keyspace}: generation {recognition.generation.name}, {maker}."
 
 
 def differences_table(title: str, found: Iterable[Difference]) -> Table:
-    """Differences as a table for people; what and where are never squeezed by long options."""
+    """The columns "what" and "where" keep their width beside long options."""
     columns = ("what", "where", "expected", "found")
     return Table(title, columns, [_cells(one) for one in found], frozenset({"expected", "found"}))
 

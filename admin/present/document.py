@@ -1,4 +1,4 @@
-"""What a result says, apart from the form in which it is written: `admin.present.presenter` writes it."""
+"""The content of a result, apart from its form: `admin.present.presenter` writes it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 class Wrapped(NamedTuple):
-    """A paragraph, broken to the width at hand; its later lines begin below the first word after the lead."""
+    """A paragraph, wrapped to the available width; later lines are indented to the first word after the lead."""
 
     lead: str
     text: str
@@ -41,7 +41,7 @@ class Markdown(NamedTuple):
 
 
 class Verbatim(NamedTuple):
-    """A text that goes out byte for byte, its newlines included."""
+    """A text that is written byte for byte, its newlines included."""
 
     text: str
 
@@ -55,7 +55,7 @@ class Table:
 
     Attributes:
         wrapped: columns that may take several lines, besides those of `PROSE`.
-        paper_columns: its width where nobody's terminal sets one.
+        paper_columns: its width without a terminal.
     """
 
     title: str

@@ -19,7 +19,7 @@ _TABLES: Mapping[str, Table] = {p.name: p.table for family in FAMILIES for p in 
 
 @contextmanager
 def findings_file(file: Path) -> Iterator[Callable[[Finding], None]]:
-    """Open the file; each outcome handed over becomes a line, unless it agreed after all.
+    """A function that writes each outcome as a line, unless the rows agreed after all.
 
     Raises:
         WrongUse: the file cannot be written; nothing half written stays.
@@ -36,7 +36,7 @@ def findings_file(file: Path) -> Iterator[Callable[[Finding], None]]:
 
 
 def finding_json(outcome: Finding) -> dict[str, Any]:
-    """One finding: the verdict, the projection, the key by its columns, both rows and when they were written."""
+    """Verdict, projection, key by columns, both rows and their write times."""
     return {
         "projection": outcome.suspect.projection,
         "verdict": outcome.verdict.value,

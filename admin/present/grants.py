@@ -9,7 +9,7 @@ from model.schema.grants import REMARKS, Grant, GrantComparison, Role
 
 
 def document_of(result: GrantsResult) -> Document:
-    """Scripts, or how far each role is from what it needs, and what mends it."""
+    """Scripts; or what each role lacks or has too much, and the statements that mend it."""
     roles = (
         [_script_json(one) for one in result.scripts]
         if result.compared is None
@@ -29,7 +29,7 @@ def document_of(result: GrantsResult) -> Document:
 
 
 def _text(creations: Sequence[str], lines: Sequence[str]) -> Verbatim:
-    """What can be piped into cqlsh: tables of the ledger first; what no statement says is a comment."""
+    """A script for cqlsh: tables of the ledger first; remarks are comments."""
     return Verbatim("".join(f"{text}\n\n" for text in creations) + "".join(f"{line}\n" for line in lines))
 
 

@@ -20,7 +20,7 @@ _SHOWN: Final = 100
 
 
 def document_of(result: LintResult) -> Document:
-    """Findings by file (or keyspace) and place, each rule's reason where it is met first; then the sums."""
+    """Findings by file (or keyspace) and place, each rule's reason at its first finding; then the totals."""
     request, report = result.request, result.report
     if report is None:
         json: dict[str, Any] = {"rules": [rule_json(rule) for rule in result.rules], "exit": int(ExitCode.FINE)}
@@ -37,7 +37,6 @@ def document_of(result: LintResult) -> Document:
 
 
 def report_parts(report: LintReport, *, ignored: bool = False) -> Iterator[Part]:
-    """The report, line by line."""
     explained: set[str] = set()
     for heading, findings in groupby(report.open, key=_heading):
         yield Styled(heading, "bold")
@@ -75,7 +74,7 @@ def _finding_parts(finding: LintFinding, texts: Mapping[str, str], *, first: boo
 
 
 def _pointed(place: Place, span: Span) -> Iterator[str]:
-    """The line, and the piece of it underlined; of a piece of several lines, what stands on the first."""
+    """The line with the piece underlined; of a piece of several lines, the part on the first."""
     shown, caret = place.pointed.split("\n")
     at = caret.index("^")
     length = max(1, min(span.end - span.start, len(shown) - at, _SHOWN))
@@ -85,25 +84,24 @@ def _pointed(place: Place, span: Span) -> Iterator[str]:
 
 
 def _printable(text: str) -> str:
-    """What a file says cannot steer the terminal."""
+    """Without control characters: a file must not steer the terminal."""
     return "".join(mark if mark.isprintable() else " " for mark in text)
 
 
 def subject_of(finding: LintFinding) -> str:
-    """What it is about: the table and its column or option, or the keyspace."""
+    """The table and its column or option, or the keyspace."""
     table = finding.table or finding.keyspace
     return f"{table}.{finding.subject}" if finding.subject else table
 
 
 def place_in(finding: LintFinding, texts: Mapping[str, str]) -> Place | None:
-    """Line and column, where the finding stands in one of the texts."""
+    """Line and column, where the finding stands in one of the texts; None otherwise."""
     if finding.file is None or finding.span is None or finding.file not in texts:
         return None
     return place_of(texts[finding.file], finding.span.start)
 
 
 def closing_lines(report: LintReport, *, ignored: bool = False) -> Iterator[str]:
-    """The sums, and what to know besides."""
     counts = [
         (sum(one.severity is severity for one in report.open), severity.word) for severity in sorted(Severity)[::-1]
     ]
@@ -115,7 +113,6 @@ def closing_lines(report: LintReport, *, ignored: bool = False) -> Iterator[str]
 
 
 def report_json(report: LintReport) -> dict[str, Any]:
-    """The report under the names that scripts rely on."""
     return {
         "keyspaces": list(report.looked_at),
         "level": report.level.word,
@@ -145,7 +142,6 @@ def _finding_json(finding: LintFinding, texts: Mapping[str, str]) -> dict[str, A
 
 
 def rule_json(rule: LintRule) -> dict[str, str]:
-    """A rule under the names that scripts rely on."""
     return {
         "rule": rule.id,
         "level": rule.severity.word,
@@ -157,7 +153,6 @@ def rule_json(rule: LintRule) -> dict[str, str]:
 
 
 def rule_parts(rules: tuple[LintRule, ...]) -> Iterator[Part]:
-    """The rules for people, one after another."""
     for rule in rules:
         level = Styled(rule.severity.word.ljust(9), _STYLES[rule.severity])
         yield Line((Styled(rule.id.ljust(5), "bold"), level, rule.title))

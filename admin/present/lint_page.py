@@ -48,7 +48,6 @@ CREATE TABLE mytable ( ...
 
 
 def page_text() -> str:
-    """What the page should hold."""
     return "\n".join((_HEAD, "## The rules\n", *(_section(rule) for rule in RULES), _ignored()))
 
 
@@ -74,7 +73,7 @@ def _ignored() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or with --check say whether it is up to date."""
+    """With --check, exit 1 when the page is out of date; else write it."""
     otherwise = "is not what the rules say: python -m admin.present.lint_page writes it anew"
     return write_or_check(arguments, PAGE, page_text(), otherwise)
 

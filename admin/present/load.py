@@ -8,7 +8,7 @@ from model.errors import ExitCode
 
 
 def document_of(result: LoadResult) -> Document:
-    """What was stored, and the command that mends what was not done."""
+    """The totals, and the commands that repair what lags."""
     sums, keyspace = result.sums, result.keyspace
     unnoted = f"Next: mailmend repair messages --keyspace {keyspace}"
     said = (

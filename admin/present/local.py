@@ -7,7 +7,6 @@ from admin.services.local_servers import CleanResult, LocalResult
 
 
 def status_document(result: LocalResult) -> Document:
-    """How the servers are."""
     found = result.status
     parts: list[Part] = []
     if rows := _rows(found):
@@ -16,7 +15,6 @@ def status_document(result: LocalResult) -> Document:
 
 
 def clean_document(result: CleanResult) -> Document:
-    """Whether anything was removed."""
     said = f"Removed the data in {result.folder}" if result.removed else f"There was nothing in {result.folder}"
     return Document({"removed": result.removed, "folder": str(result.folder)}, (said,))
 
@@ -36,7 +34,6 @@ def summary_line(found: ClusterStatus) -> str:
 
 
 def service_line(found: ServerStatus) -> str:
-    """The state of a server beside the cluster in a sentence."""
     match found.state:
         case ServerState.UP:
             return f"{found.title} is up: " + ", ".join(f"{name} {where}" for name, where in found.contacts.items())
@@ -62,7 +59,7 @@ def _rows(found: LocalStatus) -> list[tuple[str, ...]]:
 
 
 def _addresses(found: ServerStatus) -> str:
-    """Where it is reached; files that are told besides are in its sentence."""
+    """Network addresses only; contacts that are files are in the server's sentence."""
     return " ".join(where for where in found.contacts.values() if "://" in where)
 
 

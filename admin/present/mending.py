@@ -1,4 +1,4 @@
-"""What a check, a repair or an undo found and did, as a document."""
+"""Results of a check, a repair or an undo, as documents."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,6 @@ STYLES: Mapping[Verdict, str] = {
 
 
 def document_of(result: MendingResult) -> Document:
-    """The document."""
     summary = result.summary
     return Document(
         json=summary_json(summary),
@@ -49,7 +48,6 @@ def document_of(result: MendingResult) -> Document:
 
 
 def summary_json(summary: RepairResult) -> dict[str, Any]:
-    """The summary under the names that scripts rely on."""
     return {
         "run": str(summary.run) if summary.run else None,
         "keyspace": summary.keyspace,
@@ -71,7 +69,7 @@ def summary_json(summary: RepairResult) -> dict[str, Any]:
 
 
 def counts_json(counts: Mapping[Verdict, int]) -> dict[str, int]:
-    """Counts by the verdicts' names, without zeros, in the order of the verdicts."""
+    """Counts by verdict name, without zeros, in the order of the verdicts."""
     return {verdict.value: counts[verdict] for verdict in Verdict if counts.get(verdict)}
 
 
@@ -109,7 +107,6 @@ def _mended(summary: RepairResult) -> Table:
 
 
 def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
-    """Example keys below their projection and verdict."""
     heading = ""
     for one in examples:
         above = f"{one.verdict.value} in {one.projection}, for example:"
@@ -120,7 +117,7 @@ def example_lines(examples: Sequence[Example]) -> Iterator[Styled]:
 
 
 def closing_lines(summary: RepairResult) -> list[str]:
-    """The sums in a sentence, and what to type next."""
+    """The totals in a sentence, and what to type next."""
     rows = ", ".join(f"{name} {count:,}" for name, count in summary.scanned.items())
     seconds = sum(summary.seconds.values())
     lines = [f"Read {rows} in {seconds:.1f} s; {summary.suspects:,} suspects." if rows else f"{seconds:.1f} s."]
@@ -141,7 +138,6 @@ def closing_lines(summary: RepairResult) -> list[str]:
 
 
 def next_lines(summary: RepairResult) -> list[str]:
-    """What to type next, as the exit code and the counts suggest."""
     keyspace = f" --keyspace {summary.keyspace}"
     if summary.command.startswith("check"):
         lines = _after_check(summary, keyspace)

@@ -41,25 +41,23 @@ _COLUMNS_MIN = 40
 
 
 def stdout_console(paper_columns: int = PAPER_COLUMNS) -> Console:
-    """Where results go; so wide where nobody's terminal sets the width."""
+    """For results; `paper_columns` wide where stdout is no terminal."""
     terminal = sys.stdout.isatty()
     return Console(file=sys.stdout, highlight=False, soft_wrap=not terminal, width=None if terminal else paper_columns)
 
 
 def stderr_console() -> Console:
-    """Where progress and remarks go."""
     return Console(file=sys.stderr, highlight=False)
 
 
 def write_json(document: Any, stream: TextIO | None = None) -> None:
-    """One JSON object and a newline on stdout."""
+    """One JSON object and a newline; on stdout when None."""
     stream = stream or sys.stdout
     stream.write(json.dumps(document, ensure_ascii=False, default=str) + "\n")
     stream.flush()
 
 
 def show(document: Document, console: Console | None = None) -> None:
-    """Write the document for a person."""
     widths = (part.paper_columns for part in document.body if isinstance(part, Table))
     console = console or stdout_console(max(widths, default=PAPER_COLUMNS))
     for part in document.body:
@@ -88,7 +86,6 @@ def _text(cell: Cell) -> Text:
 
 
 def wrapped_lines(part: Wrapped, width: int) -> list[str]:
-    """The paragraph, line by line."""
     return textwrap.wrap(
         part.text,
         max(width, _COLUMNS_MIN),
@@ -99,7 +96,6 @@ def wrapped_lines(part: Wrapped, width: int) -> list[str]:
 
 
 def grid_of(table: Table) -> RenderableType:
-    """The table as a terminal shows it."""
     grid = Grid(title=Text(table.title), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     prose = PROSE | table.wrapped
     for column in table.columns:
@@ -120,7 +116,7 @@ def write_report(file: Path, document: Document, now_micros: int) -> None:
 
 
 def html_of(document: Document, now_micros: int) -> str:
-    """The document as HTML text; whatever the keyspace holds is escaped."""
+    """The document as HTML; all text from the keyspace is escaped."""
     pages = Environment(
         loader=PackageLoader("admin.present", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -143,7 +139,6 @@ def _html_part(part: Part) -> dict[str, Any]:
 
 
 def exit_meaning(code: int) -> str:
-    """The exit code in words."""
     return {
         ExitCode.FINE: "fine",
         ExitCode.DRIFT: "drift",
@@ -154,5 +149,5 @@ def exit_meaning(code: int) -> str:
 
 
 def rows_grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], wrapped: Collection[str] = ()) -> Any:
-    """A table for commands that print by themselves yet."""
+    """A table for commands that still print by themselves."""
     return grid_of(Table(title, columns, rows, frozenset(wrapped)))

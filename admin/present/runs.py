@@ -12,7 +12,6 @@ EXAMPLES_SHOWN: Final = 20
 
 
 def list_document(result: RunsResult) -> Document:
-    """The runs, newest first."""
     json = {"runs": [run_json(run) for run in result.runs]}
     if not result.runs:
         return Document(json, ("No run is kept: nothing was repaired yet, or it has expired.",))
@@ -22,7 +21,7 @@ def list_document(result: RunsResult) -> Document:
 
 
 def show_document(result: RunResult) -> Document:
-    """One run: what it was asked for, its sums, the first of its findings."""
+    """One run: its options, its totals, the first of its findings."""
     run, json = result.run, run_json(result.run)
     shown = {name: value for name, value in json.items() if name not in {"options", "summary"}}
     shown |= {f"option {name}": value for name, value in run.options.items()}
@@ -36,7 +35,6 @@ def show_document(result: RunResult) -> Document:
 
 
 def run_json(run: Run) -> dict[str, Any]:
-    """A run under the names that scripts rely on."""
     return {
         "run": str(run.id),
         "keyspace": run.keyspace,

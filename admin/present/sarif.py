@@ -23,7 +23,6 @@ FINGERPRINT: Final = "mailmend/v1"
 
 
 def sarif(report: LintReport) -> dict[str, Any]:
-    """The report as one SARIF log with one run."""
     places = {rule.id: place for place, rule in enumerate(report.rules)}
     seen: Counter[str] = Counter()
     return {
@@ -91,7 +90,7 @@ def _location(finding: LintFinding, texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def uri_of(file: str) -> str:
-    """The file as SARIF names it: relative as it was given, or absolute as a file URI."""
+    """A relative path as it was given, or an absolute file URI."""
     path = PurePath(file)
     return Path(file).as_uri() if path.is_absolute() else quote(path.as_posix())
 

@@ -19,7 +19,6 @@ from model.schema.risk import Risk
 
 
 def document_of(result: PlanResult | ModelPlan | ApplyResult | OptionalResult) -> Document:
-    """The document of whatever a plan or an apply came to."""
     match result:
         case PlanResult():
             return _plan_document(result)
@@ -46,7 +45,6 @@ def _plan_document(result: PlanResult) -> Document:
 
 
 def rollout_json(rollout: RolloutPlan, script: Spelling, sizes: TableSizes) -> dict[str, Any]:
-    """The plan under the names that scripts rely on."""
     plan = rollout.migrations
     return {
         "keyspace": script.keyspace,
@@ -62,7 +60,6 @@ def rollout_json(rollout: RolloutPlan, script: Spelling, sizes: TableSizes) -> d
 
 
 def statement_json(planned: PlannedStatement, script: Spelling, sizes: TableSizes) -> dict[str, Any]:
-    """One statement of a plan."""
     migration, assessment = planned.migration, planned.assessment
     return {
         "migration": str(migration.file),
@@ -80,7 +77,7 @@ def statement_json(planned: PlannedStatement, script: Spelling, sizes: TableSize
 
 
 def statements_of(rollout: RolloutPlan, script: Spelling) -> list[str]:
-    """The CQL that would be sent, in its order."""
+    """The CQL that would be sent, in that order."""
     create = [rollout.creation.cql] if rollout.creation else []
     run = [one for one in rollout.migrations.statements if one.way is not Way.RECORD]
     return [
@@ -139,14 +136,13 @@ def _closing_lines(rollout: RolloutPlan, keyspace: str) -> Iterator[str]:
 
 
 def _estimate(planned: PlannedStatement, sizes: TableSizes) -> str:
-    """The size of the table that a risky statement is about, or ""."""
+    """The size of the table that a risky statement changes, or ""."""
     named = getattr(planned.statement, "name", None)
     size = sizes.get(name_of(named.spelling)) if named is not None else None
     return str(size) if size is not None and planned.assessment.worst is not Risk.NONE else ""
 
 
 def apply_json(result: ApplyResult) -> dict[str, Any]:
-    """What an apply did, under the names that scripts rely on."""
     rolled, plan = result.rollout, result.rollout.plan
     return _found_json(result) | {
         "created": rolled.created,
@@ -169,7 +165,6 @@ def _found_json(result: ApplyResult) -> dict[str, Any]:
 
 
 def _apply_parts(result: ApplyResult) -> Iterator[Part]:
-    """What was created, what was left, what was read back."""
     plan, keyspace = result.rollout.plan, result.keyspace
     yield from (f"there already: {one.file}" for one in plan.migrations.baseline)
     yield from (f"created {name}" for name in result.rollout.created)
@@ -192,7 +187,6 @@ def _apply_parts(result: ApplyResult) -> Iterator[Part]:
 
 
 def model_plan_json(plan: ModelPlan) -> dict[str, Any]:
-    """The plan under the names that scripts rely on."""
     return {
         "keyspace": plan.keyspace,
         "from_model": True,
@@ -237,7 +231,7 @@ def _optional_document(result: OptionalResult) -> Document:
 
 
 def optional_json(one: OptionalMigration, live: Schema, keyspace: str, server: ServerVersion) -> dict[str, Any]:
-    """One optional migration, with what of it is still to do."""
+    """One optional migration, with the part of it that is still to do."""
     due = [(ddl_cql(statement, keyspace, server), statement.assess(live)) for statement in one.due(live)]
     return {
         "name": one.name,
@@ -260,7 +254,7 @@ def optional_json(one: OptionalMigration, live: Schema, keyspace: str, server: S
 
 
 def optional_text(due: Iterable[OptionalMigration], live: Schema, keyspace: str, server: ServerVersion) -> Verbatim:
-    """Optional migrations as CQL that cqlsh takes, reasons as comments."""
+    """Optional migrations as CQL for cqlsh, with their reasons as comments."""
     shown = ((one, optional_json(one, live, keyspace, server)) for one in due)
     return _script(line for one, json in shown for line in _optional_lines(one, keyspace, json))
 

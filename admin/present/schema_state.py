@@ -1,4 +1,4 @@
-"""The schema as it is: result, its history, an ended lease, an adoption; as documents."""
+"""The state of the schema as documents: verification, history, a lease ended by force, an adoption."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -39,12 +39,11 @@ _IN_FLIGHT: Final = "migration in flight"
 
 
 def verify_document(result: VerifyResult) -> Document:
-    """What is wrong with a keyspace, and the command that mends it."""
+    """What is wrong with a keyspace, and the commands that mend it."""
     return Document(verified_json(result), tuple(_verified_parts(result)), result.exit)
 
 
 def verified_json(result: VerifyResult) -> dict[str, Any]:
-    """It under the names that scripts rely on."""
     found, recognition = result.found, result.found.against.recognition
     return {
         "keyspace": result.keyspace,
@@ -64,7 +63,7 @@ def verified_json(result: VerifyResult) -> dict[str, Any]:
 
 
 def _history_json(aspect: str, file: str, why: str, mend: str) -> dict[str, str]:
-    """What is wrong with the history, under the same names as what is wrong with a table."""
+    """An error in the history, with the same names as a difference of a table."""
     return {"aspect": aspect, "table": "", "subject": file, "expected": "", "found": "", "why": why, "mend": mend}
 
 
@@ -78,7 +77,7 @@ def _mend_running(result: VerifyResult) -> str:
 
 
 def _mend(result: VerifyResult, difference: Difference) -> str:
-    """What mends a difference: of a mail keyspace as ever, of anybody else's by the plan that leads to the model."""
+    """What mends a difference: usual commands for a mail keyspace, the plan from the model for any other."""
     recognition = result.found.against.recognition
     if recognition:
         return mend_of(difference, result.keyspace, made_here=recognition.made_here)
@@ -88,7 +87,7 @@ def _mend(result: VerifyResult, difference: Difference) -> str:
 
 
 def _planned_mend(result: VerifyResult, difference: Difference) -> str:
-    """The plan that leads to what the migrations say, and what of it runs."""
+    """The plan from the live tables to the migrations' model, and which part of it runs."""
     plan = f"mailmend schema plan --from-model{_again(result)}"
     match difference.aspect:
         case Aspect.DIFFERENT_OPTION:
@@ -151,18 +150,16 @@ def _tampering_line(drift: HistoryDrift) -> str:
 
 
 def _again(result: VerifyResult) -> str:
-    """The options that name the keyspace and the folder again."""
+    """The options that name the keyspace and the folder, to repeat them in a command."""
     folder = f" --migrations {shlex.quote(str(result.folder))}" if result.folder else ""
     return f"{folder} --keyspace {result.keyspace}"
 
 
 def history_document(result: HistoryResult) -> Document:
-    """What was applied, when, by whom; what is in flight; what was ended by force."""
     return Document(history_json(result), tuple(_history_parts(result)))
 
 
 def history_json(result: HistoryResult) -> dict[str, Any]:
-    """The history under the names that scripts rely on."""
     told = result.record
     return {
         "keyspace": result.keyspace,
@@ -175,7 +172,6 @@ def history_json(result: HistoryResult) -> dict[str, Any]:
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
-    """One migration of the history."""
     return {
         "migration": str(entry.file),
         "number": entry.number,
@@ -262,7 +258,6 @@ def _instant(at: datetime | None) -> str | None:
 
 
 def unlock_document(result: UnlockResult) -> Document:
-    """Whose lease was ended."""
     ended, keyspace = result.ended, result.keyspace
     json = {"keyspace": keyspace, "ended": ended.holder if ended else None, "exit": 0}
     if ended is None:
@@ -272,7 +267,6 @@ def unlock_document(result: UnlockResult) -> Document:
 
 
 def adopt_document(result: AdoptResult | ForgetResult) -> Document:
-    """What was found of a keyspace of James, and done."""
     if isinstance(result, ForgetResult):
         return _forget_document(result)
     return Document(adopt_json(result), tuple(_adopt_parts(result)), result.exit)
@@ -289,7 +283,6 @@ def _forget_document(result: ForgetResult) -> Document:
 
 
 def adopt_json(outcome: AdoptResult) -> dict[str, Any]:
-    """What was found and done, under the names that scripts rely on."""
     recognition = outcome.adoption.recognition
     return {
         "keyspace": outcome.keyspace,

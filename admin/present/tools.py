@@ -8,19 +8,16 @@ from admin.services.versions import Versions
 
 
 def pages_document(found: Sequence[RunbookPage]) -> Document:
-    """The runbooks by name."""
     rows = [(page.name, page.title) for page in found]
     json = {"runbooks": [{"name": name, "title": title} for name, title in rows]}
     return Document(json, (Table("Runbooks", ("name", "question"), rows), "Next: mailmend runbook show NAME"))
 
 
 def page_document(page: RunbookPage) -> Document:
-    """One runbook."""
     return Document({"name": page.name, "title": page.title, "text": page.text}, (Markdown(page.text),))
 
 
 def versions_document(found: Versions) -> Document:
-    """The version of everything."""
     rows = [
         *((name, version) for name, version in found.packages.items() if version),
         ("Python", found.python),

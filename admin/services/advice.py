@@ -22,7 +22,7 @@ _HERE: Final = (LOOPBACK, "localhost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviseRequest:
-    """What is known of the traffic, and how a trial is made.
+    """What is known of the traffic, and how a trial is run.
 
     Attributes:
         rows, waves, reads: messages to copy at most, flushes of the copy, reads of each kind.
@@ -43,7 +43,7 @@ class AdviseRequest:
 
 
 def advise(request: AdviseRequest, caller: Caller) -> Advised:
-    """Look, reckon, and where it is wanted, try; nothing is written to the cluster that is advised on.
+    """Measure the traffic and derive advice, after a trial where one is wanted; the advised cluster is only read.
 
     Raises:
         UnsafeRequest: the trial was to run on the cluster that is advised on.

@@ -1,4 +1,4 @@
-"""What a face lends a service while it works: where progress, findings, remarks and questions go."""
+"""What a caller lends a service while it works: functions for progress, findings, remarks and questions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ Question = str | Excess
 
 
 def ignore(_: object) -> None:
-    """Tell nobody."""
+    """The default for functions that nobody set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who called a service. The defaults are those of a job that nobody watches.
+    """The caller of a service. The defaults are those of a job without a person.
 
     Attributes:
-        progress: is told how far long work is.
-        finding: takes every finding as it comes; a result holds only a few examples.
-        examples: whether anybody looks at these; where not, they need not be read.
-        item: takes each item of a long listing as it comes.
-        remark: takes a sentence about something that happened on the way.
+        progress: receives the progress of long work.
+        finding: receives every finding as it comes; a result holds only a few examples.
+        examples: whether examples are shown; if not, they need not be read.
+        item: receives each item of a long listing as it comes.
+        remark: receives a sentence about an event during the work.
         ask: whether to go on; None where nobody can answer.
         number: asks for a number from 1 to a maximum; None likewise.
     """

@@ -1,4 +1,4 @@
-"""A few examples of each finding, kept while findings stream by: a person sees keys and not only counts."""
+"""A few examples of each finding, kept while findings are streamed: a person sees keys and not only counts."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ EXAMPLES_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example: where, what, and what became of it."""
+    """One example: its projection, key, verdict and result."""
 
     projection: str
     verdict: Verdict
@@ -27,7 +27,6 @@ class Examples:
     kept: dict[tuple[str, str], list[Example]] = field(default_factory=dict)
 
     def add(self, outcome: Finding) -> None:
-        """Keep the outcome if it is among the first of its kind."""
         if outcome.verdict is Verdict.AGREE and outcome.error is None:
             return
         name, verdict = outcome.suspect.projection, outcome.verdict
@@ -36,17 +35,14 @@ class Examples:
             seen.append(Example(name, verdict, key_text(outcome.suspect.key), result_text(outcome)))
 
     def sorted(self) -> tuple[Example, ...]:
-        """The examples, by projection and verdict."""
         return tuple(one for kind in sorted(self.kept) for one in self.kept[kind])
 
 
 def key_text(key: Key) -> str:
-    """A primary key as one may search for it."""
     return " ".join(str(value) for value in key)
 
 
 def result_text(outcome: Finding) -> str:
-    """What became of a suspect, in a few words."""
     if outcome.error:
         return outcome.error.splitlines()[0]
     words = outcome.result.value if outcome.result else "as found"

@@ -42,7 +42,7 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """The files, and which of them were not up to date; or the only text, where it is for stdout."""
+    """The files, and which of them were out of date; or the only text, where it is for stdout."""
 
     files: tuple[Path, ...] = ()
     stale: tuple[Path, ...] = ()
@@ -51,12 +51,12 @@ class ExportResult:
 
     @property
     def exit(self) -> ExitCode:
-        """Whether a check found a file that is out of date."""
+        """DRIFT where a check found a file that is out of date."""
         return ExitCode.DRIFT if self.check and self.stale else ExitCode.FINE
 
 
 def export(request: ExportRequest, _: Caller) -> ExportResult:
-    """Write the schema for people, or compare what is written.
+    """Write the schema for people, or compare with the files that are there.
 
     Raises:
         WrongUse: several texts for stdout; a file that cannot be read or written.

@@ -1,4 +1,4 @@
-"""The least that each role needs: as CQL for cqlsh, or compared with what a cluster grants."""
+"""The least privileges of each role: as CQL for cqlsh, or compared with what a cluster grants."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ PREFIX = "mailmend_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantsRequest:
-    """Of which roles, and what is made of them.
+    """For which roles, and in which form.
 
     Attributes:
         everything: on tables that are not there too; asks no cluster.
@@ -75,12 +75,11 @@ class GrantsResult:
 
     @property
     def exit(self) -> ExitCode:
-        """Whether every role has what it needs, where that was asked."""
         return ExitCode.FINE if all(one.agrees for _, one in self.compared or ()) else ExitCode.DRIFT
 
 
 def grants(request: GrantsRequest, _: Caller) -> GrantsResult:
-    """What each role needs; nothing is run, and no password is ever part of it.
+    """What each role needs; nothing is executed, and no password is ever part of it.
 
     Raises:
         WrongUse: a comparison together with what changes something.
@@ -107,7 +106,6 @@ def grants(request: GrantsRequest, _: Caller) -> GrantsResult:
 
 
 def granting(role: Role, name: str, keyspaces: Keyspaces, *, create: bool) -> RoleScript:
-    """What grants the role all that it needs on what is there."""
     head = (create_role_cql(name),) if create else ()
     statements = tuple(grant_cql(grant, name) for grant in possible(role, keyspaces))
     gone = tuple(sorted(absent(role, keyspaces)))
@@ -115,19 +113,19 @@ def granting(role: Role, name: str, keyspaces: Keyspaces, *, create: bool) -> Ro
 
 
 def revoking(role: Role, name: str, keyspaces: Keyspaces, *, drop: bool) -> RoleScript:
-    """What takes all of it back, and the role itself too where it is asked for."""
+    """Revokes all of it, and drops the role where `drop` says so."""
     revocations = tuple(revoke_cql(grant, name) for grant in possible(role, keyspaces))
     return RoleScript(role, name, revocations + ((drop_role_cql(name),) if drop else ()), "", ())
 
 
 def possible(role: Role, keyspaces: Keyspaces) -> tuple[Grant, ...]:
-    """What the role needs, on what is there: no server grants anything on the rest."""
+    """What the role needs on existing tables: no server grants anything on the rest."""
     gone = absent(role, keyspaces)
     return tuple(grant for grant in grants_of(role, keyspaces) if grant.on not in gone)
 
 
 def mending(comparison: GrantComparison) -> tuple[str, ...]:
-    """The statements that give the role what it needs, and only then take the rest."""
+    """Grants first, revocations after them."""
     name, holding = comparison.holding.name, comparison.holding
     create = () if holding.exists else (create_role_cql(name), f"-- then, by hand: {login_cql(name)}")
     demote = (f"ALTER ROLE {name} WITH SUPERUSER = false;",) if holding.superuser else ()
@@ -143,7 +141,7 @@ def _scripts(request: GrantsRequest, wanted: Sequence[Role], keyspaces: Keyspace
 
 
 def _live(place: Place, *, ledger_too: bool) -> Keyspaces:
-    """What is there of the mail keyspace; of the ledger everything counts as there, since the script creates it."""
+    """Tables of the mail keyspace; all ledger tables count as existing, as the script creates them."""
     ledger = place.connection.ledger_keyspace
     there = frozenset(one.name for one in live_schema(place.cluster, ledger).tables) if ledger_too else None
     mail = live_schema(place.cluster, place.mail.name)

@@ -1,4 +1,4 @@
-"""What `mailmend schema lint` looks at and finds: files read, rules asked, reasons set beside their findings."""
+"""`mailmend schema lint`: reads files or a keyspace, runs the rules, and matches ignores with their findings."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ STDIN = Path("-")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintRequest:
-    """What is linted, by which rules, and what of it is shown; the names are those of the options.
+    """What is linted, by which rules, and what is shown; the names are those of the options.
 
     Attributes:
         form: of the result: "human", "json" or "sarif".
@@ -58,10 +58,10 @@ class LintRequest:
     sarif_file: Path | None = None
 
     def settings(self) -> "LintSettings":
-        """The rules and what they are told.
+        """The rules and their parameters.
 
         Raises:
-            WrongUse: a rule that there is none of.
+            WrongUse: an unknown rule.
         """
         rules_named(ignore.rule for ignore in self.ignore)
         return LintSettings(
@@ -85,7 +85,7 @@ class LintRequest:
 
 @dataclass(frozen=True, slots=True)
 class LintSettings:
-    """The rules, and what they are told.
+    """The rules and their parameters.
 
     Attributes:
         keyspace: the live one; for files, what statements without a keyspace are run against.
@@ -123,23 +123,20 @@ class LintReport:
 
     @property
     def open(self) -> tuple[LintFinding, ...]:
-        """Findings that nobody has given a reason for."""
         return tuple(finding for finding in self.findings if finding.ignored is None)
 
     @property
     def ignored(self) -> tuple[LintFinding, ...]:
-        """Findings that stand, with a reason."""
         return tuple(finding for finding in self.findings if finding.ignored is not None)
 
     @property
     def exit(self) -> ExitCode:
-        """Whether anything is at the level that counts, or above it."""
         return ExitCode.DRIFT if any(one.severity >= self.level for one in self.open) else ExitCode.FINE
 
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
-    """What was found; no report where only the rules were asked for."""
+    """The findings; no report where only the rules were asked for."""
 
     request: LintRequest
     rules: tuple[LintRule, ...]
@@ -147,7 +144,7 @@ class LintResult:
 
 
 def lint(request: LintRequest, _: Caller) -> LintResult:
-    """Look at CQL files or a live keyspace; nothing is ever written to a cluster.
+    """Lint CQL files or a live keyspace; nothing is ever written to a cluster.
 
     Raises:
         WrongUse: nothing to look at, or both files and a keyspace.
@@ -171,7 +168,7 @@ def _listed(texts: tuple[str, ...]) -> list[str]:
 
 
 def lint_files(paths: Sequence[Path], settings: LintSettings) -> LintReport:
-    """Look at files, and at every file of folders, as one history in that settings.
+    """Lint files, and every file of folders, as one history.
 
     Raises:
         WrongUse: a path that is not there or cannot be read, a folder without CQL, a note without a reason.
@@ -185,17 +182,16 @@ def lint_files(paths: Sequence[Path], settings: LintSettings) -> LintReport:
 
 
 def lint_live(server: SchemaServer, settings: LintSettings) -> LintReport:
-    """Look at a live keyspace.
+    """Lint a live keyspace.
 
     Raises:
-        UnknownKeyspace: there is none of that name.
+        UnknownKeyspace: no such keyspace.
     """
     subject = live_subject(server, settings.keyspace, settings.knowledge, settings.release, settings.hint_window)
     return lint_schema(subject, settings)
 
 
 def lint_schema(subject: Subject, settings: LintSettings) -> LintReport:
-    """Look at a schema that is there as a value."""
     return _report((subject,), settings, {})
 
 

@@ -1,4 +1,4 @@
-"""Mail from files into a mailbox, through the store that services write through."""
+"""Loads mail from files into a mailbox, through the store that services write through."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from repair.writing.message_store import MessageStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """What is loaded, and where to.
+    """What is loaded, and into which mailbox.
 
     Attributes:
         path: an mbox, a Maildir, a folder of .eml files, or one of them.
@@ -41,14 +41,14 @@ class LoadRequest:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """The sums of a load."""
+    """The totals of a load."""
 
     keyspace: str
     sums: Loaded
 
 
 def load(request: LoadRequest, caller: Caller) -> LoadResult:
-    """Read mbox, Maildir or .eml files into a mailbox, which is created where there is none.
+    """Read mbox, Maildir or .eml files into a mailbox, which is created if missing.
 
     Raises:
         BadMail: the path is no mail.
@@ -70,7 +70,7 @@ def load(request: LoadRequest, caller: Caller) -> LoadResult:
 
 
 def _blobs_of(place: Place, settings: BlobsSettings) -> Blobs:
-    """The store, whose new ids are made of the bytes: copies of a message share them, and no delete takes them along.
+    """The store, with new ids made of the bytes: copies of a message share one blob, and no delete removes it.
 
     Raises:
         SchemaMismatch: the keyspace keeps no blobs.

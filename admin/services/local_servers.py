@@ -1,4 +1,4 @@
-"""A real Cassandra on this machine, and where it is wanted the other servers of a mail queue."""
+"""A real Cassandra on this machine, and optionally the other servers of a mail queue."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from model.errors import ExitCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpRequest:
-    """What is started; None: as it was, or the usual.
+    """What is started; None: as before, or the default.
 
     Attributes:
         folder: where its data are; None: the user's data folder.
@@ -35,7 +35,7 @@ class FolderRequest:
 
 @dataclass(frozen=True, slots=True)
 class LocalResult:
-    """How the servers are, and what that is worth as an exit code."""
+    """The servers' status, and the exit code that it means."""
 
     status: LocalStatus
     exit: ExitCode = ExitCode.FINE
@@ -60,12 +60,11 @@ def up(request: UpRequest, caller: Caller) -> LocalResult:
 
 
 def down(request: FolderRequest, caller: Caller) -> LocalResult:
-    """Stop all of it; the data stay."""
+    """Stop all servers; the data stay."""
     return LocalResult(_servers(request.folder, caller).down())
 
 
 def status(request: FolderRequest, caller: Caller) -> LocalResult:
-    """How every server is."""
     found = _servers(request.folder, caller).status()
     return LocalResult(found, exit_code(found))
 
@@ -77,7 +76,6 @@ def clean(request: FolderRequest, caller: Caller) -> CleanResult:
 
 
 def exit_code(found: ClusterStatus | LocalStatus) -> ExitCode:
-    """Whether all, some or none of the servers answer."""
     return {
         ClusterState.UP: ExitCode.FINE,
         ClusterState.PARTLY: ExitCode.PARTLY_FAILED,

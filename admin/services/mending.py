@@ -41,7 +41,7 @@ MARGIN = timedelta(seconds=MARGIN_SECONDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:
-    """How a keyspace is looked at: what check and repair have in common.
+    """How a keyspace is scanned: what check and repair have in common.
 
     Attributes:
         engine: "spark" or "local".
@@ -63,7 +63,6 @@ class ScanRequest:
 
     @property
     def engine_wanted(self) -> EngineWanted:
-        """What scans."""
         return EngineWanted(self.engine, self.master, dict(self.spark_conf))
 
 
@@ -96,7 +95,7 @@ class RepairRequest(ScanRequest):
 
     @property
     def verdicts(self) -> frozenset[Verdict]:
-        """What may be mended; all that can be when nothing is named."""
+        """All verdicts that can be mended when none is named."""
         return frozenset[Verdict]().union(*self.only) or MENDABLE
 
 
@@ -116,7 +115,7 @@ class LagsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoRequest:
-    """Which run is put back."""
+    """Which run is undone."""
 
     connection: ConnectionSettings
     run: UUID
@@ -126,7 +125,7 @@ class UndoRequest:
 
 @dataclass(frozen=True, slots=True)
 class MendingResult:
-    """The sums of a check, a repair or an undo, and a few of the findings."""
+    """The totals of a check, a repair or an undo, and a few of the findings."""
 
     summary: RepairResult
     examples: tuple[Example, ...] = ()
@@ -183,7 +182,7 @@ def repair(request: RepairRequest, caller: Caller) -> MendingResult:
 
 
 def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
-    """Mend the rows whose writes outlived their retries, without any scan."""
+    """Mend the rows whose writes failed in all their retries, without a scan."""
     examples = Examples()
     with open_place(request.connection) as place:
         settings = RepairSettings(
@@ -202,7 +201,7 @@ def repair_lags(request: LagsRequest, caller: Caller) -> MendingResult:
 
 
 def undo(request: UndoRequest, caller: Caller) -> MendingResult:
-    """Put back what a run changed, where nobody has changed it since.
+    """Restore the rows that a run changed, where nobody has changed them since.
 
     Raises:
         UnknownRun: no such run is kept.
@@ -263,7 +262,7 @@ _NOT_RECORDED = frozenset({"connection", "master", "spark_conf"})
 
 
 def _recorded_options(request: RepairRequest) -> Mapping[str, Any]:
-    """What the ledger keeps of the request, in the words of the options."""
+    """The request as the ledger keeps it, under the names of the options."""
     given = {one.name: getattr(request, one.name) for one in fields(request) if one.name not in _NOT_RECORDED}
     if request.only:
         given["only"] = sorted(verdict.value for verdict in request.verdicts)
@@ -283,7 +282,7 @@ def _plain(value: Any) -> Any:
 
 
 def _refuse_unasked_restore(request: RepairRequest, caller: Caller) -> None:
-    """Restoring may bring back a message whose delete was half carried out: a person has to want it.
+    """Restoring may bring back a message whose delete was half carried out: a person has to agree.
 
     Raises:
         UnsafeRequest: nobody can be asked, or the answer was no.

@@ -1,4 +1,4 @@
-"""The runbooks: pages for the questions that an operator has; a terminal shows them, a test executes them."""
+"""The runbooks: pages for the questions of an operator; a terminal shows them, a test executes them."""
 
 import re
 from collections.abc import Iterator
@@ -33,17 +33,16 @@ class RunbookPage:
 
     @property
     def sections(self) -> tuple[str, ...]:
-        """The names of its sections, in order."""
         return tuple(line[3:].strip() for line in self.text.splitlines() if line.startswith("## "))
 
     def commands(self, section: str | None = None) -> tuple[str, ...]:
-        """The commands in its console blocks, of one section or of the whole page, in order."""
+        """The commands in console blocks, of one section or of the whole page, in order."""
         text = self.text if section is None else self._section(section)
         return tuple(_commands(text))
 
     @property
     def placeholders(self) -> frozenset[str]:
-        """The names that its commands leave open."""
+        """Names in the commands that a person has to fill in."""
         return frozenset(name for command in self.commands() for name in _PLACEHOLDER.findall(command))
 
     def _section(self, name: str) -> str:
@@ -52,7 +51,6 @@ class RunbookPage:
 
 
 def pages() -> list[RunbookPage]:
-    """Every page, by name."""
     found = [file for file in _folder().iterdir() if _is_page(file.name)]
     read = [RunbookPage(PurePath(file.name).stem, file.read_text(encoding="utf-8")) for file in found]
     return sorted(read, key=lambda page: page.name)
@@ -62,7 +60,7 @@ def page_named(name: str) -> RunbookPage:
     """The page of that name.
 
     Raises:
-        WrongUse: there is none.
+        WrongUse: no such page.
     """
     for page in pages():
         if page.name == name.removesuffix(".md"):
@@ -71,7 +69,7 @@ def page_named(name: str) -> RunbookPage:
 
 
 def _commands(text: str) -> Iterator[str]:
-    """Lines that begin with `$ `; a backslash at the end goes on with the next line."""
+    """Lines that begin with `$ `; a backslash at the end continues the line."""
     for block in _FENCE.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
             found = _COMMAND.match(line)
@@ -84,14 +82,14 @@ def _is_page(name: str) -> bool:
 
 
 def _folder() -> Traversable:
-    """The pages inside an installed wheel or a zip; in a checkout the folder at its top."""
+    """In an installed wheel or zip the pages are inside it; in a checkout, in the top folder."""
     installed = files("admin") / "runbooks"
     return installed if installed.is_dir() else Path(__file__).parents[2] / "runbooks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagesRequest:
-    """Nothing more to say."""
+    """A request without parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +100,13 @@ class PageRequest:
 
 
 def list_pages(_: PagesRequest, __: Caller) -> list[RunbookPage]:
-    """Every page."""
     return pages()
 
 
 def show_page(request: PageRequest, _: Caller) -> RunbookPage:
-    """One page.
+    """The page of that name.
 
     Raises:
-        WrongUse: there is none of that name.
+        WrongUse: no such page.
     """
     return page_named(request.name)

@@ -1,4 +1,4 @@
-"""What ran: listed and shown from the ledger; nothing is written."""
+"""Runs, listed and shown from the ledger; nothing is written."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -46,7 +46,7 @@ class RunResult:
 
 
 def list_runs(request: RunsRequest, _: Caller) -> RunsResult:
-    """The runs that the ledger keeps."""
+    """The runs in the ledger, newest first."""
     keyspace = request.connection.keyspace
     with open_place(request.connection) as place:
         ledger = place.existing_ledger(request.since)

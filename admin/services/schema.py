@@ -1,4 +1,4 @@
-"""The schema planned and applied: migrations, James's upgrade notes, and the way from a live keyspace to its model."""
+"""Plans and applies the schema: migrations, James's upgrade notes, and changes from a live keyspace to its model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ _PATIENCE = Patience()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationsRequest:
-    """Which migrations, how far, and what creates the keyspace and the big tables.
+    """Which migrations, up to which version, and how the keyspace and the big tables are created.
 
     Attributes:
         migrations: the folder; None for mailmend's own.
@@ -57,7 +57,7 @@ class MigrationsRequest:
     complete: bool = False
 
     def rollout(self) -> RolloutRequest:
-        """The same, for the migrator.
+        """The same request for the migrator.
 
         Raises:
             BadMigration: the folder's migrations cannot be run.
@@ -103,7 +103,7 @@ class ApplyRequest(MigrationsRequest):
 
     @property
     def patience(self) -> Patience:
-        """The limits.
+        """The time limits.
 
         Raises:
             WrongUse: they do not fit together.
@@ -128,14 +128,14 @@ class PlanResult:
 
     @property
     def exit(self) -> ExitCode:
-        """Whether there is something to do: run it, or adopt the keyspace first."""
+        """DRIFT where there is something to do: run it, or adopt the keyspace first."""
         done = self.dry_run or (self.plan.empty and not self.plan.foreign)
         return ExitCode.FINE if done else ExitCode.DRIFT
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """What takes a keyspace to its model.
+    """The changes that take a keyspace to its model.
 
     Attributes:
         sizes: of its tables, where they matter.
@@ -149,25 +149,23 @@ class ModelPlan:
 
     @property
     def exit(self) -> ExitCode:
-        """Whether there is something to do."""
         return ExitCode.DRIFT if self.changes else ExitCode.FINE
 
     def cql(self, change: SchemaChange) -> str:
-        """The change as cqlsh takes it; "" where it is for a person."""
+        """The change as CQL for cqlsh; "" where a person has to decide."""
         return ddl_cql(change.statement, self.keyspace, self.server) if change.statement else ""
 
     def estimate(self, change: SchemaChange) -> str:
-        """The size of the table, where it matters."""
         size = self.sizes.get(name_of(change.owner))
         return str(size) if size and change.assessment.worst is not Risk.NONE else ""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """What was done, and what was read back.
+    """What was done, and the state read back after it.
 
     Attributes:
-        found: what a keyspace of mail was taken for; for anybody else's tables, in what they are not as expected.
+        found: the recognised generation of a mail keyspace; for other tables, their differences.
     """
 
     keyspace: str
@@ -176,7 +174,6 @@ class ApplyResult:
 
     @property
     def exit(self) -> ExitCode:
-        """Whether what was read back is what it should be."""
         if isinstance(self.found, Recognition):
             partly = bool(self.rollout.plan.migrations.left) and not self.rollout.plan.foreign
             return ExitCode.FINE if partly or self.found.agrees else ExitCode.DRIFT
@@ -185,7 +182,7 @@ class ApplyResult:
 
 @dataclass(frozen=True, slots=True)
 class OptionalResult:
-    """One of James's upgrade notes, what of it was to do, and what was sent."""
+    """One of James's upgrade notes, which part of it was to do, and the statements that were sent."""
 
     keyspace: str
     migration: OptionalMigration
@@ -217,7 +214,7 @@ def apply(request: ApplyRequest, caller: Caller) -> PlanResult | ApplyResult | O
     """Run the pending migrations and read the tables back; a dry run plans only.
 
     Raises:
-        ReplicationNeeded: the keyspace is to be created on several nodes, and nobody said how often.
+        ReplicationNeeded: the keyspace is to be created on several nodes, without a replication factor.
         LeaseHeld: another apply is at work.
     """
     wanted, patience = request.rollout(), request.patience
@@ -233,7 +230,7 @@ def apply(request: ApplyRequest, caller: Caller) -> PlanResult | ApplyResult | O
 
 
 def _rolled_out(migrator: Migrator, wanted: RolloutRequest, caller: Caller, *, dry_run: bool) -> RolloutResult:
-    """Roll out; where the number of copies is needed and a person is there, ask for it."""
+    """Roll out; ask a person for the number of copies where it is needed."""
     try:
         return migrator.roll_out(wanted, dry_run=dry_run)
     except ReplicationNeeded as needed:
@@ -282,7 +279,7 @@ def _model_plan(place: Place, request: PlanRequest, wanted: RolloutRequest) -> M
 
 
 def _sizes_for(place: Place, found: RolloutPlan) -> TableSizes:
-    """The tables' sizes, where they matter to anything in the plan."""
+    """The tables' sizes, where anything in the plan depends on them."""
     risky = any(one.assessment.worst is not Risk.NONE for one in found.migrations.statements)
     return _sizes(place) if risky else {}
 

@@ -1,4 +1,4 @@
-"""The schema as it is: verified, its history shown, its lease ended by force; a keyspace of James taken over."""
+"""The state of the schema: verify it, show its history, end its lease by force, take over a keyspace of James."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ ADOPTED = (Standing.ADOPTABLE, Standing.ADOPTED, Standing.OURS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """Which keyspace, and whose migrations it is compared with; None for our own."""
+    """Which keyspace, and which migrations it is compared with; None for mailmend's own."""
 
     connection: ConnectionSettings
     migrations: Path | None = None
@@ -41,7 +41,7 @@ class VerifyRequest:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """What was found of a keyspace.
+    """The state of a keyspace.
 
     Attributes:
         folder: whose migrations it was compared with; None for our own.
@@ -53,13 +53,12 @@ class VerifyResult:
 
     @property
     def exit(self) -> ExitCode:
-        """Drift, or fine."""
         return ExitCode.FINE if self.found.agrees else ExitCode.DRIFT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRequest:
-    """Whose history."""
+    """Which keyspace."""
 
     connection: ConnectionSettings
 
@@ -74,7 +73,7 @@ class HistoryResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlockRequest:
-    """Why the lease may be ended."""
+    """The reason to end the lease."""
 
     connection: ConnectionSettings
     reason: str
@@ -83,7 +82,7 @@ class UnlockRequest:
 
 @dataclass(frozen=True, slots=True)
 class UnlockResult:
-    """Whose lease was ended; None where nobody held one."""
+    """The lease that was ended; None where there was none."""
 
     keyspace: str
     ended: Unlock | None
@@ -118,13 +117,12 @@ class AdoptResult:
 
     @property
     def exit(self) -> ExitCode:
-        """Refused, or fine."""
         return ExitCode.FINE if self.adoption.standing in ADOPTED else ExitCode.WRONG_USE
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetResult:
-    """Which adoption was forgotten; None where there was none."""
+    """Which adoption was removed; None where there was none."""
 
     keyspace: str
     baseline: Baseline | None
@@ -135,7 +133,7 @@ def verify(request: VerifyRequest, _: Caller) -> VerifyResult:
     """Compare a live keyspace with its model and its history; reads only.
 
     Raises:
-        UnknownKeyspace: there is none of that name.
+        UnknownKeyspace: no such keyspace.
     """
     keyspace, migrations = request.connection.keyspace, migrations_in(request.migrations)
     with open_place(request.connection) as place:
@@ -148,13 +146,13 @@ def verify(request: VerifyRequest, _: Caller) -> VerifyResult:
 
 
 def history(request: HistoryRequest, _: Caller) -> HistoryResult:
-    """What was applied to the keyspace, and who is at work; reads only."""
+    """What was applied to the keyspace, and who is changing it; reads only."""
     with open_place(request.connection) as place:
         return HistoryResult(request.connection.keyspace, schema_record_of(place))
 
 
 def force_unlock(request: UnlockRequest, caller: Caller) -> UnlockResult:
-    """End the lease of an apply that is known to be gone, and write down why.
+    """End the lease of an apply that is known to be dead, and record why.
 
     Raises:
         UnsafeRequest: no reason; or nobody can be asked, or the answer was no.

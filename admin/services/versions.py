@@ -1,4 +1,4 @@
-"""The versions of everything that takes part, for a bug report or before an upgrade."""
+"""The versions of everything involved, for a bug report or before an upgrade."""
 
 import os
 import platform
@@ -35,21 +35,21 @@ PACKAGES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRequest:
-    """Which server is asked too; None where none is named."""
+    """Which server is asked too; None: none."""
 
     connection: ConnectionSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What is installed, and what answers.
+    """Installed versions, and those of servers that answer.
 
     Attributes:
         packages: by name; None where a package is not installed.
         connector: Maven coordinates of the Cassandra connector that fits PySpark; None without PySpark.
         java: which Spark would run on; None where none was found.
-        server: the release that the cluster says it is; None where nobody was asked.
-        unanswered: why a server that was asked said nothing.
+        server: release of the cluster; None where none was asked.
+        unanswered: why a server did not answer.
     """
 
     packages: Mapping[str, str | None]
@@ -62,7 +62,7 @@ class Versions:
 
 
 def versions(request: VersionRequest, _: Caller) -> Versions:
-    """Look at what is installed, and ask the server where one is named."""
+    """Read the installed versions, and ask the server where one is named."""
     server, unanswered = _server(request.connection)
     packages = {name: _installed(name) for name in PACKAGES}
     system = f"{platform.system()} {platform.release()} {platform.machine()}"

@@ -14,7 +14,7 @@ _ADVICE_FIGURES: Final = ("mails_per_second", "peak_per_second", "longest_stay_s
 
 
 def configure_document(result: ConfigureResult) -> Document:
-    """What applies, what was set before, and what to do next."""
+    """The current and the previous configuration, and what to do next."""
     request, after = result.request, result.after
     keyspace, properties = request.connection.keyspace, _james_properties(after) if after else None
     json = {
@@ -50,7 +50,7 @@ def _figures(configuration: QueueConfiguration | None) -> dict[str, int] | None:
 
 
 def _james_properties(configuration: QueueConfiguration) -> dict[str, str]:
-    """The same as James's rabbitmq.properties has it."""
+    """The configuration as James's rabbitmq.properties spells it."""
     return {
         "mailqueue.view.sliceWindow": window_text(configuration.slicing.window),
         "mailqueue.view.bucketCount": str(configuration.slicing.buckets),
@@ -81,7 +81,7 @@ def _cells(configuration: QueueConfiguration) -> tuple[str, str, str]:
 
 
 def advise_document(advised: QueueAdvised) -> Document:
-    """The answer first, the reasons and figures after it, what to type last."""
+    """The answer first, the reasons and figures after it, commands last."""
     advice = advised.advice
     command = _configure_command(advised) if advice.changes else None
     json = {

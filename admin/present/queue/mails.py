@@ -19,7 +19,6 @@ _ORDER: Final = (
 
 
 def enqueue_document(result: EnqueueResult) -> Document:
-    """What became of each file."""
     request, done, failed = result.request, result.succeeded, result.failed
     not_done = [{"file": one.file, "why": one.error.what} for one in failed if one.error]
     if request.dry_run:
@@ -38,7 +37,7 @@ def enqueue_document(result: EnqueueResult) -> Document:
 
 
 def dequeue_document(result: DequeueResult) -> Document:
-    """What became of the mails, or which would be taken first."""
+    """What happened to the mails; in a dry run, which would be taken first."""
     request = result.request
     counts = {one.value: result.settled.get(one, 0) for one in ConsumerOutcome}
     json = {"dry_run": request.dry_run, "taken": result.total, **counts, "unsettled": result.unsettled}
@@ -59,7 +58,6 @@ def dequeue_document(result: DequeueResult) -> Document:
 
 
 def remove_document(result: RemoveResult) -> Document:
-    """What was removed, and where it is kept."""
     request, count, failed = result.request, result.removed.count, result.removed.failed
     json = {
         "dry_run": request.dry_run,
@@ -85,7 +83,6 @@ def remove_document(result: RemoveResult) -> Document:
 
 
 def restore_document(result: RestoredMails | QueueAnswer[RestoreRequest, int]) -> Document:
-    """What is back, and what is not."""
     request = result.request
     head = {"keyspace": request.keyspace, "file": str(request.file)}
     if isinstance(result, QueueAnswer):

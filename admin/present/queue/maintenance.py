@@ -16,7 +16,6 @@ from mailqueue.queue import Delays
 
 
 def sweep_document(result: QueueAnswer[SweepRequest, Sweep]) -> Document:
-    """What a sweep or a move did, or would do."""
     request = result.request
     json = {"dry_run": request.dry_run, **_sweep_json(result.found, dry_run=request.dry_run)}
     lines = _sweep_lines(request.queue, result.found, dry_run=request.dry_run)
@@ -94,7 +93,7 @@ def _start_line(queue: str, which: str, before: datetime | None, after: datetime
 
 
 def tend_document(result: QueueAnswer[TendRequest, Sequence[TendedQueue]]) -> Document:
-    """What one round did or would do on each queue; nothing of a service."""
+    """One round on each queue; empty for a service."""
     request = result.request
     if not (request.once or request.dry_run):
         return Document()
@@ -115,7 +114,6 @@ def _round_lines(one: TendedQueue, *, dry_run: bool) -> list[str]:
 
 
 def flush_document(result: QueueAnswer[DryRunRequest, Delays]) -> Document:
-    """How many delayed mails are due now."""
     request, delays = result.request, result.found
     json = {
         "dry_run": request.dry_run,
@@ -133,7 +131,6 @@ def flush_document(result: QueueAnswer[DryRunRequest, Delays]) -> Document:
 
 
 def republish_document(result: QueueAnswer[RepublishRequest, int]) -> Document:
-    """How many mails were published again."""
     request, count = result.request, result.found
     json = {
         "dry_run": request.dry_run,
@@ -147,7 +144,6 @@ def republish_document(result: QueueAnswer[RepublishRequest, int]) -> Document:
 
 
 def redrive_document(result: QueueAnswer[RedriveRequest, Redriven]) -> Document:
-    """What became of the dead letters."""
     counts, dry_run, queue = result.found, result.request.dry_run, result.request.queue
     lines = [f"{counts.redriven:,} dead letters {'would go back' if dry_run else 'are back'} into {queue}."]
     if counts.dropped:

@@ -16,7 +16,6 @@ _QUEUE_COLUMNS: Final = ("queue", "waiting", "delayed", "counted", "browse start
 
 
 def list_document(result: QueueAnswer[QueueRequest, Sequence[QueueOverview]]) -> Document:
-    """Every queue of a keyspace."""
     keyspace = result.request.keyspace
     queues = [
         {
@@ -39,7 +38,6 @@ def _cells(one: QueueOverview) -> tuple[str, ...]:
 
 
 def size_document(result: QueueAnswer[SizeRequest, Size]) -> Document:
-    """A size in a sentence."""
     size, queue = result.found, result.request.queue
     about = "" if size.kind is SizeKind.EXACT else "About "
     delayed = f", {size.delayed:,} are delayed" if size.delayed else ""
@@ -49,7 +47,7 @@ def size_document(result: QueueAnswer[SizeRequest, Size]) -> Document:
 
 
 def browse_document(result: BrowseResult) -> Document:
-    """A page of mails; rows that cannot be read are remarks."""
+    """A page of mails; unreadable rows are remarks."""
     remarks = [
         f"not readable: {row.enqueue_id} in the slice of {row.slice_start:%Y-%m-%d %H:%M:%S}: {row.problem}"
         for row in result.broken
@@ -62,7 +60,6 @@ def browse_document(result: BrowseResult) -> Document:
 
 
 def browsed_json(mail: BrowsedMail) -> dict[str, Any]:
-    """A mail as scripts get it."""
     return mail_json(mail.listed, mail.at, mail.content)
 
 
@@ -86,7 +83,6 @@ def _text(content: MailContent) -> str:
 
 
 def health_document(result: QueueAnswer[HealthRequest, Sequence[QueueHealth]]) -> Document:
-    """Every queue, and what is wrong with it."""
     json = {
         "keyspace": result.request.keyspace,
         "queues": [_health_json(one) for one in result.found],
@@ -122,7 +118,7 @@ def _lines(one: QueueHealth) -> list[str]:
 
 
 def metrics_document(result: QueueAnswer[MetricsRequest, Sequence[Measured]]) -> Document:
-    """The figures in Prometheus's text form; nothing where they went into a file."""
+    """Prometheus's text form; empty where the figures went into a file."""
     away = {figures.broker_away for figures, _ in result.found if figures.broker_away}
     remarks = [f"the broker's figures are missing: {why}" for why in sorted(away)]
     body = () if result.request.output else (Verbatim(gauges_text(result.found)),)

@@ -1,6 +1,6 @@
-"""What the queue's documents have in common: values as JSON has them, instants, mails.
+"""What the queue's documents share: values as JSON, instants, mails.
 
-Addresses are shown, for an operator looks for them; contents only where they are asked for.
+Addresses are shown, as an operator looks for them; contents only where they were asked for.
 """
 
 from base64 import b64encode
@@ -35,14 +35,10 @@ class QueueResult(Protocol):
     """What a service of one queue returns."""
 
     @property
-    def request(self) -> QueueRequest:
-        """What was asked."""
-        ...
+    def request(self) -> QueueRequest: ...
 
     @property
-    def exit(self) -> ExitCode:
-        """How it ended."""
-        ...
+    def exit(self) -> ExitCode: ...
 
 
 def queue_document(
@@ -58,7 +54,7 @@ def queue_document(
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: a dataclass by its fields, an instant in UTC with milliseconds, a set sorted."""
+    """A value as JSON: a dataclass by its fields, an instant in UTC with milliseconds, a set sorted."""
     found = value
     match value:
         case datetime():
@@ -81,17 +77,15 @@ def plain(value: Any) -> Any:
 
 
 def instant_text(at: datetime | None) -> str | None:
-    """An instant in JSON: UTC, in milliseconds."""
+    """UTC, with milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None
 
 
 def shown(at: datetime) -> str:
-    """An instant for a person."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def mail_json(listed: Listed, now: datetime, content: MailContent | None = None) -> dict[str, Any]:
-    """A mail of a queue."""
     queued, mail = listed.queued, listed.queued.mail
     document = {
         "id": str(queued.enqueue_id),
@@ -117,7 +111,6 @@ def mail_json(listed: Listed, now: datetime, content: MailContent | None = None)
 
 
 def mails_table(title: str, mails: Sequence[Listed], now: datetime) -> Table:
-    """Mails for a person."""
     rows = [_mail_cells(one, now) for one in mails]
     return Table(title, MAIL_COLUMNS, rows, MAIL_WRAPPED, MAILS_PAPER_COLUMNS)
 
@@ -140,7 +133,7 @@ def _mail_cells(listed: Listed, now: datetime) -> Sequence[str]:
 
 
 def printable(text: str, kept: str = "") -> str:
-    """The text without what would command a terminal: whoever sent a mail has written it."""
+    """The text without control characters (those in `kept` stay): the sender of the mail has written it."""
     return "".join(one if one.isprintable() or one in kept else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 

@@ -22,7 +22,7 @@ from model.queue.slices import Slicing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigureRequest:
-    """Change what is not None; with nothing but None only read the configuration."""
+    """Change what is not None; all None: only read the configuration."""
 
     connection: ConnectionSettings
     slice_window: timedelta | None = None
@@ -31,7 +31,6 @@ class ConfigureRequest:
     dry_run: bool = False
 
     def on(self, current: QueueConfiguration) -> QueueConfiguration:
-        """The configuration that the request makes of this one."""
         slicing = current.slicing
         window = slicing.window if self.slice_window is None else self.slice_window
         buckets = slicing.buckets if self.buckets is None else self.buckets
@@ -55,7 +54,6 @@ class ConfigureResult:
 
     @property
     def differs(self) -> bool:
-        """Whether the configuration was changed, or would be."""
         return self.before != self.after
 
 
@@ -82,7 +80,7 @@ async def _configured(configurations: Configurations, request: ConfigureRequest)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviseQueueRequest:
-    """What is known of the traffic better than the tables tell."""
+    """What the person knows of the traffic better than the tables show."""
 
     connection: ConnectionSettings
     mails_per_second: float | None = None
@@ -92,7 +90,7 @@ class AdviseQueueRequest:
 
 @dataclass(frozen=True, slots=True)
 class QueueAdvised:
-    """The configuration that fits the traffic, and what that rests on."""
+    """The configuration that fits the traffic, and its basis."""
 
     keyspace: str
     traffic: Traffic
@@ -101,7 +99,7 @@ class QueueAdvised:
 
 
 def advise(request: AdviseQueueRequest, caller: Caller) -> QueueAdvised:
-    """Say which configuration fits the traffic; nothing is written."""
+    """Which configuration fits the traffic; nothing is written."""
     stay = request.longest_stay
     given = GivenTraffic(
         request.mails_per_second, request.peak_mails_per_second, stay.total_seconds() if stay else None

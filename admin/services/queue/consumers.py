@@ -1,4 +1,4 @@
-"""What becomes of a mail that a command took out of a queue: files in a folder, or what another command says of it."""
+"""Consumers of dequeued mails: files in a folder, or another command whose exit code decides."""
 
 import asyncio
 import json
@@ -27,7 +27,6 @@ class ConsumerOutcome(Enum):
     REJECTED = "rejected"
 
     async def settle(self, mail: Dequeued) -> None:
-        """Tell the queue."""
         match self:
             case ConsumerOutcome.ACKED:
                 await mail.ack()
@@ -41,7 +40,7 @@ Consumer = Callable[[Dequeued], Awaitable[ConsumerOutcome]]
 
 
 def consumer_in_folder(folder: Path) -> Consumer:
-    """Writes each mail into the folder: `ID.eml`, and its envelope as `ID.json`; on the disk before it is acked.
+    """Write each mail into the folder: `ID.eml`, and its envelope as `ID.json`; on the disk before the ack.
 
     Raises:
         WrongUse: the folder cannot be made.
@@ -59,7 +58,7 @@ def consumer_in_folder(folder: Path) -> Consumer:
 
 
 def consumer_in_command(text: str, queue: QueueName) -> Consumer:
-    """Gives each mail to a command, whose exit code decides.
+    """Pass each mail to a command, whose exit code decides.
 
     Raises:
         WrongUse: there is no such command.
@@ -73,7 +72,7 @@ def consumer_in_command(text: str, queue: QueueName) -> Consumer:
 
 
 def outcome_of(exit_code: int) -> ConsumerOutcome:
-    """What the exit code of a command says of its mail; below zero it ended by a signal."""
+    """The outcome for an exit code of the command; below zero it ended by a signal."""
     match exit_code:
         case 0:
             return ConsumerOutcome.ACKED
@@ -84,7 +83,7 @@ def outcome_of(exit_code: int) -> ConsumerOutcome:
 
 
 def environment_for(mail: Dequeued, queue: QueueName, environment: Mapping[str, str]) -> dict[str, str]:
-    """What a command sees: the caller's environment without our secrets, and the mail's envelope."""
+    """The caller's environment without our secrets, with the mail's envelope."""
     envelope = {
         "MAIL_QUEUE": queue,
         "MAIL_ID": str(mail.enqueue_id),
@@ -118,7 +117,7 @@ def _words(text: str) -> list[str]:
 
 
 async def _run(words: list[str], mail: Dequeued, environment: Mapping[str, str]) -> int:
-    """Its exit code; cancelled meanwhile, it is ended first, so that its mail is not worked on twice at once."""
+    """Its exit code; on cancellation the command is ended first, so that no mail is worked on twice at once."""
     process = await asyncio.create_subprocess_exec(
         *words, stdin=asyncio.subprocess.PIPE, env=environment, start_new_session=True
     )
@@ -145,7 +144,7 @@ def _write_both(folder: Path, mail: Dequeued) -> None:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Whole, on the disk, and for its owner alone; or not at all."""
+    """Whole, on the disk, readable by its owner alone; or not at all."""
     part = file.with_name(f".{file.name}.part")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as stream:

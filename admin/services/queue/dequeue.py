@@ -22,11 +22,11 @@ from model.queue.slices import EPOCH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DequeueRequest(DryRunRequest):
-    """Take mails into a folder, or give each to a command.
+    """Take mails into a folder, or pass each to a command.
 
     Attributes:
-        limit: take at most so many; None: all that come.
-        wait: end when no mail came for so long, unless `forever`.
+        limit: how many mails at most; None: all that come.
+        wait: end when no mail came for this long, unless `forever`.
         prefetch: how many mails are unacked, and worked on, at once.
         dry_run: only list the mails that wait, `limit` of them or as many as `prefetch`.
     """
@@ -39,7 +39,7 @@ class DequeueRequest(DryRunRequest):
     prefetch: int = PREFETCH_DEFAULT
 
     def consumer(self) -> Consumer | None:
-        """What becomes of the mails; None in a dry run, which only checks that it could be.
+        """The consumer of the mails; None in a dry run, which only checks the options.
 
         Raises:
             WrongUse: neither a folder nor a command, or both; or there is no such command.
@@ -59,7 +59,7 @@ class DequeueRequest(DryRunRequest):
 
 @dataclass(frozen=True, slots=True)
 class DequeueResult:
-    """What became of the mails.
+    """What happened to the mails.
 
     Attributes:
         settled: how many were acked, retried, rejected.
@@ -78,7 +78,6 @@ class DequeueResult:
 
     @property
     def total(self) -> int:
-        """How many mails were taken."""
         return sum(self.settled.values()) + len(self.unsettled)
 
     @property
@@ -132,7 +131,7 @@ class _Taking:
     unsettled: list[str] = field(default_factory=list)
 
     async def take(self, mails: AsyncIterator[Dequeued], stop: asyncio.Event) -> None:
-        """Take them; on return all that were begun are settled, or back with the broker."""
+        """On return, every mail that was begun is settled, or back with the broker."""
         room, limit = asyncio.Semaphore(self.request.prefetch), self.request.limit
         async with asyncio.TaskGroup() as working:
             while not stop.is_set() and (limit is None or self.begun < limit):

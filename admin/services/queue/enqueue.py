@@ -50,7 +50,7 @@ class EnqueueRequest(DryRunRequest):
 
 @dataclass(frozen=True, slots=True)
 class EnqueuedFile:
-    """What became of one file.
+    """The result of one file.
 
     Attributes:
         enqueue_id: None where it is not in the queue.
@@ -65,7 +65,7 @@ class EnqueuedFile:
 
 @dataclass(frozen=True, slots=True)
 class EnqueueResult:
-    """What became of each file; in a dry run, when the mails would be due (None: at once)."""
+    """The result of each file; in a dry run, when the mails would be due (None: at once)."""
 
     request: EnqueueRequest
     files: Sequence[EnqueuedFile]
@@ -73,17 +73,15 @@ class EnqueueResult:
 
     @property
     def failed(self) -> list[EnqueuedFile]:
-        """Those that are not in the queue, or would not be."""
+        """Files that are not in the queue, or would not be."""
         return [one for one in self.files if one.error]
 
     @property
     def succeeded(self) -> list[EnqueuedFile]:
-        """The others."""
         return [one for one in self.files if not one.error]
 
     @property
     def exit(self) -> ExitCode:
-        """Whether all, some or none are in the queue."""
         if not self.failed:
             return ExitCode.FINE
         unreachable = not self.succeeded and all(isinstance(one.error, CannotReach) for one in self.failed)
@@ -91,7 +89,7 @@ class EnqueueResult:
 
 
 def enqueue(request: EnqueueRequest, _: Caller) -> EnqueueResult:
-    """Put every message into the queue, so many at once as are held in memory.
+    """Put every message into the queue, as many at once as fit in memory.
 
     A dry run reads the messages one at a time, and asks neither broker nor blob store.
 
@@ -123,7 +121,7 @@ async def _enqueued(connections: QueueConnections, letters: Sequence[Letter], re
 
 
 def _mail(connections: QueueConnections, request: EnqueueRequest) -> Mail:
-    """The envelope of one mail, with a name of its own where none is given."""
+    """The envelope of one mail, with a generated name where none is given."""
     mail = Mail(
         request.name or f"Mail-{connections.clock.random_uuid()}",
         request.recipients,

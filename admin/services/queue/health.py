@@ -20,7 +20,7 @@ Measured = tuple[QueueFigures, QueueRates | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthRequest(QueueRequest):
-    """Look at one queue, or at all of them; `no_broker`: at the tables alone."""
+    """Look at one queue, or at all of them; with `no_broker` at the tables alone."""
 
     everything: bool = False
     no_broker: bool = False
@@ -28,7 +28,7 @@ class HealthRequest(QueueRequest):
 
 @dataclass(frozen=True, slots=True)
 class QueueHealth:
-    """One queue: its figures, and what is wrong with it; no reason: it is well."""
+    """One queue: its figures, and what is wrong with it; no reasons: it is healthy."""
 
     figures: QueueFigures
     reasons: Sequence[HealthReason]
@@ -62,7 +62,7 @@ class MetricsRequest(HealthRequest):
 
 
 def queue_metrics(request: MetricsRequest, _: Caller) -> QueueAnswer[MetricsRequest, Sequence[Measured]]:
-    """Measure each queue: rates between a first and a second look, everything else at the second.
+    """Measure each queue: rates between two looks, everything else at the second.
 
     Raises:
         WrongUse: the file cannot be written; what lay there before is untouched.

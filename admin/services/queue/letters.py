@@ -1,6 +1,6 @@
-"""Messages that an operator names for a queue: files, read one after the other when it is their turn, or a pipe.
+"""Messages that an operator names for a queue: files, each read when it is needed, or a pipe.
 
-What the beginning of each file tells is known before the first is taken; what goes wrong later is that file's alone.
+The beginning of each file is checked before the first is taken; a later error concerns that file alone.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _LATER: Final = "It is not in the queue; every other file is named. Enqueue it b
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message that is to be read.
+    """A message still to be read.
 
     Attributes:
         name: of its file, as it was given.
@@ -66,7 +66,7 @@ def _held() -> Letter:
 
 
 def _looked_at(file: Path) -> Letter:
-    """A pipe is not looked into: what is read of it is gone."""
+    """A pipe is not checked: what is read from it is gone."""
     try:
         mode = file.stat().st_mode
         start = _start(file) if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else None

@@ -22,7 +22,7 @@ CONTENTS_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class QueueOverview:
-    """What the tables know of one queue; a start is None where nobody has set it."""
+    """One queue as the tables know it; a start is None where it was never set."""
 
     name: QueueName
     size: Size
@@ -32,8 +32,6 @@ class QueueOverview:
 
 
 def list_queues(request: QueueRequest, _: Caller) -> QueueAnswer[QueueRequest, Sequence[QueueOverview]]:
-    """Every queue that the tables know."""
-
     async def listed(connections: QueueConnections) -> QueueAnswer[QueueRequest, Sequence[QueueOverview]]:
         view = connections.view
         queues = [
@@ -59,8 +57,6 @@ class SizeRequest(QueueRequest):
 
 
 def queue_size(request: SizeRequest, caller: Caller) -> QueueAnswer[SizeRequest, Size]:
-    """How many mails wait and are delayed."""
-
     async def counted(connections: QueueConnections) -> QueueAnswer[SizeRequest, Size]:
         view = connections.view
         if request.recount and (left := (await view.recount(request.queue)).left):
@@ -78,8 +74,8 @@ class BrowseRequest(QueueRequest):
     """List mails of one queue.
 
     Attributes:
-        limit: at most so many mails; None: a page, or all of them with `lines`.
-        after: the position behind which to go on.
+        limit: how many mails at most; None: a page, or all of them with `lines`.
+        after: the position after which the page begins.
         lines: give each mail to the caller as it comes; the result then holds none.
     """
 
@@ -92,7 +88,7 @@ class BrowseRequest(QueueRequest):
 
 @dataclass(frozen=True, slots=True)
 class BrowsedMail:
-    """One listed mail, the time of the listing, and its content where that was asked for."""
+    """One listed mail, the time of the listing, and its content where asked for."""
 
     listed: Listed
     at: datetime
@@ -120,7 +116,7 @@ class BrowseResult:
 
 
 def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
-    """List mails, those that wait first, then the delayed ones."""
+    """List mails: first those that wait, then the delayed ones."""
 
     async def browsed(connections: QueueConnections) -> BrowseResult:
         found, broken, count = list[BrowsedMail](), list[Broken](), 0
@@ -145,7 +141,7 @@ def browse(request: BrowseRequest, caller: Caller) -> BrowseResult:
 async def _with_content(
     connections: QueueConnections, listing: AsyncIterator[Listed], *, wanted: bool
 ) -> AsyncGenerator[BrowsedMail]:
-    """Some contents are read ahead."""
+    """Reads some contents ahead."""
     if not wanted:
         async for listed in listing:
             yield BrowsedMail(listed, connections.now)

@@ -50,7 +50,7 @@ def was_moved_back(found: Sweep) -> bool:
 
 
 def flush(request: DryRunRequest, _: Caller) -> QueueAnswer[DryRunRequest, Delays]:
-    """Make every delayed mail due now; when they were due is known after a dry run only."""
+    """Make every delayed mail due now; only a dry run reports when they were due."""
 
     async def flushed(connections: QueueConnections) -> QueueAnswer[DryRunRequest, Delays]:
         if request.dry_run:
@@ -63,13 +63,13 @@ def flush(request: DryRunRequest, _: Caller) -> QueueAnswer[DryRunRequest, Delay
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepublishRequest(DryRunRequest):
-    """Publish mails again that wait for longer than the selection's age, one hour unless it names another."""
+    """Publish again the mails that wait longer than the selection's age; one hour by default."""
 
     selection: MailSelection = field(default_factory=MailSelection)
 
 
 def republish(request: RepublishRequest, _: Caller) -> QueueAnswer[RepublishRequest, int]:
-    """Publish again what the broker may have lost, under the same ids; how many mails."""
+    """Publish again what the broker may have lost, under the same ids; returns how many mails."""
 
     async def republished(connections: QueueConnections) -> QueueAnswer[RepublishRequest, int]:
         older_than = request.selection.older_than or REPUBLISH_OLDER_THAN
@@ -85,7 +85,7 @@ class RedriveRequest(DryRunRequest):
     """Put dead letters back into their queue.
 
     Attributes:
-        limit: at most so many; None: all.
+        limit: how many at most; None: all.
         ids_max: how many mails of the queue may be held in memory, about half a KiB each.
     """
 
@@ -94,7 +94,7 @@ class RedriveRequest(DryRunRequest):
 
 
 def redrive(request: RedriveRequest, _: Caller) -> QueueAnswer[RedriveRequest, Redriven]:
-    """Put dead letters back under their ids; those that were deleted meanwhile are dropped."""
+    """Put dead letters back under their ids; those deleted meanwhile are dropped."""
 
     async def redriven(connections: QueueConnections) -> QueueAnswer[RedriveRequest, Redriven]:
         async with connections.open(dry_run=request.dry_run) as queue:

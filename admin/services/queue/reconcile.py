@@ -72,7 +72,6 @@ class ReconcileRequest(DryRunRequest):
 
     @property
     def mending(self) -> MendRequest:
-        """What is to be mended."""
         return MendRequest(
             self.republish, self.older_than, frozenset(map(EnqueueId, self.mark)), self.remove_orphan_blobs
         )
@@ -97,7 +96,7 @@ class ReconcileResult:
 
     @property
     def exit(self) -> ExitCode:
-        """What failed outweighs what is left."""
+        """A failure outweighs findings that are left."""
         if self.mended.failed:
             return ExitCode.PARTLY_FAILED
         return ExitCode.DRIFT if self.left else ExitCode.FINE
@@ -108,7 +107,7 @@ def reconcile(request: ReconcileRequest, caller: Caller) -> ReconcileResult:
 
     Raises:
         WrongUse: options that contradict each other.
-        UnsafeRequest: nobody agreed, or a guard refused.
+        UnsafeRequest: no person agreed, or a guard refused.
     """
     if request.remove_orphan_blobs and request.no_blobs:
         raise WrongUse("--remove-orphan-blobs needs the blobs", mend="Leave --no-blobs out.")
@@ -160,7 +159,7 @@ async def _drained(connections: QueueConnections, queue: QueueName, depth: Depth
 async def _blobs_side(
     connections: QueueConnections, tables: TablesSide, named: Drained | None, request: ReconcileRequest
 ) -> BlobsSide:
-    """Blobs are listed first, references read afterwards: a blob that is put meanwhile is no orphan."""
+    """Blobs are listed first, references read after that: a blob stored meanwhile is no orphan."""
     missing = await missing_among(connections.blobs, tables.live)
     candidates = await blobs_stored_before(connections.blobs, connections.now - request.min_age, request.ids_max)
     unsure, needed = None, frozenset[BlobId]()
@@ -173,7 +172,7 @@ async def _blobs_side(
 async def _needed_by_messages(
     connections: QueueConnections, named: Drained | None, request: ReconcileRequest
 ) -> tuple[str | None, frozenset[BlobId]]:
-    """Why blobs may be needed that are not known to be, and those that messages of any queue refer to.
+    """A reason why other blobs may be needed too, and the blobs that messages of any queue refer to.
 
     The blob store is one for all queues.
     """
@@ -189,7 +188,7 @@ async def _needed_by_messages(
 
 @dataclass(slots=True)
 class _Removed:
-    """Keeps what is removed, before it goes: mails and unreadable rows in a file, blobs in a folder."""
+    """Keeps a copy before anything is removed: mails and unreadable rows in a file, blobs in a folder."""
 
     connections: QueueConnections
     with_content: bool
@@ -217,7 +216,7 @@ class _Removed:
         await self.mails.keep(listed, content)
 
     async def keep_row(self, row: Row) -> None:
-        """A row that no mail can be read from, with those of its blobs that are there."""
+        """A row that cannot be decoded as a mail, with those of its blobs that exist."""
         blobs = {}
         for column in _BLOB_COLUMNS if self.with_content else ():
             with suppress(BlobMissing, BadPayload):

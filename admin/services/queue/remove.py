@@ -45,7 +45,7 @@ class RemoveResult:
     Attributes:
         listed: the first of them, in a dry run.
         at: the time of that listing.
-        kept: the file of removed mails; None where none was kept.
+        kept: the file of removed mails; None without one.
         without_content: how many are kept without bytes, which were missing already.
     """
 
@@ -58,7 +58,6 @@ class RemoveResult:
 
     @property
     def exit(self) -> ExitCode:
-        """Whether all of them could be removed."""
         return ExitCode.PARTLY_FAILED if self.removed.failed else ExitCode.FINE
 
 
@@ -82,7 +81,7 @@ def purge(request: PurgeRequest, caller: Caller) -> RemoveResult:
     """Remove every mail of a queue, delayed ones too, after a person has agreed.
 
     Raises:
-        UnsafeRequest: nobody agreed.
+        UnsafeRequest: no person agreed.
     """
     if not request.dry_run:
         forgotten = ", without keeping them" if request.no_keep else ""

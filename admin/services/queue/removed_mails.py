@@ -44,12 +44,11 @@ class RemovedMailRecord:
     content: bytes | None
 
     def is_delayed(self, now: datetime) -> bool:
-        """Whether its due time is still to come."""
         return self.due_at is not None and self.due_at > now
 
 
 class RemovedMailsFile:
-    """A file that is being written; it is made when the first mail comes.
+    """A file that is being written; it is created with the first mail.
 
     Args:
         path: where; there must be none of that name.
@@ -64,7 +63,7 @@ class RemovedMailsFile:
         self._kept = 0
 
     async def keep(self, listed: Listed, content: bytes | None) -> None:
-        """Keep a mail; on return it is on the disk. Many at once share one write.
+        """On return the mail is on the disk. Concurrent calls share one write.
 
         Raises:
             StateUnwritable: the disk refused it.
@@ -72,7 +71,7 @@ class RemovedMailsFile:
         await self._keep(_line(self._queue, listed, content))
 
     async def keep_row(self, row: Row, blobs: Mapping[str, bytes]) -> None:
-        """Keep a row that no mail can be read from, and those of its blobs that are there, by column.
+        """Keep a row that cannot be decoded as a mail, and those of its blobs that exist, by column.
 
         Raises:
             StateUnwritable: the disk refused it.
@@ -105,7 +104,7 @@ class RemovedMailsFile:
 
 
 def removed_mails_path(folder: Path, queue: QueueName, now: datetime, verb: str) -> Path:
-    """Where the mails that a command takes out now are kept; no two commands of one process share a name."""
+    """The file for mails that a command removes now; no two commands of one process share a name."""
     stem = f"{queue}-{verb}-{now:%Y%m%dT%H%M%S.%fZ}-{os.getpid()}"
     return folder / f"{stem}.jsonl.gz"
 
@@ -115,11 +114,11 @@ def read_removed_mails(file: Path, on_torn: Callable[[], None] | None = None) ->
 
     Args:
         file: where they are.
-        on_torn: told where its end is missing, for whoever can do without: what stood there was never removed, as the
+        on_torn: called where the end of the file is missing: mails there were never removed, as the
             file is on the disk before a mail goes.
 
     Raises:
-        WrongUse: it is none, or its end is missing and nobody is told: after the last mail that can be read.
+        WrongUse: not such a file, or its end is missing and there is no `on_torn`: after the last readable mail.
     """
     try:
         with gzip.open(file, "rb") as stream:
@@ -136,19 +135,19 @@ def read_removed_mails(file: Path, on_torn: Callable[[], None] | None = None) ->
 
 
 class RestoredLog:
-    """Which mails of a file are back, written beside it: a restore that was interrupted goes on from there."""
+    """Which mails of a file are restored, written beside it: an interrupted restore goes on from there."""
 
     def __init__(self, kept: Path) -> None:
         self.path = kept.with_name(f"{kept.name}.restored")
 
     def restored(self) -> frozenset[EnqueueId]:
-        """The ids under which those were kept that are back."""
+        """The former ids of the restored mails."""
         if not self.path.exists():
             return frozenset()
         return frozenset(one for line in self.path.read_text(encoding="utf-8").splitlines() if (one := _noted(line)))
 
     def note(self, was: EnqueueId, now: EnqueueId) -> None:
-        """One more is back, under a new id."""
+        """Record a restored mail under its new id."""
         handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8") as stream:
             stream.write(f"{was} {now}\n")
@@ -157,7 +156,7 @@ class RestoredLog:
 
 
 def _noted(line: str) -> EnqueueId | None:
-    """Who is back by that line; None where it was torn: then its mail is looked for in the queue."""
+    """The id that a line records; None where the line is torn: that mail is then looked for in the queue."""
     try:
         was, _ = map(UUID, line.split())
     except ValueError:

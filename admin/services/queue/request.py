@@ -1,4 +1,4 @@
-"""What every request to the queue and every answer holds, and how a person is asked before one is carried out."""
+"""What all requests to the queue and their answers share, and how a person is asked before one is carried out."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,31 +21,29 @@ PREFETCH_DEFAULT: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRequest:
-    """Something asked of a queue; its result refers to it."""
+    """A request about a queue; its result refers to it."""
 
     settings: QueueSettings
 
     @property
     def queue(self) -> QueueName:
-        """The queue that is meant."""
         return self.settings.name
 
     @property
     def keyspace(self) -> str:
-        """The keyspace with its tables."""
         return self.settings.connection.keyspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRunRequest(QueueRequest):
-    """Something that is written, or with `dry_run` only looked at."""
+    """A request that writes, or with `dry_run` only looks."""
 
     dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class QueueAnswer(Generic[Q_co, T_co]):
-    """A request, and what came of it."""
+    """A request and its result."""
 
     request: Q_co
     found: T_co
@@ -54,7 +52,7 @@ class QueueAnswer(Generic[Q_co, T_co]):
 
 @dataclass(frozen=True, slots=True)
 class MailSelection:
-    """Which mails are asked for, relative to the time of the request; every field None: all of them."""
+    """A selection of mails, relative to the time of the request; every field None: all of them."""
 
     sender: str | None = None
     recipient: str | None = None
@@ -66,7 +64,7 @@ class MailSelection:
     where: str | None = None
 
     def at(self, now: datetime) -> MailFilter:
-        """The same with instants in place of ages."""
+        """The filter with instants instead of ages."""
         return MailFilter(
             sender=self.sender,
             recipient=self.recipient,
@@ -80,7 +78,7 @@ class MailSelection:
 
 
 def confirm(question: str, caller: Caller, *, yes: bool) -> None:
-    """Have a person agree.
+    """Ask a person to agree.
 
     Raises:
         UnsafeRequest: nobody can be asked, or the answer was no.

@@ -31,12 +31,12 @@ class RestoreRequest(DryRunRequest):
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """Which mails a file of removed mails holds, and which of them are not back yet.
+    """Which mails a file of removed mails holds, and which of them are not restored yet.
 
     Attributes:
         total: how many mails the file holds.
-        missing: those that are not back, by queue; their bytes are read when it is their turn.
-        truncated: whether the end of the file is missing; what stood there was never removed.
+        missing: those that are not restored, by queue; their bytes are read when needed.
+        truncated: whether the end of the file is missing; mails there were never removed.
     """
 
     total: int = 0
@@ -45,15 +45,15 @@ class RestorePlan:
 
     @property
     def count(self) -> int:
-        """How many mails are not back yet."""
+        """How many mails are not restored yet."""
         return sum(map(len, self.missing.values()))
 
     @classmethod
     def of(cls, file: Path, *, again: bool = False) -> Self:
-        """Read the file and the log of what is back already.
+        """Read the file and its log of restored mails.
 
         Raises:
-            WrongUse: it is no file of removed mails.
+            WrongUse: not a file of removed mails.
             UnsafeRequest: all of its mails were put back before.
         """
         known = frozenset[EnqueueId]() if again else RestoredLog(file).restored()
@@ -74,12 +74,12 @@ class RestorePlan:
 
 @dataclass(frozen=True, slots=True)
 class RestoredMails:
-    """What became of the mails.
+    """The result for the mails.
 
     Attributes:
-        returns: what it took to bring each back.
-        without_content: whose bytes were missing when they were removed, and are.
-        failed: why others are not back.
+        returns: what was needed to restore each.
+        without_content: mails whose bytes were missing already when they were removed.
+        failed: why others are not restored.
     """
 
     request: RestoreRequest
@@ -90,31 +90,29 @@ class RestoredMails:
 
     @property
     def restored(self) -> int:
-        """How many were brought back now."""
         return sum(one in {RestoreResult.PUT, RestoreResult.PUBLISH} for one in self.returns.values())
 
     @property
     def already(self) -> int:
-        """How many an earlier restore of the same file had brought back."""
+        """How many an earlier restore of the same file had put back."""
         return self.plan.total - self.plan.count + sum(one is RestoreResult.NOTHING for one in self.returns.values())
 
     @property
     def never_left(self) -> list[EnqueueId]:
-        """Those that are still in their queue: their removal was interrupted."""
+        """Mails that are still in their queue: their removal was interrupted."""
         return [enqueue_id for enqueue_id, one in self.returns.items() if one is RestoreResult.STAYS]
 
     @property
     def exit(self) -> ExitCode:
-        """Whether all of them are back."""
         return ExitCode.PARTLY_FAILED if self.failed or self.without_content else ExitCode.FINE
 
 
 def restore(request: RestoreRequest, caller: Caller) -> RestoredMails | QueueAnswer[RestoreRequest, int]:
-    """Put back what is missing; a restore that was interrupted goes on from there.
+    """Put back what is missing; an interrupted restore goes on from there.
 
     Raises:
-        CannotReach: what is back stays back.
-        WrongUse: it is no file of removed mails, or James could not read such a mail.
+        CannotReach: restored mails stay restored.
+        WrongUse: not a file of removed mails, or James could not read such a mail.
         UnsafeRequest: all of its mails were put back before.
     """
     if request.file.is_dir():
@@ -141,7 +139,7 @@ def restore(request: RestoreRequest, caller: Caller) -> RestoredMails | QueueAns
 
 @dataclass(slots=True)
 class _Returning:
-    """Brings one mail back after the other, and notes each that is back beside the file."""
+    """Puts back one mail after the other, and records each in the log beside the file."""
 
     connections: QueueConnections
     request: RestoreRequest
@@ -173,7 +171,7 @@ class _Returning:
     async def _brought_back(
         self, queue: MailQueue, found: Restoring, removed: RemovedMail
     ) -> tuple[EnqueueId, RestoreResult]:
-        """Its id now, and what it took."""
+        """Its new id, and what was needed to restore it."""
         if self.request.again:
             return await queue.enqueue(removed.mail, removed.content, at=removed.due_at), RestoreResult.PUT
         return restored_id(removed.was, queue.name), await found.restore(removed)

@@ -28,7 +28,7 @@ METRICS_EVERY: Final = timedelta(seconds=15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TendRequest(DryRunRequest):
-    """Do the background tasks of one queue, or of all; without `once` until somebody stops it.
+    """Run the background tasks of one queue, or of all; without `once`, until it is stopped.
 
     Attributes:
         metrics: a file for Prometheus that is kept up to date.
@@ -41,7 +41,7 @@ class TendRequest(DryRunRequest):
 
 @dataclass(frozen=True, slots=True)
 class TendedQueue:
-    """What one round on one queue has done, or would do: delayed mails that were due, and a sweep."""
+    """One round on one queue, done or in a dry run only planned: delayed mails that were due, and a sweep."""
 
     queue: QueueName
     moved_due: int
@@ -49,7 +49,7 @@ class TendedQueue:
 
 
 def tend(request: TendRequest, caller: Caller) -> QueueAnswer[TendRequest, Sequence[TendedQueue]]:
-    """Do one round, say what it would do, or go on until a stop signal; what a round did or would do on each queue.
+    """Do one round, report what it would do, or go on until a stop signal.
 
     Raises:
         WrongUse: the file of metrics cannot be written.
@@ -109,7 +109,7 @@ async def _serve(
 
 @contextmanager
 def _log_to(remark: Callable[[str], None]) -> Iterator[None]:
-    """What the queue logs goes to the caller, with its time."""
+    """The queue's log lines go to the caller, with their time."""
     log, handler = logging.getLogger("mailmend.queue"), _Remarks(remark)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level = log.level
@@ -141,7 +141,7 @@ class _Metrics:
     file: Path | None
 
     async def keep_current(self, queues: Sequence[RabbitMailQueue], stop: asyncio.Event) -> None:
-        """Write until a stop signal; what fails is tried again at the next turn."""
+        """Write until a stop signal; after an error, try again at the next turn."""
         before: Mapping[QueueName, TrafficSums | None] = {}
         while True:
             try:
@@ -155,7 +155,7 @@ class _Metrics:
     async def write(
         self, queues: Sequence[RabbitMailQueue], before: Mapping[QueueName, TrafficSums | None]
     ) -> Mapping[QueueName, TrafficSums | None]:
-        """Write once; rates are those since the sums before."""
+        """Write once; rates are those since `before`."""
         if self.file is None:
             return {}
         figures, sums = [], dict[QueueName, TrafficSums | None]()
