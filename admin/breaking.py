@@ -22,7 +22,7 @@ _FAR_UID = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One thing broken: how it came about, what a check must say, and the writes that do it."""
+    """One kind of damage: its cause, the verdict that a check must give, and the writes that do it."""
 
     kind: str
     story: str
@@ -32,13 +32,13 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """Where and when to break: the tables as they are live, and the stamp of every damaging write (microseconds)."""
+    """The tables as they are live, and the timestamp of every damaging write (microseconds)."""
 
     family: Family
     at: int
 
     def missing(self, truth: Row) -> Damage:
-        """The process died between the truth and its projection."""
+        """The process died between the write to the truth and the one to its projection."""
         return self._damage(
             "missing projection",
             "killed between two writes",
@@ -65,12 +65,12 @@ class Breaker:
         return self._mirror_says(truth, "stale modseq", "an update was half applied", modseq=truth["modseq"] - 1)
 
     def stale_metadata(self, truth: Row) -> Damage:
-        """The projection shows another date, which James's own repair never mends."""
+        """The projection shows another date, which James's own repair never corrects."""
         earlier = truth["internaldate"] - timedelta(days=1)
         return self._mirror_says(truth, "stale date", "an old bug wrote it so", internaldate=earlier)
 
     def dangling(self, truth: Row) -> Damage:
-        """A projection row whose truth is gone: here, the same message under a uid that it no longer has."""
+        """A projection row without a truth: the same message under a uid that it no longer has."""
         row = dict(self.family.mirror.row_of(truth)) | {"uid": truth["uid"] + _FAR_UID}
         put = Put(self.family.mirror.table, row, self.at)
         return self._damage("dangling projection", "a delete lost its half", ("messageIdTable", Verdict.WITHDRAW), put)
@@ -90,7 +90,7 @@ class Breaker:
         )
 
     def torn(self, truth: Row) -> Damage:
-        """A flag update resurrected a deleted truth row: only what the update wrote is left."""
+        """A flag update resurrected a deleted truth row: only the columns of the update are left."""
         key = self.family.truth.key_of(truth)
         writes = (
             Remove(self.family.truth, key, self.at - 1),
@@ -106,13 +106,13 @@ class Breaker:
         return self._damage("clash", "a uid handed out twice", ("messageIdTable", Verdict.CLASH), put, *content)
 
     def filter_missing(self, truth: Row) -> Damage:
-        """A message that is unread, but not counted among the unread."""
+        """An unread message that is not counted among the unread."""
         seen = self.family.filters[0]
         remove = Remove(seen.table, seen.key_of(truth), self.at)
         return self._damage("unseen not listed", "an index write was lost", (seen.name, Verdict.PROJECT), remove)
 
     def filter_dangling(self, truth: Row) -> Damage:
-        """A message listed as deleted that is not."""
+        """A message listed as deleted that is not deleted."""
         deleted = self.family.filters[1]
         row = {mine: truth[theirs] for mine, theirs in deleted.key}
         put = Put(deleted.table, row, self.at)
@@ -125,7 +125,7 @@ class Breaker:
         return self._damage("wrong counter", "a batch was counted twice", (counts.name, Verdict.AMEND), count)
 
     def leak(self, truth: Row) -> Damage:
-        """Content that nobody names any more."""
+        """Content that no row names any more."""
         orphan = UUID(int=truth["messageid"].int ^ (1 << 34), version=1)
         return self._damage(
             "leaked content", "the cleanup never ran", ("messageV3", Verdict.LEAK), *self._content_of(truth, orphan)

@@ -21,11 +21,11 @@ _REACTIONS: Final[ContextVar[list[Callable[[], None]]]] = ContextVar("called in 
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run it to its end.
+    """Run a coroutine to its end.
 
     Raises:
-        KeyboardInterrupt: somebody ended it, and it has closed everything.
-        MailmendError: what ended it, also where it came out of a group of tasks.
+        KeyboardInterrupt: Ctrl-C or SIGTERM ended it, and it has closed everything.
+        MailmendError: its error, also where a group of tasks raised it.
     """
     try:
         with asyncio.Runner() as runner:
@@ -54,7 +54,7 @@ def _cancel(task: asyncio.Future[Any]) -> None:
 
 @contextmanager
 def stop_signal() -> Iterator[asyncio.Event]:
-    """An event that Ctrl-C or SIGTERM sets, instead of cancelling; whoever watches it ends in good order."""
+    """An event that Ctrl-C or SIGTERM sets instead of cancelling, so that the work can end in good order."""
     stop = asyncio.Event()
     reactions = _REACTIONS.get([])
     before = list(reactions)
@@ -73,7 +73,7 @@ def stop_signal() -> Iterator[asyncio.Event]:
 
 @contextmanager
 def _signals_call(reactions: list[Callable[[], None]]) -> Iterator[None]:
-    """Have the loop call them; what a signal did before is put back at the end."""
+    """Have the loop call them on a signal; the previous handlers are restored at the end."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals reach the main thread only
         return

@@ -21,7 +21,7 @@ EXTRAS: Final = {
 
 
 def import_or_name_extra(module: str) -> Any:
-    """The module.
+    """Import the module.
 
     Raises:
         WrongUse: it needs a library that an extra brings and that is not installed.
@@ -36,18 +36,16 @@ def import_or_name_extra(module: str) -> Any:
 
 
 def imported(place: str) -> Any:
-    """What stands at "module:name"."""
+    """The object at "module:name"."""
     module, _, name = place.partition(":")
     return getattr(import_or_name_extra(module), name)
 
 
 def library_of(error: ModuleNotFoundError) -> str:
-    """The library that is missing."""
     return (error.name or "").split(".")[0]
 
 
 def missing_extra(library: str) -> WrongUse:
-    """What to say when a library that an extra brings is not there."""
     return WrongUse(
         f"this needs the Python package {library!r}, which is not installed",
         mend=f"Install it with: pip install 'mailmend[{EXTRAS[library]}]'",

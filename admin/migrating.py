@@ -1,4 +1,4 @@
-"""Where migrations are wired to a cluster: the ledger's history, the lease, the nodes, the progress."""
+"""Connects migrations with a cluster: the ledger's history, the lease, the nodes, the progress."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ from repair.ledger.leases import TTL_SECONDS, Lease, Leases, sure_seconds
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long things may take, and who has to take part.
+    """Time limits, and which nodes have to take part.
 
     Attributes:
         statement: one statement; the lease is looked at to outlive it.
@@ -41,7 +41,7 @@ class Patience:
     require_all: bool = False
 
     def __post_init__(self) -> None:
-        """A lease that ends before a statement may would be refused at the first one."""
+        """Refuses a lease that may end before a statement does: the first statement would be refused."""
         if sure_seconds(self.lease.total_seconds()) < self.statement.total_seconds():
             raise WrongUse(
                 f"a lease of {self.lease.total_seconds():g} s does not surely outlive a statement of "
@@ -51,12 +51,12 @@ class Patience:
 
 
 def migrations_in(folder: Path | None) -> tuple[Migration, ...]:
-    """The migrations of the folder; our own where none is named."""
+    """The migrations of the folder; mailmend's own where it is None."""
     return shipped() if folder is None else read_folder(folder)
 
 
 def history_of(place: Place) -> History | None:
-    """The history of the keyspace, where the ledger has one; reading it creates nothing."""
+    """The history in the ledger, if any; reading it creates nothing."""
     ledger = place.connection.ledger_keyspace
     live = live_schema(place.cluster, ledger)
     if any(live.table(table.name) is None for table in HISTORY_TABLES):
@@ -66,15 +66,15 @@ def history_of(place: Place) -> History | None:
 
 @contextmanager
 def migrator_of(place: Place, patience: Patience, progress: Progress) -> Iterator[Migrator]:
-    """What carries migrations out on the cluster.
+    """A migrator that runs migrations on the cluster.
 
     Args:
         place: the cluster and its keyspaces.
         patience: the limits.
-        progress: is told how far it is.
+        progress: receives the progress.
 
     Raises:
-        LeaseHeld: by the body; the message then names what ends the lease when its holder is known to be gone.
+        LeaseHeld: by the body; the message names the command that ends the lease of a dead holder.
     """
     from cql.driver.nodes import CassandraNodes  # noqa: PLC0415 - brings the driver
 
@@ -109,7 +109,7 @@ def migrator_of(place: Place, patience: Patience, progress: Progress) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class SchemaRecord:
-    """What the ledger says of one keyspace's schema: its past, who is at work, and whose work was ended by force."""
+    """The ledger's record of one keyspace's schema: history, current lease, and forced unlocks."""
 
     past: LedgerRecord = field(default_factory=LedgerRecord)
     lease: Lease | None = None
@@ -117,7 +117,7 @@ class SchemaRecord:
 
 
 def schema_record_of(place: Place) -> SchemaRecord:
-    """What the ledger says; reading it creates nothing."""
+    """Reading it creates nothing."""
     history = history_of(place)
     if history is None:
         return SchemaRecord()
@@ -125,14 +125,14 @@ def schema_record_of(place: Place) -> SchemaRecord:
 
 
 def standing_lease(place: Place) -> Lease | None:
-    """Who is changing the keyspace's schema now."""
+    """The lease of a schema change that runs now; None where there is none."""
     if history_of(place) is None:
         return None
     return place.leases().holder(lease_name(place.connection.keyspace))
 
 
 def unlock(place: Place, reason: str) -> Unlock | None:
-    """End the lease by force, and write down whose it was, who ended it, and why; None where nobody holds it."""
+    """End the lease by force, and record whose it was, who ended it and why; None where there was no lease."""
     history = _history(place)
     ended = place.leases().force_release(lease_name(place.connection.keyspace), reason)
     if ended is None:
@@ -143,7 +143,7 @@ def unlock(place: Place, reason: str) -> Unlock | None:
 
 @contextmanager
 def _named_way_out(keyspace: str) -> Iterator[None]:
-    """Where another holds the lease, say what ends it when its holder is known to be gone."""
+    """Where another holds the lease, add to the error how to end it when its holder is known to be dead."""
     try:
         yield
     except LeaseHeld as held:

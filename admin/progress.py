@@ -1,4 +1,4 @@
-"""Where long work tells how far it is: a bar on a terminal, plain lines elsewhere; always on stderr.
+"""Progress of long work: a bar on a terminal, plain lines elsewhere; always on stderr.
 
 Adapters of `model.ports.Progress`.
 """
@@ -30,7 +30,7 @@ LINE_EVERY_SECONDS = 10
 
 @dataclass(slots=True)
 class _Count:
-    """How far one stage is."""
+    """Progress of one stage."""
 
     name: str = ""
     total: int | None = None
@@ -49,7 +49,6 @@ class PlainLines:
         self._count = _Count()
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """Close the stage before and begin another."""
         self.close()
         now = self._clock.micros()
         self._count = _Count(name, total, began=now, told=now)
@@ -57,7 +56,6 @@ class PlainLines:
         self._write(f"{name}{of} ...")
 
     def advance(self, steps: int, suspects: int = 0) -> None:
-        """Count, and tell when it is time."""
         count, now = self._count, self._clock.micros()
         count.steps += steps
         count.suspects += suspects
@@ -66,7 +64,6 @@ class PlainLines:
             self._write(progress_line(count.name, count.steps, count.total, count.suspects, now - count.began))
 
     def close(self) -> None:
-        """Tell the last figures of the stage."""
         count = self._count
         if count.steps:
             self._write(
@@ -80,7 +77,7 @@ class PlainLines:
 
 
 def progress_line(name: str, steps: int, total: int | None, suspects: int, micros: int) -> str:
-    """One line: stage, how far, suspects, how long it takes yet."""
+    """One line: stage, steps done, suspects, and the estimated time left."""
     of = f" of {total:,}" if total else ""
     found = f", {suspects:,} suspects" if suspects else ""
     rate = steps * MICROS / micros if micros > 0 else 0
@@ -98,7 +95,6 @@ class Terminal:
         self._suspects = 0
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """Begin a bar; the one before stays, stopped."""
         if self._task is not None:
             self._progress.stop_task(self._task)
         self._suspects = 0
@@ -106,7 +102,6 @@ class Terminal:
         self._task = self._progress.add_task(name, total=total, suspects="")
 
     def advance(self, steps: int, suspects: int = 0) -> None:
-        """Move the bar."""
         if self._task is None:
             self.stage("")
         self._suspects += suspects
@@ -116,7 +111,6 @@ class Terminal:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave the terminal to a question."""
         drawing = self._progress.live.is_started
         if drawing:
             self._progress.stop()
@@ -129,7 +123,7 @@ class Terminal:
 
 @contextmanager
 def progress_on(console: Console, clock: Clock) -> Iterator[ProgressPort]:
-    """Progress as it suits the stream behind the console, closed at the end whatever happens."""
+    """The adapter that fits the console's stream; closed at the end whatever happens."""
     if console.is_terminal:
         bars = _bars(console)
         try:

@@ -1,6 +1,6 @@
-"""Where the queue's broker and its blobs are, as values: parsed from URLs by pure functions; secrets never show.
+"""Addresses of the queue's broker and its blobs: parsed from URLs by pure functions; secrets are never shown.
 
-A URL that a person types stands in the process list for everybody to read, so a password in it is refused there; one
+A URL on the command line stands in the process list for everybody to read, so a password in it is refused there; one
 from the environment or from the settings file may hold it, as RabbitMQ's own URIs do.
 """
 
@@ -25,7 +25,7 @@ QUEUE_DEFAULT: Final = "spool"
 
 
 class Store(Enum):
-    """Which kind of store the blobs are in."""
+    """The kind of store that holds the blobs."""
 
     S3 = "s3"
     FILES = "file"
@@ -54,7 +54,7 @@ class BlobsAddress:
 
     @property
     def place(self) -> str:
-        """The store in a few words, for messages."""
+        """A short name of the store, for messages."""
         match self.store:
             case Store.FILES:
                 return str(self.folder)
@@ -65,7 +65,7 @@ class BlobsAddress:
 
 
 class BlobsSettings(NamedTuple):
-    """Where blobs are; with the keys where it is a bucket."""
+    """The address, with the keys where it is a bucket."""
 
     address: BlobsAddress
     bucket: S3Settings | None = None
@@ -73,7 +73,7 @@ class BlobsSettings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """Which queue is meant, and where its parts are; None: the command does without."""
+    """Which queue, and where its parts are; None: the command does not need it."""
 
     connection: ConnectionSettings
     name: QueueName
@@ -82,10 +82,10 @@ class QueueSettings:
 
 
 def parse_broker(text: str) -> BrokerSettings:
-    """The broker that a URL names: `amqp://[user[:password]@]host[:port][,host...][/vhost]`, or `amqps://`.
+    """Parse `amqp://[user[:password]@]host[:port][,host...][/vhost]`, or `amqps://`.
 
     Raises:
-        WrongUse: it names none; the message never shows a password.
+        WrongUse: not such a URL; the message never shows a password.
     """
     parts = _split(text, _BROKER_FORM)
     user, _, hosts = parts.netloc.rpartition("@")
@@ -103,10 +103,10 @@ def parse_broker(text: str) -> BrokerSettings:
 
 
 def parse_management(text: str) -> str:
-    """The address of the broker's HTTP API: `http://host:15672`, or `https://`.
+    """Parse the address of the broker's HTTP API: `http://host:15672`, or `https://`.
 
     Raises:
-        WrongUse: it is none, or holds a user: the API takes the same one as the broker.
+        WrongUse: no such address, or it holds a user: the API takes the same one as the broker.
     """
     parts = _split(text, _MANAGEMENT_FORM)
     if parts.scheme not in {"http", "https"} or not parts.netloc or "@" in parts.netloc:
@@ -116,10 +116,10 @@ def parse_management(text: str) -> str:
 
 
 def parse_blobs(text: str) -> BlobsAddress:
-    """The store of blobs that a URL names: `s3://bucket[?endpoint=URL&region=NAME]`, `file:///folder`, `cassandra:`.
+    """Parse `s3://bucket[?endpoint=URL&region=NAME]`, `file:///folder` or `cassandra:`.
 
     Raises:
-        WrongUse: it names none; keys in it are refused, and not shown.
+        WrongUse: not such a URL; keys in it are refused, and not shown.
     """
     parts = _split(text, _BLOBS_FORM)
     match parts.scheme:
@@ -136,20 +136,18 @@ def parse_blobs(text: str) -> BlobsAddress:
 
 
 def has_password(url: str) -> bool:
-    """Whether a secret stands in the URL."""
     user = url.partition("://")[2].partition("/")[0].rpartition("@")[0]
     return ":" in user
 
 
 def without_secrets(url: str) -> str:
-    """The URL without whoever stands before its host, and without what stands behind its path."""
+    """The URL without user, password and query."""
     scheme, mark, rest = url.partition("://")
     bare = (rest if mark else url).rpartition("@")[2].partition("?")[0]
     return f"{scheme}://{bare}" if mark else bare
 
 
 def is_here(host: str) -> bool:
-    """Whether the address is this machine's own."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -212,7 +210,7 @@ def _split(text: str, form: str) -> SplitResult:
 
 
 def _host(text: str, port: int) -> Host:
-    """A name or address, with its port; an address of IPv6 stands in brackets."""
+    """Parse a name or address with its port; an IPv6 address stands in brackets."""
     parts = _split(f"//{text}", _BROKER_FORM)
     try:
         stated = parts.port

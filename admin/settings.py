@@ -1,7 +1,7 @@
-"""What a person may set, as values: parsed from texts, files and cqlshrc by pure functions; tests need no shell.
+"""Settings as values: parsed from texts, files and cqlshrc by pure functions; tests need no shell.
 
-Weight grows from cqlshrc over the settings file and the environment to the flags (DESIGN section 5). Secrets come from
-the environment or from files only, and never show in a repr.
+Precedence, lowest first: cqlshrc, settings file, environment, flags (DESIGN section 5). Secrets come from the
+environment or from files only, and never show in a repr.
 """
 
 import re
@@ -35,7 +35,7 @@ _TOML_LINE: Final = re.compile(r"at line (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files of a TLS connection: the authority that signed the nodes' certificates, and our own, where nodes ask.
+    """Files of a TLS connection: the authority that signed the nodes' certificates, and our own for nodes that ask.
 
     Attributes:
         hostnames: also demand that a certificate names the address that was dialled.
@@ -49,7 +49,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """Where the cluster is, who we are, and which keyspaces are meant."""
+    """Which cluster, which role, and which keyspaces."""
 
     hosts: tuple[str, ...] = (LOOPBACK,)
     port: int = PORT_DEFAULT
@@ -62,12 +62,12 @@ class ConnectionSettings:
 
     @property
     def place(self) -> str:
-        """The cluster in a few words, for messages."""
+        """A short name of the cluster, for messages."""
         return f"{', '.join(self.hosts)} port {self.port}"
 
 
 def parse_duration(text: str, *, maximum: timedelta = DELAY_MAX, zero: bool = True) -> timedelta:
-    """A duration as people write it: `60s`, `5m`, `1h`, `30d`, or seconds as a bare number.
+    """Parse `60s`, `5m`, `1h`, `30d`, or a bare number of seconds.
 
     Raises:
         WrongUse: not a duration, or an absurd one: above the maximum, or zero where that has no meaning.
@@ -84,7 +84,7 @@ def parse_duration(text: str, *, maximum: timedelta = DELAY_MAX, zero: bool = Tr
 
 
 def format_duration(duration: timedelta) -> str:
-    """The duration in its largest whole unit, as `parse_duration` reads it."""
+    """In its largest whole unit, as `parse_duration` reads it."""
     seconds = duration.total_seconds()
     for unit in ("d", "h", "m"):
         if seconds and seconds % _SECONDS_PER_UNIT[unit] == 0:
@@ -93,7 +93,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_hosts(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Host names or addresses, each possibly a list with commas.
+    """Host names or addresses; each text may be a list with commas.
 
     Raises:
         WrongUse: something that is neither a name nor an address.
@@ -106,10 +106,10 @@ def parse_hosts(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def parse_port(value: int) -> int:
-    """The port, if there can be one of that number.
+    """The port, if it is a valid number.
 
     Raises:
-        WrongUse: there cannot.
+        WrongUse: not a port.
     """
     if not 0 < value <= PORT_MAX:
         raise WrongUse(f"{value} is not a port", mend=f"Ports lie between 1 and {PORT_MAX}; Cassandra's is 9042.")
@@ -117,7 +117,7 @@ def parse_port(value: int) -> int:
 
 
 def parse_spark_setting(text: str) -> tuple[str, str]:
-    """A setting of Spark's own, as spark-submit takes it: `spark.executor.memory=2g`.
+    """A Spark setting, as spark-submit takes it: `spark.executor.memory=2g`.
 
     Raises:
         WrongUse: not a setting, or by its name a secret: command lines are public.
@@ -139,13 +139,13 @@ def parse_keyspace(name: str) -> str:
     """The keyspace's name as CQL reads it unquoted.
 
     Raises:
-        BadIdentifier: the name is none.
+        BadIdentifier: not a name in CQL.
     """
     return identifier(name, "keyspace")
 
 
 def parse_settings(text: str, file: Path) -> dict[str, Any]:
-    """The settings file's contents, its keys spelled as Python names.
+    """The settings file's contents, with keys as Python names.
 
     Raises:
         BadSettings: not TOML; the message names file and line.
@@ -160,13 +160,13 @@ def parse_settings(text: str, file: Path) -> dict[str, Any]:
 
 
 def line_of(text: str, key: str) -> int:
-    """The line on which a setting stands (its first mention), for messages."""
+    """The line number of a setting (its first mention), for messages."""
     wanted = re.compile(rf"\s*\[?[\w.\-]*\b{re.escape(key).replace('_', '[-_]')}\b")
     return next((number for number, line in enumerate(text.splitlines(), 1) if wanted.match(line)), 1)
 
 
 def parse_cqlshrc(text: str, file: Path) -> dict[str, Any]:
-    """The settings that a cqlshrc holds, under the names of the settings file.
+    """The settings of a cqlshrc, under the names of the settings file.
 
     Raises:
         BadSettings: not an ini file, or its port is no number.
@@ -202,7 +202,7 @@ def _cqlshrc_values(parser: ConfigParser) -> dict[str, Any]:
 
 
 def parse_credentials(text: str, file: Path) -> dict[str, Any]:
-    """Username and password in cqlsh's credentials file (its only content that concerns us).
+    """Username and password from cqlsh's credentials file.
 
     Raises:
         BadSettings: not an ini file; the message never shows a line of it.
@@ -221,7 +221,7 @@ def parse_credentials(text: str, file: Path) -> dict[str, Any]:
 
 
 def settings_path(environment: Mapping[str, str], home: Path) -> Path:
-    """Where the settings file is looked for when nobody names one (XDG base directories; a relative one is ignored)."""
+    """The default path of the settings file (XDG base directories; a relative one is ignored)."""
     stated = Path(environment.get("XDG_CONFIG_HOME", ""))
     return (stated if stated.is_absolute() else home / ".config") / "mailmend" / "config.toml"
 

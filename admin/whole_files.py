@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: a full disk leaves the old one, or none, and never half of one."""
+"""Files that are written whole or not at all: a full disk leaves the old one, or none, and never half of one."""
 
 import os
 import tempfile
@@ -12,7 +12,7 @@ from model.errors import WrongUse
 
 @contextmanager
 def whole_file(file: Path, opener: Callable[..., IO[str]] = os.fdopen) -> Iterator[IO[str]]:
-    """A text file that appears in its place only when everything was written, or not at all.
+    """A text file that appears in its place only when everything was written.
 
     A device or a pipe has no place to be moved into: it is written to as it stands.
 
@@ -66,7 +66,7 @@ def _written_through(file: Path) -> Iterator[IO[str]]:
 
 @contextmanager
 def named_when_refused(file: Path) -> Iterator[None]:
-    """Around what is written to the file, and nothing else: what fails elsewhere meanwhile is not this file's fault.
+    """Only for writes to the file: other errors in the block would be reported as this file's.
 
     Raises:
         WrongUse: the file refused it.
@@ -78,7 +78,7 @@ def named_when_refused(file: Path) -> Iterator[None]:
 
 
 def refuse_unwritable(file: Path) -> None:
-    """Find out before hours of work whether a file can be written where it is wanted.
+    """Check, before hours of work, that a file can be written there.
 
     Raises:
         WrongUse: it cannot.
@@ -97,7 +97,7 @@ def _unwritable(file: Path, error: OSError) -> WrongUse:
 
 
 def _mask() -> int:
-    """The permissions that this process withholds from files it creates; there is no way to read it but to set it."""
+    """The process's umask; the only way to read it is to set it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

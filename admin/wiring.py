@@ -1,6 +1,6 @@
-"""Where everything is put together: the only module that knows which adapter stands behind which port.
+"""The only module that knows which adapter stands behind which port.
 
-Libraries that an extra brings are imported here, when they are needed, and named when they are missing.
+Libraries of an extra are imported here when they are needed; an error names the extra when they are missing.
 """
 
 import getpass
@@ -59,7 +59,7 @@ class Place:
         """The mail keyspace.
 
         Raises:
-            UnknownKeyspace: there is none of that name.
+            UnknownKeyspace: no such keyspace.
         """
         return self.cluster.keyspace(self.connection.keyspace)
 
@@ -74,7 +74,7 @@ class Place:
         return bind(mail.name, live_schema(self.cluster, mail.name), wanted)
 
     def ledger(self, keep: timedelta = KEEP) -> Ledger:
-        """The ledger; its keyspace and tables are created where they are missing."""
+        """The ledger; its keyspace and tables are created if missing."""
         ensure_ledger(self.cluster, self.connection.ledger_keyspace, self.connection.keyspace)
         return Ledger(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, keep)
 
@@ -86,7 +86,7 @@ class Place:
         return Ledger(self.cluster.keyspace(name), self.clock, keep)
 
     def known_ledger(self, run: UUID) -> Ledger:
-        """The ledger that is said to hold a run.
+        """The ledger, for a run that it should hold.
 
         Raises:
             UnknownRun: there is no ledger at all.
@@ -100,13 +100,13 @@ class Place:
         return ledger
 
     def leases(self) -> Leases:
-        """The leases, which live beside the ledger."""
+        """The leases, stored beside the ledger."""
         return Leases(self.cluster.keyspace(self.connection.ledger_keyspace), self.clock, owner_name())
 
 
 @dataclass(frozen=True, slots=True)
 class EngineWanted:
-    """Which engine looks: Spark (where, and how), this process, or none but reads by key when a target is named."""
+    """The engine of a scan: Spark (its master and settings) or this process; with a target, only reads by key."""
 
     name: str
     master: str | None = None
@@ -115,16 +115,15 @@ class EngineWanted:
 
 
 def families_named(what: str) -> tuple[Family, ...]:
-    """The families that a word of the command line means."""
     return (MESSAGES,) if what == "messages" else FAMILIES
 
 
 @contextmanager
 def open_place(connection: ConnectionSettings) -> Iterator[Place]:
-    """Connect, and let go of everything at the end.
+    """Connect, and close everything at the end.
 
     Raises:
-        CannotReach: nobody answers there.
+        CannotReach: no node answers.
         WrongUse: the driver is not installed.
     """
     session = import_or_name_extra("cql.driver.session")
@@ -137,7 +136,7 @@ def open_place(connection: ConnectionSettings) -> Iterator[Place]:
 def means_to_look(
     place: Place, wanted: EngineWanted, order: RepairSettings, progress: Progress, timing: Timing | None = None
 ) -> Iterator[RepairTools]:
-    """What a check or a dry run works with: its ledger and leases are in memory, so nothing can be written anywhere."""
+    """Tools of a check or a dry run: ledger and leases are in memory, so nothing can be written anywhere."""
     nowhere = MemoryTables(place.clock.micros)
     ledger, leases = Ledger(nowhere, place.clock), Leases(nowhere, place.clock, owner_name())
     with _engine(place, wanted, ledger) as engine:
@@ -149,7 +148,7 @@ def means_to_look(
 def means_to_mend(
     place: Place, wanted: EngineWanted, order: RepairSettings, progress: Progress, keep: timedelta
 ) -> Iterator[RepairTools]:
-    """What a repair works with: the ledger, whose keyspace is created if need be, and its leases."""
+    """Tools of a repair: the ledger, whose keyspace is created if missing, and its leases."""
     ledger, leases = place.ledger(keep), place.leases()
     with _engine(place, wanted, ledger, writes=True) as engine:
         recount = replace(_recount(place, order, order.timing, ledger, leases), lags=_lags_in(place, ledger))
@@ -159,7 +158,7 @@ def means_to_mend(
 def means_for_lags(
     place: Place, order: RepairSettings, progress: Progress, keep: timedelta = KEEP
 ) -> tuple[LagJournal, RepairTools]:
-    """The journal of lags, and what mending them works with; a dry run creates and writes nothing."""
+    """The journal of lags, and tools to mend them; a dry run creates and writes nothing."""
     nowhere = MemoryTables(place.clock.micros)
     ledger = (place.existing_ledger() or Ledger(nowhere, place.clock)) if order.dry_run else place.ledger(keep)
     leases = None if order.dry_run else place.leases()
@@ -173,7 +172,7 @@ def means_for_lags(
 def means_to_undo(
     place: Place, families: tuple[Family, ...], progress: Progress, *, no_writers: bool = False
 ) -> UndoTools:
-    """What taking a run back works with."""
+    """Tools of an undo."""
     ledger, leases, timing = place.ledger(), place.leases(), Timing(no_writers=no_writers)
     mail = place.mail
     counters = CounterMender(mail, mail.name, families, place.clock, timing, ledger, leases)
@@ -198,7 +197,7 @@ def _engine(place: Place, wanted: EngineWanted, ledger: Ledger, *, writes: bool 
 
 
 def _java_home_of_spark() -> str | None:
-    """The same search as for Cassandra; inside of spark-submit the JVM runs already."""
+    """The same search as for Cassandra; within spark-submit the JVM runs already."""
     inside = "PYSPARK_GATEWAY_PORT" in os.environ
     return None if inside else str(find_java(SPARK, os.environ).home)
 
@@ -210,7 +209,7 @@ def _recount(place: Place, order: RepairSettings, timing: Timing, ledger: Ledger
 def target_of(
     place: Place, messages: tuple[UUID, ...], mailboxes: tuple[UUID, ...], users: tuple[str, ...], *, scan: bool
 ) -> Target | None:
-    """What the command line names, or None for the whole keyspace.
+    """What the command line names; None for the whole keyspace.
 
     Raises:
         WrongUse: a scan of nothing, or a user without a mailbox.
@@ -228,7 +227,6 @@ def target_of(
 
 
 def contact_of(connection: ConnectionSettings) -> Contact:
-    """The connection as the driver's door takes it."""
     tls = connection.tls
     authority = (tls.authority or _system_authorities()) if tls else None
     return Contact(
@@ -246,13 +244,13 @@ def contact_of(connection: ConnectionSettings) -> Contact:
 
 @dataclass(frozen=True, slots=True)
 class StateFolders:
-    """What mailmend keeps of this user on this machine: loads under way, refused lags, deleted mails."""
+    """What mailmend stores of this user on this machine: unfinished loads, refused lags, removed mails."""
 
     root: Path
 
     @property
     def loads(self) -> Path:
-        """How far each load came."""
+        """Progress of each load."""
         return self.root / "loads"
 
     @property
@@ -262,7 +260,7 @@ class StateFolders:
 
     @property
     def spool(self) -> Path:
-        """Lags that the ledger refused; the next `repair lags` takes them from here."""
+        """Lags that the ledger refused; the next `repair lags` reads them."""
         return self.root / "spool"
 
 
@@ -272,7 +270,6 @@ def state_folders() -> StateFolders:
 
 
 def lag_journal(place: Place) -> LagJournal:
-    """Where lags of this keyspace are journalled."""
     return _lags_in(place, place.ledger())
 
 
@@ -282,7 +279,7 @@ def _lags_in(place: Place, ledger: Ledger) -> LagJournal:
 
 
 def owner_name() -> str:
-    """Who we are, for whoever finds the lease taken."""
+    """Name of this process, shown to those who find the lease taken."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):

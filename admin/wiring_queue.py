@@ -1,7 +1,7 @@
-"""Where a queue is put together: which adapter stands behind which of its ports.
+"""Which adapter stands behind which port of a queue.
 
-A command connects to what it needs only; in place of the rest stands something that says what is missing when it is
-asked. Libraries that an extra brings are imported here, when they are needed.
+A command connects only to what it needs; the rest is `Lacking`, which refuses every call with a message. Libraries of
+an extra are imported here, when they are needed.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class MailContent:
-    """A mail's bytes; None, and the id of the blob that is missing, where they cannot be read."""
+    """A mail's bytes; None, and the id of the missing blob, where they cannot be read."""
 
     content: bytes | None
     missing: BlobId | None = None
@@ -67,7 +67,7 @@ class QueueConnections:
 
     @property
     def now(self) -> datetime:
-        """By our own clock, in UTC."""
+        """By this machine's clock, in UTC."""
         return instant_of(self.clock.micros())
 
     @property
@@ -80,7 +80,7 @@ class QueueConnections:
     async def open(
         self, name: QueueName | None = None, counts: QueueCounts | None = None, *, dry_run: bool = False
     ) -> AsyncIterator[RabbitMailQueue]:
-        """Open a queue, the one that the settings name unless another is given; a dry run settles nothing of it."""
+        """Open a queue, by default the one in the settings; a dry run settles nothing of it."""
         opened = await open_queue(
             name or self.settings.name,
             self.tables,
@@ -95,11 +95,10 @@ class QueueConnections:
             yield queue
 
     async def names(self, *, everything: bool) -> list[QueueName]:
-        """The queue that the settings name, or every queue of the keyspace."""
+        """The queue in the settings, or every queue of the keyspace."""
         return await self.view.starts.queues() if everything else [self.settings.name]
 
     async def content_of(self, listed: Listed) -> MailContent:
-        """The bytes of a mail, or which of its blobs is missing."""
         blobs = listed.queued.blobs
         try:
             return MailContent(await content_of(self.blobs, blobs))
@@ -110,7 +109,7 @@ class QueueConnections:
 
 
 def with_queues(settings: QueueSettings, carry_out: Callable[[QueueConnections], Awaitable[T]]) -> T:
-    """Connect, carry out, and close every connection at the end.
+    """Connect, run `carry_out`, and close every connection at the end.
 
     Raises:
         CannotReach: tables, broker or blob store do not answer.
@@ -145,19 +144,18 @@ def loop_clock() -> Clock:
 
 
 def tables_of(keyspace: "Keyspace") -> AsyncTables:
-    """The keyspace's tables, for code that awaits."""
     return AsyncKeyspace(keyspace)
 
 
 def broker_behind(settings: BrokerSettings, clock: Clock) -> Broker:
-    """The broker; nothing is asked of it yet."""
+    """Opens no connection yet."""
     rabbitmq = import_or_name_extra("mailqueue.rabbitmq.broker.adapter")
     broker: Broker = rabbitmq.RabbitBroker(settings, clock)
     return broker
 
 
 def blobs_behind(settings: BlobsSettings, tables: AsyncTables, clock: Clock) -> Blobs:
-    """The store of blobs.
+    """The blob store.
 
     Raises:
         BlobsUnreachable: a folder cannot be made.
@@ -177,7 +175,7 @@ def blobs_behind(settings: BlobsSettings, tables: AsyncTables, clock: Clock) -> 
 
 
 class Lacking:
-    """Stands where a command was given no broker, or no blobs: whatever is asked of it is refused, with what to say.
+    """Stands where a command was given no broker or no blobs: refuses every call with a message.
 
     It has every method of a port, so it can be put behind any.
     """

@@ -9,7 +9,6 @@ WRONG_USE = 2
 
 
 def main() -> NoReturn:
-    """Run the command and exit with its code."""
     try:
         claim(warn=False)
     except ForeignPackage as error:

@@ -19,15 +19,15 @@ HOME: Final = str(Path(__file__).resolve().parent.parent)
 
 
 class ForeignPackage(ImportError):
-    """A package of somebody else is loaded under one of our names, so ours cannot be."""
+    """Another package is loaded under one of our names, so ours cannot be imported."""
 
 
 class HidesPackage(ImportWarning):
-    """A package of ours has the name of one on the path, and comes first."""
+    """A package of ours has the name of one on the path, and hides it."""
 
 
 class _OwnFirst(MetaPathFinder):
-    """Finds our packages where this one lies, whatever else stands on the path."""
+    """Finds our packages beside this one, whatever else is on the path."""
 
     def find_spec(
         self,
@@ -42,8 +42,7 @@ def claim(*, warn: bool) -> None:
     """Make our names mean our packages in this process, from now on.
 
     Args:
-        warn: whether packages of others that become hidden are named in a warning: in a program that is not ours
-            somebody may miss them.
+        warn: whether a warning names the packages that become hidden: another program may need them.
 
     Raises:
         ForeignPackage: a package of somebody else is loaded already under one of our names.
@@ -71,7 +70,7 @@ def _message(foreign: dict[str, str], what: str, way_out: str) -> str:
 
 
 def _foreign_on_path() -> dict[str, str]:
-    """Packages of others that an import would have found before ours, or without ours."""
+    """Other packages that an import would have found before ours, or without ours."""
     elsewhere = [entry for entry in sys.path if str(Path(entry).resolve()) != HOME]
     places = {name: _origin(PathFinder.find_spec(name, elsewhere)) for name in NAMES}
     return {name: place for name, place in places.items() if place and not _is_ours(place)}

@@ -1,4 +1,4 @@
-"""`mailmend schema advise` put together: what the cluster tells, what follows from it, and what a trial measures.
+"""`mailmend schema advise`: figures of the cluster, advice that follows from them, and what a trial measured.
 
 Nothing is written to the cluster that is advised on, and no read of it is traced (a trace would be written there).
 """
@@ -33,7 +33,7 @@ OpenNode = Callable[[], AbstractContextManager[TrialNode]]
 
 @dataclass(frozen=True, slots=True)
 class TrialWanted:
-    """How a trial is to be made: of at most so many rows, on a node that is opened for it."""
+    """A trial of at most `rows` rows, on the node that `node` opens."""
 
     rows: int
     open_node: OpenNode
@@ -43,7 +43,7 @@ class TrialWanted:
 
 @dataclass(frozen=True, slots=True)
 class MessageTables:
-    """The message tables: what is known of them, what a trial measured, what is advised.
+    """What is known, measured and advised of the message tables.
 
     Attributes:
         strategy: the compaction class that messageIdTable has.
@@ -78,7 +78,7 @@ class Advised:
 
 
 def advise(place: Place, given: GivenTraffic, trial: TrialWanted | None, progress: Progress) -> Advised:
-    """Look, reckon, and where it is wanted, try.
+    """Measure the traffic, derive advice, and run a trial where one is wanted.
 
     Raises:
         UnknownKeyspace: there is no such keyspace.
@@ -105,12 +105,11 @@ def advise(place: Place, given: GivenTraffic, trial: TrialWanted | None, progres
 
 
 def present_choice(strategy: str) -> CompactionChoice | None:
-    """Which of the choices a compaction class is, whatever its options."""
+    """The choice for a compaction class, whatever its options; None for a class that is no choice."""
     return next((one for one, found in MESSAGE_COMPACTIONS.items() if found.strategy == strategy), None)
 
 
 def served_choices(release: str) -> frozenset[CompactionChoice]:
-    """The choices that a server of that release understands."""
     new_only = frozenset() if parse_version(release) >= CASSANDRA_5 else frozenset({CompactionChoice.UNIFIED})
     return frozenset(CompactionChoice) - new_only
 
@@ -123,7 +122,7 @@ def _messages(live: Schema, traffic: MessageTraffic) -> MessageTables:
 
 
 def _tried(place: Place, live: Schema, known: MessageTables, wanted: TrialWanted, progress: Progress) -> MessageTables:
-    """The message tables after a trial; where none can be made the reason is kept, and the rest stands."""
+    """The message tables after a trial; where none can be made, `untried` says why."""
     sample = draw_sample(place.mail, live, wanted.rows, progress)
     if not sample.messages:
         return replace(known, untried=f"no mailbox of at most {wanted.rows:,} messages was found (--rows takes more)")

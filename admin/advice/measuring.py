@@ -29,12 +29,12 @@ WATCHED: Final = ("imapuidtable", "messageidtable", "messagev3", ENQUEUED, "dele
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the cluster tells of a keyspace's traffic.
+    """A keyspace's traffic, as the cluster reports it.
 
     Attributes:
-        traffic: every figure, by the best that is known of it.
-        settings: what the queue is set to now; None where nobody wrote it down.
-        notes: what could not be asked, or not be read.
+        traffic: every figure, from its best source.
+        settings: the current settings of the queue; None where none were saved.
+        notes: figures that could not be read.
     """
 
     traffic: Traffic
@@ -46,7 +46,7 @@ class Measured:
 
 
 def measure(place: Place, live: Schema, given: GivenTraffic, progress: Progress) -> Measured:
-    """Ask the nodes for their figures, and the tables for their rows.
+    """Read the nodes' figures and the tables' rows.
 
     Raises:
         SchemaMismatch: the keyspace holds neither messages nor a queue.
@@ -73,7 +73,7 @@ def measure(place: Place, live: Schema, given: GivenTraffic, progress: Progress)
 
 
 def refuse_other_keyspaces(keyspace: str, live: Schema) -> None:
-    """Refuse a keyspace that nothing can be said of.
+    """Refuse a keyspace without mail tables.
 
     Raises:
         SchemaMismatch: it holds neither messages nor a queue.

@@ -50,13 +50,13 @@ class SampledMessage:
 
     @property
     def row(self) -> dict[str, Any]:
-        """The cells by column name, without nulls."""
+        """Cells by column name, without nulls."""
         return {name: cell for name, cell in zip(NAMES, self.cells, strict=True) if cell is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The messages, and what is to be known of how they were drawn.
+    """The messages, and how they were drawn.
 
     Attributes:
         passed_over: mailboxes that were too large for what was left of the bound.
@@ -71,18 +71,17 @@ class Sample:
 
     @property
     def changed(self) -> int:
-        """How many of them were changed after they were added."""
+        """How many messages were changed after they were added."""
         return sum(message.changed_at is not None for message in self.messages)
 
     @property
     def history_seconds(self) -> float:
-        """From the first write to the last."""
         times = [at for one in self.messages for at in (one.added_at, one.changed_at) if at is not None]
         return (max(times) - min(times)) / MICROS if times else 0.0
 
 
 def draw_sample(mail: Tables, live: Schema, rows: int, progress: Progress) -> Sample:
-    """Whole mailboxes of at most so many messages together, with the times at which their rows were written.
+    """Whole mailboxes of at most `rows` messages together, with the write times of their rows.
 
     Raises:
         CannotReach: the cluster does not answer.
@@ -104,13 +103,11 @@ def draw_sample(mail: Tables, live: Schema, rows: int, progress: Progress) -> Sa
 
 
 def live_table(live: Schema) -> Table:
-    """The catalog's messageIdTable with the columns that the live one has: a generation before may lack some."""
     found = live.table(MESSAGE_ID.name)
     return MESSAGE_ID.with_columns(one for one in MESSAGE_ID.columns if found is None or one.name in found)
 
 
 def sampled(seen: Seen) -> SampledMessage:
-    """The row without its texts, with its two times."""
     times = list(seen.written_at.values())
     added = min(times) if times else micros_of(seen.row["messageid"])
     newest = max(times, default=added)
@@ -119,7 +116,7 @@ def sampled(seen: Seen) -> SampledMessage:
 
 
 def blanked(value: Any) -> Any:
-    """The value without what people wrote: texts become as many `x`, in a set numbered so that they stay apart."""
+    """The value without its text: each character becomes an `x`; members of a set are numbered to stay distinct."""
     if isinstance(value, str):
         return "x" * len(value)
     if isinstance(value, frozenset):
@@ -128,7 +125,6 @@ def blanked(value: Any) -> Any:
 
 
 def with_history(sample: Sample) -> Sample:
-    """The sample; where all rows were written at once, with the messages' births in place of the write times."""
     born = [(message, micros_of(message.cells[_MESSAGE])) for message in sample.messages]
     believable = [(one, at) for one, at in born if one.cells[_MESSAGE].version == 1 and _1995 <= at <= one.added_at]
     births = [at for _, at in believable]
@@ -139,7 +135,7 @@ def with_history(sample: Sample) -> Sample:
 
 
 def _sizes(mail: Tables, table: Table, scanned_max: int) -> Iterator[tuple[UUID, int]]:
-    """Mailboxes and how many messages each holds, as they come; one that the limit cuts short is left out."""
+    """Mailboxes and how many messages each holds; one that the limit cuts short is left out."""
     current: UUID | None = None
     size = 0
     for scanned, row in enumerate(mail.scan(Scan(table, ("mailboxid",)))):
@@ -155,7 +151,7 @@ def _sizes(mail: Tables, table: Table, scanned_max: int) -> Iterator[tuple[UUID,
 
 
 def _chosen(sizes: Iterable[tuple[UUID, int]], rows: int, progress: Progress) -> tuple[dict[UUID, int], int]:
-    """Every mailbox that still fits, until nine tenths of the rows are there."""
+    """Every mailbox that still fits, until nine tenths of `rows` are there."""
     chosen: dict[UUID, int] = {}
     passed_over = total = 0
     for mailbox, size in sizes:

@@ -23,7 +23,7 @@ HINT_WINDOW_SECONDS: Final = 3 * HOUR
 
 @dataclass(frozen=True, slots=True)
 class GivenTraffic:
-    """What the person said; None where nothing was said. Times in seconds."""
+    """What the person gave; None where nothing was given. Times in seconds."""
 
     mails_per_second: float | None = None
     peak_mails_per_second: float | None = None
@@ -37,7 +37,6 @@ def traffic_figures(
     statistics: Statistics,
     replication: Mapping[str, str],
 ) -> Traffic:
-    """Every figure of the traffic, by the best that is known of it."""
     mean = _mean(given, queue, messages)
     return Traffic(
         mails_per_second=mean,
@@ -51,7 +50,7 @@ def traffic_figures(
 
 
 def copies_of(replication: Mapping[str, str]) -> int:
-    """Copies of a row in all data centres together; transient ones (`3/1`) count as well."""
+    """Copies of a row in all data centres together; transient ones (`3/1`) count too."""
     factors = (value.partition("/")[0] for name, value in replication.items() if name != "class")
     return max(1, sum(int(factor) for factor in factors if factor.isdigit()))
 
@@ -83,7 +82,7 @@ def _measured(queue: QueueTraffic | None, messages: MessageTraffic) -> tuple[Rat
 
 
 def _stretch(rates: Rates) -> str:
-    """What the mean was taken over: a young keyspace has no week behind it."""
+    """The period of the mean: a young keyspace has no week behind it."""
     if rates.history_seconds < RECENT_SECONDS:
         return f"all {span(max(HOUR, round(rates.history_seconds)))} that they span"
     return f"the newest {span(RECENT_SECONDS)}"

@@ -56,26 +56,25 @@ class TrialNode:
     sstables: Path | None = None
 
     def disk_bytes(self, keyspace: str) -> int:
-        """What the keyspace takes on disk: by its files, or in whole MiB by what the node says."""
+        """Size of the keyspace on disk: of its files, or in whole MiB as the node reports it."""
         if self.sstables is not None:
             return sum(file.stat().st_size for file in (self.sstables / keyspace).glob("*/*-*-*") if file.is_file())
         rows = self.cluster.query("SELECT keyspace_name, mebibytes FROM system_views.disk_usage")
         return sum(row["mebibytes"] * _MIB for row in rows if row["keyspace_name"] == keyspace)
 
     def rewritten_bytes(self, keyspace: str) -> int:
-        """What compaction has read and written again."""
+        """Bytes that compaction has read and written again."""
         rows = self.cluster.query("SELECT keyspace_name, bytes_in FROM system.compaction_history")
         return sum(row["bytes_in"] or 0 for row in rows if row["keyspace_name"] == keyspace)
 
     def compacting(self, keyspaces: frozenset[str]) -> bool:
-        """Whether an SSTable of those keyspaces is being merged now."""
         rows = self.cluster.query("SELECT keyspace_name FROM system_views.sstable_tasks")
         return any(row["keyspace_name"] in keyspaces for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One trial: a node, a name in front of its keyspaces, a clock, someone who is told how far it is."""
+    """One trial on a node; all of its keyspaces have one prefix."""
 
     node: TrialNode
     clock: Clock
@@ -85,7 +84,7 @@ class Trial:
     reads: int = READS
 
     def run(self, messages: Sequence[SampledMessage]) -> tuple[TrialResult, ...]:
-        """Create, replay, settle, read; whatever happens, the keyspaces are dropped again."""
+        """Create, replay, settle and read; the keyspaces are dropped at the end, whatever happens."""
         try:
             self._create()
             self._replay(messages)
@@ -95,7 +94,6 @@ class Trial:
             self._drop()
 
     def keyspace_of(self, choice: CompactionChoice) -> str:
-        """The keyspace in which that choice is tried."""
         return f"{self.prefix}_{choice.value}"
 
     def _create(self) -> None:
@@ -126,7 +124,7 @@ class Trial:
             self.progress.advance(len(wave))
 
     def _flush(self) -> None:
-        """A memtable that may grow a millisecond old at most is flushed at once: how to ask for it over CQL alone."""
+        """Flush over CQL alone: a memtable that may grow a millisecond old at most is flushed at once."""
         for milliseconds in (1, 0):
             for choice in CHOICES:
                 for table in TABLES:
@@ -136,7 +134,6 @@ class Trial:
                     )
 
     def _settle(self) -> None:
-        """Wait until nothing has been merged for a while."""
         self.progress.stage("letting compaction settle")
         names = frozenset(self.keyspace_of(choice) for choice in CHOICES)
         deadline, quiet = self.clock.micros() + int(SETTLE_SECONDS_MAX * MICROS), 0
@@ -163,7 +160,7 @@ class Trial:
         return {choice: read_cost(self._counted(choice, reads), taken[choice]) for choice in CHOICES}
 
     def _timed(self, reads: Sequence[Read]) -> dict[CompactionChoice, list[int]]:
-        """Microseconds of each read in each keyspace: every keyspace in turn, another one first each time."""
+        """Microseconds of each read in each keyspace; the keyspaces take turns, each round beginning with another."""
         self.progress.stage(f"reading {reads[0].table.spelling if reads else 'nothing'}", len(reads))
         places = {choice: self._tables(choice) for choice in CHOICES}
         taken: dict[CompactionChoice, list[int]] = {choice: [] for choice in CHOICES}
@@ -183,7 +180,7 @@ class Trial:
         return times
 
     def _counted(self, choice: CompactionChoice, reads: Sequence[Read]) -> list[int]:
-        """SSTables that each read took rows from, as the node's own traces say, written a moment after it answered."""
+        """SSTables that each read took rows from; the node writes its traces a moment after it answered."""
         from cql.driver.nodes import sstables_of, traced  # noqa: PLC0415 - the driver may be missing where no trial runs
 
         name, cluster = self.keyspace_of(choice), self.node.cluster

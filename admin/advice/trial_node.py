@@ -29,7 +29,7 @@ _SHORT_LIFE: Final = ClusterRequest(
 
 @contextmanager
 def started_node(parent: Path | None = None) -> Iterator[TrialNode]:
-    """A node of our own below `parent` (the system's folder for temporary files when None), ended with the block.
+    """Start a node below `parent` (the system's temporary folder when None); it ends with the block.
 
     Raises:
         JavaMissing: no Java that runs Cassandra.
@@ -45,10 +45,10 @@ def started_node(parent: Path | None = None) -> Iterator[TrialNode]:
 
 @contextmanager
 def given_node(host: str, port: int) -> Iterator[TrialNode]:
-    """A Cassandra that runs already and may be written to.
+    """Use a Cassandra that runs already and may be written to.
 
     Raises:
-        CannotReach: nobody answers there.
+        CannotReach: no node answers.
     """
     with _connected(host, port) as session:
         yield TrialNode(session)

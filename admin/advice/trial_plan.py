@@ -39,7 +39,7 @@ _LAST: Final = 0.99
 
 
 def trial_tables(choice: CompactionChoice) -> tuple[Table, ...]:
-    """The tables as a trial creates them: compacted as chosen, the size of their SSTables scaled to the sample."""
+    """The tables that a trial creates: the choice's compaction, SSTable sizes scaled to the sample."""
     tables = compacted(TABLES, choice)
     return tuple(replace(table, compaction=_scaled(table.compaction, SCALED[choice])) for table in tables)
 
@@ -49,21 +49,21 @@ def _scaled(compaction: Compaction | None, options: Mapping[str, str]) -> Compac
 
 
 def history_of(messages: Sequence[SampledMessage]) -> list[Event]:
-    """Every addition and every last change, in the order in which they happened."""
+    """Every addition and every last change, in time order."""
     added = [(one.added_at, number, False) for number, one in enumerate(messages)]
     changed = [(one.changed_at, number, True) for number, one in enumerate(messages) if one.changed_at is not None]
     return sorted(added + changed)
 
 
 def waves_of(events: Sequence[Event], waves: int) -> list[Sequence[Event]]:
-    """The events in so many parts of nearly one size, in their order; fewer where there are fewer events."""
+    """Split the events, in order, into `waves` parts of nearly one size; fewer where there are fewer events."""
     count = min(waves, len(events))
     edges = [len(events) * number // count for number in range(count + 1)] if count else [0]
     return [events[start:end] for start, end in pairwise(edges)]
 
 
 def writes_of(message: SampledMessage, *, changed: bool) -> tuple[Write, ...]:
-    """What an addition, or the last change of flags, writes into both tables; stamped as it was."""
+    """What an addition, or the last change of flags, writes into both tables, with its original timestamp."""
     row = message.row
     if not changed:
         first = row if message.changed_at is None else {**row, **_UNTOUCHED}
@@ -78,9 +78,9 @@ _UNTOUCHED: Final = {name: False for name in CHANGED if name.startswith("flag")}
 
 
 def reads_of(messages: Sequence[SampledMessage], reads: int) -> tuple[list[Read], list[Read]]:
-    """Mailboxes to open and messages to look up, spread over the whole sample; read again where there are too few.
+    """Mailboxes to open and messages to look up, spread over the whole sample; repeated where there are too few.
 
-    Of large mailboxes fewer are opened: what this process takes to read their rows is not what is measured.
+    Fewer large mailboxes are opened, as the time this process needs to read their rows is not to be measured.
     """
     mailboxes = list(dict.fromkeys(one.cells[_MAILBOX] for one in messages))
     ids = list(dict.fromkeys(one.cells[_MESSAGE] for one in messages))
@@ -90,7 +90,7 @@ def reads_of(messages: Sequence[SampledMessage], reads: int) -> tuple[list[Read]
 
 
 def spread(items: Sequence[T], count: int) -> list[T]:
-    """So many of the items at even distances; each again and again where there are fewer."""
+    """`count` items at even distances; repeated where there are fewer."""
     if not items:
         return []
     if len(items) >= count:
@@ -99,13 +99,11 @@ def spread(items: Sequence[T], count: int) -> list[T]:
 
 
 def turned(items: Sequence[T], by: int) -> tuple[T, ...]:
-    """The items, another one first each time."""
     first = by % len(items)
     return (*items[first:], *items[:first])
 
 
 def read_cost(sstables: Sequence[int], micros: Sequence[int]) -> ReadCost:
-    """What one kind of read cost, from the SSTables of the traced ones and the times of all."""
     return ReadCost(
         reads=len(micros),
         sstables_mean=sum(sstables) / len(sstables) if sstables else 0.0,
@@ -117,6 +115,6 @@ def read_cost(sstables: Sequence[int], micros: Sequence[int]) -> ReadCost:
 
 
 def percentile(figures: Sequence[int], share: float) -> float:
-    """The figure that so great a share of all do not exceed (nearest rank); 0 of none."""
+    """The nearest-rank percentile; 0 of none."""
     ordered = sorted(figures)
     return float(ordered[max(0, math.ceil(share * len(ordered)) - 1)]) if ordered else 0.0

@@ -55,10 +55,9 @@ COMMANDS: Final = Group(
 
 
 class _Mailmend(DeclaredGroup):
-    """The outermost group: a closed pipe leaves by our own door instead of click's, which would exit with 1 (drift)."""
+    """The outermost group: handles a closed pipe itself, as click would exit with 1 (drift)."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -79,12 +78,11 @@ click.version_option(version("mailmend"), prog_name="mailmend")(mailmend)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments (those of the process when None) and return its exit code."""
+    """Run the command with these arguments (the process's own when None) and return its exit code."""
     return ending_of(lambda: mailmend.main(args=arguments, prog_name="mailmend", standalone_mode=False))
 
 
 def main() -> NoReturn:
-    """The entry point of the installed command."""
     heed_termination()
     quiet_libraries()
     sys.exit(run())

@@ -1,4 +1,4 @@
-"""Questions that only a person can answer: asked on a terminal, on stderr, and never where nobody sits.
+"""Questions to a person: asked on a terminal, on stderr, and never where nobody can answer.
 
 Enter always means no.
 """
@@ -25,17 +25,16 @@ from repair.mending.limits import Excess
 
 
 def somebody_types() -> bool:
-    """Whether a person can answer; a service may have no standard input at all."""
+    """Whether stdin is a terminal; a service may have no stdin at all."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def someone_is_there() -> bool:
-    """Whether a person can read a question and answer it."""
     return somebody_types() and sys.stderr.isatty()
 
 
 def asking_on(progress: Progress, console: Console) -> Callable[[Question], bool] | None:
-    """What asks a question while the progress stands still; None where nobody can answer."""
+    """A function that asks a question while the progress stands still; None where nobody can answer."""
     if not someone_is_there():
         return None
 
@@ -52,7 +51,7 @@ def asking_on(progress: Progress, console: Console) -> Callable[[Question], bool
 
 
 def number_on(progress: Progress) -> Callable[[str, int], int] | None:
-    """What asks for a number from 1 to a maximum; None where nobody can answer."""
+    """A function that asks for a number from 1 to a maximum; None where nobody can answer."""
     if not someone_is_there():
         return None
 
@@ -69,7 +68,7 @@ def _standing_still(progress: Progress) -> AbstractContextManager[None]:
 
 
 def hidden_password(username: str) -> str:
-    """The password of a role, typed unseen.
+    """Ask for the password of a role without showing it.
 
     Raises:
         BadSettings: the terminal cannot hide it.
@@ -86,7 +85,6 @@ def hidden_password(username: str) -> str:
 
 
 def excess_parts(excess: Excess) -> Iterator[Part]:
-    """What is due: counts per projection and verdict, and a few of the keys."""
     rows = [
         (name, verdict.value, f"{counts[verdict]:,}", MEANINGS[verdict])
         for name, counts in sorted(excess.counts.items())

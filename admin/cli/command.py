@@ -37,7 +37,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Options that many commands have, and the field of the request that is built of them.
+    """Options that several commands have, and the field of the request that is built from them.
 
     Attributes:
         field: of the request.
@@ -51,7 +51,6 @@ class Shared:
 
     @property
     def names(self) -> list[str]:
-        """Under which their values are given."""
         return [str(one.name) for options in self.groups.values() for one in options if one.expose_value]
 
 
@@ -114,7 +113,6 @@ class GroupedCommand(click.Command):
         self.titled = titled
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the options."""
         elsewhere = [option for options in self.titled.values() for option in options]
         own = [one for one in self.get_params(ctx) if isinstance(one, click.Option) and one not in elsewhere]
         for title, options in {"Options": own, **self.titled}.items():
@@ -125,7 +123,7 @@ class GroupedCommand(click.Command):
 
 
 class DeclaredGroup(click.Group):
-    """A group whose commands are made, or imported, when they are called: its help needs neither driver nor Spark."""
+    """A group that makes or imports a command when it is called: its help needs neither driver nor Spark."""
 
     def __init__(self, *args: Any, declared: Group, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -133,11 +131,10 @@ class DeclaredGroup(click.Group):
         self.settings = declared.settings
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The names, in the order in which they were declared."""
         return list(self.declared)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name; the settings file's table of it is checked."""
+        """Also checks the settings file's table of the command."""
         if cmd_name not in self.declared:
             return None
         if cmd_name not in self.commands:
@@ -149,20 +146,19 @@ class DeclaredGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """The command, or an error that names those with a similar name."""
+        """An unknown name is an error that lists similar names."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
             raise click.NoSuchCommand(error.command_name, possibilities=self.declared, ctx=ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands without importing them."""
+        """Imports none of the commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, one.summary) for name, one in self.declared.items()])
 
 
 def made(declared: Command | Group, **settings: Any) -> click.Command:
-    """What click runs."""
     text: dict[str, Any] = {"help": declared.about, "short_help": declared.summary}
     if isinstance(declared, Group):
         parts = (_examples(declared.examples), declared.epilog)
@@ -189,7 +185,7 @@ def made(declared: Command | Group, **settings: Any) -> click.Command:
 
 
 def run(command: Command, values: Values) -> int:
-    """Make the request of what was typed, have the service do it, and show the result."""
+    """Build the request from the typed values, call the service, and show the result."""
     context = click.get_current_context()
     _refuse_beside(command, values, context)
     output = imported("admin.cli.output:Output")(**{name: values.pop(name) for name in OUTPUT_NAMES if name in values})
@@ -204,12 +200,11 @@ def run(command: Command, values: Values) -> int:
 
 
 def _request_class(service: Callable[..., Any]) -> Any:
-    """The type of a service's first argument."""
     return next(iter(inspect.signature(service).parameters.values())).annotation
 
 
 def _refuse_beside(command: Command, values: Values, context: click.Context) -> None:
-    """Refuse what was typed and would be passed over in silence; the settings file may hold it.
+    """Refuse typed options that would have no effect; the settings file may hold them.
 
     Raises:
         WrongUse: something was.

@@ -1,6 +1,6 @@
 """Completion in a shell: the script that a shell reads, and the values that it offers for runs, runbooks and queues.
 
-A value that cannot be found out is not offered: nothing is asked, and no error disturbs who is typing.
+A value that cannot be read is not offered; nothing is asked and no error is shown while a person types.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,6 @@ _VARIABLE: Final = "_MAILMEND_COMPLETE"
 
 
 def completed_runs(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The runs of the ledger, newest first."""
-
     def found() -> Iterator[CompletionItem]:
         request = imported("admin.services.runs:RunsRequest")(connection=_connection(context))
         for run in imported("admin.services.runs:list_runs")(request, imported("admin.services.caller:Caller")()).runs:
@@ -32,8 +30,6 @@ def completed_runs(context: click.Context, _: click.Parameter, incomplete: str) 
 
 
 def completed_runbooks(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The runbooks."""
-
     def found() -> Iterator[CompletionItem]:
         for page in imported("admin.services.runbooks:pages")():
             yield CompletionItem(page.name, help=page.title)
@@ -42,8 +38,6 @@ def completed_runbooks(_: click.Context, __: click.Parameter, incomplete: str) -
 
 
 def completed_queues(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The queues that the keyspace knows of."""
-
     def found() -> Iterator[CompletionItem]:
         settings = imported("admin.queue_settings:QueueSettings")(_connection(context), "")
         request = imported("admin.services.queue.request:QueueRequest")(settings=settings)
@@ -65,7 +59,7 @@ def _offered(found: Iterator[CompletionItem], incomplete: str) -> list[Completio
 
 
 def _connection(context: click.Context) -> ConnectionSettings:
-    """The connection as far as it is known; nobody is asked for a password."""
+    """The connection as far as it is known; never asks for a password."""
     given = {name: context.params.get(name) for name in CONNECTION_NAMES}
     connection = connection_of(given, context, asks=False)
     return replace(connection, password=known_password(given, context))

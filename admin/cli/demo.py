@@ -53,7 +53,7 @@ class Shell:
     folder: Path
 
     def type(self, *words: str, expect: Sequence[int] = (0,)) -> None:
-        """Show a command, run it, and show how it ended.
+        """Show a command, run it, and show its exit code.
 
         Raises:
             MailmendError: it ended otherwise than the demo tells.
@@ -66,17 +66,15 @@ class Shell:
             raise MailmendError(f"the demo did not go as it should: that ended with {ended.returncode}")
 
     def ask(self, *words: str) -> Any:
-        """What a command answers with --json, without showing it."""
         command = [*_mailmend(), *words, "--json"]
         answer = subprocess.run(command, env=self._environment(), check=True, capture_output=True)  # noqa: S603
         return json.loads(answer.stdout)
 
     def last_run(self) -> str:
-        """The run that was made last."""
         return str(self.ask("runs", "list")["runs"][0]["run"])
 
     def _environment(self) -> dict[str, str]:
-        """The demo's cluster, whatever the user's own settings say."""
+        """Names the demo's cluster, whatever the user's own settings say."""
         own = {name: value for name, value in os.environ.items() if not name.startswith("MAILMEND_")}
         nothing = self.folder / "config.toml"
         nothing.touch()
@@ -144,7 +142,7 @@ def _break(port: int) -> None:
 
 
 def _damages(place: Place) -> list[Damage]:
-    """Every kind of damage in the larger mailbox; the wrong counter in the other one, if there is one."""
+    """Every kind of damage in the larger mailbox; a wrong counter in the other one, if there is one."""
     (family, *_) = place.families()
     truth, now = family.truth, place.clock.micros()
     mailboxes: dict[UUID, list[Row]] = {}
@@ -159,7 +157,7 @@ def _damages(place: Place) -> list[Damage]:
 
 
 def _written(place: Place, writes: Sequence[Write]) -> Iterable[MailmendError]:
-    """One after the other: some damages are made of writes that follow on each other."""
+    """One write after the other: some damages are made of writes that depend on each other."""
     for write in writes:
         try:
             place.mail.write(write)
@@ -168,7 +166,7 @@ def _written(place: Place, writes: Sequence[Write]) -> Iterable[MailmendError]:
 
 
 def _mbox(folder: Path, messages: int, name: str = "inbox") -> Path:
-    """A mail folder as any server might export it: some read, some flagged, some deleted."""
+    """A mail folder as any server might export it: some mails read, some flagged, some deleted."""
     path = folder / f"{name}.mbox"
     with path.open("w", encoding="utf-8") as out:
         for number in range(messages):

@@ -1,6 +1,6 @@
-"""How a command ends: an exit code that scripts rely on, and at most one message that says what, where and how to mend.
+"""How a command ends: an exit code for scripts, and at most one message that says what failed, where, and the way out.
 
-No traceback ever reaches the terminal; one that nobody foresaw goes to a file, which the message names.
+No traceback reaches the terminal; that of an unexpected error goes to a file, which the message names.
 """
 
 import logging
@@ -31,11 +31,10 @@ GO_ON: Final = (
 
 
 class PipeClosed(Exception):
-    """Whoever read our output went away; not an OSError, or click would end with 1, which means drift."""
+    """The reader of our output went away; not an OSError, or click would end with 1, which means drift."""
 
 
 def ending_of(command: Callable[[], object]) -> int:  # noqa: PLR0911 - one return for each kind of ending
-    """Run the command and say how it ended: its exit code, after the message where one is due."""
     try:
         code = command()
     except (BrokenPipeError, PipeClosed):
@@ -49,13 +48,13 @@ def ending_of(command: Callable[[], object]) -> int:  # noqa: PLR0911 - one retu
         return _wrong_use(error)
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
-    except Exception as error:  # noqa: BLE001 - the last door: whatever nobody foresaw ends here
+    except Exception as error:  # noqa: BLE001 - every unexpected error ends here
         return _interrupted() if came_of_interruption(error) else _unforeseen(error)
     return code if isinstance(code, int) else int(ExitCode.FINE)
 
 
 def say(message: str) -> None:
-    """A message for the person, on stderr; a closed stderr is not worth another error."""
+    """Print a message on stderr; a closed stderr is ignored."""
     try:
         click.echo(message, err=True)
     except OSError:
@@ -77,7 +76,7 @@ def _interrupted() -> int:
 
 
 def quiet_libraries() -> None:
-    """What libraries log about failures is raised as well; on the terminal it would stand beside our own message."""
+    """Silence what libraries log about failures: they raise them too, and our own message says it."""
     for name in ("py4j", "pyspark"):
         logging.getLogger(name).addHandler(logging.NullHandler())
 
@@ -118,7 +117,7 @@ def _crash_log(error: Exception) -> str:
 
 
 def _pipe_closed() -> int:
-    """The reader of our output went away (`| head`): nobody is left to tell. Keep Python from trying at exit."""
+    """The reader of our output went away (`| head`): keep Python from writing to the pipe at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

@@ -33,35 +33,31 @@ class Duration(click.ParamType[timedelta]):
         self.zero = zero
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        """The duration, whether typed, from the environment or a number in the settings file."""
         if isinstance(value, timedelta):
             return value
         return _or_fail(self, param, ctx, lambda: parse_duration(str(value), maximum=self.maximum, zero=self.zero))
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002 - click's signature
-        """How the help names the value."""
         return "DURATION"
 
 
 class Named(click.ParamType[Any]):
-    """A text or number that one of the settings' parsers takes."""
+    """A text or number that one of the settings' parsers reads."""
 
     def __init__(self, name: str, parse: Callable[[Any], Any]) -> None:
         self.name = name
         self.parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """What the parser makes of the value."""
         return _or_fail(self, param, ctx, lambda: self.parse(value))
 
 
 class Verdicts(click.ParamType[frozenset[Verdict]]):
-    """One or more verdicts that a repair can mend, with commas."""
+    """One or more verdicts that a repair can mend, separated by commas."""
 
     name = "verdict"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[Verdict]:
-        """The verdicts named."""
         if isinstance(value, frozenset):
             return value
         return frozenset(self._one(word, param, ctx) for word in str(value).split(","))
@@ -99,5 +95,4 @@ def _or_fail(
 
 
 def duration_text(duration: timedelta) -> str:
-    """The duration as it may be typed again."""
     return format_duration(duration)

@@ -1,7 +1,7 @@
-"""Options that every command which talks to a cluster shares.
+"""Options of every command that talks to a cluster.
 
-Weight grows: cqlshrc < settings file < its profile < environment < options. Where none of them names a host, a running
-`mailmend local up` is used, so that a first try needs no option at all.
+Precedence, lowest first: cqlshrc, settings file, its profile, environment, options. Where none of them names a host,
+a running `mailmend local up` is used, so that a first try needs no option at all.
 """
 
 import os
@@ -35,25 +35,24 @@ PASSWORD_COMMAND_SECONDS: Final = 30
 
 
 def flag(name: str, text: str, field: str | None = None) -> click.Option:
-    """A switch that is off unless it is given."""
     return click.Option([name, *([field] if field else [])], is_flag=True, help=text)
 
 
 def option(name: str, text: str, field: str | None = None, **settings: Any) -> click.Option:
-    """An option with a value; its help names the default, where it has one."""
+    """An option with a value; its help shows the default, where it has one."""
     shown = {"show_default": True} if "default" in settings else {}
     return click.Option([name, *([field] if field else [])], help=text, **shown, **settings)
 
 
 class SharedOption(click.Option):
-    """An option that a table of the settings file may hold once, for all commands below it; "" is the top level."""
+    """An option that a table of the settings file may hold once for all commands below it; "" is the top level."""
 
     def __init__(self, *args: Any, table: str = "", **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.table = table
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
-        """The value and where it came from; the table is asked last."""
+        """The table of the settings file is read last."""
         value, source = super().consume_value(ctx, opts)
         settings = settings_table(ctx, self.table)
         if source is ParameterSource.DEFAULT and self.name in settings:
@@ -71,7 +70,7 @@ def settings_table(context: click.Context, name: str) -> Mapping[str, Any]:
 
 
 def shared_option(*names: str, table: str = "", **settings: Any) -> SharedOption:
-    """Such an option, which a variable of the environment may hold too."""
+    """Such an option, which an environment variable may hold too."""
     variable = names[0].split("/")[0].removeprefix("--").replace("-", "_").upper()
     return SharedOption([*names], table=table, envvar=f"MAILMEND_{variable}", show_envvar=True, **settings)
 
@@ -144,7 +143,7 @@ _CONNECTION: Final = (
 
 
 def connection_where(asks: Callable[[Mapping[str, Any]], bool]) -> Shared:
-    """The connection of a command that asks a cluster only where its other options say so; else without password."""
+    """The connection of a command that asks a cluster only when `asks` says so; else without password."""
 
     def build(own: dict[str, Any], others: dict[str, Any], context: click.Context) -> ConnectionSettings:
         return connection_of(own, context, asks=asks(others))
@@ -157,7 +156,7 @@ CONNECTION: Final = connection_where(lambda _: True)
 
 
 def connection_of(options: Mapping[str, Any], context: click.Context, *, asks: bool = True) -> ConnectionSettings:
-    """The connection that the options, the environment and the files name together.
+    """The connection from the options, the environment and the files together.
 
     Args:
         options: those of the connection.
@@ -201,7 +200,7 @@ def _tls(options: Mapping[str, Any]) -> Tls | None:
 
 
 def known_password(options: Mapping[str, Any], context: click.Context) -> str | None:
-    """What an option on the command line leads to, else MAILMEND_PASSWORD, else such a setting, else the files."""
+    """In this order: option on the command line, MAILMEND_PASSWORD, other option values, files."""
     sources: Mapping[str, Callable[[Any], str]] = {"password_file": first_line, "password_command": printed_password}
     named = [name for name in sources if options[name]]
     typed = [name for name in named if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
@@ -215,7 +214,7 @@ def known_password(options: Mapping[str, Any], context: click.Context) -> str | 
 
 
 def printed_password(command: str) -> str:
-    """The first line that a command prints; neither it nor what the command says goes into any message.
+    """The first line that a command prints; no message shows it or what the command writes to stderr.
 
     Raises:
         BadSettings: it cannot be run, fails, takes too long, or prints nothing.
@@ -240,7 +239,7 @@ def printed_password(command: str) -> str:
 
 
 def _typed_password(username: str | None) -> str | None:
-    """What a person types, where a role is named and its password is not; nobody is asked where nobody sits.
+    """Ask for the password where only a role is named; None where there is no role or no terminal.
 
     Raises:
         BadSettings: nobody can be asked, or the terminal would show it.

@@ -24,7 +24,7 @@ STDOUT: Final = Path("-")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The forms.
+    """The output forms that were asked for.
 
     Attributes:
         findings: where every finding goes as a line of JSON; on stdout (-) nothing else does.
@@ -36,7 +36,7 @@ class Output:
 
     @contextmanager
     def caller(self, item_json: Callable[[Any], Any] | None = None) -> Iterator[Caller]:
-        """What a service is called with; files are known to be writable before hours of work begin.
+        """The caller for a service; checks first that files are writable, before hours of work.
 
         Args:
             item_json: what a line of JSON says of an item that the service gives.
@@ -58,7 +58,6 @@ class Output:
             )
 
     def show(self, document: Document) -> int:
-        """Write the document in every form that is wanted, and return the exit code."""
         if self.as_json and document.json is None:
             raise WrongUse("what was asked for has no form as JSON", mend="Leave --json out.")
         for file, text in document.files.items():

@@ -149,12 +149,12 @@ Needs = Callable[[Mapping[str, Any]], bool]
 
 
 def unless(*options: str) -> Needs:
-    """It does, unless one of those flags is given; always, where none is named."""
+    """Needed unless one of those flags is given; always needed without names."""
     return lambda given: not any(given[option] for option in options)
 
 
 def where(option: str) -> Needs:
-    """It does where that flag is given."""
+    """Needed where that flag is given."""
     return lambda given: bool(given[option])
 
 
@@ -165,7 +165,7 @@ def queue_settings(
     named: bool = True,
     check: Callable[[Values, click.Context], None] | None = None,
 ) -> Shared:
-    """The options of what a command of the queue works with, as `settings: QueueSettings` of the request.
+    """The options that build `settings: QueueSettings` of the request.
 
     Args:
         broker: when it talks to the broker; None: never, and it has no options for it.
@@ -201,7 +201,7 @@ MESSAGE_BLOBS: Final = Shared("blobs", {"Blobs": _BLOBS}, _message_blobs)
 
 
 def _queue_named(own: Values, others: Values, context: click.Context) -> QueueName:
-    """The queue that argument or option name.
+    """The queue's name from argument or option.
 
     Raises:
         WrongUse: they name different ones.
@@ -219,7 +219,7 @@ Local = Callable[[str], Mapping[str, str] | None]
 
 
 def broker_of(options: Mapping[str, Any], context: click.Context, local: Local) -> BrokerSettings:
-    """The broker that options, environment and files name together.
+    """The broker from options, environment and files together.
 
     Raises:
         WrongUse: none is named, or a password stands on the command line.
@@ -244,7 +244,7 @@ def broker_of(options: Mapping[str, Any], context: click.Context, local: Local) 
 
 
 def blobs_of(options: Mapping[str, Any], context: click.Context, local: Local) -> BlobsSettings:
-    """The store of blobs that options, environment and files name together.
+    """The blob store from options, environment and files together.
 
     Raises:
         WrongUse: none is named, or there are no keys to it.
@@ -289,12 +289,12 @@ def _contacts(local: Local, kind: str, lacking: str, mend: str) -> Mapping[str, 
 
 
 def _local_for(connection: ConnectionSettings) -> Local:
-    """Local servers belong to a cluster on this machine; mail of another one is not put into them unasked."""
+    """Local servers only for a cluster on this machine; another cluster's mail is not put into them unasked."""
     return local_service if all(map(is_here, connection.hosts)) else lambda _: None
 
 
 def local_service(name: str) -> Mapping[str, str] | None:
-    """How a server of that kind is reached that `mailmend local up --with` started and that answers, or None."""
+    """Contacts of a server that `mailmend local up --with` started and that answers, or None."""
     from admin.local import ServerState, local_servers  # noqa: PLC0415 - only where no server is named
 
     run = local_servers().services.get(name)
@@ -303,7 +303,7 @@ def local_service(name: str) -> Mapping[str, str] | None:
 
 
 def local_blobs(contacts: Mapping[str, str]) -> BlobsSettings:
-    """The bucket in a local S3 server; the first blob makes it."""
+    """The bucket in a local S3 server; the first blob creates it."""
     from admin.local.s3proxy import keys_of  # noqa: PLC0415 - only where no server is named
     from admin.local.server_kind import Site  # noqa: PLC0415
 
@@ -316,7 +316,7 @@ def local_blobs(contacts: Mapping[str, str]) -> BlobsSettings:
 
 
 def _broker_password(options: Mapping[str, Any], context: click.Context, found: BrokerSettings) -> str:
-    """A file named now, the environment, a file named elsewhere, the table, the URL; guest's is known."""
+    """In this order: file named on the command line, environment, other file, settings table, URL; guest's is known."""
     file = options["broker_password_file"]
     stated = os.environ.get("MAILMEND_BROKER_PASSWORD")
     if file and (context.get_parameter_source("broker_password_file") is ParameterSource.COMMANDLINE or not stated):

@@ -45,7 +45,6 @@ class ListedOption:
 
     @property
     def row(self) -> str:
-        """A row of a table of options."""
         return (
             "| " + " | ".join((_code(self.names), _plain(self.text), _code(self.default), _code(self.variable))) + " |"
         )
@@ -60,17 +59,15 @@ class ListedCommand:
 
     @property
     def path(self) -> str:
-        """What is typed, as `mailmend queue size`."""
         return self.context.command_path
 
     def options(self) -> list[ListedOption]:
-        """Its options in the order of its help, without --help."""
         own = (one for one in self.command.params if isinstance(one, click.Option) and not one.hidden)
         return [_option(one, self.context) for one in own]
 
 
 def commands_of(command: click.Command, context: click.Context) -> Iterator[ListedCommand]:
-    """The command and all below it, in the order in which the help lists them."""
+    """The command and all below it, in the order of the help."""
     yield ListedCommand(command, context)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -80,7 +77,6 @@ def commands_of(command: click.Command, context: click.Context) -> Iterator[List
 
 
 def page_text() -> str:
-    """What the page should hold."""
     commands = list(commands_of(mailmend, _context(mailmend, "mailmend", None)))
     declared = Counter(option for command in commands for option in command.options())
     shared = {option: number for option, number in declared.items() if number >= SHARED_BY_MIN}
@@ -131,7 +127,7 @@ def _table(options: Iterable[ListedOption]) -> str:
 
 
 def _paragraphs(text: str | None) -> Iterator[str]:
-    r"""Help or epilog as Markdown: what click keeps as it is (after `\b`) is a block of code."""
+    """Help or epilog as Markdown; preformatted paragraphs (after click's backspace mark) become blocks of code."""
     for paragraph in cleandoc(text or "").split("\n\n"):
         first, _, rest = paragraph.partition("\n")
         if first == "\b":
@@ -153,7 +149,7 @@ def _errors() -> str:
 
 
 def _kinds_of(kind: type[MailmendError]) -> set[type[MailmendError]]:
-    """It and all below it that `model.errors` declares."""
+    """The class and all subclasses that `model.errors` declares."""
     below = {one for child in kind.__subclasses__() for one in _kinds_of(child)}
     return below | ({kind} if kind.__module__ == MailmendError.__module__ else set())
 
@@ -163,14 +159,14 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text in Markdown; what stands in backticks stays as it is."""
+    """Text escaped for Markdown; text in backticks stays as it is."""
     pieces = text.split("`")
     pieces[::2] = [re.sub(r"([*<|\[\]])", r"\\\1", piece) for piece in pieces[::2]]
     return "`".join(pieces)
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or with --check say whether it is up to date."""
+    """With --check, exit 1 when the page is out of date; else write it."""
     otherwise = "is not what the commands say: python -m admin.cli.reference writes it anew"
     return write_or_check(arguments, PAGE, page_text(), otherwise)
 

@@ -142,7 +142,7 @@ ADVISE: Final = Command(
 
 
 def _ignore(value: Any) -> Ignore:
-    """An ignore as the settings file has it, or RULE[:TABLE]=REASON."""
+    """Parse an ignore: a table of the settings file, or RULE[:TABLE]=REASON."""
     if isinstance(value, Ignore):
         return value
     if isinstance(value, Mapping):
@@ -158,7 +158,7 @@ def _ignore(value: Any) -> Ignore:
 
 
 def _pair(value: Any) -> tuple[str, str]:
-    """ONE=OTHER, two tables as the server knows them."""
+    """Parse ONE=OTHER: two tables as the server names them."""
     one, equals, other = str(value).partition("=")
     if not equals:
         raise WrongUse(f"{value!r} is not TABLE=TABLE")
@@ -166,7 +166,6 @@ def _pair(value: Any) -> tuple[str, str]:
 
 
 def _rows(value: Any) -> tuple[str, int]:
-    """TABLE=ROWS."""
     table, _, rows = str(value).partition("=")
     if not (rows.strip().isascii() and rows.strip().isdigit()):
         raise WrongUse(f"{value!r} is not TABLE=ROWS")

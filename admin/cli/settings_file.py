@@ -1,4 +1,4 @@
-"""Where defaults come from: cqlshrc < settings file < its profile; the environment and the options outweigh them.
+"""Defaults of options, lowest precedence first: cqlshrc, settings file, its profile; environment and options override.
 
 Click asks `default_map` for the default of each option; a command's own table is the map of its context.
 """
@@ -38,7 +38,6 @@ CONNECTION_NAMES: Final = (
 
 
 def take_config(context: click.Context, _: click.Parameter, named: Path | None) -> None:
-    """Read the settings file that `--config` names, or the one in its usual place."""
     if named is not None:
         context.find_root().meta[_NAMED] = named
     if named is not None or context is context.find_root():
@@ -46,14 +45,12 @@ def take_config(context: click.Context, _: click.Parameter, named: Path | None) 
 
 
 def take_profile(context: click.Context, _: click.Parameter, name: str | None) -> None:
-    """Let the profile's settings outweigh the rest of the file."""
     if name is not None:
         context.find_root().meta[_PROFILE] = name
         _load(context)
 
 
 def _load(context: click.Context) -> None:
-    """Make the files' settings the defaults of the command and of those below it."""
     root = context.find_root()
     root.default_map = {**_cqlshrc(os.environ, Path.home()), **_settings(root)}
     context.default_map = functools.reduce(_below, _names_to(context), root.default_map)
@@ -69,7 +66,6 @@ def _below(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _settings(root: click.Context) -> dict[str, Any]:
-    """What the settings file says, the profile's settings put over the others."""
     named, profile = root.meta.get(_NAMED), root.meta.get(_PROFILE)
     file = (named or settings_path(os.environ, Path.home())).expanduser()
     settings: dict[str, Any] = {}
@@ -92,7 +88,6 @@ def _settings(root: click.Context) -> dict[str, Any]:
 
 
 def _over(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with others put over them, table by table."""
     both = {name: _over(settings.get(name, {}), value) for name, value in more.items() if isinstance(value, dict)}
     return {**settings, **more, **both}
 
@@ -108,7 +103,7 @@ def _refuse_unknown(root: click.Context, settings: Mapping[str, Any]) -> None:
 
 
 def refuse_unknown_settings(context: click.Context, command: str, known: Collection[str]) -> None:
-    """Refuse what the settings file's table of a command holds and the command does not know.
+    """Refuse settings in the file's table of a command that the command does not have.
 
     Raises:
         BadSettings: something does; file and line are named.
@@ -134,7 +129,6 @@ def place_of(context: click.Context, name: str) -> str | None:
 
 
 def _cqlshrc(environment: Mapping[str, str], home: Path) -> dict[str, Any]:
-    """What a DBA has already told cqlsh."""
     file = Path(environment.get("CQLSHRC") or home / ".cassandra" / "cqlshrc").expanduser()
     found = parse_cqlshrc(_text_of(file), file)
     credentials = Path(found.pop("credentials", file.with_name("credentials"))).expanduser()
@@ -143,7 +137,7 @@ def _cqlshrc(environment: Mapping[str, str], home: Path) -> dict[str, Any]:
 
 
 def _text_of(file: Path) -> str:
-    """The file's text; a file that is not there, or not ours to read, says nothing."""
+    """The file's text; "" for a file that is missing or unreadable."""
     try:
         return file.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -44,13 +44,12 @@ class Box:
 
     @property
     def middle(self) -> float:
-        """Half its height."""
         return self.y + self.height / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """From a truth to what follows from it."""
+    """From a truth to its projection."""
 
     source: Box
     target: Box
@@ -59,7 +58,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Where everything stands."""
+    """Boxes and arrows with their positions."""
 
     width: float
     height: float
@@ -68,7 +67,7 @@ class Drawing:
 
 
 def drawing_of(families: Sequence[Family]) -> Drawing:
-    """Boxes and arrows: each family a block, its truth on the left in the middle of its projections."""
+    """Each family is a block: its truth on the left, centred on its projections."""
     groups = [relations_of(family) for family in families]
     left = max((_width(_truth_lines(group[0].truth)) for group in groups), default=0.0)
     right = max((_width(_lines(relation)) for group in groups for relation in group), default=0.0)
@@ -87,7 +86,6 @@ def drawing_of(families: Sequence[Family]) -> Drawing:
 
 
 def svg(families: Sequence[Family]) -> str:
-    """The drawing as a file of its own."""
     drawing = drawing_of(families)
     size = f'width="{drawing.width:.0f}" height="{drawing.height:.0f}"'
     view = f'viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}"'
@@ -139,7 +137,6 @@ def _width(lines: Sequence[str]) -> float:
 
 
 def _arrow_svg(arrow: Arrow) -> str:
-    """A curve that leaves and enters level, and its head."""
     x, y, to_x, to_y = arrow.source.x + arrow.source.width, arrow.source.middle, arrow.target.x, arrow.target.middle
     bend = (x + to_x) / 2
     dashes = ' stroke-dasharray="5 4"' if arrow.dashed else ""

@@ -14,7 +14,7 @@ _KEY_PARTS = {Kind.PARTITION: "partition", Kind.CLUSTERING: "clustering", Kind.S
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Some tables under one heading, with what is said about all of them."""
+    """Some tables under one heading, with a remark about all of them."""
 
     title: str
     about: str
@@ -39,7 +39,6 @@ class Page:
 
 
 def page_text(page: Page) -> str:
-    """The page."""
     blocks = [f"# {page.title}", page.made, *_truths(page), *_contents(page)]
     for section in page.sections:
         blocks += [f"## {section.title}", section.about]
@@ -49,7 +48,6 @@ def page_text(page: Page) -> str:
 
 
 def mermaid(families: Sequence[Family]) -> str:
-    """Truths and projections as a Mermaid flow chart."""
     relations = [relation for family in families for relation in relations_of(family)]
     tables = {table.name: table for one in relations for table in (one.truth, one.table)}
     nodes = (f'    {table.name}["{table.spelling}<br/>{key_text(table)}"]' for table in tables.values())
@@ -105,7 +103,7 @@ def _cells(column: Column, table: Table, families: tuple[Family, ...]) -> tuple[
 
 
 def _compared(column: Column, table: Table, families: tuple[Family, ...]) -> str:
-    """In which form the column is compared, in the truths and projections whose cells are compared at all."""
+    """The form in which the column is compared, in truths and projections whose cells are compared at all."""
     compared = {
         name
         for family in families
@@ -142,5 +140,4 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text as Markdown shows it in a table."""
     return text.replace("\\", "\\\\").replace("|", "\\|")

@@ -16,9 +16,9 @@ class Relation:
     """One projection of a truth.
 
     Attributes:
-        kind: a word for how it follows.
-        says: what stands in it.
-        notes: what else is to be known.
+        kind: a word for the kind of projection.
+        says: its content.
+        notes: further remarks.
     """
 
     truth: Table
@@ -89,7 +89,6 @@ def key_text(table: Table) -> str:
 
 
 def roles_of(table: Table, families: tuple[Family, ...]) -> Iterator[str]:
-    """What the table is, in each family that names it."""
     for family in families:
         if table.name == family.truth.name:
             names = ", ".join(relation.table.spelling for relation in relations_of(family))

@@ -1,4 +1,4 @@
-"""What the page and the drawing show: the model as it is declared, or a live keyspace told in the model's words."""
+"""What the page and the drawing show: the model as it is declared, or a live keyspace in the model's words."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -62,7 +62,6 @@ _KNOWN = {
 
 
 def declared(keyspace: str, made: str, drawing: str = "") -> Page:
-    """The model, as it is declared."""
     sections = (
         Section("Mail", _ABOUT_MAIL, MAIL_TABLES),
         Section("Beside the mail", _ABOUT_BESIDE, BESIDE_TABLES),
@@ -73,7 +72,7 @@ def declared(keyspace: str, made: str, drawing: str = "") -> Page:
 
 
 def found(keyspace: str, live: Schema, ledger: Schema, made: str, drawing: str = "") -> Page:
-    """What a live keyspace holds; names and canonical forms as the model has them, where it knows them.
+    """A live keyspace; names and canonical forms from the model where it knows them.
 
     Raises:
         SchemaMismatch: it holds mail, and lacks a table that nothing follows without.
@@ -96,13 +95,13 @@ def found(keyspace: str, live: Schema, ledger: Schema, made: str, drawing: str =
 
 
 def families_in(keyspace: str, live: Schema) -> tuple[Family, ...]:
-    """The families as far as the keyspace has them; none where it holds no truth."""
+    """The families as far as the keyspace has them; none where it has no truth table."""
     there = tuple(family for family in FAMILIES if live.table(family.truth.name) is not None)
     return bind(keyspace, live, there)
 
 
 def _told(table: Table) -> Table:
-    """The live table in the model's spelling, its columns in the model's order, the rest after them."""
+    """The live table in the model's spelling and column order; unknown columns come last."""
     known = _KNOWN.get(table.name)
     options = {name: value for name, value in table.options.items() if _SERVER_DEFAULTS.get(name) != value}
     if known is None:
