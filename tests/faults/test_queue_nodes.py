@@ -15,7 +15,7 @@ from model.schema.keyspace import Schema
 from tests.support.brokers import Broker
 from tests.support.object_stores import S3
 from tests.support.queue_faults import Servers, opened
-from tests.support.queue_ground import PATIENCE_SECONDS, delivered, until
+from tests.support.queue_ground import PATIENCE_SECONDS, delivered, servers_of, until
 from tests.support.queues import CONTENT, mail, names, parts_of
 from tests.support.servers import ThreeNodes
 
@@ -25,19 +25,8 @@ pytestmark = [pytest.mark.cassandra, pytest.mark.broker, pytest.mark.object_stor
 @pytest.fixture
 def servers(three_nodes: ThreeNodes, vhost: str, rabbitmq: Broker, s3: S3) -> Servers:
     """A keyspace that is on all three nodes; the first is who is asked."""
-    name, bucket = three_nodes.keyspace(), s3.bucket()
-    at = Servers(
-        three_nodes.hosts[:1],
-        three_nodes.port,
-        name,
-        rabbitmq.port,
-        vhost,
-        s3.endpoint,
-        bucket.bucket,
-        s3.access_key,
-        s3.secret_key,
-        rabbitmq.host,
-    )
+    name = three_nodes.keyspace()
+    at = servers_of(three_nodes, name, rabbitmq, vhost, s3)
     with connect(at.contact) as cluster:
         cluster.execute_ddl(keyspace_cql(name, in_every_data_centre(3)))
         for text in schema_cql(name, Schema((), (EVENT_STORE, *QUEUE_TABLES))):

@@ -53,8 +53,9 @@ def test_a_broker_that_dies_and_one_that_is_wiped(
     ground: Ground, own_broker: OwnBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in the middle of traffic, it loses nothing that was acknowledged; wiped, the table brings all back."""
-    at = replace(ground.servers, broker_port=own_broker.port, vhost="/")
-    ground = replace(ground, servers=at, management_port=own_broker.management_port)
+    management = own_broker.management_port
+    at = replace(ground.servers, broker_port=own_broker.port, vhost="/", management_port=management)
+    ground = replace(ground, servers=at)
 
     # Given enqueuers and a consumer, when the broker is killed and comes back
     acknowledged, failed, came = ground_story = (set[str](), set[str](), list[str]())

@@ -27,7 +27,7 @@ from model.schema.table import Table
 from tests.support.clock import VirtualClock
 from tests.support.cluster_twin import ClusterTwin
 from tests.support.commands import CommandLine, Ended, command_line
-from tests.support.queues import CONTENT, HOURLY, mail
+from tests.support.queues import CONTENT, HOURLY, drained, listed, mail, names
 from tests.support.schemas import served
 
 T = TypeVar("T")
@@ -95,27 +95,15 @@ class QueueShell:
 
     def listed(self, queue: QueueName = SPOOL) -> list[Listed]:
         """What is in a queue."""
-
-        async def story(opened: RabbitMailQueue) -> list[Listed]:
-            return [one async for one in opened.browse()]
-
-        return self.on_queue(story, queue)
+        return self.on_queue(listed, queue)
 
     def names(self, queue: QueueName = SPOOL) -> list[str]:
         """By name."""
-        return [one.queued.mail.name for one in self.listed(queue)]
+        return self.on_queue(names, queue)
 
     def delivered(self, count: int, queue: QueueName = SPOOL) -> list[str]:
         """Take and ack so many; their names."""
-
-        async def story(opened: RabbitMailQueue) -> list[str]:
-            async with opened.dequeue() as mails:
-                taken = [await anext(mails) for _ in range(count)]
-                for one in taken:
-                    await one.ack()
-            return [one.mail.name for one in taken]
-
-        return self.on_queue(story, queue)
+        return self.on_queue(lambda opened: drained(opened, count), queue)
 
     def delivers_nothing(self, queue: QueueName = SPOOL) -> bool:
         """Whether a consumer that waits a minute gets nothing, and the broker is left without messages."""

@@ -53,7 +53,7 @@ LEASE_SECONDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where the three sides of the queues of one keyspace are."""
+    """Where the three sides of the queues of one keyspace are; `management_port` is the broker's HTTP API's."""
 
     hosts: tuple[str, ...]
     port: int
@@ -65,6 +65,7 @@ class Servers:
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
     broker_host: str = "127.0.0.1"
+    management_port: int = 0
 
     @property
     def contact(self) -> Contact:
@@ -81,6 +82,22 @@ class Servers:
     def blobs(self) -> S3Settings:
         """Of the object store."""
         return S3Settings(self.endpoint, self.bucket, self.access_key, self.secret_key, allow_http=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Where commands find them."""
+        return {
+            "MAILMEND_HOST": self.hosts[0],
+            "MAILMEND_PORT": str(self.port),
+            "MAILMEND_KEYSPACE": self.keyspace,
+            "MAILMEND_LEDGER_KEYSPACE": f"{self.keyspace}_ledger",
+            "MAILMEND_BROKER": f"amqp://guest@{self.broker_host}:{self.broker_port}/{self.vhost}",
+            "MAILMEND_BROKER_PASSWORD": "guest",
+            "MAILMEND_BROKER_MANAGEMENT": f"http://{self.broker_host}:{self.management_port}",
+            "MAILMEND_BLOBS": f"s3://{self.bucket}?endpoint={self.endpoint}",
+            "MAILMEND_S3_ACCESS_KEY": self.access_key,
+            "MAILMEND_S3_SECRET_KEY": self.secret_key,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from tests.support.keyspaces import created, dropped
 from tests.support.object_stores import S3
 from tests.support.queue_faults import COMMAND, Ahead, Order, Servers, asked, ledger_of, opened
 from tests.support.queues import CONTENT, listed, mail, parts_of
-from tests.support.servers import CassandraServer
+from tests.support.servers import CassandraServer, ThreeNodes
 
 T = TypeVar("T")
 
@@ -47,7 +47,6 @@ class Ground:
     """Three servers, a program that forks processes on them, and a folder for their ledgers."""
 
     servers: Servers
-    management_port: int
     keyspace: Keyspace
     program: "subprocess.Popen[str]"
     folder: Path
@@ -69,7 +68,7 @@ class Ground:
 
     def typed(self, home: Path, *arguments: str, at: str, nth: int = 1, ahead_seconds: float = 0) -> None:
         """Type `mailmend queue` and the arguments: a command that kills itself at that step, which it must come to."""
-        environment = {**self.environment, "HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
+        environment = {**self.servers.environment, "HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
         wishes = {"at": at, "nth": nth, "ahead_seconds": ahead_seconds}
         pid, _ = self.begin(COMMAND, "", arguments=("queue", *arguments), environment=environment, **wishes)
         assert self.wait(pid) == KILLED, f"{arguments} never came to {at}"
@@ -123,24 +122,7 @@ class Ground:
         """A shell in which it is later: what is too young to be judged is old."""
         monkeypatch.setattr(wiring_queue, "loop_clock", lambda: Ahead(ahead_seconds))
         server = CassandraServer(self.servers.hosts[0], self.servers.port)
-        return QueueLine(command_line(home, server, **self.environment))
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Where commands find the servers."""
-        at = self.servers
-        return {
-            "MAILMEND_HOST": at.hosts[0],
-            "MAILMEND_PORT": str(at.port),
-            "MAILMEND_KEYSPACE": at.keyspace,
-            "MAILMEND_LEDGER_KEYSPACE": f"{at.keyspace}_ledger",
-            "MAILMEND_BROKER": f"amqp://guest@{at.broker_host}:{at.broker_port}/{at.vhost}",
-            "MAILMEND_BROKER_PASSWORD": "guest",
-            "MAILMEND_BROKER_MANAGEMENT": f"http://{at.broker_host}:{self.management_port}",
-            "MAILMEND_BLOBS": f"s3://{at.bucket}?endpoint={at.endpoint}",
-            "MAILMEND_S3_ACCESS_KEY": at.access_key,
-            "MAILMEND_S3_SECRET_KEY": at.secret_key,
-        }
+        return QueueLine(command_line(home, server, **self.servers.environment))
 
     def _ask(self, line: str) -> Any:
         assert self.program.stdin
@@ -236,26 +218,23 @@ async def dead_letters(queue: RabbitMailQueue) -> list[str]:
     return ids
 
 
+def servers_of(nodes: CassandraServer | ThreeNodes, keyspace: str, broker: Broker, vhost: str, s3: S3) -> Servers:
+    """A keyspace, a virtual host and a new bucket."""
+    hosts = nodes.hosts[:1] if isinstance(nodes, ThreeNodes) else (nodes.host,)
+    at = s3.bucket()
+    keys = (s3.access_key, s3.secret_key)
+    where = (nodes.port, keyspace, broker.port, vhost, s3.endpoint, at.bucket)
+    return Servers(hosts, *where, *keys, broker.host, broker.management_port)
+
+
 @contextmanager
 def queue_ground(server: CassandraServer, broker: Broker, vhost: str, s3: S3, folder: Path) -> Iterator[Ground]:
     """A keyspace of its own on these servers; gone afterwards, and no process lives on."""
-    bucket = s3.bucket()
-    servers = Servers(
-        (server.host,),
-        server.port,
-        f"f_queue_{uuid4().hex[:8]}",
-        broker.port,
-        vhost,
-        s3.endpoint,
-        bucket.bucket,
-        s3.access_key,
-        s3.secret_key,
-        broker.host,
-    )
+    servers = servers_of(server, f"f_queue_{uuid4().hex[:8]}", broker, vhost, s3)
     with connect(servers.contact) as cluster:
         keyspace = created(cluster, servers.keyspace, Schema((), (EVENT_STORE, *QUEUE_TABLES)))
         with program() as forks:
-            yield Ground(servers, broker.management_port, keyspace, forks, folder)
+            yield Ground(servers, keyspace, forks, folder)
         dropped(cluster, (servers.keyspace, f"{servers.keyspace}_ledger"))
 
 
